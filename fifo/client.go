@@ -1,0 +1,93 @@
+package fifo
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schema"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// A Client enqueues messages and looks after jobs and dead letters. It is safe for concurrent use.
+type Client struct {
+	pool     *pgxpool.Pool
+	sqlDB    *sql.DB
+	db       *bun.DB
+	schema   schema.Name
+	cfg      Config
+	err      error       // of the configuration: every call returns it
+	checked  atomic.Bool // the schema's version is right
+	announce announcer
+}
+
+// A Config adjusts a Client. Nil and the zero value mean the defaults.
+type Config struct {
+	// Schema is the PostgreSQL schema of the tables; see package migrations. Defaults to "pgfifo".
+	Schema string
+	// CommitOrder makes producers of one group wait for each other's commit, so that the order of a group is the
+	// order in which its enqueues were committed. Without it, the order is that of ids, which are drawn inside the
+	// enqueue: it differs only among enqueues that overlap. Every producer of a group must say the same.
+	CommitOrder bool
+	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
+	// Workers then find messages at their next poll.
+	PollOnly bool
+	// Hooks are called around enqueues and jobs.
+	Hooks *Hooks
+	// Logger is told of what happens in the background. Defaults to slog.Default(). Payloads are never logged.
+	Logger *slog.Logger
+}
+
+// Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
+// call that needs it. The caller still owns pool, and closes it after the Client.
+func Open(pool *pgxpool.Pool, cfg *Config) *Client {
+	c := &Client{pool: pool}
+	if cfg != nil {
+		c.cfg = *cfg
+	}
+	if c.cfg.Logger == nil {
+		c.cfg.Logger = slog.Default()
+	}
+	if c.cfg.Hooks == nil {
+		c.cfg.Hooks = &Hooks{}
+	}
+	c.schema, c.err = schema.Parse(c.cfg.Schema)
+	c.sqlDB = stdlib.OpenDBFromPool(pool)
+	c.db = bun.NewDB(c.sqlDB, pgdialect.New())
+	c.announce.init(c)
+	return c
+}
+
+// DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it.
+func (c *Client) DB() *bun.DB { return c.db }
+
+// Admin returns what looks at groups and acts on them: list, pause, resume, purge.
+func (c *Client) Admin() groups.Admin { return groups.Admin{DB: c.db, Schema: c.cfg.Schema} }
+
+// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended.
+func (c *Client) Close() error {
+	c.announce.close()
+	return c.sqlDB.Close()
+}
+
+// check returns an error if the schema is not migrated, or by another version of the library. It asks once.
+func (c *Client) check(ctx context.Context, db migrations.Querier) error {
+	if c.err != nil {
+		return c.err
+	}
+	if c.checked.Load() {
+		return nil
+	}
+	if err := migrations.Check(ctx, db, c.schema.String()); err != nil {
+		return err
+	}
+	c.checked.Store(true)
+	return nil
+}

@@ -1,0 +1,242 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A crew is what runs between the start and the end of Run: the lanes with a job each, and the scout, the listener, the
+// heartbeat and the sweeper beside them.
+type crew struct {
+	worker *Worker
+	set    settings
+	log    *slog.Logger
+	dialer *groups.Dialer
+	turns  *groups.Turns
+	scout  *groups.Scout
+	seats  []*seat
+
+	scoutConn *pgx.Conn
+	once      bool // RunOne: one job, and no next one
+}
+
+func newCrew(w *Worker, set settings) *crew {
+	c := &crew{worker: w, set: set, log: w.Client.cfg.Logger}
+	c.dialer = &groups.Dialer{
+		Pool: w.Client.pool.Config(), Schema: w.Client.schema, Name: set.name, Session: w.Session,
+		Statements: settleStatements, Logger: c.log,
+	}
+	c.turns = groups.NewTurns(max(4096, 4*set.lanes))
+	c.scout = groups.NewScout(c.turns, set.queues, w.Client.schema, set.poll)
+	for range set.lanes {
+		c.seats = append(c.seats, &seat{crew: c})
+	}
+	return c
+}
+
+// dial opens what the worker needs before it takes any work, so that a limit is found at the start.
+func (c *crew) dial(ctx context.Context) error {
+	need := len(c.seats) + 1
+	var eg errgroup.Group
+	eg.SetLimit(parallelDials())
+	for i, s := range c.seats {
+		eg.Go(func() error { return refused(s.dial(ctx), i+1, need) })
+	}
+	if c.set.lanes > 1 {
+		eg.Go(func() (err error) {
+			c.scoutConn, err = c.dialer.Connect(ctx)
+			return refused(err, need, need)
+		})
+	}
+	return eg.Wait()
+}
+
+// refused tells "too many connections" (of the server, the database or the role) from other failures to connect.
+func refused(err error, n, of int) error {
+	if err == nil {
+		return nil
+	}
+	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "53300" {
+		return connectionsError(n, of, err)
+	}
+	return fmt.Errorf("fifo: connect: %w", err)
+}
+
+// run works until ctx is done, and then drains.
+func (c *crew) run(ctx context.Context) error {
+	// What stands beside the lanes goes on until they have ended: heartbeats above all.
+	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAside()
+	var beside sync.WaitGroup
+	beside.Go(func() { c.runScout(ctx) })
+	beside.Go(func() { c.runHeartbeat(aside) })
+	beside.Go(func() { c.runSweeper(ctx) })
+	if !c.worker.Client.cfg.PollOnly {
+		beside.Go(func() { c.runListener(ctx) })
+	}
+
+	var lanes sync.WaitGroup
+	for _, s := range c.seats {
+		lanes.Go(func() { s.run(ctx) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		lanes.Wait()
+		close(ended)
+	}()
+	<-ctx.Done()
+	err := c.drain(ended)
+	stopAside()
+	beside.Wait()
+	return err
+}
+
+// drainGrace is how long handlers have to return after their contexts were cancelled.
+const drainGrace = 5 * time.Second
+
+// drain waits for the lanes to end.
+func (c *crew) drain(ended <-chan struct{}) error {
+	if c.set.drain > 0 {
+		timer := time.NewTimer(c.set.drain)
+		defer timer.Stop()
+		select {
+		case <-ended:
+			return nil
+		case <-timer.C:
+		}
+	}
+	for _, s := range c.seats {
+		s.cancel(ErrShutdown)
+	}
+	timer := time.NewTimer(drainGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+	}
+	stuck := 0
+	for _, s := range c.seats {
+		if key, ok := s.abandon(); ok {
+			stuck++
+			c.log.Error("pgfifo: handler ignores its context; its connection is closed", "group", key)
+		}
+	}
+	if stuck == 0 { // between two handlers: a statement is under way, which the socket's timeouts bound
+		<-ended
+		return nil
+	}
+	return fmt.Errorf("%w: %d", ErrDrainTimeout, stuck)
+}
+
+// runScout keeps the scout going, on one connection after another.
+func (c *crew) runScout(ctx context.Context) {
+	retry := newRedialer(c.log, "scout")
+	for ctx.Err() == nil {
+		conn := c.scoutConn
+		c.scoutConn = nil
+		var err error
+		if conn == nil {
+			conn, err = c.dialer.Connect(ctx)
+		}
+		if err == nil {
+			retry.reset()
+			err = c.scout.Run(ctx, conn)
+			closeConn(conn)
+		}
+		retry.wait(ctx, err)
+	}
+}
+
+func (c *crew) closeLanes() {
+	for _, s := range c.seats {
+		if s.lane != nil {
+			_ = s.lane.Close()
+		}
+	}
+	if c.scoutConn != nil {
+		closeConn(c.scoutConn)
+	}
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost.
+func (c *crew) runHeartbeat(ctx context.Context) {
+	tick := time.NewTicker(c.worker.Session.HeartbeatInterval() / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, s := range c.seats {
+			s.beat(ctx)
+		}
+	}
+}
+
+// A redialer waits between attempts to get a connection back.
+type redialer struct {
+	log   *slog.Logger
+	who   string
+	pause time.Duration
+}
+
+func newRedialer(log *slog.Logger, who string) *redialer { return &redialer{log: log, who: who} }
+
+func (r *redialer) reset() { r.pause = 0 }
+
+// wait sleeps a little longer each time, up to 5 seconds, unless ctx ends.
+func (r *redialer) wait(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.log.Warn("pgfifo: connection lost; dialing again", "what", r.who, "error", err)
+	r.pause = min(max(2*r.pause, 20*time.Millisecond), 5*time.Second)
+	timer := time.NewTimer(r.pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// runOne works one job, if any may run.
+func (c *crew) runOne(ctx context.Context) (bool, error) {
+	c.once = true
+	s := c.seats[0]
+	if err := c.scout.Walk(ctx, s.lane.Conn()); err != nil {
+		return false, err
+	}
+	aside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go c.runHeartbeat(aside)
+	defer context.AfterFunc(ctx, func() { s.cancel(ErrShutdown) })()
+	for ctx.Err() == nil && !s.lane.Closed() {
+		c.turns.Due()
+		turn := c.turns.TryNext()
+		if turn == nil {
+			break
+		}
+		if s.work(ctx, turn) {
+			return true, nil
+		}
+	}
+	return false, ctx.Err()
+}

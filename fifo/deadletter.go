@@ -1,0 +1,138 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A DeadLetterJob is a job that was given up. Its group went on without it.
+type DeadLetterJob struct {
+	bun.BaseModel `bun:"table:pgfifo.dead_letters,alias:dead"`
+
+	Queue       string    `bun:"queue,pk"`
+	GroupID     string    `bun:"group_id,pk"`
+	ID          int64     `bun:"id,pk"` // the job's, which a redrive keeps
+	Payload     []byte    `bun:"payload,notnull"`
+	Attempts    int       `bun:"attempts,notnull"`
+	MaxAttempts int       `bun:"max_attempts,nullzero"`
+	EnqueuedAt  time.Time `bun:"enqueued_at,notnull"`
+	DiedAt      time.Time `bun:"died_at,nullzero,notnull,default:statement_timestamp()"`
+	Failures    []Failure `bun:"failures,type:jsonb,nullzero"` // oldest first: the last one is what killed it
+}
+
+// Group returns the key of the group that the job belonged to.
+func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, GroupID: d.GroupID} }
+
+// Filter says which jobs or dead letters to list. The zero value lists the first 100 of all queues.
+type Filter struct {
+	Queue   string // only this queue
+	GroupID string // only this group
+	AfterID int64  // only those with a larger id: the last one of a page
+	Limit   int    // Defaults to 100.
+}
+
+func (f Filter) apply(q *bun.SelectQuery) *bun.SelectQuery {
+	if f.Queue != "" {
+		q = q.Where("?TableAlias.queue = ?", f.Queue)
+	}
+	if f.GroupID != "" {
+		q = q.Where("?TableAlias.group_id = ?", f.GroupID)
+	}
+	if f.AfterID != 0 {
+		q = q.Where("?TableAlias.id > ?", f.AfterID)
+	}
+	return q.Order("id").Limit(int64(orDefault(f.Limit, 100)))
+}
+
+// Jobs lists live jobs in the order of their ids: those that wait, and those that run.
+func (c *Client) Jobs(ctx context.Context, f Filter) ([]Job, error) {
+	var list []Job
+	err := c.list(ctx, &list, "?.jobs AS job", f)
+	return list, err
+}
+
+// DeadLetters lists dead letters in the order of their ids.
+func (c *Client) DeadLetters(ctx context.Context, f Filter) ([]DeadLetterJob, error) {
+	var list []DeadLetterJob
+	err := c.list(ctx, &list, "?.dead_letters AS dead", f)
+	return list, err
+}
+
+func (c *Client) list(ctx context.Context, model any, table string, f Filter) error {
+	if err := c.check(ctx, c.pool); err != nil {
+		return err
+	}
+	q := c.db.NewSelect().Model(model).ModelTableExpr(table, bun.Ident(c.schema.String()))
+	if err := f.apply(q).Scan(ctx); err != nil {
+		return fmt.Errorf("fifo: list: %w", err)
+	}
+	return nil
+}
+
+// Redrive moves dead letters back to their original places in their groups, to be tried anew: those of a group with the
+// given ids, or all of the group if none are given, or all of the queue if the group id is empty too. It returns how many
+// there were. Jobs of the group that were enqueued later and have not run yet run after them.
+func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int, error) {
+	if err := c.checkDeadLetters(ctx, key); err != nil {
+		return 0, err
+	}
+	rows, err := c.pool.Query(ctx, c.schema.Qualify(redriveSQL), key.Queue, key.GroupID, ids)
+	if err != nil {
+		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
+	}
+	b := &batch{}
+	var back []int64
+	var group string
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&group, &id}, func() error {
+		b.queues, b.groups, b.delays = append(b.queues, key.Queue), append(b.groups, group), append(b.delays, 0)
+		back = append(back, id)
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
+	}
+	c.announce.later(b, back)
+	return len(back), nil
+}
+
+// DeleteDeadLetters deletes dead letters for good, chosen as by Redrive. It returns how many there were.
+func (c *Client) DeleteDeadLetters(ctx context.Context, key groups.Key, ids ...int64) (int, error) {
+	if err := c.checkDeadLetters(ctx, key); err != nil {
+		return 0, err
+	}
+	q := c.db.NewDelete().Model((*DeadLetterJob)(nil)).
+		ModelTableExpr("?.dead_letters AS dead", bun.Ident(c.schema.String())).
+		Where("queue = ?", key.Queue)
+	if key.GroupID != "" {
+		q = q.Where("group_id = ?", key.GroupID)
+	}
+	if len(ids) > 0 {
+		q = q.Where("id IN (?)", bun.List(ids))
+	}
+	res, err := q.Exec(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("fifo: delete dead letters of %v: %w", key, err)
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+// checkDeadLetters checks a key whose group id may be empty.
+func (c *Client) checkDeadLetters(ctx context.Context, key groups.Key) error {
+	if err := groups.ValidateID("Queue", key.Queue); err != nil {
+		return err
+	}
+	if key.GroupID != "" {
+		if err := groups.ValidateID("GroupID", key.GroupID); err != nil {
+			return err
+		}
+	}
+	return c.check(ctx, c.pool)
+}

@@ -1,0 +1,236 @@
+package fifo
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// A Tx is a transaction of database/sql that the caller began and will end: a bun.Tx, a *bun.Tx or a *sql.Tx, of any
+// PostgreSQL driver. A *sql.DB or *bun.DB is not one, on purpose.
+type Tx interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Commit() error
+	Rollback() error
+}
+
+// Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns the jobs' ids, in the
+// order of the messages; a larger id is worked later. It never waits for a running job.
+//
+// It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
+// connection broke, the jobs may have been enqueued all the same.
+func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) {
+	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
+		if err := c.check(ctx, c.pool); err != nil {
+			return nil, err
+		}
+		ids, err := enqueuePgx(ctx, c.pool, c.enqueueSQL(), b, c.schema.String(), "")
+		if err == nil {
+			c.announce.later(b, ids)
+		}
+		return ids, err
+	})
+}
+
+// EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
+//
+// A transaction that stays open after it holds nothing up. The jobs' places are drawn now: see Config.CommitOrder.
+func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64, error) {
+	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
+		plain, err := plainTx(tx)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.check(ctx, sqlQuerier{plain}); err != nil {
+			return nil, err
+		}
+		return enqueueSQLTx(ctx, plain, c.enqueueSQL(), b, c.schema.String(), c.announce.now(b))
+	})
+}
+
+// EnqueuePgxTx is EnqueueTx for a transaction of pgx.
+func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]int64, error) {
+	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
+		if err := c.check(ctx, tx); err != nil {
+			return nil, err
+		}
+		return enqueuePgx(ctx, tx, c.enqueueSQL(), b, c.schema.String(), c.announce.now(b))
+	})
+}
+
+// enqueue is what the three have in common: checks, hooks and the answer.
+func (c *Client) enqueue(
+	ctx context.Context, msgs []Message, do func(context.Context, *batch) ([]int64, error),
+) (ids []int64, err error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if len(msgs) == 0 {
+		return nil, nil
+	}
+	ctx, done := c.cfg.Hooks.enqueue(ctx, msgs)
+	defer func() { done(ids, err) }()
+	b, err := encode(msgs)
+	if err != nil {
+		return nil, err
+	}
+	if ids, err = do(ctx, b); err != nil {
+		return nil, fmt.Errorf("fifo: enqueue: %w", err)
+	}
+	return ids, nil
+}
+
+func (c *Client) enqueueSQL() string {
+	if c.cfg.CommitOrder {
+		return c.schema.Qualify(enqueueInCommitOrderSQL)
+	}
+	return c.schema.Qualify(enqueueSQL)
+}
+
+type pgxQuerier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func enqueuePgx(ctx context.Context, db pgxQuerier, sql string, b *batch, channel, payload string) ([]int64, error) {
+	rows, err := db.Query(ctx, sql, b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, channel, payload)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, err
+	}
+	return b.ids(ids)
+}
+
+// enqueueSQLTx passes arrays as text: not every driver of database/sql takes slices.
+func enqueueSQLTx(ctx context.Context, tx Tx, query string, b *batch, channel, payload string) ([]int64, error) {
+	rows, err := tx.QueryContext(ctx, query,
+		textArray(b.queues), textArray(b.groups), byteaArray(b.payloads),
+		intArray(b.delays), intArray(b.maxAttempts), channel, payload)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	return b.ids(ids)
+}
+
+// ids puts the answer of enqueue.sql in the order of the messages, which is that of the ids.
+func (b *batch) ids(got []int64) ([]int64, error) {
+	got = slices.DeleteFunc(got, func(id int64) bool { return id == 0 }) // the notification
+	if len(got) != len(b.queues) {
+		return nil, fmt.Errorf("%d jobs for %d messages", len(got), len(b.queues))
+	}
+	slices.Sort(got)
+	return got, nil
+}
+
+// plainTx returns the *sql.Tx inside a bun.Tx, which would format the query itself and lose its parameters.
+func plainTx(tx Tx) (Tx, error) {
+	switch t := tx.(type) {
+	case bun.Tx:
+		tx = t.Tx
+	case *bun.Tx:
+		if t == nil {
+			return nil, errors.New("nil transaction")
+		}
+		tx = t.Tx
+	case nil:
+		return nil, errors.New("nil transaction")
+	}
+	if t, ok := tx.(*sql.Tx); ok && t == nil {
+		return nil, errors.New("nil transaction")
+	}
+	return tx, nil
+}
+
+// sqlQuerier lets migrations.Check run in a transaction of database/sql.
+type sqlQuerier struct{ tx Tx }
+
+func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
+	rows, err := q.tx.QueryContext(ctx, query, args...)
+	return sqlRow{rows, err}
+}
+
+type sqlRow struct {
+	rows *sql.Rows
+	err  error
+}
+
+func (r sqlRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		return errors.Join(sql.ErrNoRows, r.rows.Err())
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	return r.rows.Close()
+}
+
+// Array literals, see "Array Input and Output Syntax" in the PostgreSQL manual.
+
+func textArray(items []string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		b.WriteString(arrayEscaper.Replace(s))
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+var arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+func byteaArray(items [][]byte) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, p := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(`"\\x`)
+		b.WriteString(hex.EncodeToString(p))
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func intArray[T int32 | int64](items []T) string {
+	b := []byte{'{'}
+	for i, n := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return string(append(b, '}'))
+}

@@ -1,0 +1,61 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// Errors of messages, before any SQL.
+var (
+	// ErrInvalidMessage is returned for a message that cannot be enqueued as it is; the text names the message's
+	// index and the field. Nothing was enqueued.
+	ErrInvalidMessage = errors.New("fifo: invalid message")
+	// ErrPayloadTooLarge is ErrInvalidMessage for a payload of more than MaxPayloadBytes.
+	ErrPayloadTooLarge = fmt.Errorf("%w: payload too large", ErrInvalidMessage)
+)
+
+// Errors of workers.
+var (
+	// ErrNoHandler is returned by Run and RunOne of a Worker that has no handler.
+	ErrNoHandler = errors.New("fifo: worker has no handler")
+	// ErrRunning is returned by Run of a Worker that is running already.
+	ErrRunning = errors.New("fifo: worker is running already")
+	// ErrInvalidWorker is returned by Run and RunOne for a field that makes no sense; the text names it.
+	ErrInvalidWorker = errors.New("fifo: invalid worker")
+	// ErrConnections is returned by Run when PostgreSQL does not give the worker the connections that it needs: one
+	// a lane, one to look for work, and one to listen unless PollOnly is set.
+	ErrConnections = errors.New("fifo: not enough connections")
+	// ErrDrainTimeout is returned by Run when handlers were still running after DrainTimeout and did not end when
+	// their contexts were cancelled. Their connections were closed, so their jobs are free for others.
+	ErrDrainTimeout = errors.New("fifo: handlers still running after the drain timeout")
+)
+
+// Causes with which a handler's context is cancelled; see context.Cause.
+var (
+	// ErrJobTimeout says that the job ran longer than Worker.JobTimeout. It is a failed attempt.
+	ErrJobTimeout = errors.New("fifo: job timeout")
+	// ErrShutdown says that the worker is stopping and DrainTimeout has passed. The job is given back and no attempt
+	// is counted.
+	ErrShutdown = errors.New("fifo: worker is shutting down")
+	// ErrLost says that the connection that holds the job is gone: somebody else may run it by now.
+	ErrLost = groups.ErrLost
+)
+
+// ErrNoJob is returned by Tx and PgxTx of a Job that is not being handled.
+var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
+
+// A PanicError is the error of an attempt whose handler panicked.
+type PanicError struct {
+	Value any    // what was passed to panic
+	Stack []byte // of the goroutine that panicked
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("fifo: handler panicked: %v", e.Value) }
+
+// Unwrap returns the value passed to panic if that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

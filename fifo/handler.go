@@ -1,0 +1,58 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// A Handler works a job. If it returns nil the job is done, and what was written through job.Tx is committed with it.
+// If it returns an error or panics, those writes are undone, and the job is tried again in its place, with the rest of
+// its group waiting behind it.
+//
+// ctx ends when the worker gives up on the job, with ErrJobTimeout, ErrShutdown or ErrLost as its cause. Until the
+// handler returns, its group stays taken.
+type Handler interface {
+	Handle(ctx context.Context, job *Job) error
+}
+
+// A HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, job *Job) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
+
+// JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
+// letter at once: it will not get better.
+func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
+	return HandlerFunc(func(ctx context.Context, job *Job) error {
+		var payload T
+		if err := job.Decode(&payload); err != nil {
+			return DeadLetter(err)
+		}
+		return f(ctx, job, payload)
+	})
+}
+
+// call runs a handler and turns a panic into a PanicError.
+func call(ctx context.Context, h Handler, job *Job) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover()
+		if v == nil { // runtime.Goexit: a test's FailNow inside a handler, say
+			v = errors.New("the handler's goroutine exited")
+		}
+		err = &PanicError{Value: v, Stack: debug.Stack()}
+	}()
+	err = h.Handle(ctx, job)
+	returned = true
+	return err
+}
+
+// errMissingHandler is the failure of a job whose queue the worker does not know; it cannot happen to a worker's own
+// lanes, which claim from the queues that have handlers only.
+func errMissingHandler(queue string) error { return fmt.Errorf("%w for queue %q", ErrNoHandler, queue) }

@@ -1,0 +1,91 @@
+package fifo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Job is a stored message. "Running" is not among its fields: the row lock is the truth about that, so a crash leaves
+// nothing to repair.
+type Job struct {
+	bun.BaseModel `bun:"table:pgfifo.jobs,alias:job"`
+
+	Queue   string `bun:"queue,pk"`
+	GroupID string `bun:"group_id,pk"`
+	ID      int64  `bun:"id,pk,autoincrement"`
+	// Payload is the message's, byte for byte.
+	Payload []byte `bun:"payload,notnull"`
+	// RunAt is when the job may run at the earliest: a message's delay, or a retry's backoff. Zero: at once.
+	RunAt time.Time `bun:"run_at,nullzero"`
+	// Attempts is how many attempts have failed or were lost. While a handler runs, its own is not among them.
+	Attempts int `bun:"attempts,notnull"`
+	// MaxAttempts is the message's, or 0. While a handler runs it is what applies.
+	MaxAttempts int `bun:"max_attempts,nullzero"`
+	// EnqueuedAt is when the message was enqueued, by the server's clock.
+	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:statement_timestamp()"`
+	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Job.
+	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
+
+	hold *groups.Hold
+}
+
+// A Failure is an attempt that failed or was lost.
+type Failure struct {
+	Attempt int       `json:"attempt"`
+	Kind    string    `json:"kind"`            // one of the Kind constants
+	Error   string    `json:"error"`           // cut to a few KiB, and scrubbed of what PostgreSQL cannot store
+	Stack   string    `json:"stack,omitempty"` // of a panic
+	Worker  string    `json:"worker"`          // who recorded it: for a lost attempt, the one that found it
+	At      time.Time `json:"at"`              // when it was recorded, by the server's clock
+}
+
+// Kinds of failure.
+const (
+	KindError   = "error"   // the handler returned an error
+	KindPanic   = "panic"   // the handler panicked
+	KindTimeout = "timeout" // the handler failed after Worker.JobTimeout had passed
+	KindLost    = "lost"    // the worker or its connection died with the job
+)
+
+// Group returns the key of the job's group.
+func (j *Job) Group() groups.Key { return groups.Key{Queue: j.Queue, GroupID: j.GroupID} }
+
+// Attempt returns the number of the attempt that is under way, from 1.
+func (j *Job) Attempt() int { return j.Attempts + 1 }
+
+// Decode decodes the payload from JSON into v, a pointer.
+func (j *Job) Decode(v any) error {
+	if err := json.Unmarshal(j.Payload, v); err != nil {
+		return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, err)
+	}
+	return nil
+}
+
+// Tx returns the job's own transaction. What is written through it commits together with the job's completion, or not
+// at all: an error, a panic or a crash undoes it. It is a savepoint inside the transaction that holds the job, made by
+// the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far, Commit
+// keeps it for when the job succeeds, and the next call begins anew. Neither is needed.
+//
+// Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
+// ErrNoJob is returned outside a handler.
+func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
+	if j.hold == nil {
+		return bun.Tx{}, ErrNoJob
+	}
+	return j.hold.BunTx(ctx)
+}
+
+// PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two.
+func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
+	if j.hold == nil {
+		return nil, ErrNoJob
+	}
+	return j.hold.PgxTx(ctx)
+}

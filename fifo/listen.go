@@ -1,0 +1,62 @@
+package fifo
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// runListener hears what producers announce, on a connection of its own: a session that listens inside a long
+// transaction would hold up the notification queue of the whole cluster. What it misses, polling finds.
+func (c *crew) runListener(ctx context.Context) {
+	retry := newRedialer(c.log, "listener")
+	for ctx.Err() == nil {
+		conn, err := c.dialer.Connect(ctx)
+		if err == nil {
+			retry.reset()
+			err = c.listen(ctx, conn)
+			closeConn(conn)
+		}
+		retry.wait(ctx, err)
+	}
+}
+
+func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "LISTEN "+c.worker.Client.schema.Ident()); err != nil {
+		return err
+	}
+	c.scout.Hurry() // what was said while nobody listened
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		c.hear(n.Payload)
+	}
+}
+
+// hear acts on a notice. Any role may send one, so it is checked like any input; the worst it can do is to make the
+// worker look.
+func (c *crew) hear(payload string) {
+	var n notice
+	if err := json.Unmarshal([]byte(payload), &n); err != nil {
+		c.scout.Hurry()
+		return
+	}
+	if c.worker.handlers[n.Queue] == nil {
+		return
+	}
+	if len(n.Groups) == 0 {
+		c.scout.Hurry()
+		return
+	}
+	for _, g := range n.Groups {
+		key := groups.Key{Queue: n.Queue, GroupID: g.GroupID}
+		if key.Validate() == nil {
+			c.turns.Announce(key, g.ID)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package fifo
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A notice tells workers where messages were enqueued. It is a hint: workers poll as well. The channel is the schema's
+// name, the payload this as JSON.
+//
+// NOTIFY takes a lock of the whole cluster when its transaction commits (PostgreSQL's async.c), so it is kept out of
+// the enqueues: a client says at most one thing at a time, on its own, and what is enqueued meanwhile goes into the
+// next. Inside a caller's transaction, which only the caller commits, there is no other way; there it is said at most
+// once every noticeGap.
+type notice struct {
+	Queue  string      `json:"q"`
+	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
+}
+
+type groupHint struct {
+	GroupID string `json:"g"`
+	ID      int64  `json:"i"` // the lowest new job, or 0: not known yet
+}
+
+const (
+	noticeGap   = 10 * time.Millisecond
+	noticeBytes = 7900 // PostgreSQL allows 7999
+	noticeHints = 40
+)
+
+func (n notice) String() string {
+	b, err := json.Marshal(n)
+	if err != nil || len(b) > noticeBytes {
+		b, _ = json.Marshal(notice{Queue: n.Queue})
+	}
+	return string(b)
+}
+
+// An announcer sends a client's notices.
+type announcer struct {
+	client *Client
+	off    bool
+
+	mu      sync.Mutex
+	pending map[groups.Key]int64 // the lowest new id of each group
+	last    map[string]time.Time // when a notice went into a caller's transaction, by queue
+	sending bool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+}
+
+func (a *announcer) init(c *Client) {
+	a.client, a.off = c, c.cfg.PollOnly
+	a.pending, a.last = make(map[groups.Key]int64), make(map[string]time.Time)
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+}
+
+func (a *announcer) close() {
+	a.cancel()
+	a.done.Wait()
+}
+
+// later announces jobs that are committed.
+func (a *announcer) later(b *batch, ids []int64) {
+	if a.off {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return
+	}
+	for i := len(ids) - 1; i >= 0; i-- { // the lowest id of a group comes last
+		if b.delays[i] == 0 {
+			a.pending[groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}] = ids[i]
+		}
+	}
+	if !a.sending && len(a.pending) > 0 {
+		a.sending = true
+		a.done.Add(1)
+		go a.send()
+	}
+}
+
+// now returns what to say inside the caller's transaction, or nothing.
+func (a *announcer) now(b *batch) string {
+	if a.off {
+		return ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	queue, n := b.queues[0], notice{Queue: b.queues[0]}
+	if time.Since(a.last[queue]) < noticeGap {
+		return ""
+	}
+	if len(a.last) > 1000 {
+		clear(a.last) // so many queues are nobody's steady state
+	}
+	a.last[queue] = time.Now()
+	seen := make(map[string]bool)
+	for i := range b.queues {
+		if b.queues[i] != queue || len(seen) > noticeHints {
+			return notice{Queue: queue}.String() // the rest is found by looking
+		}
+		if b.delays[i] == 0 && !seen[b.groups[i]] {
+			seen[b.groups[i]] = true
+			n.Groups = append(n.Groups, groupHint{GroupID: b.groups[i]})
+		}
+	}
+	return n.String()
+}
+
+// send says what is pending until nothing is.
+func (a *announcer) send() {
+	defer a.done.Done()
+	for {
+		a.mu.Lock()
+		if len(a.pending) == 0 || a.ctx.Err() != nil {
+			a.sending = false
+			a.mu.Unlock()
+			return
+		}
+		notices := make(map[string]*notice)
+		for key, id := range a.pending {
+			n := notices[key.Queue]
+			if n == nil {
+				n = &notice{Queue: key.Queue}
+				notices[key.Queue] = n
+			}
+			n.Groups = append(n.Groups, groupHint{key.GroupID, id})
+		}
+		clear(a.pending)
+		a.mu.Unlock()
+		texts := make([]string, 0, len(notices))
+		for _, n := range notices {
+			if len(n.Groups) > noticeHints {
+				n.Groups = nil
+			}
+			texts = append(texts, n.String())
+		}
+		ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
+		_, err := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM unnest($2::text[]) AS n", a.client.schema.String(), texts)
+		cancel()
+		if err != nil && a.ctx.Err() == nil {
+			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
+		}
+	}
+}

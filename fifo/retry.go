@@ -1,0 +1,82 @@
+package fifo
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A RetryPolicy returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
+// with err. The rest of the group waits too. Nothing or less means at once.
+type RetryPolicy func(job *Job, err error) time.Duration
+
+// Backoff returns a RetryPolicy that waits first after the first failure and twice as long after each further one, up to
+// limit, less a random part of up to a fifth.
+func Backoff(first, limit time.Duration) RetryPolicy {
+	return func(job *Job, _ error) time.Duration {
+		d := first
+		for n := job.Attempt(); n > 1 && d < limit; n-- {
+			d *= 2
+		}
+		d = min(d, limit)
+		return d - time.Duration(rand.Int64N(int64(d)/5+1))
+	}
+}
+
+// DefaultRetry is the RetryPolicy of a Worker that names none.
+var DefaultRetry = Backoff(time.Second, 5*time.Minute)
+
+// DefaultMaxAttempts is how often a job is tried if neither the message nor the worker says. With DefaultRetry a group
+// waits for up to eight and a half minutes before its head becomes a dead letter.
+const DefaultMaxAttempts = 10
+
+type retryAfterError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *retryAfterError) Error() string { return e.err.Error() }
+func (e *retryAfterError) Unwrap() error { return e.err }
+
+// RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever the RetryPolicy says. It
+// counts as an attempt all the same. A nil err stands for "retry later".
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("retry later")
+	}
+	return &retryAfterError{d, err}
+}
+
+type deadLetterError struct{ err error }
+
+func (e *deadLetterError) Error() string { return e.err.Error() }
+func (e *deadLetterError) Unwrap() error { return e.err }
+
+// DeadLetter wraps the error that a handler returns: the job becomes a dead letter at once, whatever attempts it has
+// left. A nil err stands for "given up".
+func DeadLetter(err error) error {
+	if err == nil {
+		err = errors.New("given up")
+	}
+	return &deadLetterError{err}
+}
+
+const (
+	maxErrorBytes = 4 << 10
+	maxStackBytes = 16 << 10
+	maxFailures   = 50 // kept per job: the latest
+)
+
+// scrub makes a text storable: valid UTF-8, no NUL, no longer than limit. Recording a failure must not fail.
+func scrub(s string, limit int) string {
+	if len(s) > limit {
+		cut := limit
+		for cut > 0 && cut > limit-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

@@ -1,0 +1,33 @@
+package fifo
+
+import (
+	_ "embed"
+)
+
+// The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
+// and run in psql as they are.
+var (
+	//go:embed sql/enqueue.sql
+	enqueueSQL string
+	//go:embed sql/enqueue_in_commit_order.sql
+	enqueueInCommitOrderSQL string
+	//go:embed sql/succeed.sql
+	succeedSQL string
+	//go:embed sql/retry.sql
+	retrySQL string
+	//go:embed sql/bury.sql
+	burySQL string
+	//go:embed sql/redrive.sql
+	redriveSQL string
+	//go:embed sql/expire.sql
+	expireSQL string
+)
+
+// Names of the statements that settle a job, prepared on every lane.
+const (
+	succeedStmt = "pgfifo_succeed"
+	retryStmt   = "pgfifo_retry"
+	buryStmt    = "pgfifo_bury"
+)
+
+var settleStatements = map[string]string{succeedStmt: succeedSQL, retryStmt: retrySQL, buryStmt: burySQL}

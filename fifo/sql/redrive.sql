@@ -1,0 +1,15 @@
+-- Moves dead letters back to the jobs, under their old ids and so to their old places, with their attempts to begin
+-- anew and their failures kept.
+--
+-- $1 queue, $2 group id ('': the whole queue), $3 ids (NULL: all). A job that its group has passed by meanwhile runs
+-- next: lower ids go first, and workers look below what they have finished every few seconds, or at once when told.
+WITH letter AS (
+    DELETE FROM pgfifo.dead_letters
+    WHERE queue = $1 AND ($2 = '' OR group_id = $2) AND ($3::bigint[] IS NULL OR id = ANY ($3))
+    RETURNING *
+)
+INSERT INTO pgfifo.jobs (queue, group_id, id, payload, max_attempts, enqueued_at, failures)
+SELECT queue, group_id, id, payload, max_attempts, enqueued_at, failures
+FROM letter
+ORDER BY id
+RETURNING group_id, id

@@ -1,0 +1,105 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
+// dead letters past their retention. Missing group rows need no sweep: looking for work makes them.
+type Sweep struct {
+	// Interval is the time between two sweeps of one database. Defaults to 1 minute; negative: this worker never
+	// sweeps.
+	Interval time.Duration
+	// GroupIdle is how old a group's row must be to be collected when the group has no jobs. Defaults to 10 minutes.
+	GroupIdle time.Duration
+	// DeadLetterRetention is how long dead letters are kept. Defaults to forever: nothing is lost unasked.
+	DeadLetterRetention time.Duration
+}
+
+func (s Sweep) withDefaults() Sweep {
+	s.Interval = orDefault(s.Interval, time.Minute)
+	s.GroupIdle = orDefault(s.GroupIdle, 10*time.Minute)
+	return s
+}
+
+const (
+	sweepBatch  = 1000 // rows per transaction
+	sweepBudget = 50   // transactions per sweep: the rest waits for the next
+)
+
+// runSweeper sweeps every now and then.
+func (c *crew) runSweeper(ctx context.Context) {
+	if c.set.sweep.Interval < 0 {
+		return
+	}
+	tick := time.NewTicker(c.set.sweep.Interval)
+	defer tick.Stop()
+	var after groups.Key
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var err error
+		if after, err = c.sweep(ctx, after); err != nil && ctx.Err() == nil {
+			c.log.Warn("pgfifo: sweep failed", "error", err)
+		}
+	}
+}
+
+var errSweeping = errors.New("fifo: another worker is sweeping")
+
+// sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
+func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {
+	client := c.worker.Client
+	for range sweepBudget {
+		n := int64(0)
+		err := pgx.BeginFunc(ctx, client.pool, func(tx pgx.Tx) error {
+			var alone bool
+			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))",
+				"pgfifo sweep "+client.schema.String()).Scan(&alone)
+			if err != nil {
+				return err
+			}
+			if !alone {
+				return errSweeping
+			}
+			n, after, err = groups.Collect(ctx, tx, client.schema, c.set.sweep.GroupIdle, after, sweepBatch)
+			return err
+		})
+		if errors.Is(err, errSweeping) {
+			return after, nil
+		}
+		if err != nil {
+			return groups.Key{}, err
+		}
+		if n == 0 || after == (groups.Key{}) {
+			break
+		}
+	}
+	if c.set.sweep.DeadLetterRetention <= 0 {
+		return after, nil
+	}
+	for range sweepBudget {
+		tag, err := client.pool.Exec(ctx, client.schema.Qualify(expireSQL),
+			c.set.sweep.DeadLetterRetention.Microseconds(), sweepBatch)
+		if err != nil {
+			return after, fmt.Errorf("fifo: expire dead letters: %w", err)
+		}
+		if tag.RowsAffected() > 0 {
+			c.log.Info("pgfifo: dead letters expired", "count", tag.RowsAffected())
+		}
+		if tag.RowsAffected() < sweepBatch {
+			break
+		}
+	}
+	return after, nil
+}

@@ -1,0 +1,220 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after.
+type Worker struct {
+	// Client says where the jobs are. Required.
+	Client *Client
+	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the
+	// worker dials itself with the configuration of the client's pool: the pool's connections stay free for the
+	// application. Defaults to 10.
+	Concurrency int
+	// MaxAttempts is how often a job is tried before it becomes a dead letter, unless its message says. An attempt
+	// that was lost with its worker counts. Defaults to DefaultMaxAttempts.
+	MaxAttempts int
+	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
+	Retry RetryPolicy
+	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
+	// transaction, and a long one keeps vacuum from cleaning up in the whole database. Defaults to 15 minutes;
+	// negative: no limit.
+	JobTimeout time.Duration
+	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
+	// has nothing to do. Defaults to 1 second.
+	PollInterval time.Duration
+	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their
+	// contexts with ErrShutdown. Defaults to 30 seconds; negative: cancel at once.
+	DrainTimeout time.Duration
+	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
+	Session groups.Session
+	// Name is shown to operators as application_name, unless the pool's configuration has one. Defaults to
+	// "pgfifo host:pid".
+	Name string
+	// Sweep adjusts the housekeeping that one of the workers does for all.
+	Sweep Sweep
+
+	handlers map[string]Handler
+	running  atomic.Bool
+	stats    counters
+}
+
+// Handle makes h work the jobs of a queue. It panics if the queue's name is invalid, has a handler already, or h is nil.
+func (w *Worker) Handle(queue string, h Handler) {
+	if err := groups.ValidateID("queue", queue); err != nil {
+		panic(err)
+	}
+	if h == nil {
+		panic("fifo: nil handler for queue " + queue)
+	}
+	if _, ok := w.handlers[queue]; ok {
+		panic("fifo: queue " + queue + " has a handler already")
+	}
+	if w.handlers == nil {
+		w.handlers = make(map[string]Handler)
+	}
+	w.handlers[queue] = h
+}
+
+// withDefaults returns the settings that apply, or ErrInvalidWorker.
+func (w *Worker) withDefaults() (settings, error) {
+	s := settings{
+		lanes: w.Concurrency, maxAttempts: w.MaxAttempts, retry: w.Retry, jobTimeout: w.JobTimeout,
+		poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name, sweep: w.Sweep.withDefaults(),
+		queues: slices.Sorted(maps.Keys(w.handlers)),
+	}
+	if s.name == "" {
+		host, _ := os.Hostname()
+		s.name = fmt.Sprintf("pgfifo %s:%d", host, os.Getpid())
+	}
+	s.lanes = orDefault(s.lanes, 10)
+	s.maxAttempts = orDefault(s.maxAttempts, DefaultMaxAttempts)
+	s.jobTimeout = orDefault(s.jobTimeout, 15*time.Minute)
+	s.poll = orDefault(s.poll, time.Second)
+	s.drain = orDefault(s.drain, 30*time.Second)
+	if s.retry == nil {
+		s.retry = DefaultRetry
+	}
+	switch {
+	case w.Client == nil:
+		return s, fmt.Errorf("%w: Client is nil", ErrInvalidWorker)
+	case len(w.handlers) == 0:
+		return s, ErrNoHandler
+	case s.lanes < 0:
+		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
+	case s.maxAttempts < 0:
+		return s, fmt.Errorf("%w: MaxAttempts %d is negative", ErrInvalidWorker, s.maxAttempts)
+	case s.poll < 0:
+		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
+	}
+	if err := w.Session.Validate(); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
+	}
+	return s, w.Client.err
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// settings is a Worker with its defaults filled in.
+type settings struct {
+	lanes, maxAttempts      int
+	retry                   RetryPolicy
+	jobTimeout, poll, drain time.Duration
+	name                    string
+	queues                  []string
+	sweep                   Sweep
+}
+
+// Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts of
+// those that still run, which gives their jobs back, and returns nil if all handlers ended, ErrDrainTimeout if not.
+//
+// It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
+// ErrConnections, the errors of migrations.Check. A connection that is lost later is dialed again, for as long as it
+// takes; that is logged.
+func (w *Worker) Run(ctx context.Context) error {
+	set, err := w.withDefaults()
+	if err != nil {
+		return err
+	}
+	if !w.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer w.running.Store(false)
+	if err := w.Client.check(ctx, w.Client.pool); err != nil {
+		return err
+	}
+	c := newCrew(w, set)
+	defer func() { _ = c.dialer.Close() }()
+	if err := c.dial(ctx); err != nil {
+		c.closeLanes()
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	log := w.Client.cfg.Logger
+	log.Info("pgfifo: worker started", "queues", set.queues, "lanes", set.lanes)
+	err = c.run(ctx)
+	log.Info("pgfifo: worker stopped", "error", err)
+	return err
+}
+
+// RunOne works one job, if any may run now, and reports whether it did. It is for tests and for cron: it dials a
+// connection, looks at all groups, and closes the connection. The handler's failure is recorded as by Run, and is not an
+// error of RunOne. If ctx ends meanwhile, the job is given back.
+func (w *Worker) RunOne(ctx context.Context) (bool, error) {
+	set, err := w.withDefaults()
+	if err != nil {
+		return false, err
+	}
+	if err := w.Client.check(ctx, w.Client.pool); err != nil {
+		return false, err
+	}
+	set.lanes = 1
+	c := newCrew(w, set)
+	defer func() { _ = c.dialer.Close() }()
+	if err := c.dial(ctx); err != nil {
+		return false, err
+	}
+	defer c.closeLanes()
+	return c.runOne(ctx)
+}
+
+// Stats are counters since the Worker was made, except Running.
+type Stats struct {
+	Running   int   // handlers that run now
+	Succeeded int64 // jobs done
+	Retried   int64 // failed attempts with another to come
+	Buried    int64 // jobs that became dead letters
+	Returned  int64 // jobs given back by a shutdown
+	Unknown   int64 // attempts that were lost with their connection
+	Claims    int64 // groups tried
+	Missed    int64 // of those, how many had nothing to run or were held by others
+}
+
+// Stats returns a snapshot of the counters.
+func (w *Worker) Stats() Stats { return w.stats.snapshot() }
+
+type counters struct {
+	running        atomic.Int64
+	outcomes       [Unknown + 1]atomic.Int64
+	claims, missed atomic.Int64
+}
+
+func (c *counters) snapshot() Stats {
+	return Stats{
+		Running:   int(c.running.Load()),
+		Succeeded: c.outcomes[Succeeded].Load(), Retried: c.outcomes[Retried].Load(),
+		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(),
+		Unknown: c.outcomes[Unknown].Load(),
+		Claims:  c.claims.Load(), Missed: c.missed.Load(),
+	}
+}
+
+// connectionsError explains a refused connection: which, of how many.
+func connectionsError(n, of int, err error) error {
+	return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs; lower Concurrency, "+
+		"or raise max_connections or the role's CONNECTION LIMIT: %w", ErrConnections, n, of, err)
+}
+
+var errStopped = errors.New("fifo: stopped")
+
+// parallelDials bounds how many connections are opened at once: each is a process that PostgreSQL forks.
+func parallelDials() int { return max(4, runtime.GOMAXPROCS(0)) }

@@ -1,0 +1,42 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// Collect deletes rows of groups that have been without jobs since they were made, at least idle ago: up to limit of
+// those behind after. It returns how many it deleted and the last key that it looked at; the zero Key at the end.
+//
+// It may run beside anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one.
+func Collect(ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duration, after Key, limit int) (int64, Key, error) {
+	var queues, ids []string
+	var last Key
+	rows, err := db.Query(ctx, name.Qualify(collectLockSQL), after.Queue, after.GroupID, idle.Microseconds(), limit)
+	if err != nil {
+		return 0, Key{}, fmt.Errorf("groups: collect: %w", err)
+	}
+	_, err = pgx.ForEachRow(rows, []any{&last.Queue, &last.GroupID}, func() error {
+		queues, ids = append(queues, last.Queue), append(ids, last.GroupID)
+		return nil
+	})
+	if err != nil {
+		return 0, Key{}, fmt.Errorf("groups: collect: %w", err)
+	}
+	if len(ids) == 0 {
+		return 0, Key{}, nil
+	}
+	tag, err := db.Exec(ctx, name.Qualify(collectSQL), queues, ids)
+	if err != nil {
+		return 0, Key{}, fmt.Errorf("groups: collect: %w", err)
+	}
+	if len(ids) < limit {
+		last = Key{}
+	}
+	return tag.RowsAffected(), last, nil
+}

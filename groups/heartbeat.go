@@ -1,0 +1,40 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
+// broke, or the server was silent for longer than Session.Silence. Somebody else may run the job by now. What the
+// handler writes through the job's transaction is lost with it; what it does elsewhere it should stop doing.
+var ErrLost = errors.New("groups: the connection that holds the group is lost")
+
+// Running returns how long the lane's handler has been running, or 0.
+func (l *Lane) Running() time.Duration {
+	if since := l.since.Load(); since != 0 {
+		return time.Since(time.Unix(0, since))
+	}
+	return 0
+}
+
+// Beat tells the server that the worker lives, unless a statement is doing that just now, and waits for its answer, at
+// most as long as Session.Silence. It returns an error if the connection is lost; the lane is closed then.
+//
+// It may be called from any goroutine. While no handler runs it does nothing.
+func (l *Lane) Beat(ctx context.Context) error {
+	if !l.wire.tryBeat() {
+		return nil // the socket's own timeouts watch a statement
+	}
+	defer l.wire.endBeat()
+	ctx, cancel := context.WithTimeout(ctx, l.silent)
+	defer cancel()
+	// The empty query works in an aborted transaction too.
+	if _, err := l.pg().Exec(ctx, "-- heartbeat").ReadAll(); err != nil {
+		// A server that answers too late may have given the group away meanwhile: late is lost.
+		l.Kill()
+		return errors.Join(ErrLost, err)
+	}
+	return nil
+}

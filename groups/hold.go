@@ -1,0 +1,88 @@
+package groups
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// A Hold is an open transaction that owns one group and the job at its head. When the transaction ends, by commit,
+// rollback or a lost connection, PostgreSQL frees both; nothing else does.
+type Hold struct {
+	Key
+	ID          int64
+	Payload     []byte
+	Attempts    int       // failed or lost before this one
+	MaxAttempts int       // 0: not said when it was enqueued
+	EnqueuedAt  time.Time // by the server's clock
+	DueIn       time.Duration
+	Paused      bool // the group or its queue is paused
+	More        bool // there is another job behind this one
+
+	lastXID uint32
+	lane    *Lane
+
+	mu     sync.Mutex // the fields below: a handler may use several goroutines
+	ended  bool
+	opened bool // a handler took the transaction: the savepoints exist
+	bunTx  *bun.Tx
+}
+
+// Ready reports whether the job may run now.
+func (h *Hold) Ready() bool { return h.DueIn <= 0 && !h.Paused }
+
+// taken reports whether a handler asked for the transaction.
+func (h *Hold) taken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.opened
+}
+
+// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it.
+func (h *Hold) end() {
+	h.mu.Lock()
+	h.ended = true
+	tx := h.bunTx
+	h.bunTx = nil
+	h.mu.Unlock()
+	if tx != nil {
+		_ = tx.Tx.Commit() // no SQL, see laneTx
+	}
+}
+
+// claimFormats are the result formats of claim.sql: binary for what is not text anyway.
+var claimFormats = []int16{1, 1, 1, 1, 1, 1, 1, 1, 1}
+
+var errClaimRow = errors.New("groups: claim: unexpected row")
+
+// scan reads a row of claim.sql.
+func (h *Hold) scan(v [][]byte) error {
+	if len(v) != 9 || len(v[0]) != 8 || len(v[2]) != 4 || len(v[3]) != 4 || len(v[4]) != 8 || len(v[5]) != 8 ||
+		len(v[6]) != 1 || len(v[7]) != 1 || len(v[8]) != 4 {
+		return fmt.Errorf("%w of %d columns", errClaimRow, len(v))
+	}
+	h.ID = int64(binary.BigEndian.Uint64(v[0]))
+	h.Payload = append([]byte{}, v[1]...)
+	h.Attempts = int(int32(binary.BigEndian.Uint32(v[2])))
+	h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v[3])))
+	h.EnqueuedAt = timeFromPG(int64(binary.BigEndian.Uint64(v[4])))
+	h.DueIn = time.Duration(int64(binary.BigEndian.Uint64(v[5]))) * time.Microsecond
+	h.Paused = v[6][0] != 0
+	h.More = v[7][0] != 0
+	h.lastXID = binary.BigEndian.Uint32(v[8])
+	return nil
+}
+
+// pgEpoch is 2000-01-01, from which PostgreSQL counts microseconds.
+var pgEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func timeFromPG(us int64) time.Time {
+	return pgEpoch.Add(time.Duration(us/1e6) * time.Second).Add(time.Duration(us%1e6) * time.Microsecond)
+}
+
+func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

@@ -1,0 +1,299 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
+//
+// Its methods are for one goroutine, except Beat and Kill. Whoever dialed it closes it.
+type Lane struct {
+	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
+	stmts map[string]*pgconn.StatementDescription
+	wire  *wire
+	bun   *laneDB
+	log   *slog.Logger
+
+	inTx   bool  // a transaction is open as far as the lane knows
+	hold   *Hold // what it holds, if anything
+	silent time.Duration
+	since  atomic.Int64 // when the handler began, in Unix nanoseconds; 0: none runs
+}
+
+// A Dialer opens lanes.
+type Dialer struct {
+	// Pool says how to connect: its ConnConfig, BeforeConnect and AfterConnect are used, its connections are not.
+	Pool *pgxpool.Config
+	// Schema is where the tables live.
+	Schema schema.Name
+	// Name is the lanes' application_name, unless Pool says one.
+	Name string
+	// Session bounds silence. The zero value means the defaults.
+	Session Session
+	// Statements are what settles a held job, by name. Calls name them.
+	Statements map[string]string
+	// Logger is told of session settings that are not available. Required.
+	Logger *slog.Logger
+
+	once sync.Once
+	bun  *laneDB
+}
+
+// Close frees what the lanes share. The lanes are closed on their own.
+func (d *Dialer) Close() error {
+	d.once.Do(func() {})
+	if d.bun == nil {
+		return nil
+	}
+	return d.bun.db.Close()
+}
+
+// A Call is one settling statement with its parameters in text format. It must change exactly one row.
+type Call struct {
+	Statement string
+	Args      [][]byte
+}
+
+// ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
+var ErrNotHeld = errors.New("groups: the job is not held any more")
+
+const ( // names of prepared statements
+	stmtBegin  = "pgfifo_begin"
+	stmtCommit = "pgfifo_commit"
+	stmtChain  = "pgfifo_chain"
+	stmtClaim  = "pgfifo_claim"
+	stmtLost   = "pgfifo_lost"
+)
+
+// Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
+func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, _, err := d.connect(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Conn(), nil
+}
+
+func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, error) {
+	session := d.Session.withDefaults()
+	cfg, err := session.connConfig(ctx, d.Pool, d.Name, lane)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := newWire(cfg.Tracer)
+	cfg.Tracer = w
+	dc, err := stdlib.GetConnector(*cfg).Connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn := dc.(*stdlib.Conn)
+	err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
+	if err == nil && d.Pool.AfterConnect != nil {
+		err = d.Pool.AfterConnect(ctx, conn.Conn())
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	return conn, w, nil
+}
+
+// Dial opens a lane.
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
+	d.once.Do(func() { d.bun = newLaneDB() })
+	conn, w, err := d.connect(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lane{
+		conn: conn, wire: w, bun: d.bun, log: d.Logger, silent: d.Session.withDefaults().Silence,
+		stmts: make(map[string]*pgconn.StatementDescription),
+	}
+	texts := maps.Clone(d.Statements)
+	if texts == nil {
+		texts = make(map[string]string)
+	}
+	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
+	texts[stmtClaim], texts[stmtLost] = claimSQL, evidenceSQL
+	for name, sql := range texts {
+		l.stmts[name], err = l.pg().Prepare(ctx, name, d.Schema.Qualify(sql), nil)
+		if err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("groups: prepare %s: %w", name, err)
+		}
+	}
+	return l, nil
+}
+
+func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
+
+// Conn returns the lane's connection, for statements while it holds nothing.
+func (l *Lane) Conn() *pgx.Conn { return l.conn.Conn() }
+
+// Closed reports whether the lane's connection is gone. A held group is free then.
+func (l *Lane) Closed() bool { return l.conn.Conn().IsClosed() }
+
+// Close ends the connection, and with it whatever it holds.
+func (l *Lane) Close() error {
+	l.forget()
+	return l.conn.Close()
+}
+
+// Kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
+// attempt of the held job.
+func (l *Lane) Kill() { _ = l.pg().Conn().Close() }
+
+func (l *Lane) forget() {
+	if l.hold != nil {
+		l.hold.end()
+	}
+	l.hold, l.inTx = nil, false
+}
+
+// Step is one round trip: the calls that settle the held job, the end of its transaction, and the claim of next.
+//
+// Without a hold there must be no calls. With next nil the lane ends idle, without a transaction. The hold is nil, without
+// an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps on at
+// once, because the missed group's row may be locked until it does.
+//
+// settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
+// the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on.
+func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
+	if !l.inTx && next == nil {
+		return nil, true, nil
+	}
+	pipeline := l.pg().StartPipeline(ctx)
+	release := l.hold != nil && l.hold.taken() && len(calls) > 0
+	if release { // fails unless the transaction is still the one that claimed
+		pipeline.SendQueryParams("RELEASE SAVEPOINT "+outerSavepoint, nil, nil, nil, nil)
+	}
+	for _, c := range calls {
+		pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+	}
+	switch {
+	case !l.inTx:
+		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)
+	case next != nil:
+		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)
+	default:
+		pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+	}
+	if next != nil {
+		pipeline.SendQueryStatement(l.stmts[stmtClaim], next.claimArgs(), nil, claimFormats)
+	}
+	err = pipeline.Sync()
+	l.forget()
+	if err == nil {
+		settled, err = l.readSettled(pipeline, release, len(calls))
+		if err == nil && next != nil {
+			hold, err = l.readHold(pipeline, next.Key)
+		}
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		l.rollback(ctx)
+		return nil, settled, err
+	}
+	l.inTx, l.hold = next != nil, hold
+	return hold, settled, nil
+}
+
+// readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
+func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls int) (bool, error) {
+	if release {
+		if _, err := readTag(pipeline); err != nil {
+			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		}
+	}
+	held := true
+	for range calls {
+		tag, err := readTag(pipeline)
+		if err != nil {
+			return false, err
+		}
+		held = held && tag.RowsAffected() == 1
+	}
+	if _, err := readTag(pipeline); err != nil {
+		return false, err
+	}
+	if !held {
+		return false, ErrNotHeld
+	}
+	return true, nil
+}
+
+// readHold reads the answer of claim.sql.
+func (l *Lane) readHold(pipeline *pgconn.Pipeline, key Key) (hold *Hold, err error) {
+	r, err := readResult(pipeline)
+	if err != nil {
+		return nil, err
+	}
+	for r.NextRow() {
+		hold = &Hold{Key: key, lane: l}
+		if err := hold.scan(r.Values()); err != nil {
+			return nil, err
+		}
+	}
+	_, err = r.Close()
+	return hold, err
+}
+
+func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
+	r, err := readResult(pipeline)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return r.Close()
+}
+
+func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
+	res, err := pipeline.GetResults()
+	if err != nil {
+		return nil, err
+	}
+	r, ok := res.(*pgconn.ResultReader)
+	if !ok {
+		return nil, fmt.Errorf("groups: unexpected answer %T", res)
+	}
+	return r, nil
+}
+
+// rollback leaves the connection without a transaction, or closed.
+func (l *Lane) rollback(ctx context.Context) {
+	if !l.Closed() && l.pg().TxStatus() != 'I' {
+		if _, err := l.pg().Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+			_ = l.conn.Close()
+		}
+	}
+}
+
+// Lost reports whether the worker that claimed the held job before died with it: a job's last_xid is evidence of that
+// (design: the transaction is the lease), and costs a round trip only when there is any.
+func (l *Lane) Lost(ctx context.Context) (bool, error) {
+	if l.hold == nil || l.hold.lastXID == 0 {
+		return false, nil
+	}
+	r := l.pg().ExecStatement(ctx, l.stmts[stmtLost], [][]byte{appendInt(int64(l.hold.lastXID))}, nil, nil)
+	lost := false
+	for r.NextRow() {
+		lost = string(r.Values()[0]) == "t"
+	}
+	_, err := r.Close()
+	return lost, err
+}

@@ -1,0 +1,93 @@
+package groups
+
+import (
+	"container/heap"
+	"time"
+)
+
+// fifo is a queue in a slice, without a copy per element.
+type fifo[T any] struct {
+	items []T
+	first int
+}
+
+func (f *fifo[T]) len() int { return len(f.items) - f.first }
+
+func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
+
+func (f *fifo[T]) pop() (v T, ok bool) {
+	if f.len() == 0 {
+		return v, false
+	}
+	v, f.items[f.first] = f.items[f.first], v
+	f.first++
+	if f.first > 1024 && f.first > len(f.items)/2 {
+		f.items = append(f.items[:0], f.items[f.first:]...)
+		f.first = 0
+	}
+	return v, true
+}
+
+// dueHeap orders turns by the time at which they are due.
+type dueHeap struct{ turns []*Turn }
+
+func (h *dueHeap) Len() int           { return len(h.turns) }
+func (h *dueHeap) Less(i, j int) bool { return h.turns[i].at.Before(h.turns[j].at) }
+func (h *dueHeap) Swap(i, j int) {
+	h.turns[i], h.turns[j] = h.turns[j], h.turns[i]
+	h.turns[i].index, h.turns[j].index = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	t := x.(*Turn)
+	t.index = len(h.turns)
+	h.turns = append(h.turns, t)
+}
+
+func (h *dueHeap) Pop() any {
+	last := len(h.turns) - 1
+	t := h.turns[last]
+	h.turns[last] = nil
+	h.turns = h.turns[:last]
+	return t
+}
+
+func (h *dueHeap) push(t *Turn) { heap.Push(h, t) }
+
+func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }
+
+// floors remembers the last job that was finished in a group, so that a claim does not walk over the dead entries of
+// those before it: vacuum cannot remove them while any transaction is old, and a long job is an old transaction.
+//
+// A floor is a hint. A lower id may still appear: an enqueue that commits late, a redrive. So all floors are forgotten
+// every floorAge, however often they are raised meanwhile; one is dropped when a lower id is announced or discovered,
+// and when a claim finds nothing behind it.
+type floors struct {
+	ids  map[Key]int64
+	born time.Time
+}
+
+// floorAge bounds how long a late lower id can be passed over when nobody announces it.
+const floorAge = 5 * time.Second
+
+func newFloors() floors { return floors{ids: make(map[Key]int64), born: time.Now()} }
+
+func (f *floors) get(k Key) int64 { return f.ids[k] }
+
+func (f *floors) set(k Key, id int64) { f.ids[k] = id }
+
+// below drops the floor of a group if the job with this id lies under it.
+func (f *floors) below(k Key, id int64) {
+	if id <= f.ids[k] {
+		delete(f.ids, k)
+	}
+}
+
+func (f *floors) drop(k Key) { delete(f.ids, k) }
+
+// age forgets them all when they are old enough.
+func (f *floors) age(now time.Time) {
+	if now.Sub(f.born) >= floorAge {
+		f.ids, f.born = make(map[Key]int64), now
+	}
+}

@@ -1,0 +1,81 @@
+package groups
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+//go:embed sql/list.sql
+var listSQL string
+
+// An Admin looks at groups and acts on them. It is a plain value: make one with a literal. All methods run on DB, so
+// inside a bun.Tx they are part of that transaction.
+type Admin struct {
+	// DB is where to run. Required.
+	DB bun.IDB
+	// Schema is where the tables live. Defaults to "pgfifo".
+	Schema string
+}
+
+// A Status is what can be seen of a group that has jobs.
+type Status struct {
+	Queue       string    `bun:"queue"`
+	GroupID     string    `bun:"group_id"`
+	HeadID      int64     `bun:"head_id"`   // the job whose turn it is
+	Attempts    int       `bun:"attempts"`  // the head's failed or lost attempts
+	OldestAt    time.Time `bun:"oldest_at"` // when the head was enqueued
+	DueAt       time.Time `bun:"due_at"`    // zero: the head may run now
+	Queued      int       `bun:"queued"`    // jobs, the running one included; at most MaxCount are counted
+	Paused      bool      `bun:"paused"`    // the group or its queue
+	PauseReason string    `bun:"pause_reason"`
+	Held        bool      `bun:"held"` // a worker is running the head
+	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
+	// transaction, that is of the job.
+	PID             int       `bun:"pid"`
+	ApplicationName string    `bun:"application_name"`
+	ClientAddr      string    `bun:"client_addr"`
+	HeldSince       time.Time `bun:"held_since"`
+}
+
+// Key returns the group's key.
+func (s Status) Key() Key { return Key{s.Queue, s.GroupID} }
+
+// MaxCount is how many jobs of a group List counts at most: an exact count of a long group is slow.
+const MaxCount = 10_000
+
+// A Filter says which groups to list. The zero value lists the first 100 of all queues.
+type Filter struct {
+	Queue   string // only this queue
+	GroupID string // only this group id
+	Held    bool   // only groups with a running job
+	Paused  bool   // only paused groups that have jobs
+	After   Key    // only groups behind this one, in the order of Queue and GroupID bytes: the last one of a page
+	Limit   int    // Defaults to 100.
+}
+
+// List returns the groups that have jobs, in the order of their keys.
+//
+// It reads one row per group and is not slowed down by long groups, but with Held or Paused it may have to pass over
+// many others.
+func (a Admin) List(ctx context.Context, f Filter) ([]Status, error) {
+	name, err := schema.Parse(a.Schema)
+	if err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	var list []Status
+	err = a.DB.NewRaw(name.Qualify(listSQL), f.Queue, f.After.Queue, f.After.GroupID, f.Limit, MaxCount,
+		f.Held, f.Paused, f.GroupID).Scan(ctx, &list)
+	if err != nil {
+		return nil, fmt.Errorf("groups: list: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,106 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// Pause stops a group, or with an empty GroupID a queue, from being worked. It returns at once: a job that is running
+// ends normally, and no job of the group starts whose claim began after Pause was committed. Pausing what is paused
+// replaces the reason, which is for people and may be empty.
+func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
+	name, err := a.target(key)
+	if err != nil {
+		return err
+	}
+	_, err = a.DB.NewInsert().
+		Model(&Pause{Queue: key.Queue, GroupID: key.GroupID, Reason: reason}).
+		ModelTableExpr("?.pauses AS p", name).
+		Value("group_id", "?", key.GroupID). // the empty string is a value here, not a default
+		ExcludeColumn("paused_at").
+		On("CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason").
+		Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("groups: pause %v: %w", key, err)
+	}
+	return nil
+}
+
+// Resume undoes Pause of the same key. What was paused by itself stays paused: resuming a queue does not resume its
+// paused groups. Resuming what is not paused does nothing. Workers notice at their next poll.
+func (a Admin) Resume(ctx context.Context, key Key) error {
+	name, err := a.target(key)
+	if err != nil {
+		return err
+	}
+	_, err = a.DB.NewDelete().
+		Model((*Pause)(nil)).ModelTableExpr("?.pauses AS p", name).
+		Where("queue = ? AND group_id = ?", key.Queue, key.GroupID).
+		Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("groups: resume %v: %w", key, err)
+	}
+	return nil
+}
+
+// Pauses returns the paused queues and groups, also those without jobs.
+func (a Admin) Pauses(ctx context.Context) ([]Pause, error) {
+	name, err := a.schemaIdent()
+	if err != nil {
+		return nil, err
+	}
+	var list []Pause
+	err = a.DB.NewSelect().Model(&list).ModelTableExpr("?.pauses AS p", name).OrderExpr("queue, group_id").Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("groups: pauses: %w", err)
+	}
+	return list, nil
+}
+
+// Purge deletes the jobs of a group, or with an empty GroupID of a queue, that wait, and returns how many those were.
+// A running job is left alone. Run it inside a transaction to look before you commit; the groups stand still until
+// then.
+func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
+	name, err := a.target(key)
+	if err != nil {
+		return 0, err
+	}
+	waiting := a.DB.NewSelect().
+		TableExpr("?.jobs AS w", name).ColumnExpr("w.queue, w.group_id, w.id").
+		Where("w.queue = ?", key.Queue).
+		For("UPDATE SKIP LOCKED")
+	if key.GroupID != "" {
+		waiting = waiting.Where("w.group_id = ?", key.GroupID)
+	}
+	res, err := a.DB.NewDelete().
+		With("waiting", waiting).
+		TableExpr("?.jobs AS job", name).TableExpr("waiting").
+		Where("job.queue = waiting.queue AND job.group_id = waiting.group_id AND job.id = waiting.id").
+		Exec(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("groups: purge %v: %w", key, err)
+	}
+	return res.RowsAffected()
+}
+
+// target checks a key whose GroupID may be empty, and returns the schema for bun.
+func (a Admin) target(key Key) (bun.Ident, error) {
+	if err := ValidateID("Queue", key.Queue); err != nil {
+		return "", err
+	}
+	if key.GroupID != "" {
+		if err := ValidateID("GroupID", key.GroupID); err != nil {
+			return "", err
+		}
+	}
+	return a.schemaIdent()
+}
+
+func (a Admin) schemaIdent() (bun.Ident, error) {
+	name, err := schema.Parse(a.Schema)
+	return bun.Ident(name.String()), err
+}

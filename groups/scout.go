@@ -1,0 +1,251 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// A Scout finds groups with jobs for all lanes of a process, on a connection of its own.
+//
+// It walks over the groups of its queues, again soon while that brings news and lanes wait, and then ever less often
+// down to once every Poll; it watches the transactions that hold groups elsewhere, because a freed lock tells nobody;
+// and it makes the rows of new groups.
+type Scout struct {
+	Turns  *Turns
+	Queues []string
+	Schema schema.Name
+	// Poll is the longest time between two walks.
+	Poll time.Duration
+
+	queue   int    // where the walk is: index into Queues
+	after   string // and the last group seen there
+	cut     bool   // the line was full at some time during this walk
+	gap     time.Duration
+	walked  time.Time // end of the last walk's last batch
+	took    time.Duration
+	checked time.Time // when held groups were last looked at
+	news    int       // since the walk began
+	look    chan struct{}
+}
+
+const (
+	minGap    = 2 * time.Millisecond  // between walks while they bring news
+	heldGap   = 25 * time.Millisecond // between looks at groups that others hold, while lanes wait
+	walkBatch = 512                   // groups per statement
+)
+
+// NewScout returns a Scout for the queues.
+func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
+	return &Scout{
+		Turns: turns, Queues: queues, Schema: name, Poll: poll,
+		gap: minGap, look: make(chan struct{}, 1),
+	}
+}
+
+// Hurry asks for a walk at once: something was enqueued, it is not known where.
+func (s *Scout) Hurry() {
+	select {
+	case s.look <- struct{}{}:
+	default:
+	}
+}
+
+// Run scouts on conn until ctx ends or the connection fails.
+func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
+	// Losing a group's row costs nothing, and everything that depends on one commits after it.
+	if _, err := conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wait, err := s.step(ctx, conn)
+		if err != nil {
+			return err
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-s.Turns.Woken():
+		case <-s.look:
+			s.gap, s.walked = 0, time.Time{}
+		}
+	}
+}
+
+// step does what is due, and returns how long nothing will be.
+func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
+	due := s.Turns.Due()
+	view := s.Turns.Look()
+	if view.Worked && view.Idle {
+		s.gap = min(s.gap, minGap)
+	}
+	if view.Hinted || view.Held > 0 && view.Idle && time.Since(s.checked) >= heldGap {
+		if err := s.checkHeld(ctx, conn); err != nil {
+			return 0, err
+		}
+	}
+	next := s.nextWalk(view)
+	if next <= 0 {
+		if err := s.walk(ctx, conn, min(view.Room, walkBatch)); err != nil {
+			return 0, err
+		}
+		view = s.Turns.Look()
+		next = s.nextWalk(view)
+		due = s.Turns.Due()
+	}
+	wait := max(next, 0)
+	if due >= 0 {
+		wait = min(wait, due)
+	}
+	if view.Held > 0 && view.Idle {
+		wait = min(wait, max(heldGap-time.Since(s.checked), 0))
+	}
+	return wait, nil
+}
+
+// nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: beside busy lanes they
+// take no more than a few percent of the time.
+func (s *Scout) nextWalk(view View) time.Duration {
+	if view.Room <= 0 {
+		s.cut = true
+		s.Turns.Walked(false)
+		return s.Poll
+	}
+	if s.midway() {
+		if s.cut && view.Room < s.Turns.limit/2 {
+			return s.Poll // woken when the line runs low
+		}
+		return 0
+	}
+	gap := s.gap
+	if view.Idle {
+		gap = max(gap, s.took)
+	} else {
+		gap = max(gap, s.Poll/2, 20*s.took)
+	}
+	return gap - time.Since(s.walked)
+}
+
+// midway reports whether a walk has begun and not ended.
+func (s *Scout) midway() bool { return s.queue > 0 || s.after != "" }
+
+// walk reads the next batch of heads, and goes back to the first queue behind the last.
+func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
+	if !s.midway() {
+		s.cut, s.news, s.took = false, 0, 0
+	}
+	begin := time.Now()
+	n, last, err := s.read(ctx, conn, s.Schema.Qualify(candidatesSQL), s.Queues[s.queue], s.after, limit)
+	if err != nil {
+		return fmt.Errorf("groups: look for candidates: %w", err)
+	}
+	s.walked = time.Now()
+	s.took += s.walked.Sub(begin)
+	if n == limit {
+		s.after = last
+		return nil
+	}
+	s.after = ""
+	if s.queue++; s.queue < len(s.Queues) {
+		return nil
+	}
+	s.queue = 0
+	s.Turns.Walked(!s.cut)
+	switch {
+	case s.news > 0:
+		s.gap = minGap
+	default:
+		s.gap = min(max(2*s.gap, minGap), s.Poll)
+		if s.gap == s.Poll { // not in step with other processes
+			s.gap -= time.Duration(rand.Int64N(int64(s.Poll)/10 + 1))
+		}
+	}
+	return nil
+}
+
+// Walk reads the heads of all groups once, as far as the Turns have room.
+func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		view := s.Turns.Look()
+		if view.Room <= 0 {
+			return nil
+		}
+		if err := s.walk(ctx, conn, min(view.Room, walkBatch)); err != nil || !s.midway() {
+			return err
+		}
+	}
+}
+
+// checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
+// then one about the groups of those that ended.
+func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
+	s.checked = time.Now()
+	xids, keys := s.Turns.Held()
+	if len(xids) > 0 {
+		rows, _ := conn.Query(ctx, endedSQL, xids)
+		ended, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return fmt.Errorf("groups: look at other workers: %w", err)
+		}
+		keys = append(keys, s.Turns.HeldBy(ended)...)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	queues, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		queues[i], ids[i] = k.Queue, k.GroupID
+	}
+	s.Turns.Gone(keys) // those that still have jobs come back as candidates
+	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
+		return fmt.Errorf("groups: look at held groups: %w", err)
+	}
+	return nil
+}
+
+// read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads
+// there were, and the last one's group.
+func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (n int, last string, err error) {
+	var found []Candidate
+	var newQueues, newIDs []string
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return 0, "", err
+	}
+	var c Candidate
+	var dueUS int64
+	var paused, missing bool
+	_, err = pgx.ForEachRow(rows, []any{&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &missing}, func() error {
+		n, last = n+1, c.GroupID
+		if paused {
+			return nil
+		}
+		c.DueIn = time.Duration(dueUS) * time.Microsecond
+		found = append(found, c)
+		if missing {
+			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, "", err
+	}
+	if len(newIDs) > 0 {
+		if _, err := conn.Exec(ctx, s.Schema.Qualify(ensureSQL), newQueues, newIDs); err != nil {
+			return 0, "", err
+		}
+	}
+	// Every process walks the same way; in the same order they would meet at every group.
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	s.news += s.Turns.Offer(found)
+	return n, last, nil
+}

@@ -1,0 +1,32 @@
+package groups
+
+import (
+	_ "embed"
+)
+
+// The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
+// and run in psql as they are.
+var (
+	//go:embed sql/claim.sql
+	claimSQL string
+	//go:embed sql/evidence.sql
+	evidenceSQL string
+	//go:embed sql/candidates.sql
+	candidatesSQL string
+	//go:embed sql/probe.sql
+	probeSQL string
+	//go:embed sql/ensure.sql
+	ensureSQL string
+	//go:embed sql/ended.sql
+	endedSQL string
+	//go:embed sql/collect_lock.sql
+	collectLockSQL string
+	//go:embed sql/collect.sql
+	collectSQL string
+)
+
+const (
+	beginSQL          = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" // whatever the database's defaults are
+	commitSQL         = "COMMIT"
+	commitAndChainSQL = "COMMIT AND CHAIN" // COMMIT and BEGIN in one statement, with the same isolation
+)

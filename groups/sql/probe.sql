@@ -1,0 +1,28 @@
+-- Looks at the heads of named groups, as candidates.sql does at those of a queue: without locks, a hint. A group
+-- without jobs has no row in the answer.
+--
+-- $1 queues, $2 group ids, pairwise.
+SELECT k.queue,
+       k.group_id,
+       head.id,
+       CASE WHEN head.run_at > statement_timestamp()
+            THEN ceil(extract(epoch FROM head.run_at - statement_timestamp()) * 1000000)::bigint
+            ELSE 0
+       END AS due_in_us,
+       CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
+            THEN CASE WHEN pg_xact_status(head.full_xid::text::xid8) = 'in progress' THEN head.full_xid ELSE 0 END
+            ELSE 0
+       END AS holder,
+       (SELECT true FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id IN ('', k.group_id) LIMIT 1) IS TRUE AS paused,
+       g.group_id IS NULL AS missing
+FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next OFFSET 0) now
+CROSS JOIN unnest($1::text[], $2::text[]) AS k (queue, group_id)
+CROSS JOIN LATERAL (
+    SELECT j.id, j.run_at,
+           CASE WHEN j.xmax <> '0'::xid THEN now.next - ((now.next - j.xmax::text::bigint) & 4294967295) END AS full_xid,
+           now.next
+    FROM pgfifo.jobs j
+    WHERE j.queue = k.queue AND j.group_id = k.group_id
+    ORDER BY j.queue, j.group_id, j.id
+    LIMIT 1) head
+LEFT JOIN pgfifo.queue_groups g ON g.queue = k.queue AND g.group_id = k.group_id

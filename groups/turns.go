@@ -1,0 +1,383 @@
+package groups
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: a group that
+// was worked goes to the end of the line, so no hot group starves another. All it knows is a hint; the claim decides.
+//
+// The zero value is not usable; see NewTurns. It is safe for concurrent use.
+type Turns struct {
+	mu      sync.Mutex
+	line    fifo[*Turn]    // ready, in order
+	known   map[Key]*Turn  // every group in the line, with a lane, due later or held elsewhere
+	due     dueHeap        // groups whose head is not due yet
+	held    map[*Turn]bool // groups that another process holds
+	waiting []chan *Turn   // lanes without work, last in first out: the rest may go on sleeping
+	floors  floors
+	limit   int
+	wrapped bool // the line held every ready group when the last walk ended
+	worked  bool // a job was worked since the last walk
+	wake    chan struct{}
+}
+
+// A Turn is a group's place among the Turns.
+type Turn struct {
+	Key
+	// Hinted says that a message was announced rather than found, so that the group may have no row yet.
+	Hinted bool
+
+	state  turnState
+	again  bool // announced while a lane had it
+	head   int64
+	floor  int64
+	at     time.Time // due
+	index  int       // in the heap
+	holder int64     // transaction id of another process's worker
+}
+
+type turnState int
+
+const (
+	inLine turnState = iota
+	withLane
+	dueLater
+	heldElsewhere
+)
+
+// At returns a Turn, outside any Turns, for the claim of a group from the job with this id on.
+func At(key Key, id int64) *Turn { return &Turn{Key: key, floor: id - 1} }
+
+// claimArgs returns the parameters of claim.sql.
+func (t *Turn) claimArgs() [][]byte {
+	return [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor)}
+}
+
+// NewTurns returns Turns that keep up to limit groups in the line.
+func NewTurns(limit int) *Turns {
+	return &Turns{
+		known: make(map[Key]*Turn), held: make(map[*Turn]bool),
+		floors: newFloors(), limit: limit, wake: make(chan struct{}, 1),
+	}
+}
+
+// Next waits for a group to try. It returns nil when ctx ends.
+func (t *Turns) Next(ctx context.Context) *Turn {
+	t.mu.Lock()
+	if turn := t.take(); turn != nil {
+		t.mu.Unlock()
+		return turn
+	}
+	ch := make(chan *Turn, 1)
+	t.waiting = append(t.waiting, ch)
+	t.mu.Unlock()
+	t.Wake()
+	select {
+	case turn := <-ch:
+		return turn
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, c := range t.waiting {
+		if c == ch {
+			t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
+			return nil
+		}
+	}
+	turn := <-ch // handed over just now: it goes back to the front
+	t.put(turn)
+	return nil
+}
+
+// TryNext is Next without waiting: it returns nil if no group is in line.
+func (t *Turns) TryNext() *Turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.take()
+}
+
+func (t *Turns) take() *Turn {
+	turn, ok := t.line.pop()
+	if !t.wrapped && t.line.len() < t.limit/2 {
+		t.signal() // there may be more than the line could hold
+	}
+	if !ok {
+		return nil
+	}
+	turn.state = withLane
+	turn.floor = t.floors.get(turn.Key)
+	return turn
+}
+
+// put hands the group to a waiting lane, or puts it at the end of the line.
+func (t *Turns) put(turn *Turn) {
+	t.known[turn.Key] = turn
+	if n := len(t.waiting); n > 0 {
+		turn.state = withLane
+		turn.floor = t.floors.get(turn.Key)
+		t.waiting[n-1] <- turn // buffered
+		t.waiting = t.waiting[:n-1]
+		return
+	}
+	turn.state = inLine
+	t.line.push(turn)
+}
+
+// An Outcome is what a lane learned of a group.
+type Outcome struct {
+	Missed   bool          // the claim found nothing: held elsewhere, no jobs, or no row
+	Finished int64         // the id of the job that is gone from the group, or 0
+	More     bool          // there was another job behind it
+	DueIn    time.Duration // the head may not run before this, or 0
+}
+
+// Done gives a group back after a lane has tried or worked it.
+func (t *Turns) Done(turn *Turn, o Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	again := turn.again
+	hinted := turn.Hinted
+	turn.again, turn.Hinted = false, false
+	if o.Finished > 0 {
+		t.worked = true
+		t.floors.set(turn.Key, o.Finished)
+	}
+	switch {
+	case o.Missed && turn.floor > 0:
+		// The floor may have hidden a job: one look without it.
+		t.floors.drop(turn.Key)
+		t.put(turn)
+	case o.Missed:
+		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
+		t.hold(turn, 0)
+		turn.Hinted = hinted
+		if hinted {
+			t.signal()
+		}
+	case o.DueIn > 0:
+		t.park(turn, time.Now().Add(o.DueIn))
+	case again, o.More && (t.wrapped || t.line.len() == 0):
+		t.put(turn)
+	default:
+		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
+		delete(t.known, turn.Key)
+	}
+}
+
+func (t *Turns) hold(turn *Turn, holder int64) {
+	turn.state, turn.holder = heldElsewhere, holder
+	t.known[turn.Key] = turn
+	t.held[turn] = true
+}
+
+// Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
+// else in line. It reports false if the group has nothing to do just now; Done is still to be called then.
+func (t *Turns) Again(turn *Turn, o Outcome) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.Missed || o.DueIn > 0 || !o.More && !turn.again {
+		return false
+	}
+	if o.Finished > 0 {
+		t.worked = true
+		t.floors.set(turn.Key, o.Finished)
+	}
+	turn.again = false
+	turn.floor = t.floors.get(turn.Key)
+	return true
+}
+
+// maxParked bounds the memory for groups that are not due yet. Those beyond it are found by walking.
+const maxParked = 1 << 16
+
+func (t *Turns) park(turn *Turn, at time.Time) {
+	if t.due.Len() >= maxParked {
+		delete(t.known, turn.Key)
+		return
+	}
+	turn.state, turn.at = dueLater, at
+	t.known[turn.Key] = turn
+	t.due.push(turn)
+	t.signal()
+}
+
+// A Candidate is a group's head as discovery saw it.
+type Candidate struct {
+	Key
+	ID     int64
+	DueIn  time.Duration
+	Holder int64 // the transaction that runs it, or 0
+}
+
+// Offer adds what discovery found, and reports how many of the candidates were news.
+func (t *Turns) Offer(cs []Candidate) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news := 0
+	for _, c := range cs {
+		t.floors.below(c.Key, c.ID)
+		turn := t.known[c.Key]
+		switch {
+		case turn == nil:
+			turn = &Turn{Key: c.Key}
+		case turn.state == withLane || turn.state == inLine:
+			continue
+		case turn.state == dueLater && c.DueIn > 0 && c.ID == turn.head:
+			continue
+		default:
+			t.unlink(turn)
+		}
+		turn.head = c.ID
+		switch {
+		case c.Holder != 0:
+			t.hold(turn, c.Holder)
+		case c.DueIn > 0:
+			t.park(turn, time.Now().Add(c.DueIn))
+		default:
+			news++
+			t.put(turn)
+		}
+	}
+	return news
+}
+
+// Announce adds a group that a notification told of; id is the lowest new job's.
+func (t *Turns) Announce(key Key, id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.below(key, id)
+	turn := t.known[key]
+	switch {
+	case turn == nil:
+		if t.line.len() >= t.limit {
+			t.wrapped = false
+			return
+		}
+		t.put(&Turn{Key: key, head: id, Hinted: true})
+	case turn.state == withLane:
+		turn.again = true
+	case turn.state == dueLater && id < turn.head:
+		t.unlink(turn)
+		t.put(turn)
+	}
+}
+
+// unlink takes a parked or held turn out of the structure that it waits in.
+func (t *Turns) unlink(turn *Turn) {
+	switch turn.state {
+	case dueLater:
+		t.due.remove(turn)
+	case heldElsewhere:
+		delete(t.held, turn)
+	}
+}
+
+// Due puts the groups in line whose time has come, and returns how long it is until the next one, or -1.
+func (t *Turns) Due() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.due.Len() > 0 {
+		turn := t.due.turns[0]
+		if wait := time.Until(turn.at); wait > 0 {
+			return wait
+		}
+		t.due.remove(turn)
+		t.put(turn)
+	}
+	return -1
+}
+
+// A View is what the scout needs to know of the Turns.
+type View struct {
+	Room   int  // how many more groups the line can take
+	Idle   bool // lanes wait for a group
+	Worked bool // jobs were worked since the last call of Look
+	Held   int  // groups that others hold
+	Hinted bool // among them one that was announced and missed: it may have no row
+}
+
+// Look returns a View.
+func (t *Turns) Look() View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := View{Room: t.limit - t.line.len(), Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
+	for turn := range t.held {
+		if turn.Hinted {
+			v.Hinted = true
+			break
+		}
+	}
+	t.worked = false
+	t.floors.age(time.Now())
+	return v
+}
+
+// Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has
+// not, a group that was worked does not go back in line: it would keep out those that the walk has yet to reach.
+func (t *Turns) Walked(complete bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wrapped = complete
+}
+
+// Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
+func (t *Turns) Held() (xids []int64, unknown []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[int64]bool, len(t.held))
+	for turn := range t.held {
+		switch {
+		case turn.holder == 0:
+			unknown = append(unknown, turn.Key)
+		case !seen[turn.holder]:
+			seen[turn.holder] = true
+			xids = append(xids, turn.holder)
+		}
+	}
+	return xids, unknown
+}
+
+// HeldBy returns the groups that the given transactions hold.
+func (t *Turns) HeldBy(xids []int64) (keys []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ended := make(map[int64]bool, len(xids))
+	for _, x := range xids {
+		ended[x] = true
+	}
+	for turn := range t.held {
+		if turn.holder != 0 && ended[turn.holder] {
+			keys = append(keys, turn.Key)
+		}
+	}
+	return keys
+}
+
+// Gone forgets held groups that turned out to have no jobs.
+func (t *Turns) Gone(keys []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
+			delete(t.held, turn)
+			delete(t.known, key)
+		}
+	}
+}
+
+// Wake asks the scout to look again; Woken tells it.
+func (t *Turns) Wake() { t.signal() }
+
+// Woken is signalled when lanes run out of groups or the time of the next due group has changed.
+func (t *Turns) Woken() <-chan struct{} { return t.wake }
+
+func (t *Turns) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,150 @@
+// Package pgtest gives tests a real PostgreSQL: one server a test binary, one migrated database a test.
+//
+// A database and not just a schema, because notifications and advisory locks belong to databases.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+var (
+	start    sync.Once
+	server   *pgserver.Server
+	startErr error
+	template string
+	count    atomic.Int64
+)
+
+// Main runs a package's tests and stops the server behind them.
+func Main(m *testing.M) {
+	code := m.Run()
+	if server != nil {
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest: stop:", err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// URL returns the URL of a new, migrated database, which is dropped when the test ends.
+func URL(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, "")
+}
+
+// EmptyURL is URL without the migrations.
+func EmptyURL(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, "template1")
+}
+
+// Pool returns a pool on a new, migrated database. Both go when the test ends.
+func Pool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	return Connect(tb, URL(tb))
+}
+
+// Connect returns a pool that is closed when the test ends.
+func Connect(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), url)
+	require.NoError(tb, err)
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// Conn returns a connection that is closed when the test ends.
+func Conn(tb testing.TB, url string) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), url)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func create(tb testing.TB, from string) string {
+	tb.Helper()
+	start.Do(func() { startErr = boot() })
+	require.NoError(tb, startErr)
+	if from == "" {
+		from = template
+	}
+	name := fmt.Sprintf("pgfifo_test_%d_%d", os.Getpid(), count.Add(1))
+	require.NoError(tb, admin("CREATE DATABASE "+name+" TEMPLATE "+from))
+	tb.Cleanup(func() {
+		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			tb.Errorf("pgtest: %v", err)
+		}
+	})
+	return at(name)
+}
+
+// boot starts the server and makes the database that the others are copied from.
+func boot() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var err error
+	server, err = pgserver.Start(ctx, &pgserver.Options{
+		Settings: map[string]string{"shared_buffers": "256MB", "max_connections": "400"},
+		Logf:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
+	})
+	if err != nil {
+		return err
+	}
+	template = fmt.Sprintf("pgfifo_template_%d", os.Getpid())
+	if err := admin("CREATE DATABASE " + template); err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, at(template))
+	if err != nil {
+		return err
+	}
+	defer pool.Close() // a template is copied only while nobody is connected to it
+	return migrations.Up(ctx, pool, nil)
+}
+
+func stop() error {
+	if template != "" {
+		if err := admin("DROP DATABASE IF EXISTS " + template + " WITH (FORCE)"); err != nil {
+			return err
+		}
+	}
+	return server.Close()
+}
+
+// at returns the server's URL with another database.
+func at(database string) string {
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		return server.URL
+	}
+	u.Path = "/" + database
+	return u.String()
+}
+
+func admin(sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}

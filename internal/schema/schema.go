@@ -1,0 +1,61 @@
+// Package schema names the PostgreSQL schema that the library's tables live in.
+//
+// Every statement of the library is written for the schema "pgfifo", qualified, so that it runs in psql as it stands
+// and does not depend on a search_path that belongs to the caller. For any other schema the qualifier, and nothing
+// else, is replaced.
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Default is the schema that the statements are written for.
+const Default = "pgfifo"
+
+// ErrInvalid is returned by Parse for a name that PostgreSQL could not keep as it is.
+var ErrInvalid = errors.New("invalid schema name")
+
+// maxLen is NAMEDATALEN-1: PostgreSQL cuts longer identifiers without an error.
+const maxLen = 63
+
+// A Name is a checked schema name. The zero value is the default schema.
+type Name struct{ name string }
+
+// Parse checks a schema name. The empty string means Default.
+func Parse(name string) (Name, error) {
+	switch {
+	case name == "":
+		return Name{}, nil
+	case len(name) > maxLen:
+		return Name{}, fmt.Errorf("%w: %d bytes, at most %d", ErrInvalid, len(name), maxLen)
+	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return Name{}, fmt.Errorf("%w: %q is not valid UTF-8 text", ErrInvalid, name)
+	case strings.HasPrefix(name, "pg_"):
+		return Name{}, fmt.Errorf("%w: %q: the prefix pg_ is PostgreSQL's own", ErrInvalid, name)
+	}
+	return Name{name}, nil
+}
+
+// String returns the name as it is, unquoted.
+func (n Name) String() string {
+	if n.name == "" {
+		return Default
+	}
+	return n.name
+}
+
+// Ident returns the name as a quoted SQL identifier.
+func (n Name) Ident() string { return pgx.Identifier{n.String()}.Sanitize() }
+
+// Qualify returns a statement written for the default schema with its qualifier replaced by n.
+func (n Name) Qualify(sql string) string {
+	if n.String() == Default {
+		return sql
+	}
+	return strings.ReplaceAll(sql, Default+".", n.Ident()+".")
+}

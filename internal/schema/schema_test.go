@@ -1,0 +1,119 @@
+package schema
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"pgfifo", "public", "Weird-Schema", `o"dd`, "it's", "a.b", "pg", "ünï", " ", strings.Repeat("x", 63),
+	} {
+		n, err := Parse(name)
+		require.NoError(t, err, name)
+		require.Equal(t, name, n.String())
+	}
+	for _, name := range []string{
+		"pg_", "pg_fifo", "a\x00b", "\xff", strings.Repeat("x", 64), strings.Repeat("ü", 32),
+	} {
+		_, err := Parse(name)
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+}
+
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	empty, err := Parse("")
+	require.NoError(t, err)
+	named, err := Parse(Default)
+	require.NoError(t, err)
+	for _, n := range []Name{{}, empty, named} {
+		require.Equal(t, "pgfifo", n.String())
+		require.Equal(t, `"pgfifo"`, n.Ident())
+		require.Equal(t, "SELECT FROM pgfifo.jobs", n.Qualify("SELECT FROM pgfifo.jobs"))
+	}
+}
+
+func TestQualify(t *testing.T) {
+	t.Parallel()
+	const sql = "SELECT j.id FROM pgfifo.jobs j, pgfifo.pauses\n"
+	for name, want := range map[string]string{
+		"other":          `SELECT j.id FROM "other".jobs j, "other".pauses` + "\n",
+		"Weird-Schema":   `SELECT j.id FROM "Weird-Schema".jobs j, "Weird-Schema".pauses` + "\n",
+		`o"dd`:           `SELECT j.id FROM "o""dd".jobs j, "o""dd".pauses` + "\n",
+		"pgfifo.pgfifo.": `SELECT j.id FROM "pgfifo.pgfifo.".jobs j, "pgfifo.pgfifo.".pauses` + "\n",
+		"$1":             `SELECT j.id FROM "$1".jobs j, "$1".pauses` + "\n",
+	} {
+		n, err := Parse(name)
+		require.NoError(t, err)
+		require.Equal(t, want, n.Qualify(sql))
+	}
+}
+
+var (
+	// A comment, a string, a quoted identifier; what follows "pgfifo." in any of them would be rewritten as well, and
+	// with a schema name of the right kind would end it.
+	quoted = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"`)
+
+	word      = regexp.MustCompile(`(?i)pgfifo`)
+	qualifier = regexp.MustCompile(`(?:^|[^\w."$])pgfifo\.[a-z_]+`)
+)
+
+// misuses returns the places of a statement that Qualify would rewrite wrongly, or not at all.
+func misuses(sql string) []string {
+	var found []string
+	for _, q := range quoted.FindAllString(sql, -1) {
+		if strings.Contains(q, Default+".") {
+			found = append(found, q)
+		}
+	}
+	rest := qualifier.ReplaceAllString(quoted.ReplaceAllString(sql, " '' "), " ")
+	return append(found, word.FindAllString(rest, -1)...)
+}
+
+func TestMisuses(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string]int{
+		"SELECT pgfifo.f(1) FROM pgfifo.jobs,pgfifo.pauses -- of pgfifo": 0,
+		"pgfifo.jobs":                       0,
+		"SELECT 'made by pgfifo'":           0,
+		"SELECT 1 -- not pgfifo.jobs":       1,
+		"SELECT 'pgfifo.jobs'::regclass":    1,
+		`SELECT FROM "pgfifo.jobs"`:         1,
+		`SELECT FROM "pgfifo".jobs`:         0, // see TestStatements
+		"CREATE SCHEMA pgfifo":              1,
+		"SELECT FROM PGFIFO.jobs":           1,
+		"SELECT FROM my_pgfifo.jobs":        1,
+		"SELECT FROM pgfifo . jobs":         1,
+		"SELECT FROM db.pgfifo.jobs":        1,
+		"INSERT INTO pgfifo.jobs, pgfifo.*": 1,
+	} {
+		require.Len(t, misuses(sql), want, sql)
+	}
+}
+
+// Every embedded statement of the library, wherever it is, names the schema in a way that Qualify can replace.
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	count, root := 0, os.DirFS("../..")
+	require.NoError(t, fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || path.Base(path.Dir(file)) != "sql" || path.Ext(file) != ".sql" {
+			return err
+		}
+		sql, err := fs.ReadFile(root, file)
+		require.NoError(t, err)
+		count++
+		require.Empty(t, misuses(string(sql)), file)
+		require.NotContains(t, string(sql), `"pgfifo"`, file)
+		require.NotContains(t, string(sql), "/*", "%s: such a comment would have to be looked into, too", file)
+		return nil
+	}))
+	require.Positive(t, count)
+}

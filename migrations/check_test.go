@@ -1,0 +1,76 @@
+package migrations
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), newPool(t)
+	const schemaName = "Jobs"
+
+	tx, err := pool.Begin(ctx)
+	require.NoError(t, err)
+	err = Check(ctx, tx, schemaName)
+	require.ErrorIs(t, err, ErrNotMigrated)
+	require.EqualError(t, err, `migrations: not migrated: schema "Jobs" is at version 0, this release needs 1: `+
+		`run migrations.Up, or your migration tool with the files of migrations.FS`)
+	require.NoError(t, tx.Commit(ctx), "it leaves a transaction usable")
+
+	require.NoError(t, Up(ctx, pool, &Config{Schema: schemaName}))
+	require.NoError(t, Check(ctx, pool, schemaName))
+	require.ErrorIs(t, Check(ctx, pool, ""), ErrNotMigrated, "another schema")
+
+	exec(t, pool, `CREATE OR REPLACE FUNCTION "Jobs".schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 17'`)
+	err = Check(ctx, pool, schemaName)
+	require.ErrorIs(t, err, ErrTooNew)
+	require.EqualError(t, err, `migrations: schema too new: schema "Jobs" is at version 17, this release needs 1: `+
+		`use a release of github.com/pgfifo/pgfifo that knows this version`)
+}
+
+// There is no version between none and the first yet: the database has no part in this.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	name, err := schema.Parse("Jobs")
+	require.NoError(t, err)
+	require.NoError(t, compare(name, 3, 3))
+	require.ErrorIs(t, compare(name, 0, 3), ErrNotMigrated)
+	require.ErrorIs(t, compare(name, 4, 3), ErrTooNew)
+	err = compare(name, 2, 3)
+	require.ErrorIs(t, err, ErrTooOld)
+	require.EqualError(t, err, `migrations: schema too old: schema "Jobs" is at version 2, this release needs 3: `+
+		`run migrations.Up, or your migration tool with the files of migrations.FS`)
+}
+
+// A function of the user's that happens to have the name is no version.
+func TestCheckForeignFunction(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), newPool(t)
+	exec(t, pool, `
+		CREATE FUNCTION public.schema_version() RETURNS text LANGUAGE sql AS 'SELECT ''1''::text';
+		CREATE FUNCTION public.schema_version(integer) RETURNS integer LANGUAGE sql AS 'SELECT 1';`)
+	require.ErrorIs(t, Check(ctx, pool, "public"), ErrNotMigrated)
+	requireCode(t, Up(ctx, pool, &Config{Schema: "public"}), "42723", "migrations: 0001_init.up.sql: ")
+}
+
+// A migration that is under way holds nobody up who only wants to know the version.
+func TestCheckDoesNotWait(t *testing.T) {
+	t.Parallel()
+	ctx, db := t.Context(), newDatabase(t)
+	migrating, pool := db.pool(t), db.pool(t, "lock_timeout", "1")
+	require.NoError(t, Up(ctx, pool, nil))
+
+	tx, err := migrating.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback(ctx)
+	_, err = tx.Exec(ctx, record(2))
+	require.NoError(t, err)
+	require.NoError(t, Check(ctx, pool, ""))
+	_, err = tx.Exec(ctx, "DROP FUNCTION pgfifo.schema_version()")
+	require.NoError(t, err)
+	require.NoError(t, Check(ctx, pool, ""))
+}

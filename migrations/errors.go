@@ -1,0 +1,17 @@
+package migrations
+
+import "errors"
+
+var (
+	// ErrNotMigrated is returned by Check if the library's tables are not there.
+	ErrNotMigrated = errors.New("migrations: not migrated")
+
+	// ErrTooOld is returned by Check if steps are missing that this release of the library needs.
+	ErrTooOld = errors.New("migrations: schema too old")
+
+	// ErrTooNew is returned by Check, Up, Down and To if a newer release of the library migrated the schema.
+	ErrTooNew = errors.New("migrations: schema too new")
+
+	// ErrNoVersion is returned by To for a version that does not exist.
+	ErrNoVersion = errors.New("migrations: no such version")
+)

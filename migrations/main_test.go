@@ -1,0 +1,122 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+)
+
+var server *pgserver.Server
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	server, err = pgserver.Start(context.Background(), nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := server.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+var databases atomic.Int64
+
+// unique returns a name that no other test of this or another process on the same server has.
+func unique() string { return fmt.Sprintf("migrations_%d_%d", os.Getpid(), databases.Add(1)) }
+
+// A database is a test's own, and empty at first.
+type database struct{ name string }
+
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	db := &database{unique()}
+	admin(t, "CREATE DATABASE "+db.name)
+	t.Cleanup(func() { admin(t, "DROP DATABASE "+db.name+" WITH (FORCE)") })
+	return db
+}
+
+// admin runs a statement on the server's own database.
+func admin(t *testing.T, sql string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // cleanups run after the test's context is done
+	conn, err := pgx.Connect(ctx, server.URL)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(ctx)) }()
+	_, err = conn.Exec(ctx, sql)
+	require.NoError(t, err)
+}
+
+// pool opens a pool of one connection, which must do for a migration, with settings such as "role", "ada".
+func (db *database) pool(t *testing.T, settings ...string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(server.URL)
+	require.NoError(t, err)
+	cfg.ConnConfig.Database = db.name
+	cfg.MaxConns = 1
+	for i := 0; i < len(settings); i += 2 {
+		cfg.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
+	}
+	return open(t, cfg)
+}
+
+func open(t *testing.T, cfg *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// newPool opens a pool on a new database.
+func newPool(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	return newDatabase(t).pool(t)
+}
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), sql)
+	require.NoError(t, err)
+}
+
+// query returns the one value of the one row.
+func query[T any](t *testing.T, db Querier, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	require.NoError(t, db.QueryRow(t.Context(), sql, args...).Scan(&v))
+	return v
+}
+
+// objects lists what there is in a schema, as "kind name"; nil if the schema is not there.
+func objects(t *testing.T, db Querier, schema string) []string {
+	t.Helper()
+	return query[[]string](t, db, `
+		SELECT array_agg(kind || ' ' || name ORDER BY kind, name) FROM (
+			SELECT 'schema', nspname FROM pg_namespace WHERE nspname = $1
+			UNION ALL
+			SELECT 'relation', relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1
+			UNION ALL
+			SELECT 'function', proname FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = $1
+		) o (kind, name)`, schema)
+}
+
+func requireVersion(t *testing.T, pool *pgxpool.Pool, cfg *Config, want int) {
+	t.Helper()
+	got, err := Version(t.Context(), pool, cfg)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
