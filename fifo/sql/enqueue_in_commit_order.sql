@@ -10,7 +10,7 @@ WITH m AS MATERIALIZED (
          WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, n)
 ), turn AS MATERIALIZED ( -- counted, so that every lock is taken before the first id is drawn
     SELECT count(pg_advisory_xact_lock(k.hash)) AS groups
-    FROM (SELECT DISTINCT hashtextextended('pgfifo.' || queue || '/' || group_id, length(queue)) AS hash
+    FROM (SELECT DISTINCT hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)) AS hash
           FROM m ORDER BY hash) k
 ), added AS (
     INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at, max_attempts)
