@@ -13,6 +13,7 @@ import (
 // An attempt is what a lane did with a group that it claimed, to be settled with its next step.
 type attempt struct {
 	job     *Job           // nil if no handler ran and no lost attempt was found
+	ran     bool           // a handler ran
 	calls   []groups.Call  // what settles it
 	turn    groups.Outcome // what the Turns should know
 	now     bool           // the group is to be tried again before any other
@@ -38,8 +39,7 @@ func (s *seat) attempt(ctx context.Context, turn *groups.Turn, hold *groups.Hold
 	}
 	lost, err := s.lane.Lost(ctx)
 	if err != nil {
-		s.broken(err)
-		_ = s.lane.Close()
+		_ = s.lane.Close() // the next step says so
 		return &attempt{turn: groups.Outcome{Missed: true}}
 	}
 	switch {
@@ -73,7 +73,7 @@ func (s *seat) handle(ctx context.Context, hold *groups.Hold) *attempt {
 	c := s.crew
 	job := c.newJob(hold)
 	job.hold = hold
-	a := &attempt{job: job}
+	a := &attempt{job: job, ran: true}
 
 	hctx, stop := context.WithCancelCause(ctx)
 	unwatch := s.watch(hold.Key, stop)
@@ -177,23 +177,23 @@ func keyArgs(job *Job) [][]byte {
 
 // settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
 // lane is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
-// commit): that is recorded as a failed attempt.
-func (s *seat) settle(ctx context.Context, a *attempt, settled bool, err error) {
+// commit): that is recorded as a failed attempt, and settle reports true.
+func (s *seat) settle(ctx context.Context, a *attempt, settled bool, err error) (recorded bool) {
 	if a.job == nil {
-		return
+		return false
 	}
 	c := s.crew
 	switch {
 	case a.outcome == Unknown:
 	case a.reclaim:
-		s.record(ctx, a)
+		recorded = s.record(ctx, a)
 	case settled:
 	case s.lane.Closed():
 		a.outcome, a.turn = Unknown, groups.Outcome{Missed: true}
 		a.failure = &failure{kind: KindLost, err: err}
 	default:
 		a.failure = &failure{kind: KindError, err: fmt.Errorf("fifo: the job could not be completed: %w", err)}
-		s.record(ctx, a)
+		recorded = s.record(ctx, a)
 	}
 	c.worker.stats.outcomes[a.outcome].Add(1)
 	var why error
@@ -208,37 +208,39 @@ func (s *seat) settle(ctx context.Context, a *attempt, settled bool, err error) 
 		c.log.Debug("pgfifo: attempt "+a.outcome.String(), attrs...)
 	}
 	c.worker.Client.cfg.Hooks.settled(ctx, a.job, a.outcome, why)
+	return recorded
 }
 
 // record claims the job once more to record a failed attempt, after its transaction was lost while the worker lives. If
 // somebody else has it by now, their attempt is the one that counts.
-func (s *seat) record(ctx context.Context, a *attempt) {
-	a.turn = groups.Outcome{Missed: true}
-	outcome := Unknown
-	defer func() { a.outcome = outcome }()
+func (s *seat) record(ctx context.Context, a *attempt) bool {
+	err := s.tryRecord(ctx, a)
+	if err != nil {
+		a.outcome, a.turn = Unknown, groups.Outcome{Missed: true}
+		s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", a.job.Queue, "group", a.job.GroupID,
+			"job", a.job.ID, "failure", a.failure.err, "error", err)
+	}
+	return err == nil
+}
+
+var errTakenOver = errors.New("fifo: another worker has the job")
+
+func (s *seat) tryRecord(ctx context.Context, a *attempt) error {
 	if s.lane.Closed() {
 		if err := s.dial(ctx); err != nil {
-			s.broken(err)
-			return
+			return err
 		}
 	}
 	hold, _, err := s.lane.Step(ctx, nil, groups.At(a.job.Group(), a.job.ID))
 	if err != nil {
-		s.broken(err)
-		return
+		return err
 	}
-	var calls []groups.Call
-	if hold != nil && hold.ID == a.job.ID {
-		a.job.Attempts = hold.Attempts
-		s.fail(a, hold, a.failure, s.crew.delay(a.job, a.failure.err))
-		calls = a.calls
+	if hold == nil || hold.ID != a.job.ID {
+		_, _, err := s.lane.Step(ctx, nil, nil)
+		return errors.Join(errTakenOver, err)
 	}
-	if _, settled, err := s.lane.Step(ctx, calls, nil); err != nil || !settled {
-		s.broken(err)
-		a.turn = groups.Outcome{Missed: true}
-		return
-	}
-	if calls != nil {
-		outcome = a.outcome
-	}
+	a.job.Attempts = hold.Attempts
+	s.fail(a, hold, a.failure, s.crew.delay(a.job, a.failure.err))
+	_, _, err = s.lane.Step(ctx, a.calls, nil)
+	return err
 }

@@ -207,7 +207,7 @@ func (r *redialer) wait(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.log.Warn("pgfifo: connection lost; dialing again", "what", r.who, "error", err)
+	r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
 	r.pause = min(max(2*r.pause, 20*time.Millisecond), 5*time.Second)
 	timer := time.NewTimer(r.pause)
 	defer timer.Stop()
@@ -234,8 +234,8 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 		if turn == nil {
 			break
 		}
-		if s.work(ctx, turn) {
-			return true, nil
+		if ran, err := s.work(ctx, turn); ran || err != nil {
+			return ran, err
 		}
 	}
 	return false, ctx.Err()

@@ -91,7 +91,7 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	var group string
 	var id int64
 	_, err = pgx.ForEachRow(rows, []any{&group, &id}, func() error {
-		b.queues, b.groups, b.delays = append(b.queues, key.Queue), append(b.groups, group), append(b.delays, 0)
+		b.queues, b.groups = append(b.queues, key.Queue), append(b.groups, group)
 		back = append(back, id)
 		return nil
 	})

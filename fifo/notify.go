@@ -76,9 +76,7 @@ func (a *announcer) later(b *batch, ids []int64) {
 		return
 	}
 	for i := len(ids) - 1; i >= 0; i-- { // the lowest id of a group comes last
-		if b.delays[i] == 0 {
-			a.pending[groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}] = ids[i]
-		}
+		a.pending[groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}] = ids[i]
 	}
 	if !a.sending && len(a.pending) > 0 {
 		a.sending = true
@@ -107,7 +105,7 @@ func (a *announcer) now(b *batch) string {
 		if b.queues[i] != queue || len(seen) > noticeHints {
 			return notice{Queue: queue}.String() // the rest is found by looking
 		}
-		if b.delays[i] == 0 && !seen[b.groups[i]] {
+		if !seen[b.groups[i]] {
 			seen[b.groups[i]] = true
 			n.Groups = append(n.Groups, groupHint{GroupID: b.groups[i]})
 		}

@@ -42,42 +42,50 @@ func (s *seat) run(ctx context.Context) {
 				retry.wait(ctx, err)
 				continue
 			}
-			retry.reset()
 		}
-		if turn := s.crew.turns.Next(ctx); turn != nil {
-			s.work(ctx, turn)
+		turn := s.crew.turns.Next(ctx)
+		if turn == nil {
+			return
+		}
+		if _, err := s.work(ctx, turn); err != nil {
+			retry.wait(ctx, err)
+		} else {
+			retry.reset()
 		}
 	}
 }
 
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
-// the next is one round trip.
-func (s *seat) work(ctx context.Context, turn *groups.Turn) (worked bool) {
-	c := s.crew
+// the next is one round trip. It reports whether a handler ran, and an error if the database could not be used.
+func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error) {
+	turns := s.crew.turns
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
 	hold, _, err := s.lane.Step(bg, nil, turn)
 	if err != nil {
-		s.broken(err)
-		c.turns.Done(turn, groups.Outcome{Missed: true})
-		return false
+		turns.Done(turn, groups.Outcome{Missed: true})
+		return false, err
 	}
 	for {
 		a := s.attempt(bg, turn, hold)
-		worked = worked || a.job != nil
+		ran = ran || a.ran
 		next := s.next(ctx, turn, a)
 		var settled bool
-		if hold, settled, err = s.lane.Step(bg, a.calls, next); err != nil {
-			s.broken(err)
-		}
-		s.settle(bg, a, settled, err)
+		hold, settled, err = s.lane.Step(bg, a.calls, next)
+		recorded := s.settle(bg, a, settled, err)
 		if next != turn || err != nil {
-			c.turns.Done(turn, a.turn)
+			turns.Done(turn, a.turn)
 		}
-		if err != nil && next != nil && next != turn {
-			c.turns.Done(next, groups.Outcome{Missed: true})
+		if err != nil {
+			if next != nil && next != turn {
+				turns.Done(next, groups.Outcome{Missed: true})
+			}
+			if recorded { // the handler's doing, not the database's
+				err = nil
+			}
+			return ran, err
 		}
-		if err != nil || next == nil {
-			return worked
+		if next == nil {
+			return ran, nil
 		}
 		turn = next
 	}
@@ -85,7 +93,7 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (worked bool) {
 
 // next returns the group to claim with the next step, or nil to stop for now.
 func (s *seat) next(ctx context.Context, turn *groups.Turn, a *attempt) *groups.Turn {
-	if ctx.Err() != nil || s.lane.Closed() || s.crew.once {
+	if ctx.Err() != nil || s.lane.Closed() || a.reclaim || s.crew.once {
 		return nil
 	}
 	if !a.now {
@@ -97,11 +105,6 @@ func (s *seat) next(ctx context.Context, turn *groups.Turn, a *attempt) *groups.
 		return turn
 	}
 	return nil
-}
-
-// broken logs what ended a step. The connection is dialed again by run, if it was lost.
-func (s *seat) broken(err error) {
-	s.crew.log.Warn("pgfifo: statement of a lane failed", "closed", s.lane.Closed(), "error", err)
 }
 
 // watch lets others cancel the handler that is about to run; the returned function ends that.

@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -213,8 +212,6 @@ func connectionsError(n, of int, err error) error {
 	return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs; lower Concurrency, "+
 		"or raise max_connections or the role's CONNECTION LIMIT: %w", ErrConnections, n, of, err)
 }
-
-var errStopped = errors.New("fifo: stopped")
 
 // parallelDials bounds how many connections are opened at once: each is a process that PostgreSQL forks.
 func parallelDials() int { return max(4, runtime.GOMAXPROCS(0)) }

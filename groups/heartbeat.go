@@ -33,6 +33,7 @@ func (l *Lane) Beat(ctx context.Context) error {
 	// The empty query works in an aborted transaction too.
 	if _, err := l.pg().Exec(ctx, "-- heartbeat").ReadAll(); err != nil {
 		// A server that answers too late may have given the group away meanwhile: late is lost.
+		l.lost.Store(true)
 		l.Kill()
 		return errors.Join(ErrLost, err)
 	}

@@ -31,6 +31,7 @@ type Lane struct {
 	inTx   bool  // a transaction is open as far as the lane knows
 	hold   *Hold // what it holds, if anything
 	silent time.Duration
+	lost   atomic.Bool  // a heartbeat found the connection dead
 	since  atomic.Int64 // when the handler began, in Unix nanoseconds; 0: none runs
 }
 
@@ -145,7 +146,7 @@ func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
 func (l *Lane) Conn() *pgx.Conn { return l.conn.Conn() }
 
 // Closed reports whether the lane's connection is gone. A held group is free then.
-func (l *Lane) Closed() bool { return l.conn.Conn().IsClosed() }
+func (l *Lane) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() }
 
 // Close ends the connection, and with it whatever it holds.
 func (l *Lane) Close() error {

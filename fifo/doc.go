@@ -1,0 +1,59 @@
+// Package fifo is a queue with message groups on PostgreSQL: the jobs of one group run one at a time and in order, those
+// of different groups in parallel. Enqueue, the handler's writes and the job's completion can be part of the program's
+// own transactions.
+//
+//	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+//	...
+//	err = migrations.Up(ctx, pool, nil)
+//	client := fifo.Open(pool, nil)
+//	defer client.Close()
+//
+//	_, err = client.Enqueue(ctx, fifo.Message{Queue: "mail", GroupID: "user-7", Payload: Welcome{"Ada"}})
+//
+//	worker := &fifo.Worker{Client: client}
+//	worker.Handle("mail", fifo.JSON(func(ctx context.Context, job *fifo.Job, m Welcome) error {
+//		tx, err := job.Tx(ctx) // commits with the job's completion, or not at all
+//		if err != nil {
+//			return err
+//		}
+//		_, err = tx.ExecContext(ctx, "INSERT INTO sent (name) VALUES (?)", m.Name)
+//		return err
+//	}))
+//	err = worker.Run(ctx)
+//
+// # Words
+//
+// A producer sends a message; stored, it is a job. A queue has a handler; a message group, named by its group id, is an
+// ordered line of jobs within a queue. A worker has lanes, one connection each; a lane claims a group, runs the job at its
+// head, and settles it: records what became of it. A job whose attempts are used up is a dead letter; redriving moves it
+// back to its old place.
+//
+// # What is promised
+//
+//   - Order. Of two jobs of a group, the one with the lower id runs first. Ids are drawn inside the enqueue, so an enqueue
+//     that returned before another began comes first. Enqueues that overlap, such as two open transactions, are ordered
+//     by when they drew their ids, not by when they commit; if the one with the lower id commits after the higher one ran,
+//     it runs next. Config.CommitOrder makes producers of a group wait for each other instead.
+//   - Exclusion. While a job's transaction is open, nobody else runs a job of its group. When a connection is lost, the
+//     handler learns of it by its context (cause ErrLost), and may by then run beside its successor; package groups says
+//     for how long at most.
+//   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion. Effects
+//     elsewhere happen at least once: make them idempotent by the job's id.
+//   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its worker
+//     counts as one, so a job that kills its workers ends as a dead letter too.
+//   - No waiting. An enqueue never waits for a running job, whatever that job does.
+//
+// # The life of a job
+//
+//	Enqueue ──▶ waits ──claim──▶ runs ──nil──▶ gone, with the handler's writes committed
+//	              ▲                │
+//	              │                ├─ error, panic, timeout, lost: the same place, after Retry's delay; the group waits
+//	              └────────────────┤
+//	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place
+//
+// # What it costs
+//
+// One connection for each running job, apart from the pool of the application, and one open transaction: a handler that
+// takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that long.
+// Keep handlers short, or do the long part before or after the job.
+package fifo

@@ -1,0 +1,62 @@
+// Package groups decides whose turn it is: it finds message groups with work, claims one for a lane, and holds it for
+// as long as the lane's transaction is open. What happens in that turn is the business of package fifo, which most
+// programs use instead; what they need from here are Key, Session and Admin.
+//
+// # The transaction is the lease
+//
+// A lane holds one open transaction per job. In it PostgreSQL holds two row locks: on the group's row in queue_groups,
+// and on the job's row in jobs. While it is open nobody else can run that group; when it ends, by commit, rollback or a
+// dead connection, both are free at once. Nothing is written to say "running", so there is nothing to repair after a
+// crash, and no visibility timeout to choose: a job is invisible for exactly as long as its transaction is open.
+// Whatever else can be known of a running job is read off that transaction:
+//
+//   - It is running if its row's xmax is a transaction in progress; pg_stat_activity knows the pid, name, address and
+//     start of that transaction (Admin.List).
+//   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
+//     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
+//
+// # Why groups stay in order
+//
+//   - Claim = hint, then group, then head. Candidates are read without locks (sql/candidates.sql) and may be stale. The
+//     claim (sql/claim.sql) names one group by its primary key, and as its job the lowest id of that group, exactly.
+//     Whoever holds the group's row finished with a commit before it could be locked again, so the head that is locked
+//     with it is still the head, or it is gone and the claim misses. (The obvious statement, jobs joined to groups
+//     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED, breaks the order without any fault: it locks a job, fails to lock the
+//     group, moves on, and keeps the job locked, so that the next claim of that group passes it over.)
+//   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that is
+//     not ready holds its group.
+//   - A claim that misses ends its transaction with the next statement: rows that were locked but not returned stay
+//     locked as long as it is open. It ends it with COMMIT, so that it leaves no false evidence of a crash.
+//   - Locks are FOR NO KEY UPDATE, and nothing but claims and Collect touches a group's row: not producers, not Pause.
+//   - READ COMMITTED is said at BEGIN, whatever the database's default is.
+//   - The handler's writes are inside a savepoint: an error in one of its statements neither frees the locks nor keeps
+//     the failure from being recorded. The savepoint is made when the handler first asks for the transaction. Its
+//     release fails if the transaction is not the one that claimed, so a handler that ends it by hand cannot make an
+//     unheld job succeed.
+//   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the other
+//     began, the first is worked first. Overlapping ones may commit the other way round; a lower id that appears late is
+//     worked next (see floors in line.go for how soon).
+//
+// # What bounds silence
+//
+// A lane makes these settings on its own session (Session; any role may), and this is what they give:
+//
+//	what happens to the worker                        its group is free after        by
+//	killed, or its connection closed                  milliseconds                   the end of the session
+//	killed in the middle of a statement               1 s                            client_connection_check_interval
+//	frozen (SIGSTOP, a suspended machine)             ServerSilence, 30 s            idle_in_transaction_session_timeout
+//	cut off, or its machine gone                      5/6 of ServerSilence, 25 s     tcp_keepalives_*
+//	cut off with a reply on its way                   2/3 of ServerSilence, 20 s     tcp_user_timeout
+//
+//	what the handler learns, by its context           after at most
+//	its session was ended or the server restarted     Heartbeat, 1 s, when the connection is idle; at once in a statement
+//	the server is silent                              Heartbeat + Silence, 11 s
+//
+// The second table is shorter than the first wherever both ends live: a handler is told before anybody else is given its
+// group. It cannot be when the session is ended from the server's side, or when the worker itself is frozen. What a
+// handler writes through the job's transaction is safe in any case: it cannot commit any more.
+//
+// Behind a proxy or pooler the TCP settings watch the connection to the proxy. client_connection_check_interval needs a
+// server on Linux, macOS, illumos or a BSD. A handler that keeps rows open (pgx.Rows, sql.Rows) without reading them for
+// longer than ServerSilence looks frozen: no heartbeat can pass.
+package groups
