@@ -9,6 +9,9 @@
 --
 -- holder is the transaction that has the head locked, if it is still in progress: some worker is running it.
 -- missing says that the group has no row yet; ensure.sql makes it.
+--
+-- The look-ups are sub-selects, and equalities on the whole key: as a join, or with IN, a plan made while a table was
+-- empty would read all of it for every group once it is not.
 WITH RECURSIVE walk AS (
     (SELECT j.group_id, j.id, j.run_at, j.xmax AS xid, 1 AS n
      FROM pgfifo.jobs j
@@ -44,8 +47,9 @@ SELECT $1::text AS queue,
             THEN CASE WHEN pg_xact_status(head.full_xid::text::xid8) = 'in progress' THEN head.full_xid ELSE 0 END
             ELSE 0
        END AS holder,
-       (SELECT true FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id IN ('', head.group_id) LIMIT 1) IS TRUE AS paused,
-       g.group_id IS NULL AS missing
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = ''
+               UNION ALL
+               SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = head.group_id) AS paused,
+       (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
 FROM head
-LEFT JOIN pgfifo.queue_groups g ON g.queue = $1 AND g.group_id = head.group_id
 ORDER BY head.group_id

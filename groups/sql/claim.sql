@@ -29,7 +29,9 @@ SELECT j.id,
             THEN ceil(extract(epoch FROM j.run_at - statement_timestamp()) * 1000000)::bigint
             ELSE 0
        END AS due_in_us,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id IN ('', $2)) AS paused,
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = ''
+               UNION ALL
+               SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = $2) AS paused,
        (SELECT count(*) > 1 FROM head) AS more,
        (SELECT CASE WHEN last_xid <> '0'::xid
                      AND last_xid = (SELECT xmax FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2)

@@ -13,8 +13,10 @@ SELECT k.queue,
             THEN CASE WHEN pg_xact_status(head.full_xid::text::xid8) = 'in progress' THEN head.full_xid ELSE 0 END
             ELSE 0
        END AS holder,
-       (SELECT true FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id IN ('', k.group_id) LIMIT 1) IS TRUE AS paused,
-       g.group_id IS NULL AS missing
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id = ''
+               UNION ALL
+               SELECT FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id = k.group_id) AS paused,
+       (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = k.queue AND g.group_id = k.group_id LIMIT 1) IS NULL AS missing
 FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next OFFSET 0) now
 CROSS JOIN unnest($1::text[], $2::text[]) AS k (queue, group_id)
 CROSS JOIN LATERAL (
@@ -25,4 +27,3 @@ CROSS JOIN LATERAL (
     WHERE j.queue = k.queue AND j.group_id = k.group_id
     ORDER BY j.queue, j.group_id, j.id
     LIMIT 1) head
-LEFT JOIN pgfifo.queue_groups g ON g.queue = k.queue AND g.group_id = k.group_id
