@@ -82,7 +82,7 @@ func (h *Hold) scan(v [][]byte) error {
 var pgEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func timeFromPG(us int64) time.Time {
-	return pgEpoch.Add(time.Duration(us/1e6) * time.Second).Add(time.Duration(us%1e6) * time.Microsecond)
+	return time.Unix(pgEpoch.Unix()+us/1e6, us%1e6*1e3).UTC() // a time.Duration holds 292 years only
 }
 
 func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

@@ -275,10 +275,11 @@ func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
 	return r, nil
 }
 
-// rollback leaves the connection without a transaction, or closed.
+// rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:
+// one that has not failed is a new claim beside a settling that did, and is given back as every other.
 func (l *Lane) rollback(ctx context.Context) {
 	if !l.Closed() && l.pg().TxStatus() != 'I' {
-		if _, err := l.pg().Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+		if _, err := l.pg().Exec(ctx, commitSQL).ReadAll(); err != nil {
 			_ = l.conn.Close()
 		}
 	}

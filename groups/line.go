@@ -85,9 +85,11 @@ func (f *floors) below(k Key, id int64) {
 
 func (f *floors) drop(k Key) { delete(f.ids, k) }
 
-// age forgets them all when they are old enough.
-func (f *floors) age(now time.Time) {
-	if now.Sub(f.born) >= floorAge {
-		f.ids, f.born = make(map[Key]int64), now
+// age forgets them all when they are old enough, and reports whether it did.
+func (f *floors) age(now time.Time) bool {
+	if now.Sub(f.born) < floorAge {
+		return false
 	}
+	f.ids, f.born = make(map[Key]int64), now
+	return true
 }

@@ -88,7 +88,7 @@ func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
 }
 
 // target checks a key whose GroupID may be empty, and returns the schema for bun.
-func (a Admin) target(key Key) (bun.Ident, error) {
+func (a Admin) target(key Key) (bun.Name, error) {
 	if err := ValidateID("Queue", key.Queue); err != nil {
 		return "", err
 	}
@@ -100,7 +100,7 @@ func (a Admin) target(key Key) (bun.Ident, error) {
 	return a.schemaIdent()
 }
 
-func (a Admin) schemaIdent() (bun.Ident, error) {
+func (a Admin) schemaIdent() (bun.Name, error) {
 	name, err := schema.Parse(a.Schema)
-	return bun.Ident(name.String()), err
+	return bun.Name(name.String()), err
 }

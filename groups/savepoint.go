@@ -43,6 +43,9 @@ func (h *Hold) open() (string, error) {
 func (h *Hold) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err := ctx.Err(); err != nil { // pgx would close the connection
+		return nil, fmt.Errorf("groups: begin: %w", err)
+	}
 	begin, err := h.open()
 	if err != nil {
 		return nil, err
@@ -51,7 +54,7 @@ func (h *Hold) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
-	return &nestedTx{Tx: tx}, nil
+	return &nestedTx{Tx: tx, wire: h.lane.wire}, nil
 }
 
 // BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back.
@@ -121,6 +124,7 @@ func (l *Lane) Undo(ctx context.Context) error {
 // nestedTx ends a savepoint where pgx.Tx would end the transaction.
 type nestedTx struct {
 	pgx.Tx
+	wire   *wire
 	closed bool
 }
 
@@ -133,10 +137,12 @@ func (t *nestedTx) end(ctx context.Context, rollback bool) error {
 		return pgx.ErrTxClosed
 	}
 	t.closed = true
-	return endSavepoint(ctx, t.Conn(), rollback)
+	return endSavepoint(ctx, t.wire, t.Conn(), rollback)
 }
 
-func endSavepoint(ctx context.Context, conn *pgx.Conn, rollback bool) error {
+func endSavepoint(ctx context.Context, w *wire, conn *pgx.Conn, rollback bool) error {
+	w.enter() // before the status is read
+	defer w.leave()
 	const undo = "ROLLBACK TO SAVEPOINT " + innerSavepoint + "; RELEASE SAVEPOINT " + innerSavepoint
 	failed := conn.PgConn().TxStatus() == 'E'
 	sql := "RELEASE SAVEPOINT " + innerSavepoint
@@ -185,6 +191,51 @@ func (c laneConn) Close() error { return nil }
 
 func (c laneConn) ResetSession(context.Context) error { return nil }
 
+// The driver looks at the connection before pgx's tracers hear of a statement. No heartbeat may run then either.
+
+func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.hold.lane.wire.enter()
+	defer c.hold.lane.wire.leave()
+	return c.Conn.ExecContext(ctx, query, args)
+}
+
+func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.hold.lane.wire.enter()
+	defer c.hold.lane.wire.leave()
+	return c.Conn.QueryContext(ctx, query, args)
+}
+
+func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.hold.lane.wire.enter()
+	defer c.hold.lane.wire.leave()
+	stmt, err := c.Conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return laneStmt{stmt.(*stdlib.Stmt), c, query}, nil
+}
+
+// laneStmt is prepared on a lane's connection, and used as laneConn is.
+type laneStmt struct {
+	*stdlib.Stmt
+	conn  laneConn
+	query string // also its name
+}
+
+func (s laneStmt) Close() error {
+	s.conn.hold.lane.wire.enter()
+	defer s.conn.hold.lane.wire.leave()
+	return s.Stmt.Close()
+}
+
+func (s laneStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
+
 func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if opts.ReadOnly || opts.Isolation != driver.IsolationLevel(sql.LevelDefault) {
 		return nil, errors.New("groups: a job's transaction has its isolation level already")
@@ -215,5 +266,5 @@ func (t laneTx) end(rollback bool) error {
 	if ended {
 		return nil // the savepoint goes with the job's transaction
 	}
-	return endSavepoint(context.Background(), t.conn.Conn.Conn(), rollback)
+	return endSavepoint(context.Background(), h.lane.wire, t.conn.Conn.Conn(), rollback)
 }

@@ -79,6 +79,9 @@ func (s Session) settings(serverVersion int) [][2]string {
 		{"tcp_user_timeout", ms(s.ServerSilence * 2 / 3)},
 		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
 		{"client_connection_check_interval", "1000"},
+		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
 		// A lane without work is an idle session by design.
 		{"idle_session_timeout", "0"},
 	}

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -34,6 +35,7 @@ type Turn struct {
 	again  bool // announced while a lane had it
 	head   int64
 	floor  int64
+	lowest int64     // id that was announced or discovered while a lane had it
 	at     time.Time // due
 	index  int       // in the heap
 	holder int64     // transaction id of another process's worker
@@ -108,17 +110,31 @@ func (t *Turns) take() *Turn {
 	if !ok {
 		return nil
 	}
-	turn.state = withLane
-	turn.floor = t.floors.get(turn.Key)
+	t.lend(turn)
 	return turn
+}
+
+// lend prepares a group's claim.
+func (t *Turns) lend(turn *Turn) {
+	turn.state, turn.floor, turn.lowest = withLane, t.floors.get(turn.Key), math.MaxInt64
+}
+
+// finished raises the floor to the job that is gone, unless that would hide one that has appeared since the claim.
+func (t *Turns) finished(turn *Turn, id int64) {
+	if id <= 0 {
+		return
+	}
+	t.worked = true
+	if id <= turn.lowest {
+		t.floors.set(turn.Key, id)
+	}
 }
 
 // put hands the group to a waiting lane, or puts it at the end of the line.
 func (t *Turns) put(turn *Turn) {
 	t.known[turn.Key] = turn
 	if n := len(t.waiting); n > 0 {
-		turn.state = withLane
-		turn.floor = t.floors.get(turn.Key)
+		t.lend(turn)
 		t.waiting[n-1] <- turn // buffered
 		t.waiting = t.waiting[:n-1]
 		return
@@ -142,14 +158,12 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	again := turn.again
 	hinted := turn.Hinted
 	turn.again, turn.Hinted = false, false
-	if o.Finished > 0 {
-		t.worked = true
-		t.floors.set(turn.Key, o.Finished)
+	t.finished(turn, o.Finished)
+	if o.Finished <= 0 { // Again raised the floor to a job that could not be completed, or it hid one that came late
+		t.floors.drop(turn.Key)
 	}
 	switch {
-	case o.Missed && turn.floor > 0:
-		// The floor may have hidden a job: one look without it.
-		t.floors.drop(turn.Key)
+	case o.Missed && turn.floor > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
@@ -182,12 +196,9 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	if o.Missed || o.DueIn > 0 || !o.More && !turn.again {
 		return false
 	}
-	if o.Finished > 0 {
-		t.worked = true
-		t.floors.set(turn.Key, o.Finished)
-	}
+	t.finished(turn, o.Finished)
 	turn.again = false
-	turn.floor = t.floors.get(turn.Key)
+	t.lend(turn)
 	return true
 }
 
@@ -225,6 +236,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		case turn == nil:
 			turn = &Turn{Key: c.Key}
 		case turn.state == withLane || turn.state == inLine:
+			turn.lowest = min(turn.lowest, c.ID)
 			continue
 		case turn.state == dueLater && c.DueIn > 0 && c.ID == turn.head:
 			continue
@@ -259,7 +271,7 @@ func (t *Turns) Announce(key Key, id int64) {
 		}
 		t.put(&Turn{Key: key, head: id, Hinted: true})
 	case turn.state == withLane:
-		turn.again = true
+		turn.again, turn.lowest = true, min(turn.lowest, id)
 	case turn.state == dueLater && id < turn.head:
 		t.unlink(turn)
 		t.put(turn)
@@ -312,7 +324,11 @@ func (t *Turns) Look() View {
 		}
 	}
 	t.worked = false
-	t.floors.age(time.Now())
+	if t.floors.age(time.Now()) {
+		for _, turn := range t.known {
+			turn.lowest = 0
+		}
+	}
 	return v
 }
 

@@ -7,7 +7,10 @@
 -- read by skipping from group to group in the primary key: one index probe a group, whatever the backlog, however
 -- many groups are idle. Readiness is reported, never filtered here: a head that is not due holds its group.
 --
--- holder is the transaction that has the head locked, if it is still in progress: some worker is running it.
+-- holder is the transaction that has the head locked, if it is still in progress: some worker is running it. One that
+-- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
+-- id that is none.
+-- due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
 -- missing says that the group has no row yet; ensure.sql makes it.
 --
 -- The look-ups are sub-selects, and equalities on the whole key: as a join, or with IN, a plan made while a table was
@@ -31,7 +34,7 @@ WITH RECURSIVE walk AS (
 ), head AS (
     SELECT DISTINCT ON (walk.group_id) walk.*,
            CASE WHEN walk.xid <> '0'::xid
-                THEN now.next - ((now.next - walk.xid::text::bigint) & 4294967295)
+                THEN now.next - 2147483648 + ((walk.xid::text::bigint - now.next + 2147483648) & 4294967295)
            END AS full_xid, now.next
     FROM walk, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next OFFSET 0) now
     ORDER BY walk.group_id, walk.id
@@ -40,11 +43,15 @@ SELECT $1::text AS queue,
        head.group_id,
        head.id,
        CASE WHEN head.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM head.run_at - statement_timestamp()) * 1000000)::bigint
+            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000)::bigint
             ELSE 0
        END AS due_in_us,
-       CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
-            THEN CASE WHEN pg_xact_status(head.full_xid::text::xid8) = 'in progress' THEN head.full_xid ELSE 0 END
+       CASE WHEN CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
+                      THEN pg_xact_status(head.full_xid::text::xid8) = 'in progress'
+                      WHEN head.full_xid >= head.next
+                      THEN head.xid IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid')
+                 END
+            THEN head.full_xid
             ELSE 0
        END AS holder,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = ''

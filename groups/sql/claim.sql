@@ -26,7 +26,7 @@ SELECT j.id,
        coalesce(j.max_attempts, 0) AS max_attempts,
        j.enqueued_at,
        CASE WHEN j.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM j.run_at - statement_timestamp()) * 1000000)::bigint
+            THEN ceil(extract(epoch FROM least(j.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000)::bigint
             ELSE 0
        END AS due_in_us,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = ''

@@ -24,7 +24,7 @@ WITH RECURSIVE walk AS (
         LIMIT 1) next
 )
 SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueued_at AS oldest_at,
-       CASE WHEN walk.run_at > statement_timestamp() THEN walk.run_at END AS due_at,
+       CASE WHEN walk.run_at > statement_timestamp() THEN least(walk.run_at, timestamptz '9999-12-31 UTC') END AS due_at,
        (SELECT count(*) FROM (SELECT FROM pgfifo.jobs c
                               WHERE c.queue = walk.queue AND c.group_id = walk.group_id LIMIT ?4) few) AS queued,
        p.queue IS NOT NULL AS paused,

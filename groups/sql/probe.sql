@@ -6,11 +6,15 @@ SELECT k.queue,
        k.group_id,
        head.id,
        CASE WHEN head.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM head.run_at - statement_timestamp()) * 1000000)::bigint
+            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000)::bigint
             ELSE 0
        END AS due_in_us,
-       CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
-            THEN CASE WHEN pg_xact_status(head.full_xid::text::xid8) = 'in progress' THEN head.full_xid ELSE 0 END
+       CASE WHEN CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
+                      THEN pg_xact_status(head.full_xid::text::xid8) = 'in progress'
+                      WHEN head.full_xid >= head.next
+                      THEN head.xid IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid')
+                 END
+            THEN head.full_xid
             ELSE 0
        END AS holder,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id = ''
@@ -20,8 +24,10 @@ SELECT k.queue,
 FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next OFFSET 0) now
 CROSS JOIN unnest($1::text[], $2::text[]) AS k (queue, group_id)
 CROSS JOIN LATERAL (
-    SELECT j.id, j.run_at,
-           CASE WHEN j.xmax <> '0'::xid THEN now.next - ((now.next - j.xmax::text::bigint) & 4294967295) END AS full_xid,
+    SELECT j.id, j.run_at, j.xmax AS xid,
+           CASE WHEN j.xmax <> '0'::xid
+                THEN now.next - 2147483648 + ((j.xmax::text::bigint - now.next + 2147483648) & 4294967295)
+           END AS full_xid,
            now.next
     FROM pgfifo.jobs j
     WHERE j.queue = k.queue AND j.group_id = k.group_id

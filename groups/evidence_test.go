@@ -1,0 +1,190 @@
+package groups
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lost claims a group and reports whether its last worker died with the job, and gives it back.
+func (s *stage) lost(id string) bool {
+	s.Helper()
+	l := s.lane()
+	s.claim(l, id)
+	lost, err := l.Lost(s.Context())
+	require.NoError(s, err)
+	s.end(l)
+	return lost
+}
+
+func TestLostIsToldOnce(t *testing.T) {
+	t.Parallel()
+	for name, die := range map[string]func(*stage, *Lane, *Hold){
+		"terminated while idle": func(s *stage, l *Lane, _ *Hold) { s.terminate(l.pg().PID()) },
+		"connection cut": func(s *stage, l *Lane, _ *Hold) {
+			pid := l.pg().PID()
+			l.Kill()
+			s.until(func() bool { return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid) })
+		},
+		"after writes": func(s *stage, l *Lane, h *Hold) {
+			_, err := s.pgxTx(h).Exec(s.Context(), "CREATE TABLE effects (v text)")
+			require.NoError(s, err)
+			s.terminate(l.pg().PID())
+		},
+		"in the middle of a statement": func(s *stage, l *Lane, h *Hold) {
+			tx, done := s.pgxTx(h), make(chan error, 1)
+			go func() {
+				_, err := tx.Exec(s.Context(), "SELECT pg_sleep(600)")
+				done <- err
+			}()
+			s.until(func() bool { return s.active(l.pg().PID()) })
+			s.terminate(l.pg().PID())
+			require.ErrorContains(s, <-done, "57P01")
+		},
+		"idle_in_transaction_session_timeout": func(s *stage, l *Lane, _ *Hold) {
+			pid := l.pg().PID()
+			_, err := l.Conn().Exec(s.Context(), "SET LOCAL idle_in_transaction_session_timeout = 10")
+			require.NoError(s, err)
+			s.until(func() bool { return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.enqueue(1, "a", "b")
+			require.False(t, s.lost("a"), "never claimed")
+			require.False(t, s.lost("a"), "given back")
+			l := s.lane()
+			die(s, l, s.claim(l, "a"))
+			require.True(t, s.lost("a"))
+			require.False(t, s.lost("a"), "once")
+			require.False(t, s.lost("b"))
+		})
+	}
+}
+
+// A worker that lives commits, whatever it does with a job.
+func TestWhatIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*stage, *Lane, *Hold){
+		"given back": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
+		"given back with a step": func(s *stage, l *Lane, _ *Hold) {
+			s.claim(l, "b")
+			s.end(l)
+		},
+		"retried": func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, 0)...) },
+		"failed in a statement": func(s *stage, l *Lane, h *Hold) {
+			require.Error(s, l.Lend(func() { _, _ = s.pgxTx(h).Exec(s.Context(), nonsense) }))
+			require.NoError(s, l.Undo(s.Context()))
+			s.end(l)
+		},
+		"an operator's DELETE rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			s.rolledBack("DELETE FROM pgfifo.jobs")
+		},
+		"an operator's UPDATE rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			s.rolledBack("UPDATE pgfifo.jobs SET run_at = NULL")
+		},
+		"an operator's lock, rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			s.rolledBack("SELECT FROM pgfifo.jobs FOR UPDATE")
+		},
+		"an operator's UPDATE, terminated": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			c := s.session()
+			c.do("BEGIN; UPDATE pgfifo.jobs SET run_at = NULL")
+			s.terminate(c.PgConn().PID())
+		},
+		"a purge rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			admin, _ := s.admin()
+			tx, err := admin.DB.BeginTx(s.Context(), nil)
+			require.NoError(s, err)
+			n, err := Admin{DB: tx}.Purge(s.Context(), Key{Queue: queue})
+			require.NoError(s, err)
+			require.Equal(s, int64(2), n)
+			require.NoError(s, tx.Rollback())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.enqueue(1, "a", "b")
+			l := s.lane()
+			leave(s, l, s.claim(l, "a"))
+			require.False(t, s.lost("a"))
+			require.False(t, s.lost("b"))
+		})
+	}
+}
+
+func (s *stage) rolledBack(sql string) {
+	s.Helper()
+	s.session().do("BEGIN; " + sql + "; ROLLBACK")
+}
+
+// Nor is a job lost whose settling failed while its worker lived, or that was claimed with a step that failed.
+func TestFailedStepIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(2, "a", "b")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(t.Context(), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
+		require.NoError(t, err)
+	}))
+	_, settled, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("b")})
+	require.ErrorIs(t, err, ErrNotHeld)
+	require.False(t, settled)
+	require.False(t, l.Closed())
+	require.False(t, s.lost("b"), "and free")
+}
+
+// What the 32 bits of an xmax can be: this epoch's, the one's before, none's.
+func TestEvidenceArithmetic(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	next := one[int64](s, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+	for _, xid := range []int64{0, 1, 2, 3, 4, next + 1_000_000, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1, math.MaxUint32} {
+		require.NotContains(t, column[bool](s, evidenceSQL, xid), true, xid)
+	}
+
+	c := s.session()
+	c.do("BEGIN")
+	var xid string
+	require.NoError(t, c.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&xid))
+	id, err := strconv.ParseInt(xid, 10, 64)
+	require.NoError(t, err)
+	require.NotContains(t, column[bool](s, evidenceSQL, id), true, "in progress")
+	c.do("ROLLBACK")
+	require.Equal(t, []bool{true}, column[bool](s, evidenceSQL, id&math.MaxUint32))
+}
+
+// As it will be after the first wraparound, four billion transactions from now.
+func TestEvidenceEpochs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	sql := mutate(t, evidenceSQL, "coalesce(pg_xact_status(w.xid::text::xid8) = 'aborted', false) AS lost", "w.xid")
+	sql = mutate(t, sql, "pg_snapshot_xmax(pg_current_snapshot())::text::bigint", "$2::bigint")
+	const epoch = 1 << 32
+	for _, c := range []struct {
+		next, xid int64
+		want      []int64
+	}{
+		{1000, 999, []int64{999}},
+		{1000, 3, []int64{3}},
+		{1000, 2, []int64{}},
+		{1000, 1001, []int64{}},
+		{epoch + 10, 9, []int64{epoch + 9}},
+		{epoch + 10, 11, []int64{11}},
+		{epoch + 10, epoch - 1, []int64{epoch - 1}},
+		{7*epoch + 10, epoch - 1, []int64{7*epoch - 1}},
+		{7*epoch + 10, 3, []int64{7*epoch + 3}},
+	} {
+		require.Equal(t, c.want, column[int64](s, sql, c.xid, c.next), "%d of %d", c.xid, c.next)
+	}
+}

@@ -1,0 +1,129 @@
+package groups
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// A plan is a node of EXPLAIN (FORMAT JSON).
+type plan struct {
+	NodeType  string `json:"Node Type"`
+	Relation  string `json:"Relation Name"`
+	IndexName string `json:"Index Name"`
+	Hit       int    `json:"Shared Hit Blocks"`
+	Read      int    `json:"Shared Read Blocks"`
+	Plans     []plan
+}
+
+// scans returns how the plan reads the library's tables.
+func (p plan) scans() (all []string) {
+	switch {
+	case p.Relation != "" && strings.HasPrefix(p.NodeType, "Index"):
+		all = append(all, p.Relation+" by "+p.IndexName)
+	case p.Relation != "":
+		all = append(all, p.Relation+" by "+p.NodeType)
+	}
+	for _, child := range p.Plans {
+		all = append(all, child.scans()...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+var hotStatements = map[string]struct{ sql, args string }{
+	"claim":      {claimSQL, "'q', 'g00007', 0"},
+	"candidates": {candidatesSQL, "'q', '', 100"},
+	"probe":      {probeSQL, "'{q,q}', '{g00007,g00008}'"},
+}
+
+// explain returns the plan that a lane would use: prepared, with its session's settings.
+func explain(t *testing.T, c *pgx.Conn, name, options string) plan {
+	t.Helper()
+	var text string
+	require.NoError(t, c.QueryRow(t.Context(),
+		"EXPLAIN ("+options+", FORMAT JSON) EXECUTE "+name+" ("+hotStatements[name].args+")").Scan(&text))
+	var plans []struct{ Plan plan }
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	return plans[0].Plan
+}
+
+// planner returns a connection with a lane's settings and the hot statements prepared.
+func (s *stage) planner() *pgx.Conn {
+	s.Helper()
+	c, err := s.dialer(Session{}).Connect(s.Context())
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = c.Close(context.WithoutCancel(s.Context())) })
+	for name, st := range hotStatements {
+		_, err := c.Exec(s.Context(), "PREPARE "+name+" AS "+st.sql)
+		require.NoError(s, err)
+	}
+	return c
+}
+
+// backlog enqueues 200 jobs to each of 100 groups.
+func (s *stage) backlog() {
+	s.Helper()
+	for range 200 {
+		s.crowd(100)
+	}
+	s.exec("INSERT INTO pgfifo.queue_groups SELECT DISTINCT queue, group_id FROM pgfifo.jobs ON CONFLICT DO NOTHING")
+}
+
+func TestHotStatementsUseTheKeys(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	kept := s.planner() // its plans are made when the tables are empty
+	check := func(when string) {
+		t.Helper()
+		for _, c := range []*pgx.Conn{kept, s.planner()} {
+			for name := range hotStatements {
+				for _, scan := range explain(t, c, name, "COSTS OFF").scans() {
+					require.Contains(t, []string{
+						"jobs by jobs_pkey", "queue_groups by queue_groups_pkey", "pauses by pauses_pkey",
+					}, scan, "%s, %s", name, when)
+				}
+			}
+		}
+	}
+	check("empty")
+	s.exec("ANALYZE pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses")
+	check("empty and analyzed")
+	s.backlog()
+	check("a backlog, analyzed when it was empty")
+	s.exec("ANALYZE pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses")
+	check("a backlog, analyzed")
+	s.exec("DELETE FROM pgfifo.jobs")
+	check("drained, analyzed when it was full")
+}
+
+// claim.sql reads as few pages of a long backlog as of a short one, whatever the plan was made for.
+func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	c := s.planner()
+	pages := func() int {
+		t.Helper()
+		_, err := c.Exec(t.Context(), beginSQL)
+		require.NoError(t, err)
+		defer func() {
+			_, err := c.Exec(t.Context(), "COMMIT")
+			require.NoError(t, err)
+		}()
+		explain(t, c, "claim", "ANALYZE, BUFFERS, TIMING OFF") // the first one reads catalogs
+		p := explain(t, c, "claim", "ANALYZE, BUFFERS, TIMING OFF")
+		require.Positive(t, p.Hit+p.Read)
+		return p.Hit + p.Read
+	}
+	s.crowd(100)
+	s.exec("INSERT INTO pgfifo.queue_groups SELECT DISTINCT queue, group_id FROM pgfifo.jobs")
+	short := pages()
+	s.backlog()
+	s.exec("VACUUM ANALYZE pgfifo.jobs")
+	require.LessOrEqual(t, pages(), short+8) // the index is a level or two higher, and is read three times
+}

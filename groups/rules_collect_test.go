@@ -1,0 +1,209 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// collect collects up to limit rows behind after, however young.
+func (s *stage) collect(ctx context.Context, after Key, limit int) (n int64, last Key, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		n, last, err = Collect(ctx, tx, s.name, -time.Hour, after, limit)
+		return err
+	})
+	return n, last, err
+}
+
+func (s *stage) groupRows() []string {
+	s.Helper()
+	return column[string](s, "SELECT group_id FROM pgfifo.queue_groups ORDER BY 1")
+}
+
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "busy", "held", "idle 1", "idle 2", "idle 3", "young")
+	s.exec("DELETE FROM pgfifo.jobs WHERE group_id NOT IN ('busy', 'held')")
+	s.exec("UPDATE pgfifo.queue_groups SET created_at = created_at - interval '1 hour' WHERE group_id <> 'young'")
+	l := s.lane()
+	h := s.claim(l, "held")
+
+	after := Key{}
+	var deleted []int64
+	for {
+		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+			n, last, err := Collect(t.Context(), tx, s.name, time.Minute, after, 2)
+			deleted, after = append(deleted, n), last
+			return err
+		})
+		require.NoError(t, err)
+		if after == (Key{}) {
+			break
+		}
+		require.Equal(t, queue, after.Queue)
+	}
+	require.Equal(t, []int64{2, 1}, deleted)
+	require.Equal(t, []string{"busy", "held", "young"}, s.groupRows())
+	s.end(l, succeed(h)...)
+}
+
+// A held group keeps its row, whether or not its jobs can be seen.
+func TestCollectPassesOverHeldGroups(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	c := s.session()
+	c.do(beginSQL)
+	c.do("SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
+	s.exec("DELETE FROM pgfifo.jobs")
+	n, _, err := s.collect(t.Context(), Key{}, 10)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Equal(t, []string{"a"}, s.groupRows())
+	c.do("COMMIT")
+	n, _, err = s.collect(t.Context(), Key{}, 10)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+}
+
+// enqueuedMeanwhile steps through a collection, with a message that arrives between its two statements.
+func enqueuedMeanwhile(t *testing.T, second string) []string {
+	s := newStage(t)
+	s.enqueue(1, "a")
+	s.exec("DELETE FROM pgfifo.jobs")
+	c := s.session()
+	c.do(beginSQL)
+	c.do(collectLockSQL, "", "", -time.Hour.Microseconds(), 10)
+	require.Equal(t, []string{"a"}, s.locked())
+	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+	c.do(second, []string{queue}, []string{"a"})
+	c.do("COMMIT")
+	return s.groupRows()
+}
+
+func TestCollectLooksTwice(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"a"}, enqueuedMeanwhile(t, collectSQL))
+	recheck := "\n  AND (SELECT true FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL"
+	require.Empty(t, enqueuedMeanwhile(t, mutate(t, collectSQL, recheck, "")))
+}
+
+// In one statement, hence one snapshot, the recheck would not see the message.
+func TestCollectInOneStatementLooksOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	s.exec("DELETE FROM pgfifo.jobs")
+	gate, c := s.session(), s.session()
+	gate.do("SELECT pg_advisory_lock(1)")
+	done := c.start("WITH pass AS MATERIALIZED (SELECT pg_advisory_lock(1) IS NULL AS never) " +
+		"DELETE FROM pgfifo.queue_groups g USING pass WHERE NOT pass.never AND NOT EXISTS " +
+		"(SELECT FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id)")
+	s.until(func() bool { return s.blocked(c.PgConn().PID()) })
+	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+	gate.do("SELECT pg_advisory_unlock(1)")
+	require.NoError(t, <-done)
+	require.Empty(t, s.groupRows())
+}
+
+// A job whose group has no row cannot be claimed. Looking for work makes the row.
+func TestScoutMakesMissingRows(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a", "b")
+	s.exec("DELETE FROM pgfifo.queue_groups")
+	l := s.lane()
+	require.True(t, s.misses(l, "a"))
+
+	turns := NewTurns(10)
+	scout := NewScout(turns, []string{queue}, s.name, time.Second)
+	require.NoError(t, scout.Walk(t.Context(), s.session().Conn))
+	require.Equal(t, []string{"a", "b"}, s.groupRows())
+	for range 2 {
+		h, _, err := l.Step(t.Context(), nil, turns.TryNext())
+		require.NoError(t, err)
+		require.NotNil(t, h)
+		s.end(l, succeed(h)...)
+	}
+}
+
+// Collectors, producers and workers go at the same few groups. Every job is done in the end.
+func TestCollectBesideWork(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const jobs = 600
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	turns := NewTurns(100)
+	scout := NewScout(turns, []string{queue}, s.name, 20*time.Millisecond)
+	conn := s.session().Conn
+	var collected, done atomic.Int64
+	lanes, stop := context.WithCancel(ctx)
+	defer stop()
+
+	var eg errgroup.Group
+	eg.Go(func() error {
+		if err := scout.Run(lanes, conn); !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	for range 2 {
+		eg.Go(func() error {
+			for lanes.Err() == nil {
+				n, _, err := s.collect(ctx, Key{}, 10)
+				if err != nil {
+					return err
+				}
+				collected.Add(n)
+			}
+			return nil
+		})
+	}
+	for range 3 {
+		l := s.lane()
+		eg.Go(func() error {
+			for turn := turns.Next(lanes); turn != nil; turn = turns.Next(lanes) {
+				h, _, err := l.Step(ctx, nil, turn)
+				if err != nil {
+					return err
+				}
+				o := Outcome{Missed: true}
+				var calls []Call
+				if h != nil {
+					o, calls = Outcome{Finished: h.ID, More: h.More}, succeed(h)
+				}
+				if _, _, err := l.Step(ctx, calls, nil); err != nil {
+					return err
+				}
+				if h != nil && done.Add(1) == jobs {
+					stop()
+				}
+				turns.Done(turn, o)
+			}
+			return nil
+		})
+	}
+	eg.Go(func() error {
+		for i := range jobs {
+			_, err := s.pool.Exec(ctx, "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, $2, '')",
+				queue, fmt.Sprint("g", i%4))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(t, eg.Wait())
+	require.Equal(t, int64(jobs), done.Load())
+	require.Zero(t, one[int](s, "SELECT count(*) FROM pgfifo.jobs"))
+	require.Positive(t, collected.Load())
+}

@@ -1,0 +1,354 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func ready(ids ...string) (cs []Candidate) {
+	for i, id := range ids {
+		cs = append(cs, Candidate{Key: group(id), ID: int64(i + 1)})
+	}
+	return cs
+}
+
+// wrappedTurns has room for all, as it is after a complete walk.
+func wrappedTurns() *Turns {
+	t := NewTurns(100)
+	t.Walked(true)
+	return t
+}
+
+// drained takes the turns that are in line, and returns their groups.
+func drained(t *Turns) (ids []string) {
+	for turn := t.TryNext(); turn != nil; turn = t.TryNext() {
+		ids = append(ids, turn.GroupID)
+	}
+	return ids
+}
+
+func woken(t *Turns) bool {
+	select {
+	case <-t.Woken():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestTurnsGoRound(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	require.Equal(t, 3, turns.Offer(ready("a", "b", "c")))
+	require.Zero(t, turns.Offer(ready("a", "b", "c")), "no news")
+	var order []string
+	for i := range 7 {
+		turn := turns.TryNext()
+		order = append(order, turn.GroupID)
+		turns.Done(turn, Outcome{Finished: int64(i + 1), More: true})
+	}
+	require.Equal(t, []string{"a", "b", "c", "a", "b", "c", "a"}, order)
+	require.Equal(t, []string{"b", "c", "a"}, drained(turns))
+}
+
+func TestTurnWithoutMoreIsForgotten(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	turns.Offer(ready("a"))
+	turns.Done(turns.TryNext(), Outcome{Finished: 1})
+	require.Nil(t, turns.TryNext())
+	require.Equal(t, 1, turns.Offer(ready("a")), "it can come again")
+
+	// One that was announced while a lane had it comes again by itself.
+	turn := turns.TryNext()
+	turns.Announce(group("a"), 2)
+	require.Nil(t, turns.TryNext(), "a lane has it")
+	turns.Done(turn, Outcome{Finished: 1})
+	require.Equal(t, []string{"a"}, drained(turns))
+}
+
+// While the line cannot hold every ready group, one that was worked must not keep out those that wait outside.
+func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(2)
+	turns.Walked(false)
+	turns.Offer(ready("a", "b"))
+	a := turns.TryNext()
+	turns.Done(a, Outcome{Finished: 1, More: true})
+	require.Equal(t, []string{"b"}, drained(turns))
+	require.True(t, woken(turns), "the line ran low")
+
+	// Except if nobody else is there.
+	turns.Offer(ready("c"))
+	turns.Done(turns.TryNext(), Outcome{Finished: 2, More: true})
+	require.Equal(t, []string{"c"}, drained(turns))
+}
+
+func TestNextWaits(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	got := make(chan *Turn)
+	go func() { got <- turns.Next(t.Context()) }()
+	<-turns.Woken() // it waits, or is about to: the scout is asked to look
+	require.True(t, turns.Look().Idle)
+	require.Equal(t, 1, turns.Offer(ready("a")))
+	require.Equal(t, "a", (<-got).GroupID)
+	require.False(t, turns.Look().Idle)
+
+	turns.Offer(ready("b"))
+	require.Equal(t, "b", turns.Next(t.Context()).GroupID, "at once")
+}
+
+// Lanes that wait get work last in, first out: the rest may go on sleeping.
+func TestNextWakesTheLastThatWaits(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	got := make(chan string)
+	for i := range 3 {
+		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
+		<-turns.Woken()
+	}
+	for i, id := range []string{"a", "b", "c"} {
+		turns.Offer(ready(id))
+		require.Equal(t, fmt.Sprint(id, " for ", 2-i), <-got)
+	}
+}
+
+func TestNextEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan *Turn)
+	go func() { got <- turns.Next(ctx) }()
+	<-turns.Woken()
+	cancel()
+	require.Nil(t, <-got)
+	require.False(t, turns.Look().Idle, "it does not wait any more")
+	turns.Offer(ready("a"))
+	require.Equal(t, []string{"a"}, drained(turns))
+}
+
+// A turn that is handed to a lane at the moment at which it stops waiting is not lost.
+func TestNextReturnsTheTurn(t *testing.T) {
+	t.Parallel()
+	returned := 0
+	for range 200 {
+		turns := wrappedTurns()
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan *Turn, 1)
+		go func() { got <- turns.Next(ctx) }()
+		<-turns.Woken()
+		turns.mu.Lock()
+		cancel()
+		turns.put(&Turn{Key: group("a")})
+		turns.mu.Unlock()
+		if turn := <-got; turn != nil {
+			require.Nil(t, turns.TryNext())
+			continue
+		}
+		returned++
+		require.Equal(t, []string{"a"}, drained(turns))
+	}
+	require.Positive(t, returned)
+}
+
+func TestTurnsThatAreDueLater(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	require.Equal(t, time.Duration(-1), turns.Due())
+	cs := ready("late", "soon", "now")
+	cs[0].DueIn, cs[1].DueIn = time.Hour, time.Nanosecond
+	require.Equal(t, 1, turns.Offer(cs))
+	require.True(t, woken(turns), "the next time has changed")
+	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
+	require.Equal(t, []string{"now", "soon"}, drained(turns))
+
+	// Found again as it was: no news. With another head, or ready: it is.
+	require.Zero(t, turns.Offer(cs[:1]))
+	cs[0].DueIn = 0
+	require.Equal(t, 1, turns.Offer(cs[:1]))
+	require.Equal(t, time.Duration(-1), turns.Due())
+	turn := turns.TryNext()
+	require.Equal(t, "late", turn.GroupID)
+
+	// A lane found that the head is not due; a lower id that is announced need not wait for it.
+	turns.Done(turn, Outcome{DueIn: time.Hour})
+	turns.Announce(turn.Key, 1)
+	require.Nil(t, turns.TryNext())
+	turns.Announce(turn.Key, 0)
+	require.Equal(t, []string{"late"}, drained(turns))
+}
+
+func TestTurnsAreDueInOrder(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	past := time.Now().Add(-time.Minute)
+	for i, id := range []string{"e", "c", "a", "gone", "d", "b"} {
+		turns.park(&Turn{Key: group(id)}, past.Add([]time.Duration{5, 3, 1, 1, 4, 2}[i]))
+	}
+	turns.unlink(turns.known[group("gone")])
+	require.Equal(t, time.Duration(-1), turns.Due())
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, drained(turns))
+}
+
+func TestTurnsParkSoMany(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	cs := make([]Candidate, maxParked+1)
+	for i := range cs {
+		cs[i] = Candidate{Key: group(fmt.Sprint(i)), ID: 1, DueIn: time.Hour}
+	}
+	turns.Offer(cs)
+	require.Len(t, turns.known, maxParked)
+	require.Equal(t, maxParked, turns.due.Len())
+	require.Zero(t, turns.Offer(cs[maxParked:]))
+}
+
+func TestTurnsThatOthersHold(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	cs := ready("a", "b", "c", "mine", "missed")
+	cs[0].Holder, cs[1].Holder, cs[2].Holder = 7, 7, 8
+	require.Equal(t, 2, turns.Offer(cs))
+	mine, missed := turns.TryNext(), turns.TryNext()
+	turns.Done(missed, Outcome{Missed: true})
+
+	xids, unknown := turns.Held()
+	require.ElementsMatch(t, []int64{7, 8}, xids)
+	require.Equal(t, []Key{missed.Key}, unknown)
+	require.Equal(t, 4, turns.Look().Held)
+	require.ElementsMatch(t, []Key{group("a"), group("b")}, turns.HeldBy([]int64{7, 9}))
+	require.Empty(t, turns.HeldBy(nil))
+
+	// The walk sees what this process itself holds, too.
+	cs[3].Holder = 9
+	turns.Offer(cs[3:4])
+	require.Equal(t, 4, turns.Look().Held)
+
+	turns.Gone([]Key{group("a"), missed.Key, mine.Key, group("never seen")})
+	require.Equal(t, 2, turns.Look().Held)
+	require.Nil(t, turns.TryNext())
+	cs[1].Holder = 0
+	require.Equal(t, 1, turns.Offer(cs[1:2]), "free again")
+	turns.Done(mine, Outcome{Finished: 4, More: true})
+	require.Equal(t, []string{"b", "mine"}, drained(turns))
+}
+
+// A group that was announced may have no row yet: if its claim misses, the scout is to look at once.
+func TestHintedTurns(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	turns.Announce(group("a"), 5)
+	turn := turns.TryNext()
+	require.True(t, turn.Hinted)
+	require.False(t, turns.Look().Hinted)
+	woken(turns)
+	turns.Done(turn, Outcome{Missed: true})
+	require.True(t, turns.Look().Hinted)
+	require.True(t, woken(turns))
+	turns.Gone([]Key{turn.Key})
+	require.Equal(t, 1, turns.Offer(ready("a")))
+	require.False(t, turns.TryNext().Hinted)
+}
+
+func TestAnnounceBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(2)
+	turns.Walked(true)
+	for _, id := range []string{"a", "b", "c"} {
+		turns.Announce(group(id), 1)
+	}
+	require.Zero(t, turns.Look().Room)
+	require.Equal(t, []string{"a", "b"}, drained(turns))
+	require.True(t, woken(turns), "there is more than the line could hold")
+}
+
+func TestFloors(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	next := func() int64 {
+		t.Helper()
+		turn := turns.TryNext()
+		require.NotNil(t, turn)
+		floor := turn.floor
+		turns.Done(turn, Outcome{Finished: 10, More: true})
+		return floor
+	}
+	turns.Offer(ready("a"))
+	require.Zero(t, next())
+	require.Equal(t, int64(10), next())
+	turns.Announce(group("a"), 11)
+	require.Equal(t, int64(10), next())
+	turns.Announce(group("a"), 9)
+	require.Zero(t, next(), "a lower id was announced")
+	turns.Offer([]Candidate{{Key: group("a"), ID: 3}})
+	require.Zero(t, next(), "a lower id was found")
+
+	// A miss above the floor: one look without it.
+	turn := turns.TryNext()
+	require.Positive(t, turn.floor)
+	turns.Done(turn, Outcome{Missed: true})
+	turn = turns.TryNext()
+	require.Zero(t, turn.floor)
+	turns.Done(turn, Outcome{Missed: true})
+	require.Nil(t, turns.TryNext())
+
+	f := newFloors()
+	f.set(group("a"), 1)
+	f.age(f.born.Add(floorAge - 1))
+	require.Equal(t, int64(1), f.get(group("a")))
+	f.age(f.born.Add(floorAge))
+	require.Zero(t, f.get(group("a")))
+}
+
+// A lower id that appears while a lane works the group must not be hidden by the floor that its job leaves behind.
+func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"done": false, "again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			turns := wrappedTurns()
+			turns.Announce(group("a"), 5)
+			turn := turns.TryNext()
+			turns.Announce(group("a"), 3)
+			o := Outcome{Finished: 5, More: true}
+			if again {
+				require.True(t, turns.Again(turn, o))
+			} else {
+				turns.Done(turn, o)
+				turn = turns.TryNext()
+			}
+			require.Zero(t, turn.floor)
+			turns.Done(turn, Outcome{Finished: 3, More: true})
+			require.Equal(t, int64(3), turns.TryNext().floor)
+		})
+	}
+}
+
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	turns.Offer(ready("a"))
+	turn := turns.TryNext()
+	for _, o := range []Outcome{{}, {Missed: true, More: true}, {DueIn: 1, More: true}, {Finished: 1}} {
+		require.False(t, turns.Again(turn, o), o)
+	}
+	require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}))
+	require.Equal(t, int64(1), turn.floor)
+	turns.Announce(turn.Key, 2)
+	require.True(t, turns.Again(turn, Outcome{Finished: 2}), "announced meanwhile")
+	require.False(t, turns.Again(turn, Outcome{Finished: 2}))
+	require.True(t, turns.Look().Worked)
+	require.False(t, turns.Look().Worked)
+	turns.Done(turn, Outcome{Finished: 2})
+	require.Nil(t, turns.TryNext())
+}
+
+func TestAt(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, [][]byte{[]byte(queue), []byte("a"), []byte("41")}, At(group("a"), 42).claimArgs())
+}
