@@ -1,0 +1,143 @@
+package groups
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back.
+func (h *Hold) BunTx(ctx context.Context) (bun.Tx, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return bun.Tx{}, ErrEnded
+	}
+	if h.bunTx != nil {
+		return *h.bunTx, nil
+	}
+	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
+	tx, err := h.lane.bun.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), holdKey{}, h), nil)
+	if err != nil {
+		return bun.Tx{}, fmt.Errorf("groups: begin: %w", err)
+	}
+	h.bunTx = &tx
+	return tx, nil
+}
+
+// laneDB is a bun.DB whose transactions are nested in those of lanes: the lane comes with the context.
+type laneDB struct{ db *bun.DB }
+
+type holdKey struct{}
+
+func newLaneDB() *laneDB {
+	db := sql.OpenDB(laneConnector{})
+	db.SetMaxIdleConns(-1) // every transaction asks the connector, which looks at its context
+	return &laneDB{bun.NewDB(db, pgdialect.New())}
+}
+
+type laneConnector struct{}
+
+func (laneConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	h, ok := ctx.Value(holdKey{}).(*Hold)
+	if !ok {
+		return nil, errors.New("groups: a job's transaction is begun by its job only")
+	}
+	return laneConn{h.lane.conn, h}, nil
+}
+
+func (laneConnector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
+
+// laneConn is a lane's connection without the power to end it.
+type laneConn struct {
+	*stdlib.Conn
+	hold *Hold
+}
+
+func (c laneConn) Close() error { return nil }
+
+func (c laneConn) ResetSession(context.Context) error { return nil }
+
+// The driver looks at the connection before pgx's tracers hear of a statement. No heartbeat may run then either.
+
+func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.hold.lane.wire.enter()
+	defer c.hold.lane.wire.leave()
+	return c.Conn.ExecContext(ctx, query, args)
+}
+
+func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.hold.lane.wire.enter()
+	defer c.hold.lane.wire.leave()
+	return c.Conn.QueryContext(ctx, query, args)
+}
+
+func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.hold.lane.wire.enter()
+	defer c.hold.lane.wire.leave()
+	stmt, err := c.Conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return laneStmt{stmt.(*stdlib.Stmt), c, query}, nil
+}
+
+// laneStmt is prepared on a lane's connection, and used as laneConn is.
+type laneStmt struct {
+	*stdlib.Stmt
+	conn  laneConn
+	query string // also its name
+}
+
+func (s laneStmt) Close() error {
+	s.conn.hold.lane.wire.enter()
+	defer s.conn.hold.lane.wire.leave()
+	return s.Stmt.Close()
+}
+
+func (s laneStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
+
+func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts.ReadOnly || opts.Isolation != driver.IsolationLevel(sql.LevelDefault) {
+		return nil, errors.New("groups: a job's transaction has its isolation level already")
+	}
+	begin, err := c.hold.open() // BunTx holds the lock
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
+		return nil, err
+	}
+	return laneTx{c}, nil
+}
+
+// laneTx ends a savepoint where driver.Tx would end the transaction. database/sql gives it no context.
+type laneTx struct{ conn laneConn }
+
+func (t laneTx) Commit() error { return t.end(false) }
+
+func (t laneTx) Rollback() error { return t.end(true) }
+
+func (t laneTx) end(rollback bool) error {
+	h := t.conn.hold
+	h.mu.Lock()
+	h.bunTx = nil
+	ended := h.ended
+	h.mu.Unlock()
+	if ended {
+		return nil // the savepoint goes with the job's transaction
+	}
+	return endSavepoint(context.Background(), h.lane.wire, t.conn.Conn.Conn(), rollback)
+}

@@ -1,0 +1,87 @@
+package groups
+
+import (
+	"time"
+)
+
+// A View is what the scout needs to know of the Turns.
+type View struct {
+	Room   int  // how many more groups the line can take
+	Idle   bool // lanes wait for a group
+	Worked bool // jobs were worked since the last call of Look
+	Held   int  // groups that others hold
+	Hinted bool // among them one that was announced and missed: it may have no row
+}
+
+// Look returns a View.
+func (t *Turns) Look() View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := View{Room: t.limit - t.line.len(), Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
+	for turn := range t.held {
+		if turn.Hinted {
+			v.Hinted = true
+			break
+		}
+	}
+	t.worked = false
+	if t.floors.age(time.Now()) {
+		for _, turn := range t.known {
+			turn.lowest = 0
+		}
+	}
+	return v
+}
+
+// Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has
+// not, a group that was worked does not go back in line: it would keep out those that the walk has yet to reach.
+func (t *Turns) Walked(complete bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wrapped = complete
+}
+
+// Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
+func (t *Turns) Held() (xids []int64, unknown []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[int64]bool, len(t.held))
+	for turn := range t.held {
+		switch {
+		case turn.holder == 0:
+			unknown = append(unknown, turn.Key)
+		case !seen[turn.holder]:
+			seen[turn.holder] = true
+			xids = append(xids, turn.holder)
+		}
+	}
+	return xids, unknown
+}
+
+// HeldBy returns the groups that the given transactions hold.
+func (t *Turns) HeldBy(xids []int64) (keys []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ended := make(map[int64]bool, len(xids))
+	for _, x := range xids {
+		ended[x] = true
+	}
+	for turn := range t.held {
+		if turn.holder != 0 && ended[turn.holder] {
+			keys = append(keys, turn.Key)
+		}
+	}
+	return keys
+}
+
+// Gone forgets held groups that turned out to have no jobs.
+func (t *Turns) Gone(keys []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
+			delete(t.held, turn)
+			delete(t.known, key)
+		}
+	}
+}
