@@ -28,6 +28,14 @@ func (f *fifo[T]) pop() (v T, ok bool) {
 	return v, true
 }
 
+// moveFirst moves the last element to the front.
+func (f *fifo[T]) moveFirst() {
+	last := len(f.items) - 1
+	v := f.items[last]
+	copy(f.items[f.first+1:], f.items[f.first:last])
+	f.items[f.first] = v
+}
+
 // dueHeap orders turns by the time at which they are due.
 type dueHeap struct{ turns []*Turn }
 

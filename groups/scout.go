@@ -31,12 +31,13 @@ type Scout struct {
 	took    time.Duration
 	checked time.Time // when held groups were last looked at
 	news    int       // since the walk began
+	orphans map[Key]bool // groups whose worker has just died
 	look    chan struct{}
 }
 
 const (
 	minGap    = 2 * time.Millisecond  // between walks while they bring news
-	heldGap   = 25 * time.Millisecond // between looks at groups that others hold, while lanes wait
+	heldGap   = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
 	walkBatch = 512                   // groups per statement
 )
 
@@ -88,7 +89,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if view.Worked && view.Idle {
 		s.gap = min(s.gap, minGap)
 	}
-	if view.Hinted || view.Held > 0 && view.Idle && time.Since(s.checked) >= heldGap {
+	if view.Hinted || view.Held > 0 && time.Since(s.checked) >= view.heldGap() {
 		if err := s.checkHeld(ctx, conn); err != nil {
 			return 0, err
 		}
@@ -106,10 +107,19 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if due >= 0 {
 		wait = min(wait, due)
 	}
-	if view.Held > 0 && view.Idle {
-		wait = min(wait, max(heldGap-time.Since(s.checked), 0))
+	if view.Held > 0 {
+		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
 	}
 	return wait, nil
+}
+
+// heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// them may have lost its worker.
+func (v View) heldGap() time.Duration {
+	if v.Idle {
+		return heldGap
+	}
+	return 2 * heldGap
 }
 
 // nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: beside busy lanes they
@@ -190,14 +200,25 @@ func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	s.checked = time.Now()
 	xids, keys := s.Turns.Held()
+	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
 	if len(xids) > 0 {
-		rows, _ := conn.Query(ctx, endedSQL, xids)
-		ended, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		rows, err := conn.Query(ctx, s.Schema.Qualify(endedSQL), xids)
+		if err == nil {
+			var xid int64
+			var aborted bool
+			_, err = pgx.ForEachRow(rows, []any{&xid, &aborted}, func() error {
+				died[xid] = aborted
+				return nil
+			})
+		}
 		if err != nil {
 			return fmt.Errorf("groups: look at other workers: %w", err)
 		}
-		keys = append(keys, s.Turns.HeldBy(ended)...)
 	}
+	ended, orphans := s.Turns.HeldBy(died)
+	keys = append(keys, ended...)
+	s.orphans = orphans
+	defer func() { s.orphans = nil }()
 	if len(keys) == 0 {
 		return nil
 	}
@@ -230,6 +251,7 @@ func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...an
 			return nil
 		}
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
+		c.Orphan = s.orphans[c.Key]
 		found = append(found, c)
 		if missing {
 			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)

@@ -222,6 +222,7 @@ type Candidate struct {
 	ID     int64
 	DueIn  time.Duration
 	Holder int64 // the transaction that runs it, or 0
+	Orphan bool  // its worker has just died: it had its turn, and goes first
 }
 
 // Offer adds what discovery found, and reports how many of the candidates were news.
@@ -252,6 +253,9 @@ func (t *Turns) Offer(cs []Candidate) int {
 		default:
 			news++
 			t.put(turn)
+			if c.Orphan && turn.state == inLine {
+				t.line.moveFirst()
+			}
 		}
 	}
 	return news

@@ -157,12 +157,17 @@ func (d *dispatch) again(t *rapid.T, id *rapid.Generator[int64]) {
 // released is the scout's look at held groups: all are free, and some have no jobs.
 func (d *dispatch) released(t *rapid.T) {
 	xids, keys := d.turns.Held()
-	keys = append(keys, d.turns.HeldBy(xids)...)
+	died := make(map[int64]bool)
+	for i, x := range xids {
+		died[x] = i%2 == 0
+	}
+	ended, orphans := d.turns.HeldBy(died)
+	keys = append(keys, ended...)
 	d.turns.Gone(keys)
 	require.Empty(t, d.turns.held)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
-		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1}})
+		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]]}})
 	}
 }
 

@@ -208,6 +208,18 @@ func TestTurnsParkSoMany(t *testing.T) {
 	require.Zero(t, turns.Offer(cs[maxParked:]))
 }
 
+func TestOrphansGoFirst(t *testing.T) {
+	t.Parallel()
+	turns := wrappedTurns()
+	turns.Offer(ready("a", "b", "c"))
+	require.Equal(t, group("a"), turns.TryNext().Key)
+	orphan := ready("orphan")
+	orphan[0].Orphan = true
+	turns.Offer(orphan)
+	turns.Offer(ready("d"))
+	require.Equal(t, []string{"orphan", "b", "c", "d"}, drained(turns))
+}
+
 func TestTurnsThatOthersHold(t *testing.T) {
 	t.Parallel()
 	turns := wrappedTurns()
@@ -221,8 +233,14 @@ func TestTurnsThatOthersHold(t *testing.T) {
 	require.ElementsMatch(t, []int64{7, 8}, xids)
 	require.Equal(t, []Key{missed.Key}, unknown)
 	require.Equal(t, 4, turns.Look().Held)
-	require.ElementsMatch(t, []Key{group("a"), group("b")}, turns.HeldBy([]int64{7, 9}))
-	require.Empty(t, turns.HeldBy(nil))
+	ended, orphans := turns.HeldBy(map[int64]bool{7: true, 9: false})
+	require.ElementsMatch(t, []Key{group("a"), group("b")}, ended)
+	require.Equal(t, map[Key]bool{group("a"): true, group("b"): true}, orphans)
+	ended, orphans = turns.HeldBy(map[int64]bool{8: false})
+	require.Equal(t, []Key{group("c")}, ended)
+	require.Empty(t, orphans, "its holder committed")
+	ended, _ = turns.HeldBy(nil)
+	require.Empty(t, ended)
 
 	// The walk sees what this process itself holds, too.
 	cs[3].Holder = 9

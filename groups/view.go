@@ -58,20 +58,20 @@ func (t *Turns) Held() (xids []int64, unknown []Key) {
 	return xids, unknown
 }
 
-// HeldBy returns the groups that the given transactions hold.
-func (t *Turns) HeldBy(xids []int64) (keys []Key) {
+// HeldBy returns the groups held by the given transactions, all of them and those whose worker died.
+func (t *Turns) HeldBy(died map[int64]bool) (keys []Key, orphans map[Key]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ended := make(map[int64]bool, len(xids))
-	for _, x := range xids {
-		ended[x] = true
-	}
+	orphans = make(map[Key]bool)
 	for turn := range t.held {
-		if turn.holder != 0 && ended[turn.holder] {
+		if dead, ended := died[turn.holder]; ended && turn.holder != 0 {
 			keys = append(keys, turn.Key)
+			if dead {
+				orphans[turn.Key] = true
+			}
 		}
 	}
-	return keys
+	return keys, orphans
 }
 
 // Gone forgets held groups that turned out to have no jobs.
