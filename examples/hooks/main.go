@@ -1,0 +1,79 @@
+// Hooks shows what becomes of attempts: by hooks, for a log and counters in the way of expvar, and by the worker's Stats.
+package main
+
+import (
+	"context"
+	"errors"
+	"expvar"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+const schema = "hooks_example" // made anew at each start
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	counts := expvar.NewMap("jobs") // served at /debug/vars by a program with an HTTP server
+	hooks := &fifo.Hooks{
+		Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]int64, error)) {
+			return ctx, func(ids []int64, err error) { counts.Add("enqueued", int64(len(ids))) }
+		},
+		Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+			start := time.Now() // a span would begin here, and go on in the context
+			return ctx, func(err error) { counts.AddFloat("seconds", time.Since(start).Seconds()) }
+		},
+		Settled: func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			counts.Add(outcome.String(), 1)
+			slog.Info("settled", "group", job.GroupID, "attempt", job.Attempt(), "outcome", outcome, "error", err)
+		},
+	}
+	server, err := pgserver.Start(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	pool, err := pgxpool.New(ctx, server.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	_, err = pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE")
+	if err = errors.Join(err, migrations.Up(ctx, pool, &migrations.Config{Schema: schema})); err != nil {
+		return err
+	}
+	client := fifo.Open(pool, &fifo.Config{Schema: schema, Hooks: hooks})
+	defer func() { err = errors.Join(err, client.Close()) }()
+	worker := &fifo.Worker{Client: client, MaxAttempts: 3, Retry: fifo.Backoff(0, 0)}
+	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		switch {
+		case string(job.Payload) == "refused":
+			return fifo.DeadLetter(errors.New("no such address"))
+		case string(job.Payload) == "flaky" && job.Attempt() < 3:
+			return errors.New("connection reset")
+		}
+		return nil
+	}))
+	mail := func(text string) fifo.Message { return fifo.Message{Queue: "mail", GroupID: "ada", Payload: text} }
+	_, err = client.Enqueue(ctx, mail("good"), mail("flaky"), mail("refused"), mail("good"))
+	for more := true; more && err == nil; { // a service would call Run
+		more, err = worker.RunOne(ctx)
+	}
+	stats := worker.Stats()
+	slog.Info("done", "counters", counts, "stats", stats)
+	if err == nil && (stats.Succeeded != 3 || stats.Retried != 2 || stats.Buried != 1) {
+		err = errors.New("unexpected stats")
+	}
+	return err
+}

@@ -1,0 +1,278 @@
+package pgfifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.
+func TestGroupsStayInOrder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	want := s.fill(50, 40)
+	var procs []*process
+	for range 4 {
+		procs = append(procs, s.start(8))
+	}
+	s.until("the first job", func() bool { return len(s.events()) > 0 })
+	for group, ids := range s.fill(50, 40) { // while the first are being worked
+		want[group] = append(want[group], ids...)
+	}
+	s.drained()
+	s.stop(procs...)
+
+	require.Greater(t, s.replay(), 1, "groups run in parallel")
+	require.Equal(t, want, s.effects())
+	workers := make(map[string]bool)
+	for _, e := range s.events() {
+		workers[e.worker] = true
+		require.LessOrEqual(t, e.attempt, 1, "no attempt is lost without a death: %+v", e)
+	}
+	require.Greater(t, len(workers), 1, "processes share the work")
+}
+
+func TestBlockedGroupsStopNoOther(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	open := s.gate()
+	ctx, admin := t.Context(), s.client.Admin()
+	stuck := s.enqueue(message("stuck", task{Do: "gate"}), message("stuck", task{}))
+	var behind []int64
+	const each = 13 // of a kind: many more than lanes, and few enough for one notice to name all
+	var again []fifo.Message
+	for i := range each {
+		paused, backoff, delayed := fmt.Sprint("paused", i), fmt.Sprint("backoff", i), fmt.Sprint("delayed", i)
+		require.NoError(t, admin.Pause(ctx, groups.Key{Queue: queue, GroupID: paused}, ""))
+		head := message(delayed, task{})
+		head.Delay = time.Hour
+		ids := s.enqueue(message(paused, task{}), message(backoff, task{Do: "postpone"}), head,
+			message(paused, task{}), message(backoff, task{}), message(delayed, task{}))
+		behind = append(behind, ids[3:]...)
+		again = append(again, message(paused, task{}), message(backoff, task{}), message(delayed, task{}))
+	}
+	p := s.start(2)
+	s.waiting(stuck[0], 1)
+	s.until("every backoff", func() bool {
+		return s.number("SELECT count(*) FROM pgfifo.jobs WHERE attempts > 0") == each
+	})
+	// The worker is told to look at all of them.
+	require.NoError(t, pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		ids, err := s.client.EnqueuePgxTx(ctx, tx, again...)
+		behind = append(behind, ids...)
+		return err
+	}))
+
+	var msgs []fifo.Message
+	for range 200 {
+		msgs = append(msgs, message("last", task{}))
+	}
+	last := s.enqueue(msgs...)
+	s.until("the last group", func() bool { return len(s.effects()["last"]) == len(last) })
+	require.Equal(t, map[string][]int64{"last": last}, s.effects())
+	for _, id := range append(behind, stuck[1]) {
+		require.Empty(t, s.find("start", id), "a head that is not ready holds its group")
+	}
+	require.Empty(t, s.find("end", stuck[0]), "it was stuck all the time")
+	open()
+	s.until("the stuck group", func() bool { return slices.Equal(s.effects()["stuck"], stuck) })
+	s.stop(p)
+	s.replay()
+}
+
+func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	open := s.gate()
+	ids := s.enqueue(message("held", task{Do: "spawn"}))
+	procs := []*process{s.start(1), s.start(1)}
+	s.waiting(ids[0], 1)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	db := s.client.DB()
+	for _, group := range []string{"held", "spawned", "new"} { // spawned: by the handler, which has not committed
+		more, err := s.client.Enqueue(ctx, message(group, task{}))
+		require.NoError(t, err, group)
+		ids = append(ids, more...)
+
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			_, err := s.client.EnqueuePgxTx(ctx, tx, message(group, task{}))
+			return err
+		})
+		require.NoError(t, err, group)
+
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = s.client.EnqueueTx(ctx, tx, message(group, task{}))
+		require.NoError(t, err, group)
+		require.NoError(t, tx.Commit(), group)
+	}
+	require.Empty(t, s.find("end", ids[0]), "the job was running all the time")
+	s.until("the groups that are not held", func() bool {
+		effects := s.effects()
+		return len(effects["spawned"]) == 3 && len(effects["new"]) == 3
+	})
+	require.Empty(t, s.find("end", ids[0]))
+	open()
+	s.drained()
+	s.stop(procs...)
+	effects := s.effects()
+	require.Len(t, effects["held"], 4)
+	require.Len(t, effects["spawned"], 4, "the handler's own job came with its commit")
+}
+
+func TestEnqueueIsPartOfTransaction(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ctx := t.Context()
+	undo := errors.New("undo")
+	in := map[string]func(outcome error) error{
+		"pgx": func(outcome error) error {
+			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+				_, err := s.client.EnqueuePgxTx(ctx, tx, message("pgx", task{}))
+				return errors.Join(err, outcome)
+			})
+		},
+		"sql": func(outcome error) error {
+			tx, err := s.client.DB().DB.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if _, err := s.client.EnqueueTx(ctx, tx, message("sql", task{})); err != nil || outcome == nil {
+				return errors.Join(err, tx.Commit())
+			}
+			return errors.Join(outcome, tx.Rollback())
+		},
+		"bun": func(outcome error) error {
+			tx, err := s.client.DB().BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if _, err := s.client.EnqueueTx(ctx, tx, message("bun", task{})); err != nil || outcome == nil {
+				return errors.Join(err, tx.Commit())
+			}
+			return errors.Join(outcome, tx.Rollback())
+		},
+	}
+	for kind, enqueue := range in {
+		require.ErrorIs(t, enqueue(undo), undo, kind)
+	}
+	require.Zero(t, s.jobs(), "rolled back")
+	for kind, enqueue := range in {
+		require.NoError(t, enqueue(nil), kind)
+	}
+	p := s.start(2)
+	s.drained()
+	s.stop(p)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(in)), slices.Collect(maps.Keys(s.effects())))
+}
+
+// In every snapshot, a job that succeeds is there and its effect is not, or the other way round.
+func TestEffectAndCompletionCommitTogether(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	want := make(map[string][]int64)
+	total := 0
+	for range 100 {
+		msgs := []fifo.Message{
+			message("success", task{}),
+			message("error", task{Do: "error", Until: 1}),
+			message("panic", task{Do: "panic", Until: 1}),
+		}
+		for i, id := range s.enqueue(msgs...) {
+			want[msgs[i].GroupID] = append(want[msgs[i].GroupID], id)
+			total++
+		}
+	}
+	p := s.start(3)
+	s.within(3*patience, "an empty queue", func() bool {
+		var jobs, effects int
+		err := s.pool.QueryRow(t.Context(),
+			"SELECT (SELECT count(*) FROM pgfifo.jobs), (SELECT count(*) FROM effects)").Scan(&jobs, &effects)
+		require.NoError(t, err)
+		require.Equal(t, total, jobs+effects)
+		return jobs == 0
+	})
+	s.stop(p)
+	require.Equal(t, want, s.effects())
+	require.Equal(t, 100, s.number("SELECT count(*) FROM effects WHERE attempt = 1"))
+	require.Equal(t, 200, s.number("SELECT count(*) FROM effects WHERE attempt = 2"))
+	s.replay()
+}
+
+func TestFailedAttemptsLeaveNoEffect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, kind := range []string{fifo.KindError, fifo.KindPanic} {
+		m := message(kind, task{Do: kind})
+		m.MaxAttempts = 2
+		s.enqueue(m)
+	}
+	p := s.start(2)
+	s.drained()
+	s.stop(p)
+	dead, err := s.client.DeadLetters(t.Context(), fifo.Filter{})
+	require.NoError(t, err)
+	require.Len(t, dead, 2)
+	for _, d := range dead {
+		require.Equal(t, 2, d.Attempts)
+		require.Len(t, d.Failures, 2)
+		for i, failure := range d.Failures {
+			require.Equal(t, d.GroupID, failure.Kind)
+			require.Equal(t, i+1, failure.Attempt)
+			require.Contains(t, failure.Error, "as told")
+		}
+	}
+	require.Empty(t, s.effects())
+}
+
+// A lower id than those that were worked already is worked too, whether or not anybody tells the worker.
+func TestLateCommitIsWorked(t *testing.T) {
+	t.Parallel()
+	for _, pollOnly := range []bool{false, true} {
+		t.Run(fmt.Sprint("PollOnly=", pollOnly), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.pollOnly = pollOnly
+			client := fifo.Open(s.pool, &fifo.Config{PollOnly: pollOnly})
+			defer func() { _ = client.Close() }()
+			p := s.start(2)
+
+			tx, err := s.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			late, err := client.EnqueuePgxTx(t.Context(), tx, message("g", task{}))
+			require.NoError(t, err)
+			var msgs []fifo.Message
+			for range 5000 { // more than a group gets done while the test has patience
+				msgs = append(msgs, message("g", task{Do: "nap"}))
+			}
+			later, err := client.Enqueue(t.Context(), msgs...)
+			require.NoError(t, err)
+			require.Less(t, late[0], later[0])
+			s.until("some of the later ids", func() bool { return slices.Contains(s.effects()["g"], later[100]) })
+			require.Empty(t, s.find("start", late[0]), "not committed")
+			require.NoError(t, tx.Commit(t.Context()))
+			s.until("the lower id", func() bool { return slices.Contains(s.effects()["g"], late[0]) })
+			_, err = s.client.Admin().Purge(t.Context(), groups.Key{Queue: queue, GroupID: "g"})
+			require.NoError(t, err)
+			s.drained()
+			s.stop(p)
+			ids := s.effects()["g"]
+			at := slices.Index(ids, late[0])
+			ids = slices.Delete(ids, at, at+1)
+			require.Equal(t, later[:len(ids)], ids, "the others in order, once each")
+		})
+	}
+}

@@ -1,0 +1,236 @@
+// Package killbench measures how long the jobs of a worker wait for their next attempt when it is killed.
+//
+// Worker processes are the running program again: it calls Main first of all.
+package killbench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A Config says what to measure. Zero fields mean the defaults.
+type Config struct {
+	// URL is that of a migrated database, with nothing in the queues "killbench" and "killbench-rest". Required.
+	URL string
+	// Kills is how many workers are killed, one after the other. Defaults to 200.
+	Kills int
+	// Survivors is how many other worker processes there are at each kill. Defaults to 2.
+	Survivors int
+	// Lanes is the Concurrency of each worker. Defaults to 4.
+	Lanes int
+	// Held is how many jobs run when a worker is killed, in all workers together. Defaults to Lanes, so that the
+	// survivors have lanes to spare.
+	Held int
+	// Busy has the survivors' spare lanes work on short jobs of other groups all the time. Defaults to idle ones.
+	Busy bool
+	// Logf is told of the progress, if it is not nil.
+	Logf func(format string, args ...any)
+}
+
+func (c Config) withDefaults() Config {
+	c.Kills = orDefault(c.Kills, 200)
+	c.Survivors = orDefault(c.Survivors, 2)
+	c.Lanes = orDefault(c.Lanes, 4)
+	c.Held = orDefault(c.Held, c.Lanes)
+	if c.Logf == nil {
+		c.Logf = func(string, ...any) {}
+	}
+	return c
+}
+
+func orDefault(v, def int) int {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// A Report is what was measured.
+type Report struct {
+	Kills int
+	// Recoveries has an entry for each job that a killed worker held: the time from just before the kill to the start
+	// of the job's next attempt in another process. Ascending.
+	Recoveries []time.Duration
+}
+
+// Quantile returns the recovery time that the given share of the jobs did not exceed, 0.99 say.
+func (r Report) Quantile(share float64) time.Duration {
+	if len(r.Recoveries) == 0 {
+		return 0
+	}
+	i := int(share * float64(len(r.Recoveries)))
+	return r.Recoveries[min(max(i, 0), len(r.Recoveries)-1)]
+}
+
+func (r Report) String() string {
+	round := func(share float64) time.Duration { return r.Quantile(share).Round(100 * time.Microsecond) }
+	return fmt.Sprintf("%d kills, %d jobs recovered: p50 %v, p99 %v, max %v",
+		r.Kills, len(r.Recoveries), round(0.50), round(0.99), round(1))
+}
+
+// Run kills workers in the middle of jobs, as often as cfg says, and measures. A victim is idle in its jobs'
+// transactions when it dies. All processes share one host's clock.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	cfg = cfg.withDefaults()
+	pool, err := pgxpool.New(ctx, cfg.URL)
+	if err != nil {
+		return Report{}, err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, nil)
+	defer func() { _ = client.Close() }()
+	b := &bench{cfg: cfg, pool: pool, client: client, starts: make(chan start, 1024), holder: make(map[int64]*process)}
+	defer b.stop()
+	for range cfg.Survivors + 1 {
+		if err := b.spawn(ctx); err != nil {
+			return b.report, err
+		}
+	}
+	if cfg.Busy {
+		rest, stop := context.WithCancel(ctx)
+		defer stop()
+		go b.feed(rest)
+	}
+	for range cfg.Kills {
+		if err := b.round(ctx); err != nil {
+			return b.report, fmt.Errorf("killbench: after %d kills: %w", b.report.Kills, err)
+		}
+	}
+	slices.Sort(b.report.Recoveries)
+	return b.report, nil
+}
+
+// A bench is a run under way.
+type bench struct {
+	cfg    Config
+	pool   *pgxpool.Pool
+	client *fifo.Client
+	procs  []*process // the oldest first
+	count  int
+	starts chan start
+	holder map[int64]*process // of the jobs that run
+	report Report
+}
+
+// patience bounds each wait for something to happen.
+const patience = 30 * time.Second
+
+// round has jobs run everywhere, kills the oldest worker that has one, and waits until others have started all of its
+// jobs again.
+func (b *bench) round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no progress for %v", patience))
+	defer cancel()
+	if err := b.hold(ctx); err != nil {
+		return err
+	}
+	// A job has been running for a while when its worker dies, and not in step with anybody's polls.
+	if err := pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
+		return err
+	}
+	victim, orphans := b.victim()
+	killed := time.Now()
+	if err := victim.kill(); err != nil {
+		return err
+	}
+	b.report.Kills++
+	for len(orphans) > 0 {
+		s, err := b.next(ctx)
+		if err != nil {
+			return fmt.Errorf("%d jobs of a killed worker were not started again: %w", len(orphans), err)
+		}
+		if orphans[s.job] && s.proc != victim {
+			delete(orphans, s.job)
+			delete(b.holder, s.job) // the second attempt ends at once
+			b.report.Recoveries = append(b.report.Recoveries, s.at.Sub(killed))
+		}
+	}
+	b.cfg.Logf("kill %d of %d: %v", b.report.Kills, b.cfg.Kills, b.report.Recoveries[len(b.report.Recoveries)-1])
+	b.procs = slices.DeleteFunc(b.procs, func(p *process) bool { return p == victim })
+	return b.spawn(ctx)
+}
+
+// hold enqueues jobs, a group each, until enough of them run.
+func (b *bench) hold(ctx context.Context) error {
+	var msgs []fifo.Message
+	for range b.cfg.Held - len(b.holder) {
+		b.count++
+		msgs = append(msgs, fifo.Message{Queue: queueHeld, GroupID: fmt.Sprint(b.count)})
+	}
+	if _, err := b.client.Enqueue(ctx, msgs...); err != nil {
+		return err
+	}
+	for len(b.holder) < b.cfg.Held {
+		s, err := b.next(ctx)
+		if err != nil {
+			return err
+		}
+		b.holder[s.job] = s.proc
+	}
+	return nil
+}
+
+// victim returns the oldest worker that has jobs, and those.
+func (b *bench) victim() (victim *process, orphans map[int64]bool) {
+	orphans = make(map[int64]bool)
+	for _, p := range b.procs {
+		for job, holder := range b.holder {
+			if holder == p {
+				orphans[job] = true
+			}
+		}
+		if len(orphans) > 0 {
+			return p, orphans
+		}
+	}
+	return nil, nil // not with a job that runs
+}
+
+func (b *bench) next(ctx context.Context) (start, error) {
+	select {
+	case s := <-b.starts:
+		return s, nil
+	case <-ctx.Done():
+		return start{}, context.Cause(ctx)
+	}
+}
+
+// feed keeps short jobs waiting in more groups than there are lanes. It announces nothing: that would have workers look
+// around more often than a backlog does.
+func (b *bench) feed(ctx context.Context) {
+	const groups, depth = 100, 20
+	client := fifo.Open(b.pool, &fifo.Config{PollOnly: true})
+	defer func() { _ = client.Close() }()
+	msgs := make([]fifo.Message, groups*depth)
+	for i := range msgs {
+		msgs[i] = fifo.Message{Queue: queueRest, GroupID: fmt.Sprint(i % groups)}
+	}
+	for ctx.Err() == nil {
+		var waiting int
+		err := b.pool.QueryRow(ctx, "SELECT count(*) FROM pgfifo.jobs WHERE queue = $1", queueRest).Scan(&waiting)
+		if err == nil && waiting < len(msgs) {
+			_, err = client.Enqueue(ctx, msgs...)
+		}
+		if err != nil && ctx.Err() == nil {
+			b.cfg.Logf("feed: %v", err)
+		}
+		_ = pause(ctx, 20*time.Millisecond)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,175 @@
+package killbench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+const (
+	queueHeld = "killbench"      // jobs that run until their worker is killed
+	queueRest = "killbench-rest" // short jobs beside them
+
+	assignmentEnv = "PGFIFO_KILLBENCH_WORKER"
+)
+
+// An assignment is what a worker process is told, in an environment variable: the URL may hold a password.
+type assignment struct {
+	Name  string
+	URL   string
+	Lanes int
+}
+
+// Main makes the process a worker of Run, if that is what it was started for, and does not return then.
+func Main() {
+	text, ok := os.LookupEnv(assignmentEnv)
+	if !ok {
+		return
+	}
+	if err := work(text); err != nil {
+		fmt.Fprintln(os.Stderr, "killbench: worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// work is the life of a worker process, until it is killed or its standard input ends with its parent.
+func work(text string) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	var a assignment
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return err
+	}
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, a.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, nil)
+	defer func() { _ = client.Close() }()
+	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes}
+	worker.Handle(queueHeld, fifo.HandlerFunc(hold))
+	worker.Handle(queueRest, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		return pause(ctx, time.Millisecond)
+	}))
+	return worker.Run(ctx)
+}
+
+// hold tells the parent that a job has started. The first attempt goes on until its worker is killed.
+func hold(ctx context.Context, job *fifo.Job) error {
+	line := fmt.Sprintln(job.ID, time.Now().UnixNano())
+	if _, err := os.Stdout.WriteString(line); err != nil {
+		return err
+	}
+	if job.Attempt() > 1 {
+		return nil
+	}
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "SELECT 1"); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A start is the start of an attempt, as a worker process told it.
+type start struct {
+	proc *process
+	job  int64
+	at   time.Time
+}
+
+// A process is a worker process, seen from the parent.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.Closer     // its end is the end of the process
+	ended chan struct{} // closed when all that it told was passed on
+}
+
+// spawn starts a worker process and waits until it has all its connections.
+func (b *bench) spawn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("a worker process does not start"))
+	defer cancel()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	b.count++
+	a := assignment{Name: fmt.Sprintf("killbench-%d", b.count), URL: b.cfg.URL, Lanes: b.cfg.Lanes}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	p := &process{cmd: exec.Command(exe), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), assignmentEnv+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	b.procs = append(b.procs, p)
+	go func() {
+		defer close(p.ended)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var job, at int64
+			if _, err := fmt.Sscan(lines.Text(), &job, &at); err == nil {
+				b.starts <- start{p, job, time.Unix(0, at)}
+			}
+		}
+	}()
+	for {
+		var conns int
+		err := b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = $1`, a.Name).Scan(&conns)
+		if err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		if conns == b.cfg.Lanes+2 { // one looks for work, and one listens
+			return nil
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// kill ends a process with SIGKILL.
+func (p *process) kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.ended
+	_ = p.cmd.Wait() // it says that the process was killed
+	return err
+}
+
+// stop ends the processes that are left.
+func (b *bench) stop() {
+	for _, p := range b.procs {
+		_ = p.stdin.Close()
+		_ = p.kill()
+	}
+}

@@ -1,0 +1,248 @@
+package pgfifo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/killbench"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+const (
+	assignmentEnv = "PGFIFO_TEST_WORKER"
+	queue         = "q"
+)
+
+// An assignment makes this test binary a worker process.
+type assignment struct {
+	Name     string
+	URL      string
+	Journal  string
+	Lanes    int
+	PollOnly bool
+}
+
+// A task is the payload of a job: what its handler does after it has written the job's effect.
+type task struct {
+	Do    string `json:",omitempty"` // nothing more, or one of actions
+	Until int    `json:",omitempty"` // the last attempt that does it; 0: all do
+}
+
+func TestMain(m *testing.M) {
+	killbench.Main()
+	text, ok := os.LookupEnv(assignmentEnv)
+	if !ok {
+		pgtest.Main(m)
+	}
+	if err := work(text); err != nil {
+		fmt.Fprintln(os.Stderr, "worker process:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// work is the life of a worker process: until SIGTERM, or the death of its parent.
+func work(text string) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(2)
+	}()
+	var a assignment
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return err
+	}
+	book, err := openJournal(a.Journal, a.Name)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { book.write("term", &fifo.Job{}) })
+
+	cfg, err := pgxpool.ParseConfig(a.URL)
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns = int32(a.Lanes + 2) // every handler may wait at the gate
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, &fifo.Config{
+		PollOnly: a.PollOnly,
+		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	defer func() { _ = client.Close() }()
+	h := &hand{pool: pool, client: client, book: book}
+	worker := &fifo.Worker{
+		Client: client, Name: a.Name, Concurrency: a.Lanes,
+		Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
+	}
+	worker.Handle(queue, fifo.JSON(h.handle))
+	return worker.Run(ctx)
+}
+
+// A hand is the handler of a worker process.
+type hand struct {
+	pool   *pgxpool.Pool
+	client *fifo.Client
+	book   *journal
+}
+
+func (h *hand) handle(ctx context.Context, job *fifo.Job, t task) error {
+	h.book.write("start", job)
+	tx, err := job.Tx(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES (?, ?, ?)",
+		job.GroupID, job.ID, job.Attempt())
+	if err != nil {
+		return err
+	}
+	if t.Until == 0 || job.Attempt() <= t.Until {
+		err = h.act(ctx, job, t.Do)
+	}
+	h.book.write("end", job)
+	return err
+}
+
+func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
+	switch what {
+	case "":
+		return nil
+	case "error":
+		return errors.New("as told")
+	case "nap":
+		_, err := h.pool.Exec(ctx, "SELECT pg_sleep(0.005)")
+		return err
+	case "panic":
+		h.book.write("end", job) // nothing of the handler runs after it
+		panic("as told")
+	case "postpone":
+		return fifo.RetryAfter(time.Hour, nil)
+	case "exit":
+		os.Exit(9)
+	case "kill":
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			return err
+		}
+		_ = self.Kill()
+		select {} // the signal is on its way
+	case "query":
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "SELECT pg_sleep(3600)")
+		return err
+	case "spawn": // the first job of a group, in the handler's own transaction
+		tx, err := job.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := h.client.EnqueueTx(ctx, tx, fifo.Message{Queue: queue, GroupID: "spawned", Payload: task{}}); err != nil {
+			return err
+		}
+		return h.wait(ctx, job)
+	case "gate":
+		return h.wait(ctx, job)
+	}
+	return fmt.Errorf("unknown action %q", what)
+}
+
+// wait leaves the job's transaction idle until the test opens the gate.
+func (h *hand) wait(ctx context.Context, job *fifo.Job) error {
+	h.book.write("wait", job)
+	_, err := h.pool.Exec(ctx, "SELECT pg_advisory_xact_lock_shared($1)", gateKey)
+	return err
+}
+
+const gateKey = 1
+
+// A process is a worker process, seen from the test.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error // how it ended, once exited is closed
+}
+
+// start starts a worker process with so many lanes. It does not outlive the test.
+func (s *site) start(lanes int) *process {
+	s.Helper()
+	exe, err := os.Executable()
+	require.NoError(s, err)
+	s.count++
+	p := &process{name: fmt.Sprintf("worker-%d", s.count), cmd: exec.Command(exe), exited: make(chan struct{})}
+	text, err := json.Marshal(assignment{Name: p.name, URL: s.url, Journal: s.journal, Lanes: lanes, PollOnly: s.pollOnly})
+	require.NoError(s, err)
+	p.cmd.Env = append(os.Environ(), assignmentEnv+"="+string(text))
+	p.cmd.Stderr = s.Output()
+	stdin, err := p.cmd.StdinPipe() // its end is the end of the process
+	require.NoError(s, err)
+	require.NoError(s, p.cmd.Start())
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	s.Cleanup(func() {
+		_ = stdin.Close()
+		<-p.exited
+	})
+	return p
+}
+
+// kill ends a worker process with SIGKILL, and takes down that it was killed.
+func (s *site) kill(p *process) {
+	s.Helper()
+	s.killed[p.name] = true
+	require.NoError(s, p.cmd.Process.Kill())
+	<-p.exited
+}
+
+// terminate sends SIGTERM to a worker process.
+func (s *site) terminate(p *process) {
+	s.Helper()
+	require.NoError(s, p.cmd.Process.Signal(syscall.SIGTERM))
+}
+
+// await waits for a worker process to end in peace.
+func (s *site) await(p *process) {
+	s.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		require.NoError(s, p.err, p.name)
+	case <-timer.C:
+		require.FailNow(s, "waited in vain for the end of "+p.name)
+	}
+}
+
+// stop tells worker processes to end, and waits until they have.
+func (s *site) stop(procs ...*process) {
+	s.Helper()
+	for _, p := range procs {
+		s.terminate(p)
+	}
+	for _, p := range procs {
+		s.await(p)
+	}
+}

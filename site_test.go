@@ -1,0 +1,120 @@
+package pgfifo_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// A site is where worker processes work: a database with their effects, and their journal.
+type site struct {
+	*testing.T
+	url      string
+	pool     *pgxpool.Pool
+	client   *fifo.Client
+	journal  string
+	pollOnly bool
+	count    int
+	killed   map[string]bool
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	url := pgtest.URL(t)
+	pool := pgtest.Connect(t, url)
+	s := &site{
+		T: t, url: url, pool: pool, client: fifo.Open(pool, nil),
+		journal: filepath.Join(t.TempDir(), "journal"), killed: make(map[string]bool),
+	}
+	t.Cleanup(func() { _ = s.client.Close() })
+	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
+	// No key keeps effects single or in order: only the queue does.
+	_, err := pool.Exec(t.Context(), `CREATE TABLE effects (
+		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, attempt integer NOT NULL)`)
+	require.NoError(t, err)
+	return s
+}
+
+func message(group string, payload task) fifo.Message {
+	return fifo.Message{Queue: queue, GroupID: group, Payload: payload}
+}
+
+func (s *site) enqueue(msgs ...fifo.Message) []int64 {
+	s.Helper()
+	ids, err := s.client.Enqueue(s.Context(), msgs...)
+	require.NoError(s, err)
+	return ids
+}
+
+// fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
+func (s *site) fill(groups, jobs int) map[string][]int64 {
+	s.Helper()
+	ids := make(map[string][]int64)
+	for range jobs {
+		var msgs []fifo.Message
+		for g := range groups {
+			msgs = append(msgs, message(fmt.Sprint("g", g), task{}))
+		}
+		for i, id := range s.enqueue(msgs...) {
+			ids[msgs[i].GroupID] = append(ids[msgs[i].GroupID], id)
+		}
+	}
+	return ids
+}
+
+// gate closes the gate that handlers wait at, and returns what opens it.
+func (s *site) gate() (open func()) {
+	s.Helper()
+	conn := pgtest.Conn(s, s.url)
+	_, err := conn.Exec(s.Context(), "SELECT pg_advisory_lock($1)", gateKey)
+	require.NoError(s, err)
+	return func() {
+		s.Helper()
+		_, err := conn.Exec(s.Context(), "SELECT pg_advisory_unlock($1)", gateKey)
+		require.NoError(s, err)
+	}
+}
+
+// patience bounds every wait: long enough for a loaded machine, shorter than any timeout that would hide a failure.
+const patience = 10 * time.Second
+
+// until waits for a condition.
+func (s *site) until(what string, cond func() bool) {
+	s.Helper()
+	s.within(patience, what, cond)
+}
+
+func (s *site) within(limit time.Duration, what string, cond func() bool) {
+	s.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			require.FailNow(s, "waited in vain for "+what, "%+v", tail(s.events()))
+		}
+	}
+}
+
+func tail(events []event) []event { return events[max(0, len(events)-20):] }
+
+// drained waits until no job is left; the time allowed is for a few thousand of them.
+func (s *site) drained() {
+	s.Helper()
+	s.within(30*time.Second, "an empty queue", func() bool { return s.jobs() == 0 })
+}
+
+func (s *site) jobs() int { return s.number("SELECT count(*) FROM pgfifo.jobs") }
+
+func (s *site) number(sql string, args ...any) (n int) {
+	s.Helper()
+	require.NoError(s, s.pool.QueryRow(s.Context(), sql, args...).Scan(&n))
+	return n
+}
