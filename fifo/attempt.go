@@ -109,7 +109,7 @@ func (s *seat) handle(ctx context.Context, hold *groups.Hold) *attempt {
 		err = held
 	}
 	undone := s.lane.Undo(ctx)
-	if cause == ErrShutdown && undone == nil {
+	if errors.Is(cause, ErrShutdown) && undone == nil {
 		a.outcome, a.failure = Returned, &failure{err: err}
 		return a
 	}
@@ -143,7 +143,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 	if p := (*PanicError)(nil); errors.As(err, &p) {
 		return &failure{kind: KindPanic, err: err, stack: string(p.Stack)}
 	}
-	if cause == ErrJobTimeout {
+	if errors.Is(cause, ErrJobTimeout) {
 		return &failure{kind: KindTimeout, err: fmt.Errorf("%w after %v: %w", ErrJobTimeout, timeout, err)}
 	}
 	return &failure{kind: KindError, err: err}

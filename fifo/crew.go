@@ -26,8 +26,9 @@ type crew struct {
 	scout  *groups.Scout
 	seats  []*seat
 
-	scoutConn *pgx.Conn
-	once      bool // RunOne: one job, and no next one
+	scoutConn, listenConn *pgx.Conn // the first ones
+
+	once bool // RunOne: one job, and no next one
 }
 
 func newCrew(w *Worker, set settings) *crew {
@@ -46,16 +47,23 @@ func newCrew(w *Worker, set settings) *crew {
 
 // dial opens what the worker needs before it takes any work, so that a limit is found at the start.
 func (c *crew) dial(ctx context.Context) error {
-	need := len(c.seats) + 1
+	beside := []**pgx.Conn{&c.scoutConn, &c.listenConn}
+	if c.worker.Client.cfg.PollOnly {
+		beside = beside[:1]
+	}
+	if c.once {
+		beside = nil
+	}
+	need := len(c.seats) + len(beside)
 	var eg errgroup.Group
 	eg.SetLimit(parallelDials())
 	for i, s := range c.seats {
 		eg.Go(func() error { return refused(s.dial(ctx), i+1, need) })
 	}
-	if c.set.lanes > 1 {
+	for i, conn := range beside {
 		eg.Go(func() (err error) {
-			c.scoutConn, err = c.dialer.Connect(ctx)
-			return refused(err, need, need)
+			*conn, err = c.dialer.Connect(ctx)
+			return refused(err, len(c.seats)+i+1, need)
 		})
 	}
 	return eg.Wait()
@@ -98,6 +106,7 @@ func (c *crew) run(ctx context.Context) error {
 	err := c.drain(ended)
 	stopAside()
 	beside.Wait()
+	c.closeBeside()
 	return err
 }
 
@@ -116,7 +125,7 @@ func (c *crew) drain(ended <-chan struct{}) error {
 		}
 	}
 	for _, s := range c.seats {
-		s.cancel(ErrShutdown)
+		s.shut()
 	}
 	timer := time.NewTimer(drainGrace)
 	defer timer.Stop()
@@ -164,8 +173,15 @@ func (c *crew) closeLanes() {
 			_ = s.lane.Close()
 		}
 	}
-	if c.scoutConn != nil {
-		closeConn(c.scoutConn)
+	c.closeBeside()
+}
+
+// closeBeside closes the connections that the scout and the listener have not taken.
+func (c *crew) closeBeside() {
+	for _, conn := range []*pgx.Conn{c.scoutConn, c.listenConn} {
+		if conn != nil {
+			closeConn(conn)
+		}
 	}
 }
 
@@ -219,7 +235,6 @@ func (r *redialer) wait(ctx context.Context, err error) {
 
 // runOne works one job, if any may run.
 func (c *crew) runOne(ctx context.Context) (bool, error) {
-	c.once = true
 	s := c.seats[0]
 	if err := c.scout.Walk(ctx, s.lane.Conn()); err != nil {
 		return false, err
@@ -227,7 +242,7 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go c.runHeartbeat(aside)
-	defer context.AfterFunc(ctx, func() { s.cancel(ErrShutdown) })()
+	defer context.AfterFunc(ctx, s.shut)()
 	for ctx.Err() == nil && !s.lane.Closed() {
 		c.turns.Due()
 		turn := c.turns.TryNext()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -29,35 +30,48 @@ type DeadLetterJob struct {
 // Group returns the key of the group that the job belonged to.
 func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, GroupID: d.GroupID} }
 
-// Filter says which jobs or dead letters to list. The zero value lists the first 100 of all queues.
+// A Filter says which jobs or dead letters to list. The zero value lists the first 100 of all queues.
 type Filter struct {
-	Queue   string // only this queue
-	GroupID string // only this group
-	AfterID int64  // only those with a larger id: the last one of a page
-	Limit   int    // Defaults to 100.
+	Queue   string   // only this queue
+	GroupID string   // only this group id
+	After   Position // only those behind this one: the last one of a page
+	Limit   int      // Defaults to 100.
 }
+
+// A Position is a job's place in lists, which are in the order of queue, group id and id.
+type Position struct {
+	groups.Key
+	ID int64
+}
+
+// Position returns the job's place in lists.
+func (j *Job) Position() Position { return Position{j.Group(), j.ID} }
+
+// Position returns the dead letter's place in lists.
+func (d *DeadLetterJob) Position() Position { return Position{d.Group(), d.ID} }
 
 func (f Filter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	if f.Queue != "" {
-		q = q.Where("?TableAlias.queue = ?", f.Queue)
+		q = q.Where("queue = ?", f.Queue)
 	}
 	if f.GroupID != "" {
-		q = q.Where("?TableAlias.group_id = ?", f.GroupID)
+		q = q.Where("group_id = ?", f.GroupID)
 	}
-	if f.AfterID != 0 {
-		q = q.Where("?TableAlias.id > ?", f.AfterID)
+	if f.After != (Position{}) {
+		q = q.Where("(queue, group_id, id) > (?, ?, ?)", f.After.Queue, f.After.GroupID, f.After.ID)
 	}
-	return q.Order("id").Limit(int64(orDefault(f.Limit, 100)))
+	return q.Order("queue", "group_id", "id").Limit(int64(orDefault(f.Limit, 100)))
 }
 
-// Jobs lists live jobs in the order of their ids: those that wait, and those that run.
+// Jobs lists live jobs, those that wait and those that run, in the order of queue, group id and id. A page is one index
+// range, however many jobs there are, if Filter names the queue, or neither queue nor group.
 func (c *Client) Jobs(ctx context.Context, f Filter) ([]Job, error) {
 	var list []Job
 	err := c.list(ctx, &list, "?.jobs AS job", f)
 	return list, err
 }
 
-// DeadLetters lists dead letters in the order of their ids.
+// DeadLetters lists dead letters in the same order.
 func (c *Client) DeadLetters(ctx context.Context, f Filter) ([]DeadLetterJob, error) {
 	var list []DeadLetterJob
 	err := c.list(ctx, &list, "?.dead_letters AS dead", f)
@@ -68,7 +82,7 @@ func (c *Client) list(ctx context.Context, model any, table string, f Filter) er
 	if err := c.check(ctx, c.pool); err != nil {
 		return err
 	}
-	q := c.db.NewSelect().Model(model).ModelTableExpr(table, bun.Ident(c.schema.String()))
+	q := c.db.NewSelect().Model(model).ModelTableExpr(table, bun.Name(c.schema.String()))
 	if err := f.apply(q).Scan(ctx); err != nil {
 		return fmt.Errorf("fifo: list: %w", err)
 	}
@@ -108,13 +122,13 @@ func (c *Client) DeleteDeadLetters(ctx context.Context, key groups.Key, ids ...i
 		return 0, err
 	}
 	q := c.db.NewDelete().Model((*DeadLetterJob)(nil)).
-		ModelTableExpr("?.dead_letters AS dead", bun.Ident(c.schema.String())).
+		ModelTableExpr("?.dead_letters AS dead", bun.Name(c.schema.String())).
 		Where("queue = ?", key.Queue)
 	if key.GroupID != "" {
 		q = q.Where("group_id = ?", key.GroupID)
 	}
-	if len(ids) > 0 {
-		q = q.Where("id IN (?)", bun.List(ids))
+	if ids != nil { // as redrive.sql: a list of ids that happens to be empty is not all of them
+		q = q.Where("id = ANY (?)", pgdialect.Array(ids))
 	}
 	res, err := q.Exec(ctx)
 	if err != nil {

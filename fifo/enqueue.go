@@ -59,6 +59,9 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64
 // EnqueuePgxTx is EnqueueTx for a transaction of pgx.
 func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
+		if tx == nil {
+			return nil, errNilTx
+		}
 		if err := c.check(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -119,7 +122,7 @@ func enqueueSQLTx(ctx context.Context, tx Tx, query string, b *batch, channel, p
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var ids []int64
 	for rows.Next() {
 		var id int64
@@ -144,6 +147,8 @@ func (b *batch) ids(got []int64) ([]int64, error) {
 	return got, nil
 }
 
+var errNilTx = errors.New("nil transaction")
+
 // plainTx returns the *sql.Tx inside a bun.Tx, which would format the query itself and lose its parameters.
 func plainTx(tx Tx) (Tx, error) {
 	switch t := tx.(type) {
@@ -151,14 +156,14 @@ func plainTx(tx Tx) (Tx, error) {
 		tx = t.Tx
 	case *bun.Tx:
 		if t == nil {
-			return nil, errors.New("nil transaction")
+			return nil, errNilTx
 		}
 		tx = t.Tx
 	case nil:
-		return nil, errors.New("nil transaction")
+		return nil, errNilTx
 	}
 	if t, ok := tx.(*sql.Tx); ok && t == nil {
-		return nil, errors.New("nil transaction")
+		return nil, errNilTx
 	}
 	return tx, nil
 }
@@ -180,7 +185,7 @@ func (r sqlRow) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
 	}
-	defer r.rows.Close()
+	defer func() { _ = r.rows.Close() }()
 	if !r.rows.Next() {
 		return errors.Join(sql.ErrNoRows, r.rows.Err())
 	}

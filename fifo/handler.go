@@ -35,22 +35,28 @@ func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler
 	})
 }
 
-// call runs a handler and turns a panic into a PanicError.
-func call(ctx context.Context, h Handler, job *Job) (err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
+// call runs a handler and turns a panic into a PanicError. The handler has a goroutine of its own: runtime.Goexit, a
+// test's FailNow say, ends the goroutine that calls it, whatever is deferred, and would take the lane with it.
+func call(ctx context.Context, h Handler, job *Job) error {
+	result := make(chan error, 1)
+	go func() {
+		err, returned := error(nil), false
+		defer func() {
+			if !returned {
+				v := recover()
+				if v == nil {
+					v = errors.New("the handler's goroutine exited")
+				}
+				err = &PanicError{Value: v, Stack: debug.Stack()}
+			}
+			result <- err
+		}()
+		if err = h.Handle(ctx, job); err != nil {
+			_, _ = err.Error(), errors.Is(err, ErrNoJob) // if these panic (on a typed nil, say), then here
 		}
-		v := recover()
-		if v == nil { // runtime.Goexit: a test's FailNow inside a handler, say
-			v = errors.New("the handler's goroutine exited")
-		}
-		err = &PanicError{Value: v, Stack: debug.Stack()}
+		returned = true
 	}()
-	err = h.Handle(ctx, job)
-	returned = true
-	return err
+	return <-result
 }
 
 // errMissingHandler is the failure of a job whose queue the worker does not know; it cannot happen to a worker's own

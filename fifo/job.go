@@ -30,7 +30,7 @@ type Job struct {
 	MaxAttempts int `bun:"max_attempts,nullzero"`
 	// EnqueuedAt is when the message was enqueued, by the server's clock.
 	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:statement_timestamp()"`
-	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Job.
+	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
 	hold *groups.Hold

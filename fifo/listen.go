@@ -14,7 +14,12 @@ import (
 func (c *crew) runListener(ctx context.Context) {
 	retry := newRedialer(c.log, "listener")
 	for ctx.Err() == nil {
-		conn, err := c.dialer.Connect(ctx)
+		conn := c.listenConn
+		c.listenConn = nil
+		var err error
+		if conn == nil {
+			conn, err = c.dialer.Connect(ctx)
+		}
 		if err == nil {
 			retry.reset()
 			err = c.listen(ctx, conn)

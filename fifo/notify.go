@@ -75,8 +75,11 @@ func (a *announcer) later(b *batch, ids []int64) {
 	if a.ctx.Err() != nil {
 		return
 	}
-	for i := len(ids) - 1; i >= 0; i-- { // the lowest id of a group comes last
-		a.pending[groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}] = ids[i]
+	for i, id := range ids {
+		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}
+		if lowest, ok := a.pending[key]; !ok || id < lowest { // a redrive's may be pending still
+			a.pending[key] = id
+		}
 	}
 	if !a.sending && len(a.pending) > 0 {
 		a.sending = true

@@ -17,10 +17,10 @@ type RetryPolicy func(job *Job, err error) time.Duration
 func Backoff(first, limit time.Duration) RetryPolicy {
 	return func(job *Job, _ error) time.Duration {
 		d := first
-		for n := job.Attempt(); n > 1 && d < limit; n-- {
-			d *= 2
+		for n := job.Attempt(); n > 1 && d > 0 && d < limit; n-- {
+			d += min(d, limit-d) // twice, without overflow
 		}
-		d = min(d, limit)
+		d = max(min(d, limit), 0)
 		return d - time.Duration(rand.Int64N(int64(d)/5+1))
 	}
 }

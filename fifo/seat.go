@@ -16,9 +16,10 @@ type seat struct {
 	at      atomic.Pointer[groups.Lane]
 	beating atomic.Bool
 
-	mu    sync.Mutex // what is below, which exists while a handler runs
-	stop  context.CancelCauseFunc
-	group groups.Key
+	mu       sync.Mutex              // what is below
+	stop     context.CancelCauseFunc // nil unless a handler runs
+	group    groups.Key
+	shutting bool
 }
 
 // dial opens the seat's connection.
@@ -111,6 +112,9 @@ func (s *seat) next(ctx context.Context, turn *groups.Turn, a *attempt) *groups.
 func (s *seat) watch(key groups.Key, stop context.CancelCauseFunc) func() {
 	s.mu.Lock()
 	s.stop, s.group = stop, key
+	if s.shutting {
+		stop(ErrShutdown)
+	}
 	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()
@@ -127,6 +131,14 @@ func (s *seat) cancel(cause error) {
 	if s.stop != nil {
 		s.stop(cause)
 	}
+}
+
+// shut cancels the running handler's context, and that of one whose claim is under way.
+func (s *seat) shut() {
+	s.mu.Lock()
+	s.shutting = true
+	s.mu.Unlock()
+	s.cancel(ErrShutdown)
 }
 
 // abandon cuts the connection of a handler that does not end, so that its group is free.

@@ -168,6 +168,7 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	}
 	set.lanes = 1
 	c := newCrew(w, set)
+	c.once = true
 	defer func() { _ = c.dialer.Close() }()
 	if err := c.dial(ctx); err != nil {
 		return false, err

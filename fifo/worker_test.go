@@ -3,53 +3,216 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
-
-func TestSmoke(t *testing.T) {
+func TestInvalidWorker(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	c := fifo.Open(pool, nil)
-	defer c.Close()
-	var msgs []fifo.Message
-	for i := range 2000 {
-		msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint("g", i%20), Payload: i})
+	b := newBed(t)
+	for name, x := range map[string]struct {
+		edit func(w *fifo.Worker)
+		want error
+		text string
+	}{
+		"client":      {func(w *fifo.Worker) { w.Client = nil }, fifo.ErrInvalidWorker, "Client"},
+		"concurrency": {func(w *fifo.Worker) { w.Concurrency = -1 }, fifo.ErrInvalidWorker, "Concurrency -1"},
+		"attempts":    {func(w *fifo.Worker) { w.MaxAttempts = -1 }, fifo.ErrInvalidWorker, "MaxAttempts -1"},
+		"poll":        {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
+		"session": {func(w *fifo.Worker) {
+			w.Session.Silence = time.Hour
+		}, groups.ErrSession, "ServerSilence"},
+		"heartbeat": {func(w *fifo.Worker) { w.Session.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
+	} {
+		w := b.worker(nop, x.edit)
+		err := w.Run(t.Context())
+		require.ErrorIs(t, err, x.want, name)
+		require.ErrorContains(t, err, x.text, name)
+		_, again := w.RunOne(t.Context())
+		require.Equal(t, err, again, name)
 	}
-	_, err := c.Enqueue(t.Context(), msgs...)
-	require.NoError(t, err)
-	w := &fifo.Worker{Client: c}
-	var mu sync.Mutex
-	n := 0
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	w.Handle("q", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.Tx(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, "SELECT ?", 1); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if n++; n == 2000 {
-			cancel()
+	w := &fifo.Worker{Client: b.client}
+	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrNoHandler)
+	_, err := w.RunOne(t.Context())
+	require.ErrorIs(t, err, fifo.ErrNoHandler)
+}
+
+func TestHandlePanics(t *testing.T) {
+	t.Parallel()
+	w := &fifo.Worker{}
+	require.Panics(t, func() { w.Handle("", fifo.HandlerFunc(nop)) })
+	require.Panics(t, func() { w.Handle("a\x00", fifo.HandlerFunc(nop)) })
+	require.Panics(t, func() { w.Handle("q", nil) })
+	w.Handle("q", fifo.HandlerFunc(nop))
+	require.Panics(t, func() { w.Handle("q", fifo.HandlerFunc(nop)) })
+}
+
+func TestErrRunning(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(nop)
+	r := b.run(w)
+	b.send("g", nil)
+	b.drained()
+	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrRunning)
+	require.NoError(t, r.stop())
+	b.send("g", nil)
+	b.work(w) // and again, when it has ended
+}
+
+// A worker that cannot have its connections says so at the start, with what to do; every one counts.
+func TestErrConnections(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct{ lanes, limit int }{{5, 3}, {5, 5}, {5, 6}, {1, 1}, {1, 2}} {
+		t.Run(fmt.Sprint(x.lanes, " lanes, limit ", x.limit), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			role := query[string](b, "SELECT current_database() || '_poor'")
+			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN CONNECTION LIMIT %d; GRANT USAGE ON SCHEMA pgfifo TO %s;
+				GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO %s`, role, x.limit+1, role, role)) // and one for the pool
+			t.Cleanup(func() {
+				_, err := b.pool.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %s", role, role))
+				require.NoError(t, err)
+			})
+			u, err := url.Parse(b.url)
+			require.NoError(t, err)
+			u.User = url.User(role)
+			pool := pgtest.Connect(t, u.String())
+			require.NoError(t, pool.Ping(t.Context()))
+			w := b.worker(nop, func(w *fifo.Worker) { w.Client, w.Concurrency = b.open(pool), x.lanes })
+			ctx := promptly(t)
+			err = w.Run(ctx)
+			require.NoError(t, ctx.Err(), "it runs without what it needs")
+			require.ErrorIs(t, err, fifo.ErrConnections)
+			require.ErrorContains(t, err, "CONNECTION LIMIT")
+			require.ErrorContains(t, err, "lower Concurrency")
+			require.ErrorContains(t, err, "53300")
+		})
+	}
+}
+
+// Each lane runs a job of its own; no group has two, which the ledger checks.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	const lanes = 8
+	for g := range lanes {
+		b.send(fmt.Sprint(g), "meet", "follow")
+	}
+	var barrier sync.WaitGroup
+	barrier.Add(lanes)
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "meet" {
+			barrier.Done() // all of them, or nobody gets on
+			barrier.Wait()
 		}
 		return nil
-	}))
-	start := time.Now()
-	require.NoError(t, w.Run(ctx))
-	t.Log(time.Since(start), w.Stats())
-	jobs, err := c.Jobs(t.Context(), fifo.Filter{})
-	require.NoError(t, err)
-	require.Empty(t, jobs)
+	}, func(w *fifo.Worker) { w.Concurrency = lanes })
+	r := b.run(w)
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Zero(t, w.Stats().Running)
+	require.EqualValues(t, 2*lanes, w.Stats().Succeeded)
+}
+
+// Groups take turns, however much one of them has to do.
+func TestRoundRobin(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var msgs []fifo.Message
+	for range 100 {
+		msgs = append(msgs, fifo.Message{Queue: "q", GroupID: "hot"})
+	}
+	for g := range 5 {
+		for range 3 {
+			msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint(g)})
+		}
+	}
+	b.sendAll(msgs...)
+	b.work(b.worker(nop, oneLane))
+	hot, cold := 0, 0
+	for _, job := range b.ledger.starts {
+		if job.GroupID == "hot" {
+			hot++
+		} else if cold++; cold == 15 {
+			break
+		}
+	}
+	require.LessOrEqual(t, hot, 4, "three rounds, and one begun")
+}
+
+// Groups whose jobs don't end stop no other group while there is a lane left.
+func TestStuckGroups(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	const lanes = 4
+	for g := range lanes - 1 {
+		b.send(fmt.Sprint("stuck", g), "stuck", "behind")
+	}
+	release := make(chan struct{})
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "stuck" {
+			<-release
+		}
+		return nil
+	}, func(w *fifo.Worker) { w.Concurrency = lanes })
+	b.run(w)
+	await(t, "the stuck ones", func() bool { return w.Stats().Running == lanes-1 })
+	for g := range 20 {
+		b.send(fmt.Sprint("free", g), nil, nil, nil)
+	}
+	await(t, "the free groups", func() bool { return b.count("jobs") == 2*(lanes-1) })
+	require.Equal(t, lanes-1, w.Stats().Running)
+	close(release)
+	b.drained()
+}
+
+// A worker whose connections were all ended dials them again.
+func TestRedial(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.overlaps = true
+	w := b.worker(nop, func(w *fifo.Worker) { w.Name = "redial" })
+	b.run(w)
+	for i := range 3 {
+		b.send(fmt.Sprint(i), nil, nil, nil)
+		b.drained()
+		await(t, "all connections", func() bool { // the listener comes last
+			return query[int](b, `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'redial'`) == 4
+		})
+		b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'redial'`)
+	}
+	b.send("last", nil)
+	b.drained()
+}
+
+// Run leaves no goroutine behind.
+func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all goroutines
+	b := newBed(t)
+	require.NoError(t, b.pool.Ping(t.Context()))
+	ignore := goleak.IgnoreCurrent()
+	for i := range 2 {
+		b.send("g", nil, nil)
+		b.work(b.worker(nop, func(w *fifo.Worker) { w.Sweep.Interval = time.Millisecond }))
+		_, err := b.worker(nop).RunOne(t.Context())
+		require.NoError(t, err)
+		b.pool.Reset()
+		if i == 0 {
+			continue
+		}
+		require.NoError(t, goleak.Find(ignore,
+			goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"),
+			goleak.IgnoreAnyFunction("github.com/jackc/puddle/v2.(*Pool[...]).destructAcquiredResource")))
+	}
 }

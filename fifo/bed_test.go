@@ -1,0 +1,237 @@
+package fifo_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// A bed is one test's database and client, with a ledger of what its workers do. The ledger is audited when the test
+// ends.
+type bed struct {
+	t      *testing.T
+	url    string
+	pool   *pgxpool.Pool
+	client *fifo.Client
+	ledger *ledger
+}
+
+func newBed(t *testing.T, adjust ...func(*fifo.Config)) *bed {
+	t.Helper()
+	return bedOn(t, pgtest.URL(t), adjust...)
+}
+
+func bedOn(t *testing.T, url string, adjust ...func(*fifo.Config)) *bed {
+	t.Helper()
+	b := &bed{t: t, url: url, pool: pgtest.Connect(t, url), ledger: newLedger()}
+	b.client = b.open(b.pool, adjust...)
+	t.Cleanup(b.audit)
+	return b
+}
+
+// open returns another client of the same database and ledger.
+func (b *bed) open(pool *pgxpool.Pool, adjust ...func(*fifo.Config)) *fifo.Client {
+	b.t.Helper()
+	cfg := fifo.Config{Logger: slog.New(slog.DiscardHandler), Hooks: &fifo.Hooks{Settled: b.ledger.settle}}
+	for _, f := range adjust {
+		f(&cfg)
+	}
+	c := fifo.Open(pool, &cfg)
+	b.t.Cleanup(func() { require.NoError(b.t, c.Close()) })
+	return c
+}
+
+// audit checks what must hold whatever the test did.
+func (b *bed) audit() {
+	b.ledger.mu.Lock()
+	defer b.ledger.mu.Unlock()
+	require.Empty(b.t, b.ledger.faults)
+	if len(b.ledger.sent) == 0 {
+		return
+	}
+	var lost []int64
+	err := b.pool.QueryRow(context.Background(), `
+		SELECT array_agg(id) FROM unnest($1::bigint[]) AS sent (id)
+		WHERE id <> ALL ($2::bigint[])
+		  AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.id = sent.id)
+		  AND NOT EXISTS (SELECT FROM pgfifo.dead_letters d WHERE d.id = sent.id)`,
+		b.ledger.sent, b.ledger.done).Scan(&lost)
+	require.NoError(b.t, err)
+	if b.ledger.count(fifo.Unknown) == 0 { // a commit whose answer was lost may have been made
+		require.Empty(b.t, lost, "enqueued, neither done nor there")
+	}
+}
+
+// send enqueues to a group of queue q, and has the jobs audited.
+func (b *bed) send(group string, payloads ...any) []int64 {
+	b.t.Helper()
+	msgs := make([]fifo.Message, len(payloads))
+	for i, p := range payloads {
+		msgs[i] = fifo.Message{Queue: "q", GroupID: group, Payload: p}
+	}
+	return b.sendAll(msgs...)
+}
+
+func (b *bed) sendAll(msgs ...fifo.Message) []int64 {
+	b.t.Helper()
+	ids, err := b.client.Enqueue(b.t.Context(), msgs...)
+	require.NoError(b.t, err)
+	b.ledger.mu.Lock()
+	defer b.ledger.mu.Unlock()
+	b.ledger.sent = append(b.ledger.sent, ids...)
+	return ids
+}
+
+// worker returns a quick worker of queue q, which retries at once.
+func (b *bed) worker(h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+	b.t.Helper()
+	w := &fifo.Worker{
+		Client: b.client, Concurrency: 2, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
+		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+	}
+	for _, f := range adjust {
+		f(w)
+	}
+	w.Handle("q", b.ledger.record(h))
+	return w
+}
+
+// A run is a Worker's Run under way.
+type run struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
+
+// run starts a worker. It is stopped when the test ends, and must have ended well then, unless the test looks itself.
+func (b *bed) run(w *fifo.Worker) *run {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run{t: b.t, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = w.Run(ctx)
+	}()
+	b.t.Cleanup(func() {
+		select {
+		case <-r.ended:
+		default:
+			require.NoError(r.t, r.stop())
+		}
+	})
+	return r
+}
+
+// stop tells the worker to stop, and returns what Run returned.
+func (r *run) stop() error {
+	r.t.Helper()
+	r.cancel()
+	return r.wait()
+}
+
+func (r *run) wait() error {
+	r.t.Helper()
+	receive(r.t, r.ended, "the end of Run")
+	return r.err
+}
+
+// work runs a worker until there are no jobs.
+func (b *bed) work(w *fifo.Worker) {
+	b.t.Helper()
+	r := b.run(w)
+	b.drained()
+	require.NoError(b.t, r.stop())
+}
+
+// drained waits until there are no jobs.
+func (b *bed) drained() {
+	b.t.Helper()
+	await(b.t, "an empty jobs table", func() bool { return b.count("jobs") == 0 })
+}
+
+func (b *bed) count(table string) int {
+	b.t.Helper()
+	return query[int](b, "SELECT count(*) FROM pgfifo."+table)
+}
+
+func (b *bed) exec(sql string, args ...any) {
+	b.t.Helper()
+	_, err := b.pool.Exec(b.t.Context(), sql, args...)
+	require.NoError(b.t, err)
+}
+
+// query returns the one value of the one row.
+func query[T any](b *bed, sql string, args ...any) T {
+	b.t.Helper()
+	var v T
+	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), sql, args...).Scan(&v))
+	return v
+}
+
+func (b *bed) jobs() []fifo.Job {
+	b.t.Helper()
+	list, err := b.client.Jobs(b.t.Context(), fifo.Filter{})
+	require.NoError(b.t, err)
+	return list
+}
+
+func (b *bed) deadLetters() []fifo.DeadLetterJob {
+	b.t.Helper()
+	list, err := b.client.DeadLetters(b.t.Context(), fifo.Filter{})
+	require.NoError(b.t, err)
+	return list
+}
+
+// holder returns the backend that runs the head of a group of queue q, waiting for one.
+func (b *bed) holder(group string) (pid int) {
+	b.t.Helper()
+	await(b.t, "a holder of "+group, func() bool {
+		list, err := b.client.Admin().List(b.t.Context(), groups.Filter{Queue: "q", GroupID: group, Held: true})
+		require.NoError(b.t, err)
+		if len(list) == 1 {
+			pid = list[0].PID
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// patience bounds every wait of a test. Nothing takes that long unless it is broken.
+const patience = 30 * time.Second
+
+// await waits for a condition.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			require.FailNow(t, "waited in vain for "+what)
+		}
+	}
+}
+
+// receive waits for a value, or for the end of a channel.
+func receive[T any](t *testing.T, ch <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(patience):
+		require.FailNow(t, "waited in vain for "+what)
+	}
+	return v
+}

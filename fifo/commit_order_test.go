@@ -1,0 +1,110 @@
+package fifo_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+func commitOrder(c *fifo.Config) { c.CommitOrder = true }
+
+// waiters returns how many sessions of the database wait for an advisory lock.
+func (b *bed) waiters() int {
+	return query[int](b, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+}
+
+// The second producer of a group gets its id when the first has ended, whichever way; other groups' don't wait.
+func TestCommitOrder(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"commit", "undo"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, commitOrder)
+			m := fifo.Message{Queue: "q", GroupID: "g", Payload: "first"}
+			first := producers["bun.Tx"](t, b.client, b)
+			_, err := first.enqueue(m)
+			require.NoError(t, err)
+			_, err = first.enqueue(m) // does not wait for itself
+			require.NoError(t, err)
+
+			m.Payload = "second"
+			result := make(chan error, 1)
+			go func() {
+				_, err := b.client.Enqueue(t.Context(), m)
+				result <- err
+			}()
+			await(t, "the second producer to wait", func() bool { return b.waiters() == 1 })
+			ctx := promptly(t)
+			for _, other := range []fifo.Message{{Queue: "q", GroupID: "h"}, {Queue: "r", GroupID: "g"}} {
+				_, err := b.client.Enqueue(ctx, other)
+				require.NoError(t, err)
+			}
+			want := []string{"second"}
+			if end == "commit" {
+				require.NoError(t, first.commit())
+				want = []string{"first", "first", "second"}
+			} else {
+				require.NoError(t, first.undo())
+			}
+			require.NoError(t, receive(t, result, "the second producer"))
+			jobs, err := b.client.Jobs(t.Context(), fifo.Filter{Queue: "q", GroupID: "g"})
+			require.NoError(t, err)
+			for i, job := range jobs {
+				require.Equal(t, want[i], string(job.Payload))
+			}
+			require.Len(t, jobs, len(want))
+		})
+	}
+}
+
+// Without it they don't wait, and the order is that of the enqueues.
+func TestEnqueueOrder(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	m := fifo.Message{Queue: "q", GroupID: "g"}
+	first := producers["bun.Tx"](t, b.client, b)
+	low, err := first.enqueue(m)
+	require.NoError(t, err)
+	high, err := b.client.Enqueue(promptly(t), m)
+	require.NoError(t, err)
+	require.NoError(t, first.commit())
+	require.Less(t, low[0], high[0])
+}
+
+// Batches that name the same groups in different orders must not deadlock, and a worker beside them sees each group's
+// jobs in the order of their commits: with every id it sees, it has seen all lower ones of the group.
+func TestCommitOrderBatches(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, commitOrder)
+	b.run(b.worker(nop)) // the ledger checks the order
+	var wg sync.WaitGroup
+	errs := make(chan error, 200)
+	for p := range 4 {
+		wg.Go(func() {
+			groups := []string{"a", "b", "c", "d", "e"}
+			for i := range 25 {
+				var msgs []fifo.Message
+				for j := range groups {
+					k := (p + i + j) % len(groups)
+					if p%2 == 1 {
+						k = len(groups) - 1 - k
+					}
+					msgs = append(msgs, fifo.Message{Queue: "q", GroupID: groups[k]})
+				}
+				_, err := b.client.Enqueue(t.Context(), msgs...)
+				errs <- err
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	b.drained()
+	await(t, "all jobs", func() bool { return len(b.ledger.order()) == 4*25*5 })
+}

@@ -1,0 +1,226 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// watchful is a worker's setting that notices the loss of an idle connection soon.
+func watchful(w *fifo.Worker) { w.Session = groups.Session{Heartbeat: 100 * time.Millisecond} }
+
+// kill ends a session, and waits until it is gone.
+func (b *bed) kill(ctx context.Context, pid int) error {
+	if _, err := b.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
+		return err
+	}
+	for {
+		var there bool
+		err := b.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&there)
+		if err != nil || !there {
+			return err
+		}
+	}
+}
+
+// backend asks for the job's transaction, writes to it, and returns its session.
+func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, "INSERT INTO effects VALUES ($1) RETURNING pg_backend_pid()", job.Attempt()).Scan(&pid)
+	return pid, err
+}
+
+// The connection of a running job is ended: while its handler is busy elsewhere, in the middle of a statement, or too
+// late for the handler to notice. The attempt counts as lost, once, what it wrote is gone, and the job runs again.
+func TestLostConnection(t *testing.T) {
+	t.Parallel()
+	for name, die := range map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+			if err := b.kill(ctx, pid); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"ignored": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+			if err := b.kill(ctx, pid); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		},
+		"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
+			}
+			return err
+		},
+		"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
+			tx, err := job.Tx(ctx)
+			if err == nil {
+				_, _ = tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
+			}
+			return err
+		},
+		"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+			return b.kill(context.WithoutCancel(ctx), pid)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.ledger.overlaps = true
+			ids := b.send("g", "dies", "next")
+			causes := make(chan error, 1)
+			b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
+			r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == ids[1] {
+					return nil
+				}
+				pid, err := backend(ctx, job)
+				if err != nil || job.Attempt() > 1 {
+					_, kept := b.pool.Exec(ctx, "INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+					return errors.Join(err, kept)
+				}
+				err = die(b, ctx, job, pid)
+				causes <- context.Cause(ctx)
+				return err
+			}, watchful))
+			cause := receive(t, causes, "the end of the first attempt")
+			if name == "idle" || name == "ignored" {
+				require.ErrorIs(t, cause, fifo.ErrLost)
+			}
+			b.drained()
+			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
+			require.NoError(t, r.stop())
+			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+			require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+			require.Equal(t, []int{2}, b.effects())
+			failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
+			require.Len(t, failures, 1)
+			require.Equal(t, 1, failures[0].Attempt)
+			require.Equal(t, fifo.KindLost, failures[0].Kind)
+			require.NotEmpty(t, failures[0].Error)
+			require.NotEmpty(t, failures[0].Worker)
+			for _, s := range b.ledger.settled {
+				require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+			}
+		})
+	}
+}
+
+// A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of
+// its group goes on.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.ledger.overlaps = true
+	ids := b.send("g", "poison", "next")
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.ID == ids[1] {
+			return nil
+		}
+		pid, err := backend(ctx, job)
+		return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
+	})
+	b.work(w)
+	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
+	require.Empty(t, b.effects())
+	letters := b.deadLetters()
+	require.Len(t, letters, 1)
+	require.Equal(t, ids[0], letters[0].ID)
+	require.Equal(t, 3, letters[0].Attempts)
+	require.Len(t, letters[0].Failures, 3)
+	for i, f := range letters[0].Failures {
+		require.Equal(t, i+1, f.Attempt)
+		require.Equal(t, fifo.KindLost, f.Kind)
+	}
+	require.Equal(t, fifo.Stats{
+		Succeeded: 1, Retried: 2, Buried: 1, Unknown: 3, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
+	}, w.Stats())
+}
+
+// Another worker takes over when one has died, without waiting for its poll.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.overlaps = true
+	ids := b.send("g", "first", "second")
+	started := make(chan struct{}, 1)
+	dying := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		started <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+	receive(t, started, "the first worker")
+	heir := b.run(b.worker(nop, rarePolls))
+	pid := b.holder("g")
+	dying.cancel() // it would take the job again otherwise
+	require.NoError(t, b.kill(t.Context(), pid))
+	b.drained()
+	require.NoError(t, dying.wait())
+	require.NoError(t, heir.stop())
+	require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+}
+
+// Whatever dies and whenever, groups keep their order and no write of a lost attempt is seen: the jobs of each group add
+// themselves to a list in the database, once each.
+func TestRandomDeaths(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.overlaps = true
+	b.exec("CREATE TABLE list (n serial, group_id text, id bigint PRIMARY KEY)")
+	for g := range 4 {
+		for range 25 {
+			b.send(fmt.Sprint(g), nil)
+		}
+	}
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
+		return err
+	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = 4, 1000 }))
+	for query[int](b, "SELECT count(*) FROM list") < 100 {
+		b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+			ORDER BY random() LIMIT 1`)
+	}
+	b.drained()
+	require.Zero(t, query[int](b, `SELECT count(*) FROM (
+		SELECT id < lag(id) OVER (PARTITION BY group_id ORDER BY n) AS wrong FROM list) o WHERE wrong`))
+	require.Zero(t, b.count("dead_letters"))
+}
+
+// A handler that has failed has failed, also if its connection is gone when that is to be recorded: the worker records it
+// on another one.
+func TestFailureOnLostConnection(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.ledger.overlaps = true
+	id := b.send("g", nil)[0]
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		pid, err := backend(ctx, job)
+		return fifo.DeadLetter(errors.Join(errOnPurpose, err, b.kill(context.WithoutCancel(ctx), pid)))
+	}, oneLane))
+	require.Equal(t, []int64{id}, b.ledger.order())
+	require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
+	failures := b.deadLetters()[0].Failures
+	require.Len(t, failures, 1)
+	require.Equal(t, fifo.KindError, failures[0].Kind)
+	require.Equal(t, "on purpose", failures[0].Error)
+	require.Empty(t, b.effects())
+}

@@ -1,0 +1,184 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// blocking is a handler that tells when it runs, and waits until it may go on or its context ends.
+type blocking struct {
+	started chan int64
+	release chan struct{}
+	causes  chan error
+}
+
+func newBlocking() *blocking {
+	return &blocking{make(chan int64, 100), make(chan struct{}), make(chan error, 100)}
+}
+
+func (h *blocking) handle(ctx context.Context, job *fifo.Job) error {
+	h.started <- job.ID
+	select {
+	case <-h.release:
+		return nil
+	case <-ctx.Done():
+		h.causes <- context.Cause(ctx)
+		return ctx.Err()
+	}
+}
+
+// A worker that is told to stop lets the running handlers end, and starts none.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	h := newBlocking()
+	b.send("a", nil, nil)
+	b.send("b", nil, nil)
+	r := b.run(b.worker(h.handle))
+	receive(t, h.started, "a handler")
+	receive(t, h.started, "the other")
+	r.cancel()
+	close(h.release)
+	require.NoError(t, r.wait())
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+	require.Empty(t, h.causes)
+	require.Equal(t, 2, b.count("jobs"))
+}
+
+// When the drain timeout has passed the handlers are told, and what they give back counts for nothing, not even if they
+// had begun to write or only then ask for the transaction.
+func TestDrainTimeout(t *testing.T) {
+	t.Parallel()
+	for _, drain := range []time.Duration{-1, 50 * time.Millisecond} {
+		for name, last := range map[string]func(ctx context.Context, job *fifo.Job) error{
+			"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
+			"asks then": func(ctx context.Context, job *fifo.Job) error {
+				_, err := job.Tx(ctx)
+				_, perr := job.PgxTx(ctx)
+				return errors.Join(err, perr, ctx.Err())
+			},
+			"panics": func(ctx context.Context, _ *fifo.Job) error { panic(ctx.Err()) },
+		} {
+			t.Run(name+drain.String(), func(t *testing.T) {
+				t.Parallel()
+				b := newEffects(t)
+				h := newBlocking()
+				id := b.send("g", nil, nil)[0]
+				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+					if name != "asks then" {
+						if err := write(ctx, job, 1); err != nil {
+							return err
+						}
+					}
+					if err := h.handle(ctx, job); err == nil {
+						return nil
+					}
+					return last(ctx, job)
+				}, func(w *fifo.Worker) { w.DrainTimeout = drain })
+				r := b.run(w)
+				receive(t, h.started, "the handler")
+				require.NoError(t, r.stop())
+				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+				require.Equal(t, []fifo.Outcome{fifo.Returned}, b.ledger.outcomes())
+				require.Error(t, b.ledger.errs()[0])
+				require.EqualValues(t, 1, w.Stats().Returned)
+				jobs := b.jobs()
+				require.Len(t, jobs, 2)
+				require.Equal(t, id, jobs[0].ID)
+				require.Zero(t, jobs[0].Attempts)
+				require.Empty(t, jobs[0].Failures)
+				require.Empty(t, b.effects())
+
+				var attempts []int // and the next worker sees no crash in it
+				b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+					attempts = append(attempts, job.Attempt())
+					return nil
+				}))
+				require.Equal(t, []int{1, 1}, attempts)
+			})
+		}
+	}
+}
+
+// A handler that succeeds although it was told has succeeded.
+func TestSuccessAfterDrainTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	h := newBlocking()
+	b.send("g", nil)
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		_ = h.handle(ctx, job)
+		return nil
+	}, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+	receive(t, h.started, "the handler")
+	require.NoError(t, r.stop())
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
+}
+
+// A handler that does not listen does not hold Run up for good, nor its group.
+func TestHandlerIgnoresShutdown(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.overlaps = true
+	ids := b.send("g", nil)
+	started, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	w := b.worker(func(context.Context, *fifo.Job) error {
+		defer close(ended)
+		close(started)
+		<-release
+		return nil
+	}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+	r := b.run(w)
+	receive(t, started, "the handler")
+	require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+	b.work(b.worker(nop)) // while the first handler still runs
+	require.Equal(t, append(ids, ids...), b.ledger.order())
+	close(release)
+	receive(t, ended, "the handler")
+	await(t, "what became of the abandoned attempt", func() bool { return w.Stats().Unknown == 1 })
+	require.Equal(t, fifo.Stats{Unknown: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed}, w.Stats())
+}
+
+// A handler whose claim was under way when the others were told is told as well.
+func TestShutdownDuringClaim(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	h := newBlocking()
+	b.send("g", "first", "second")
+	w := b.worker(h.handle, oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+	listeners := func() int {
+		return query[int](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'")
+	}
+	r := b.run(w)
+	receive(t, h.started, "the first handler")
+	await(t, "the listener", func() bool { return listeners() == 1 })
+	waits := func(what, sql string) {
+		await(t, what, func() bool {
+			return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1 || '%')`, sql)
+		})
+	}
+	lock := pgtest.Conn(t, b.url)
+	locked := make(chan error, 1)
+	go func() { // every claim reads this table: so has the one that is held, and the next one will wait
+		_, err := lock.Exec(t.Context(), "BEGIN; LOCK pgfifo.pauses")
+		locked <- err
+	}()
+	waits("the lock", "BEGIN; LOCK")
+	h.release <- struct{}{}
+	require.NoError(t, receive(t, locked, "the lock"))
+	waits("the claim", "-- Claims one group")
+	r.cancel()
+	await(t, "the worker to stop", func() bool { return listeners() == 0 })
+	require.NoError(t, lock.Close(t.Context()))
+	require.NoError(t, r.wait())
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Returned}, b.ledger.outcomes())
+	require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+}

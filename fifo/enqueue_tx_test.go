@@ -1,0 +1,200 @@
+package fifo_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A producer enqueues in a transaction of some kind, and ends it.
+type producer struct {
+	enqueue func(msgs ...fifo.Message) ([]int64, error)
+	commit  func() error
+	undo    func() error
+}
+
+// producers begins a transaction of every kind. A *sql.DB or *bun.DB does not compile in their place: it has no Commit.
+var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
+	"bun.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
+		tx, err := c.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		return sqlProducer(t, c, tx)
+	},
+	"*bun.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
+		tx, err := c.DB().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		return sqlProducer(t, c, &tx)
+	},
+	"*sql.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
+		tx, err := c.DB().DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		return sqlProducer(t, c, tx)
+	},
+	"pgx.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		return producer{
+			func(msgs ...fifo.Message) ([]int64, error) { return c.EnqueuePgxTx(t.Context(), tx, msgs...) },
+			func() error { return tx.Commit(t.Context()) },
+			func() error { return tx.Rollback(context.WithoutCancel(t.Context())) },
+		}
+	},
+}
+
+func sqlProducer(t *testing.T, c *fifo.Client, tx fifo.Tx) producer {
+	return producer{
+		func(msgs ...fifo.Message) ([]int64, error) { return c.EnqueueTx(t.Context(), tx, msgs...) },
+		tx.Commit, tx.Rollback,
+	}
+}
+
+func TestEnqueueInTransaction(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
+			p := begin(t, b.client, b)
+			ids, err := p.enqueue()
+			require.NoError(t, err)
+			require.Empty(t, ids)
+			ids, err = p.enqueue(m, m, m)
+			require.NoError(t, err)
+			require.IsIncreasing(t, ids)
+			_, err = p.enqueue(fifo.Message{})
+			require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+			require.Zero(t, b.count("jobs"))
+			require.NoError(t, p.commit())
+			jobs := b.jobs()
+			require.Len(t, jobs, 3)
+			for i, job := range jobs {
+				require.Equal(t, ids[i], job.ID)
+				require.Equal(t, m.Payload, string(job.Payload))
+				require.Equal(t, 7, job.MaxAttempts)
+			}
+
+			p = begin(t, b.client, b)
+			_, err = p.enqueue(m)
+			require.NoError(t, err)
+			require.NoError(t, p.undo())
+			require.Equal(t, 3, b.count("jobs"))
+			_, err = p.enqueue(m)
+			require.Error(t, err, "the transaction has ended")
+		})
+	}
+}
+
+func TestEnqueueNilTransaction(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	m := fifo.Message{Queue: "q", GroupID: "g"}
+	for range 2 { // before the version was checked, and after
+		for _, tx := range []fifo.Tx{nil, bun.Tx{}, (*bun.Tx)(nil), &bun.Tx{}, (*sql.Tx)(nil)} {
+			_, err := b.client.EnqueueTx(t.Context(), tx, m)
+			require.ErrorContains(t, err, "nil transaction")
+		}
+		_, err := b.client.EnqueuePgxTx(t.Context(), nil, m)
+		require.ErrorContains(t, err, "nil transaction")
+		_, err = b.client.Enqueue(t.Context(), m)
+		require.NoError(t, err)
+	}
+}
+
+// The isolation level is the caller's.
+func TestEnqueueIsolation(t *testing.T) {
+	t.Parallel()
+	for _, order := range []bool{false, true} {
+		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
+		require.NoError(t, err)
+		_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit(t.Context()))
+		b.work(b.worker(nop))
+		require.Len(t, b.ledger.order(), 1)
+	}
+}
+
+// promptly is for what must not wait for a transaction that the test holds open: it would wait for good.
+func promptly(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Producers wait neither for the job that runs in their group, nor for each other, nor for a transaction that has
+// enqueued to the same new group.
+func TestEnqueueNeverWaits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.unordered = true // the open transaction's id comes late
+	release, inside := make(chan struct{}), make(chan struct{})
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) != "first" {
+			return nil
+		}
+		tx, err := job.Tx(ctx) // a handler that feeds its own group and a new one, and stays open
+		if err != nil {
+			return err
+		}
+		for _, group := range []string{"held", "new"} {
+			if _, err := b.client.EnqueueTx(ctx, tx, fifo.Message{Queue: "q", GroupID: group, Payload: "inner"}); err != nil {
+				return err
+			}
+		}
+		close(inside)
+		<-release
+		return nil
+	}))
+	b.send("held", "first")
+	receive(t, inside, "the handler")
+	open := producers["pgx.Tx"](t, b.client, b)
+	_, err := open.enqueue(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
+	require.NoError(t, err)
+	ctx := promptly(t)
+	for _, group := range []string{"held", "new", "newer"} {
+		_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
+		require.NoError(t, err, group)
+		p := producers["*sql.Tx"](t, b.client, b)
+		_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
+		require.NoError(t, err, group)
+		require.NoError(t, p.commit())
+	}
+	// The new groups are even worked meanwhile.
+	await(t, "the new groups' jobs", func() bool { return len(b.ledger.order()) == 1+4 })
+	require.NoError(t, open.commit())
+	close(release)
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Len(t, b.ledger.order(), 1+2+1+6)
+}
+
+// Without CommitOrder an id that is committed late is worked all the same, and soon, though its successor is done.
+func TestLateCommit(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.unordered = true
+			b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
+			late := begin(t, b.client, b)
+			low, err := late.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+			require.NoError(t, err)
+			high := b.send("g", nil)
+			await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
+			require.NoError(t, late.commit())
+			b.drained()
+			require.Equal(t, append(high, low...), b.ledger.order())
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+func TestNoJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", nil)
+	listed := b.jobs()[0]
+	b.work(b.worker(nop))
+	for _, job := range []*fifo.Job{{}, &listed, b.ledger.starts[0], b.ledger.settled[0].job} {
+		_, err := job.Tx(t.Context())
+		require.ErrorIs(t, err, fifo.ErrNoJob)
+		_, err = job.PgxTx(t.Context())
+		require.ErrorIs(t, err, fifo.ErrNoJob)
+	}
+}
+
+// A transaction that a handler kept is of no use once it has returned: neither while the same connection holds the next
+// job, whose transaction it would write to, nor while it is idle.
+func TestTxAfterTheJob(t *testing.T) {
+	t.Parallel()
+	var kept bun.Tx
+	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
+		kept, err = job.Tx(ctx)
+		return err
+	}, func(ctx context.Context) error {
+		_, err := kept.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
+		return errors.Join(err, kept.Commit())
+	})
+}
+
+func TestPgxTxAfterTheJob(t *testing.T) {
+	t.Parallel()
+	var kept pgx.Tx
+	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
+		kept, err = job.PgxTx(ctx)
+		return err
+	}, func(ctx context.Context) error {
+		_, err := kept.Exec(ctx, "INSERT INTO effects VALUES (1)")
+		return err
+	})
+}
+
+func afterTheJob(t *testing.T, keep fifo.HandlerFunc, use func(ctx context.Context) error) {
+	t.Helper()
+	b := newEffects(t)
+	b.send("g", "keeps", "uses")
+	var during error
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "keeps" {
+			return keep(ctx, job)
+		}
+		during = use(ctx)
+		return nil
+	}, oneLane))
+	b.drained()
+	after := use(t.Context())
+	require.NoError(t, r.stop())
+	require.Empty(t, b.effects())
+	require.Error(t, during, "while the next job ran")
+	require.Error(t, after, "while the lane was idle")
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+}
+
+// What a handler enqueues in its job's transaction is there if the job succeeded.
+func TestEnqueueInJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("bun", "parent")
+	b.send("pgx", "parent")
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) != "parent" {
+			return nil
+		}
+		child := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: fmt.Sprint("child of attempt ", job.Attempt())}
+		if job.GroupID == "bun" {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := b.client.EnqueueTx(ctx, tx, child); err != nil {
+				return err
+			}
+		} else {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := b.client.EnqueuePgxTx(ctx, tx, child); err != nil {
+				return err
+			}
+		}
+		return failing(1, errOnPurpose)(ctx, job)
+	}, rarePolls))
+	b.drained()
+	await(t, "the children", func() bool { return len(b.ledger.order()) == 6 })
+	var children []string
+	for _, p := range b.ledger.payloads() {
+		if strings.HasPrefix(p, "child") {
+			children = append(children, p)
+		}
+	}
+	require.Equal(t, []string{"child of attempt 2", "child of attempt 2"}, children)
+}
+
+// The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner settings are
+// the database's, not those that the library makes for its own statements.
+func TestTxSettings(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
+	END $$`)
+	settings := []string{
+		"transaction_isolation", "transaction_read_only", "enable_seqscan", "enable_bitmapscan", "enable_sort",
+		"enable_hashjoin", "enable_mergejoin", "plan_cache_mode",
+	}
+	b.send("g", nil, nil)
+	var got [][]string
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		var list []string
+		err = tx.QueryRow(ctx, "SELECT array_agg(current_setting(s)) FROM unnest($1::text[]) s", settings).Scan(&list)
+		got = append(got, list)
+		return err
+	}, oneLane))
+	want := []string{"read committed", "off", "on", "on", "on", "on", "on", "auto"}
+	require.Equal(t, [][]string{want, want}, got)
+}
+
+// A handler that does not ask for the transaction pays for no savepoint: the last thing that its session was told is the
+// claim.
+func TestSavepointIsLazy(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "asks not", "asks", "asks not")
+	last := make(map[string]string)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "asks" {
+			if _, err := job.Tx(ctx); err != nil {
+				return err
+			}
+		}
+		held, err := b.client.Admin().List(ctx, groups.Filter{Queue: "q", Held: true})
+		if err != nil || len(held) != 1 {
+			return fmt.Errorf("%d held: %w", len(held), errors.Join(err, errOnPurpose))
+		}
+		var sql string
+		err = b.pool.QueryRow(ctx, "SELECT query FROM pg_stat_activity WHERE pid = $1", held[0].PID).Scan(&sql)
+		last[string(job.Payload)] = sql
+		return err
+	}, oneLane))
+	require.Contains(t, last["asks"], "SAVEPOINT")
+	require.NotContains(t, last["asks not"], "SAVEPOINT")
+	require.Contains(t, last["asks not"], "Claims one group and the job at its head")
+}

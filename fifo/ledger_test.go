@@ -1,0 +1,139 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A ledger records what the handlers of a test do, and what must never happen: two jobs of one group at once, a job
+// before one of its group with a lower id, a job that succeeds twice.
+type ledger struct {
+	mu      sync.Mutex
+	running map[groups.Key]int64
+	last    map[groups.Key]int64
+	starts  []*fifo.Job
+	settled []settlement
+	sent    []int64
+	done    []int64
+	faults  []string
+
+	overlaps  bool // the test ends connections: a handler may overlap its successor until it learns of that
+	unordered bool // the test makes lower ids appear late
+}
+
+type settlement struct {
+	job     *fifo.Job
+	outcome fifo.Outcome
+	err     error
+}
+
+func newLedger() *ledger {
+	return &ledger{running: make(map[groups.Key]int64), last: make(map[groups.Key]int64)}
+}
+
+// record is a handler that enters in the ledger what h does.
+func (l *ledger) record(h fifo.HandlerFunc) fifo.HandlerFunc {
+	return func(ctx context.Context, job *fifo.Job) error {
+		l.start(job)
+		defer l.end(job)
+		return h(ctx, job)
+	}
+}
+
+func (l *ledger) start(job *fifo.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := job.Group()
+	if other, ok := l.running[key]; ok && !l.overlaps {
+		l.fault("%v: job %d started beside %d", key, job.ID, other)
+	}
+	if job.ID < l.last[key] && !l.unordered {
+		l.fault("%v: job %d started after %d", key, job.ID, l.last[key])
+	}
+	l.running[key], l.last[key] = job.ID, job.ID
+	l.starts = append(l.starts, job)
+}
+
+func (l *ledger) end(job *fifo.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.running, job.Group())
+}
+
+// settle is Hooks.Settled.
+func (l *ledger) settle(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settled = append(l.settled, settlement{job, outcome, err})
+	if outcome != fifo.Succeeded {
+		return
+	}
+	for _, id := range l.done {
+		if id == job.ID {
+			l.fault("%v: job %d succeeded twice", job.Group(), job.ID)
+		}
+	}
+	l.done = append(l.done, job.ID)
+}
+
+func (l *ledger) fault(format string, args ...any) {
+	l.faults = append(l.faults, fmt.Sprintf(format, args...))
+}
+
+// order returns the ids of the jobs in the order in which their handlers started.
+func (l *ledger) order() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]int64, len(l.starts))
+	for i, job := range l.starts {
+		ids[i] = job.ID
+	}
+	return ids
+}
+
+// payloads returns the payloads in the order in which the handlers started.
+func (l *ledger) payloads() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]string, len(l.starts))
+	for i, job := range l.starts {
+		list[i] = string(job.Payload)
+	}
+	return list
+}
+
+// outcomes returns what became of the attempts, in order.
+func (l *ledger) outcomes() []fifo.Outcome {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]fifo.Outcome, len(l.settled))
+	for i, s := range l.settled {
+		list[i] = s.outcome
+	}
+	return list
+}
+
+// errs returns why, in the same order.
+func (l *ledger) errs() []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]error, len(l.settled))
+	for i, s := range l.settled {
+		list[i] = s.err
+	}
+	return list
+}
+
+// count returns how many attempts ended so; the caller has the lock.
+func (l *ledger) count(outcome fifo.Outcome) (n int) {
+	for _, s := range l.settled {
+		if s.outcome == outcome {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,47 @@
+package fifo_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// The models say what the migrations made: columns, keys, and what may be null.
+func TestModels(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, x := range []struct {
+		model any
+		table string
+	}{
+		{fifo.Job{}, "jobs"},
+		{fifo.DeadLetterJob{}, "dead_letters"},
+		{groups.QueueGroup{}, "queue_groups"},
+		{groups.Pause{}, "pauses"},
+	} {
+		table := pgdialect.New().Tables().Get(reflect.TypeOf(x.model))
+		require.Equal(t, "pgfifo."+x.table, table.Name)
+		var columns, keys []string
+		required := map[string]bool{}
+		for _, f := range table.Fields {
+			columns = append(columns, f.Name)
+			required[f.Name] = f.NotNull || f.IsPK
+			if f.IsPK {
+				keys = append(keys, f.Name)
+			}
+		}
+		const of = " FROM information_schema.columns WHERE table_schema = 'pgfifo' AND table_name = $1"
+		require.ElementsMatch(t, query[[]string](b, "SELECT array_agg(column_name::text)"+of, x.table), columns, x.table)
+		require.Equal(t, query[[]string](b, `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_index, pg_attribute
+			WHERE indisprimary AND indrelid = ('pgfifo.' || $1)::regclass AND attrelid = indexrelid`, x.table), keys, x.table)
+		for _, c := range columns {
+			want := query[bool](b, "SELECT is_nullable = 'NO'"+of+" AND column_name = $2", x.table, c)
+			require.Equal(t, want, required[c], "%s.%s", x.table, c)
+		}
+	}
+}

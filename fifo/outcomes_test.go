@@ -1,0 +1,264 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+var errOnPurpose = errors.New("on purpose")
+
+// failing is a handler that fails with err as long as a job's attempt is at most n.
+func failing(n int, err error) fifo.HandlerFunc {
+	return func(_ context.Context, job *fifo.Job) error {
+		if job.Attempt() <= n {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestSuccess(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "one", "two")
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		if job.Queue != "q" || job.GroupID != "g" || job.Attempts != 0 || job.Attempt() != 1 || job.MaxAttempts != 3 ||
+			time.Since(job.EnqueuedAt).Abs() > time.Hour {
+			return fmt.Errorf("unexpected job %+v", job)
+		}
+		return nil
+	}))
+	require.Equal(t, ids, b.ledger.order())
+	require.Equal(t, []string{"one", "two"}, b.ledger.payloads())
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, []error{nil, nil}, b.ledger.errs())
+	require.Empty(t, b.deadLetters())
+}
+
+// A failed job is tried again in its place: its group waits, others go on, and what happened is on record.
+func TestRetryInPlace(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "head", "next")
+	var others []int64
+	for i := range 20 {
+		others = append(others, b.send(fmt.Sprint("other", i), "fine")...)
+	}
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "head" && job.Attempt() == 1 {
+			return fifo.RetryAfter(time.Hour, errOnPurpose)
+		}
+		return nil
+	}, func(w *fifo.Worker) { w.Name = "the worker" })
+	r := b.run(w)
+	await(t, "all the others, and one attempt", func() bool { return len(b.ledger.outcomes()) == 21 })
+	jobs := b.jobs()
+	require.Len(t, jobs, 2)
+	head := jobs[0]
+	require.Equal(t, ids[0], head.ID)
+	require.Equal(t, 1, head.Attempts)
+	require.InDelta(t, time.Hour.Seconds(), time.Until(head.RunAt).Seconds(), 60)
+	require.Len(t, head.Failures, 1)
+	f := head.Failures[0]
+	require.Equal(t, fifo.Failure{Attempt: 1, Kind: fifo.KindError, Error: "on purpose", Worker: "the worker", At: f.At}, f)
+	require.InDelta(t, 0, time.Since(f.At).Seconds(), 60)
+	require.Zero(t, jobs[1].Attempts)
+	require.Empty(t, jobs[1].Failures)
+	require.NotContains(t, b.ledger.order(), ids[1])
+	require.NoError(t, r.stop())
+
+	b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+	b.work(w)
+	require.Equal(t, ids, b.ledger.order()[len(others)+1:])
+	require.Equal(t, fifo.Stats{
+		Succeeded: 22, Retried: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
+	}, w.Stats())
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("plain")
+	odd := error((*oddError)(nil))
+	for name, x := range map[string]struct {
+		handler fifo.HandlerFunc
+		limit   int // of the message
+		kinds   []string
+		text    string
+		dead    bool
+	}{
+		"once":           {failing(1, plain), 0, []string{"error"}, "plain", false},
+		"twice":          {failing(2, plain), 0, []string{"error", "error"}, "plain", false},
+		"used up":        {failing(99, plain), 0, []string{"error", "error", "error"}, "plain", true},
+		"message's less": {failing(99, plain), 1, []string{"error"}, "plain", true},
+		"message's more": {failing(4, plain), 5, []string{"error", "error", "error", "error"}, "plain", false},
+		"dead letter":    {failing(99, fifo.DeadLetter(plain)), 9, []string{"error"}, "plain", true},
+		"dead, wrapped":  {failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, []string{"error"}, "x: plain", true},
+		"dead, no error": {failing(99, fifo.DeadLetter(nil)), 9, []string{"error"}, "given up", true},
+		"later":          {failing(1, fifo.RetryAfter(0, nil)), 0, []string{"error"}, "retry later", false},
+		"less than now":  {failing(1, fifo.RetryAfter(-time.Hour, plain)), 0, []string{"error"}, "plain", false},
+		"nanosecond":     {failing(1, fifo.RetryAfter(1, plain)), 0, []string{"error"}, "plain", false},
+		"nil pointer":    {failing(1, odd), 0, []string{"panic"}, "nil pointer", false},
+		"panic": {func(_ context.Context, job *fifo.Job) error {
+			if job.Attempt() == 1 {
+				panic("a value")
+			}
+			return nil
+		}, 0, []string{"panic"}, "fifo: handler panicked: a value", false},
+		"panic with an error": {func(_ context.Context, job *fifo.Job) error {
+			panic(plain)
+		}, 1, []string{"panic"}, "fifo: handler panicked: plain", true},
+		"panic with nil": {func(_ context.Context, job *fifo.Job) error {
+			if job.Attempt() == 1 {
+				panic(nil)
+			}
+			return nil
+		}, 0, []string{"panic"}, "nil", false},
+		"exit": {func(_ context.Context, job *fifo.Job) error {
+			if job.Attempt() < 3 { // more often than the worker has lanes
+				runtime.Goexit()
+			}
+			return nil
+		}, 0, []string{"panic", "panic"}, "exited", false},
+		"runtime error": {func(_ context.Context, job *fifo.Job) error {
+			return fmt.Errorf("no such payload byte: %d", job.Payload[len(job.Payload)])
+		}, 1, []string{"panic"}, "index out of range", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			id := b.sendAll(fifo.Message{Queue: "q", GroupID: "g", Payload: "x", MaxAttempts: x.limit})[0]
+			b.exec(`CREATE TABLE history (id serial, failures jsonb);
+				CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$
+					BEGIN INSERT INTO history (failures) VALUES (new.failures); RETURN NULL; END $$;
+				CREATE TRIGGER keep AFTER UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION keep();
+				CREATE TRIGGER keep AFTER INSERT ON pgfifo.dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`)
+			next := b.send("g", "next")[0]
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == next {
+					return nil
+				}
+				return x.handler(ctx, job)
+			}, func(w *fifo.Worker) { w.Concurrency = 1 }))
+
+			var want []fifo.Outcome
+			var order []int64
+			for range x.kinds {
+				want, order = append(want, fifo.Retried), append(order, id)
+			}
+			if x.dead {
+				want[len(want)-1] = fifo.Buried
+			} else {
+				want, order = append(want, fifo.Succeeded), append(order, id)
+			}
+			require.Equal(t, append(want, fifo.Succeeded), b.ledger.outcomes())
+			require.Equal(t, append(order, next), b.ledger.order())
+
+			failures := query[[]fifo.Failure](b, "SELECT failures FROM history ORDER BY id DESC LIMIT 1")
+			require.Len(t, failures, len(x.kinds))
+			for i, f := range failures {
+				require.Equal(t, i+1, f.Attempt)
+				require.Equal(t, x.kinds[i], f.Kind)
+				require.Contains(t, f.Error, x.text)
+				require.Contains(t, f.Worker, "pgfifo ")
+				require.Equal(t, f.Kind == fifo.KindPanic, f.Stack != "")
+				require.ErrorContains(t, b.ledger.errs()[i], x.text)
+				if f.Kind == fifo.KindPanic {
+					require.Contains(t, f.Stack, "fifo_test.", "where it panicked")
+					require.ErrorAs(t, b.ledger.errs()[i], new(*fifo.PanicError))
+				}
+			}
+			letters := b.deadLetters()
+			if !x.dead {
+				require.Empty(t, letters)
+				return
+			}
+			require.Len(t, letters, 1)
+			require.Equal(t, id, letters[0].ID)
+			require.Equal(t, "x", string(letters[0].Payload))
+			require.Equal(t, len(x.kinds), letters[0].Attempts)
+			require.Equal(t, failures, letters[0].Failures)
+		})
+	}
+}
+
+// An oddError panics if it is a nil pointer in an error, which is not nil.
+type oddError struct{ text string }
+
+func (e *oddError) Error() string { return e.text }
+
+func TestPanicErrorUnwraps(t *testing.T) {
+	t.Parallel()
+	require.ErrorIs(t, &fifo.PanicError{Value: errOnPurpose}, errOnPurpose)
+	require.NoError(t, errors.Unwrap(&fifo.PanicError{Value: "text"}))
+	require.ErrorIs(t, fifo.DeadLetter(errOnPurpose), errOnPurpose)
+	require.ErrorIs(t, fifo.RetryAfter(time.Second, errOnPurpose), errOnPurpose)
+}
+
+// A payload that does not decode will not get better.
+func TestJSONHandler(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", `{"name":"Ada"}`, `{"name":`, "", `{"name":7}`, parcel{"Grace"})
+	var names []string
+	h := fifo.JSON(func(_ context.Context, _ *fifo.Job, p parcel) error {
+		names = append(names, p.Name) // one group: one at a time
+		return nil
+	})
+	b.work(b.worker(h.Handle))
+	require.Equal(t, []string{"Ada", "Grace"}, names)
+	letters := b.deadLetters()
+	require.Len(t, letters, 3)
+	for _, l := range letters {
+		require.Equal(t, 1, l.Attempts)
+		require.Contains(t, l.Failures[0].Error, fmt.Sprintf("decode payload of job %d", l.ID))
+	}
+}
+
+// Whatever an error says, the attempt is recorded, and soon after that the text is cut.
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for text, want := range map[string]string{
+		"":                         "",
+		"a\x00b":                   "a\ufffdb",
+		"\xff\xfe":                 "\ufffd",
+		"\xed\xa0\x80 \xc0":        "\ufffd \ufffd",
+		`{"json": "\u0000"}`:       `{"json": "\u0000"}`,
+		"\ufffe\uffff\u200b\x01":   "\ufffe\uffff\u200b\x01",
+		strings.Repeat("x", 1<<20): strings.Repeat("x", 4<<10) + "…",
+		strings.Repeat("€", 1<<18): strings.Repeat("€", (4<<10)/3) + "…",
+	} {
+		id := b.send("g", text)[0]
+		b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errors.New(text)) }))
+		letters := b.deadLetters()
+		last := letters[len(letters)-1]
+		require.Equal(t, id, last.ID)
+		require.Equal(t, want, last.Failures[0].Error)
+	}
+}
+
+// The history keeps the latest failures.
+func TestHistoryIsCapped(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "x")
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		return fmt.Errorf("number %d", job.Attempt())
+	}, func(w *fifo.Worker) { w.MaxAttempts = 60 }))
+	letter := b.deadLetters()[0]
+	require.Equal(t, 60, letter.Attempts)
+	require.Len(t, letter.Failures, 50)
+	for i, f := range letter.Failures {
+		require.Equal(t, i+11, f.Attempt)
+		require.Equal(t, fmt.Sprint("number ", i+11), f.Error)
+	}
+}

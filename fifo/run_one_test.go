@@ -1,0 +1,89 @@
+package fifo_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+func TestRunOne(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "bad" {
+			return errOnPurpose
+		}
+		return nil
+	})
+	one := func() bool {
+		t.Helper()
+		ran, err := w.RunOne(t.Context())
+		require.NoError(t, err)
+		return ran
+	}
+	require.False(t, one(), "there is none")
+	b.sendAll(fifo.Message{Queue: "other", GroupID: "g"}, fifo.Message{Queue: "q", GroupID: "later", Delay: time.Hour})
+	require.False(t, one(), "none that may run")
+	ids := b.send("g", "first", "bad", "last")
+	require.True(t, one())
+	require.Equal(t, ids[:1], b.ledger.order())
+	for range 3 { // the failure is recorded, and no error of RunOne
+		require.True(t, one())
+	}
+	require.Len(t, b.deadLetters(), 1)
+	require.True(t, one())
+	require.False(t, one())
+	require.Equal(t, []int64{ids[0], ids[1], ids[1], ids[1], ids[2]}, b.ledger.order())
+	require.Zero(t, query[int](b, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'pgfifo %' AND state <> 'idle'`))
+}
+
+// It passes over groups that others hold.
+func TestRunOneFindsAFreeGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	h := newBlocking()
+	held := b.send("held", nil, nil)
+	b.run(b.worker(h.handle, oneLane))
+	receive(t, h.started, "the holder")
+	w := b.worker(nop)
+	ran, err := w.RunOne(t.Context())
+	require.NoError(t, err)
+	require.False(t, ran)
+	free := b.send("zfree", nil)
+	ran, err = w.RunOne(t.Context())
+	require.NoError(t, err)
+	require.True(t, ran)
+	require.Equal(t, []int64{held[0], free[0]}, b.ledger.order())
+	close(h.release)
+}
+
+// When its context ends the job is given back.
+func TestRunOneGivesBack(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	h := newBlocking()
+	ids := b.send("g", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := b.worker(h.handle).RunOne(ctx)
+		result <- err
+	}()
+	receive(t, h.started, "the handler")
+	cancel()
+	require.NoError(t, receive(t, result, "the end of RunOne"))
+	require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+	require.Equal(t, []fifo.Outcome{fifo.Returned}, b.ledger.outcomes())
+	require.Zero(t, b.jobs()[0].Attempts)
+	ran, err := b.worker(nop).RunOne(t.Context())
+	require.NoError(t, err)
+	require.True(t, ran)
+	require.Equal(t, []int64{ids[0], ids[0]}, b.ledger.order())
+	_, err = b.worker(nop).RunOne(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}

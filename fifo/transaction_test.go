@@ -1,0 +1,356 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// newEffects is a bed with a table for what handlers write.
+func newEffects(t *testing.T, adjust ...func(*fifo.Config)) *bed {
+	t.Helper()
+	b := newBed(t, adjust...)
+	b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
+	return b
+}
+
+func (b *bed) effects() []int {
+	b.t.Helper()
+	return query[[]int](b, "SELECT coalesce(array_agg(attempt ORDER BY attempt), '{}') FROM effects")
+}
+
+// write leaves an effect behind, through bun or pgx by turns.
+func write(ctx context.Context, job *fifo.Job, n int) error {
+	if job.ID%2 == 0 {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", n)
+		return err
+	}
+	tx, err := job.Tx(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
+	return err
+}
+
+func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
+
+// What a failed attempt wrote is gone, however it failed; what a successful one wrote is there.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(ctx context.Context, job *fifo.Job) error{
+		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
+		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
+		"timeout": func(ctx context.Context, _ *fifo.Job) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"timeout of a statement": func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "SELECT pg_sleep(3600)")
+			}
+			return err
+		},
+		"twice the same key": func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, 1) },
+		"error after a commit": func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			return errors.Join(errOnPurpose, err, tx.Commit())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			ids := b.send("g", nil, nil)
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				n := job.Attempt()
+				if job.ID == ids[1] {
+					n = 10
+				}
+				if err := write(ctx, job, n); err != nil {
+					return err
+				}
+				if n == 1 {
+					return fail(ctx, job)
+				}
+				return nil
+			}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 500 * time.Millisecond }))
+			require.Equal(t, []int{2, 10}, b.effects())
+			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+		})
+	}
+}
+
+// A job whose time is over is told so, fails with that kind, and keeps its group until its handler returns.
+func TestJobTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "slow", "next")
+	causes := make(chan error, 1)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.ID != ids[0] {
+			return nil
+		}
+		tx, err := job.Tx(ctx)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
+		}
+		causes <- context.Cause(ctx)
+		return err
+	}, func(w *fifo.Worker) { w.JobTimeout, w.MaxAttempts = 300*time.Millisecond, 1 }))
+	require.Equal(t, fifo.ErrJobTimeout, receive(t, causes, "the cause"))
+	require.Equal(t, ids, b.ledger.order())
+	f := b.deadLetters()[0].Failures
+	require.Len(t, f, 1)
+	require.Equal(t, fifo.KindTimeout, f[0].Kind)
+	require.Contains(t, f[0].Error, "fifo: job timeout after 300ms: ")
+	require.Contains(t, f[0].Error, "57014", "the statement was cancelled")
+	require.ErrorIs(t, b.ledger.errs()[0], fifo.ErrJobTimeout)
+}
+
+// A handler that returns nil has not succeeded if what it did to the transaction cannot be committed with the job.
+func TestCannotCommit(t *testing.T) {
+	t.Parallel()
+	sql := func(statements ...string) func(context.Context, *fifo.Job) error {
+		return func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			for _, s := range statements {
+				_, _ = tx.ExecContext(ctx, s)
+			}
+			return nil
+		}
+	}
+	for name, x := range map[string]struct {
+		do   func(context.Context, *fifo.Job) error
+		text string
+		kept bool // the handler committed by hand, and that cannot be undone
+	}{
+		"COMMIT":           {sql("COMMIT"), "ended the job's transaction", true},
+		"ROLLBACK":         {sql("ROLLBACK"), "ended the job's transaction", false},
+		"COMMIT, BEGIN":    {sql("COMMIT", "BEGIN"), "not held", true},
+		"COMMIT; BEGIN":    {sql("COMMIT; BEGIN"), "not held", true},
+		"COMMIT AND CHAIN": {sql("COMMIT AND CHAIN"), "not held", true},
+		"ROLLBACK, BEGIN":  {sql("ROLLBACK", "BEGIN"), "not held", false},
+		"release of ours":  {sql("RELEASE SAVEPOINT pgfifo"), "not held", false},
+		"swallowed error":  {sql("SELECT 1/0"), "did not roll it back", false},
+		"swallowed, go on": {sql("SELECT 1/0", "SELECT 1"), "did not roll it back", false},
+		"deferred":         {sql("INSERT INTO effects VALUES (1)"), "effects_attempt_key", false},
+		"pgx rows":         {leaveRows, "still open", false},
+		"PREPARE":          {sql("PREPARE TRANSACTION 'x'"), "ended the job's transaction", false},
+		"swallowed, commit": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
+			return tx.Commit()
+		}, "commit unexpectedly resulted in rollback", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			ids := b.send("g", "odd", "next")
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == ids[1] {
+					return nil
+				}
+				if err := write(ctx, job, job.Attempt()); err != nil || job.Attempt() > 1 {
+					return errors.Join(err, b.oneFailure(job, x.text))
+				}
+				return x.do(ctx, job)
+			}, oneLane))
+			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+			require.ErrorContains(t, b.ledger.errs()[0], x.text)
+			want := []int{2}
+			if x.kept {
+				want = []int{1, 2}
+			}
+			require.Equal(t, want, b.effects())
+		})
+	}
+}
+
+// oneFailure checks what is on record of a job's first attempt.
+func (b *bed) oneFailure(job *fifo.Job, text string) error {
+	var n int
+	var kind, got string
+	err := b.pool.QueryRow(context.Background(), `
+		SELECT jsonb_array_length(failures), failures->0->>'kind', failures->0->>'error' FROM pgfifo.jobs WHERE id = $1`,
+		job.ID).Scan(&n, &kind, &got)
+	if err != nil {
+		return err
+	}
+	if n != 1 || job.Attempts != 1 || kind != fifo.KindError {
+		return errors.Join(errOnPurpose, errors.New(kind+": "+got))
+	}
+	return nil
+}
+
+func leaveRows(ctx context.Context, job *fifo.Job) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, "SELECT 1")
+	if err != nil {
+		return err
+	}
+	rows.Next()
+	return nil
+}
+
+// What database/sql leaves open it also closes.
+func TestRowsOfDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.send("g", nil, nil)
+	n := 0
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		n++
+		if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT generate_series(1, 10000)") //nolint:rowserrcheck,sqlclosecheck // the point
+		if err == nil {
+			rows.Next()
+		}
+		return err
+	}, oneLane))
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, []int{1, 2}, b.effects())
+}
+
+// Habits of code that owns its transaction do no harm.
+func TestIdioms(t *testing.T) {
+	t.Parallel()
+	insert := func(ctx context.Context, tx bun.Tx, n int) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
+		return err
+	}
+	for name, x := range map[string]struct {
+		do   func(ctx context.Context, job *fifo.Job) error
+		want []int
+	}{
+		"bun": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			return errors.Join(insert(ctx, tx, 1), tx.Commit())
+		}, []int{1}},
+		"pgx": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback(ctx) }()
+			_, err = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+			return errors.Join(err, tx.Commit(ctx))
+		}, []int{1}},
+		"pgx.BeginFunc": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			bad := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (1), (1/0)")
+				return err
+			})
+			good := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (2)")
+				return err
+			})
+			if bad == nil {
+				return errOnPurpose
+			}
+			return good
+		}, []int{2}},
+		"rollback": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(insert(ctx, tx, 1), tx.Rollback())
+		}, []int{}},
+		"rollback after an error, anew": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			if insert(ctx, tx, 1) != nil || insert(ctx, tx, 1<<40) == nil {
+				return errOnPurpose
+			}
+			if err := tx.Rollback(); err != nil {
+				return err
+			}
+			if tx, err = job.Tx(ctx); err != nil {
+				return err
+			}
+			return insert(ctx, tx, 2)
+		}, []int{2}},
+		"commit, anew, rollback": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(insert(ctx, tx, 1), tx.Commit()); err != nil {
+				return err
+			}
+			if tx, err = job.Tx(ctx); err != nil {
+				return err
+			}
+			return errors.Join(insert(ctx, tx, 2), tx.Rollback())
+		}, []int{1}},
+		"RunInTx": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			_ = tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				return errors.Join(insert(ctx, tx, 1), errOnPurpose)
+			})
+			return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return insert(ctx, tx, 2) })
+		}, []int{2}},
+		"both": {func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			ptx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = ptx.Exec(ctx, "INSERT INTO effects VALUES (2)")
+			return errors.Join(err, insert(ctx, tx, 1))
+		}, []int{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.send("g", nil)
+			b.work(b.worker(x.do))
+			require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+			require.Equal(t, x.want, b.effects())
+		})
+	}
+}

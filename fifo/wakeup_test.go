@@ -1,0 +1,191 @@
+package fifo_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+func rarePolls(w *fifo.Worker) { w.PollInterval = time.Hour }
+
+// quiet waits until the worker's scout has nothing to do until the next poll, as far as can be seen from outside: a
+// notification is what it takes to wake it then.
+func (b *bed) quiet(w *fifo.Worker) {
+	b.t.Helper()
+	b.send("quiet", nil)
+	b.drained()
+	last, same := int64(-1), 0
+	await(b.t, "the worker to settle down", func() bool {
+		if claims := w.Stats().Claims; claims == last {
+			same++
+		} else {
+			last, same = claims, 0
+		}
+		return same > 20
+	})
+}
+
+// A worker that would poll once an hour hears of messages, whichever way they come.
+func TestNotified(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "dead" && len(b.deadLetters()) == 0 {
+			return fifo.DeadLetter(errOnPurpose)
+		}
+		return nil
+	}, rarePolls)
+	b.run(w)
+	b.quiet(w)
+	n := len(b.ledger.outcomes())
+	ends := func(how string) {
+		n++
+		await(t, how, func() bool { return len(b.ledger.outcomes()) == n })
+	}
+	for i := range 3 {
+		for _, group := range []string{"same", "new" + strconv.Itoa(i)} {
+			m := fifo.Message{Queue: "q", GroupID: group}
+			b.sendAll(m)
+			ends("Enqueue")
+			for kind, begin := range producers {
+				p := begin(t, b.client, b)
+				_, err := p.enqueue(m)
+				require.NoError(t, err)
+				require.Len(t, b.ledger.outcomes(), n)
+				require.NoError(t, p.commit())
+				ends(kind)
+			}
+		}
+	}
+	b.send("dead", "dead")
+	ends("death")
+	got, err := b.client.Redrive(t.Context(), groups.Key{Queue: "q"})
+	require.NoError(t, err)
+	require.Equal(t, 1, got)
+	b.exec("DELETE FROM pgfifo.dead_letters")
+	await(t, "the redriven job to end", func() bool { return b.count("jobs") == 0 })
+}
+
+// A worker hears of what was committed by another process' client, of many groups at once, and of other queues not.
+func TestNotifiedOfMany(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(nop, rarePolls)
+	b.run(w)
+	b.quiet(w)
+	other := b.open(pgtest.Connect(t, b.url))
+	var msgs []fifo.Message
+	for i := range 500 { // more than fit in a notice
+		msgs = append(msgs, fifo.Message{Queue: "q", GroupID: strconv.Itoa(i)}, fifo.Message{Queue: "r", GroupID: "g"})
+	}
+	_, err := other.Enqueue(t.Context(), msgs...)
+	require.NoError(t, err)
+	await(t, "all groups", func() bool { return b.count("jobs") == 500 })
+}
+
+// Without notifications polling finds everything, and nothing listens or notifies.
+func TestPollOnly(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(c *fifo.Config) { c.PollOnly = true })
+	ear := pgtest.Conn(t, b.url)
+	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
+	require.NoError(t, err)
+	w := b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 20 * time.Millisecond })
+	b.run(w)
+	b.quiet(w)
+	for _, begin := range producers {
+		p := begin(t, b.client, b)
+		_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, err)
+		require.NoError(t, p.commit())
+		b.drained()
+	}
+	require.Equal(t, 1, query[int](b, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND query ILIKE 'listen%'`), "only the test does")
+	b.exec("NOTIFY pgfifo, 'mine'")
+	n, err := ear.WaitForNotification(promptly(t))
+	require.NoError(t, err)
+	require.Equal(t, "mine", n.Payload, "notifications arrive in order: there was none before")
+}
+
+// What is not due yet is worked when it is, without a poll: a delayed message, and a retry.
+func TestDueInTime(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sendAll(fifo.Message{Queue: "q", GroupID: "before", Delay: 300 * time.Millisecond}) // before the worker starts
+	b.run(b.worker(failing(1, fifo.RetryAfter(300*time.Millisecond, errOnPurpose)), rarePolls))
+	b.sendAll(fifo.Message{Queue: "q", GroupID: "after", Delay: 500 * time.Millisecond},
+		fifo.Message{Queue: "q", GroupID: "after"}) // waits behind it
+	b.drained()
+	require.Len(t, b.ledger.order(), 6)
+}
+
+// Any role may send notices. Whatever they say, the worker goes on.
+func TestMalformedNotices(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(nop, rarePolls)
+	b.run(w)
+	b.quiet(w)
+	for _, text := range []string{
+		"", "x", "null", "[]", "{}", `{"q":1}`, `{"q":"q"}`, `{"q":"none","g":[{"g":"g","i":1}]}`, `{"q":"q","g":[]}`,
+		`{"q":"q","g":[{}]}`, `{"q":"q","g":[null]}`, `{"q":"q","g":[{"g":"no such group","i":9223372036854775807}]}`,
+		`{"q":"q","g":[{"g":"quiet","i":-9223372036854775808}]}`, `{"q":"q","g":[{"g":"\u0000","i":1}]}`,
+		`{"q":"q","g":[{"g":"quiet","i":1e99}]}`, `{"q":"q","g":[{"g":"\ud800","i":1}]}`, `{"q":{"q":{"q":[`,
+	} {
+		b.exec("SELECT pg_notify('pgfifo', $1)", text)
+	}
+	n := len(b.ledger.order())
+	b.send("quiet", nil)
+	b.send("other", nil)
+	b.drained()
+	require.Len(t, b.ledger.order(), n+2)
+	require.Empty(t, b.ledger.faults)
+}
+
+// A lower id that is committed late is worked soon although its group never rests: its lane must not only look above
+// what it has finished. Nobody tells of it, or a notice does.
+func TestLateCommitInBusyGroup(t *testing.T) {
+	t.Parallel()
+	for _, told := range []bool{false, true} {
+		t.Run("told "+strconv.FormatBool(told), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.unordered = true
+			var stop atomic.Bool
+			late := make(chan struct{})
+			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				switch {
+				case string(job.Payload) == "late":
+					close(late)
+				case !stop.Load(): // there is always one more
+					_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g"})
+					return err
+				}
+				return nil
+			}, oneLane))
+			p := producers["pgx.Tx"](t, b.client, b)
+			_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g", Payload: "late"})
+			require.NoError(t, err)
+			b.send("g", nil, nil, nil)
+			await(t, "the group to be busy", func() bool { return len(b.ledger.order()) > 50 })
+			if !told {
+				require.NoError(t, p.undo())
+				b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1, 'late')`)
+			} else {
+				require.NoError(t, p.commit())
+			}
+			receive(t, late, "the late one")
+			stop.Store(true)
+			b.drained()
+		})
+	}
+}
