@@ -44,7 +44,8 @@ func (s *seat) attempt(ctx context.Context, turn *groups.Turn, hold *groups.Hold
 	}
 	switch {
 	case lost: // before anything else: the evidence is gone when this transaction ends
-		f := &failure{kind: KindLost, err: errors.New("the worker, or its connection, died with the job")}
+		c.worker.stats.lost.Add(1)
+		f := &failure{kind: KindLost, err: diedError{}}
 		a := &attempt{job: c.newJob(hold), failure: f}
 		s.fail(a, hold, f, 0)
 		a.now = true
@@ -136,8 +137,26 @@ func (c *crew) delay(job *Job, err error) time.Duration {
 	if after := (*retryAfterError)(nil); errors.As(err, &after) {
 		return min(max(after.after, 0), MaxDelay)
 	}
-	return min(max(c.set.retry(job, err), 0), MaxDelay)
+	return min(max(c.backoff(job, err), 0), MaxDelay)
 }
+
+// backoff asks the worker's RetryPolicy. One that panics must not take the worker with it.
+func (c *crew) backoff(job *Job, err error) (d time.Duration) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.log.Error("pgfifo: the RetryPolicy panicked; the default is used", "panic", v)
+			d = DefaultRetry(job, err)
+		}
+	}()
+	return c.set.retry(job, err)
+}
+
+// diedError is the failure of an attempt that was lost, as the worker that finds it tells it.
+type diedError struct{}
+
+func (diedError) Error() string { return "the worker, or its connection, died with the job" }
+
+func (diedError) Is(target error) bool { return target == ErrLost }
 
 func newFailure(err, cause error, timeout time.Duration) *failure {
 	if p := (*PanicError)(nil); errors.As(err, &p) {

@@ -147,7 +147,7 @@ func TestPoison(t *testing.T) {
 		require.Equal(t, fifo.KindLost, f.Kind)
 	}
 	require.Equal(t, fifo.Stats{
-		Succeeded: 1, Retried: 2, Buried: 1, Unknown: 3, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
+		Succeeded: 1, Retried: 2, Buried: 1, Unknown: 3, Lost: 3, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
 	}, w.Stats())
 }
 

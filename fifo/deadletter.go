@@ -91,7 +91,8 @@ func (c *Client) list(ctx context.Context, model any, table string, f Filter) er
 
 // Redrive moves dead letters back to their original places in their groups, to be tried anew: those of a group with the
 // given ids, or all of the group if none are given, or all of the queue if the group id is empty too. It returns how many
-// there were. Jobs of the group that were enqueued later and have not run yet run after them.
+// there were; ids that are not among the dead letters are passed over. Jobs of the group that were enqueued later run after
+// them, but for those that a worker has claimed before it hears of the redrive.
 func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int, error) {
 	if err := c.checkDeadLetters(ctx, key); err != nil {
 		return 0, err
@@ -116,7 +117,8 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	return len(back), nil
 }
 
-// DeleteDeadLetters deletes dead letters for good, chosen as by Redrive. It returns how many there were.
+// DeleteDeadLetters deletes dead letters for good, chosen as by Redrive. It returns how many there were. In both, a list of
+// ids that is empty but not nil means none.
 func (c *Client) DeleteDeadLetters(ctx context.Context, key groups.Key, ids ...int64) (int, error) {
 	if err := c.checkDeadLetters(ctx, key); err != nil {
 		return 0, err

@@ -24,7 +24,8 @@ type HandlerFunc func(ctx context.Context, job *Job) error
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
 
 // JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
-// letter at once: it will not get better.
+// letter at once: it will not get better. (A Message's Payload that is a string or []byte is sent as it is, not as a JSON
+// string.)
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
 	return HandlerFunc(func(ctx context.Context, job *Job) error {
 		var payload T

@@ -12,7 +12,8 @@ type Hooks struct {
 	// outcome is not recorded yet.
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
-	// Succeeded.
+	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as Retried or Buried,
+	// with an err that is ErrLost.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 }
 

@@ -15,7 +15,7 @@ import (
 // NOTIFY takes a lock of the whole cluster when its transaction commits (PostgreSQL's async.c), so it is kept out of
 // the enqueues: a client says at most one thing at a time, on its own, and what is enqueued meanwhile goes into the
 // next. Inside a caller's transaction, which only the caller commits, there is no other way; there it is said at most
-// once every noticeGap.
+// once every noticeGap, and for those in between once more a little later, when most of them will have committed.
 type notice struct {
 	Queue  string      `json:"q"`
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
@@ -46,8 +46,9 @@ type announcer struct {
 	off    bool
 
 	mu      sync.Mutex
-	pending map[groups.Key]int64 // the lowest new id of each group
+	pending map[groups.Key]int64 // the lowest new id of each group; for an empty group id, "look at the queue"
 	last    map[string]time.Time // when a notice went into a caller's transaction, by queue
+	trails  map[string]bool      // queues for which one more notice is on its way
 	sending bool
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -57,6 +58,7 @@ type announcer struct {
 func (a *announcer) init(c *Client) {
 	a.client, a.off = c, c.cfg.PollOnly
 	a.pending, a.last = make(map[groups.Key]int64), make(map[string]time.Time)
+	a.trails = make(map[string]bool)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 }
 
@@ -81,11 +83,31 @@ func (a *announcer) later(b *batch, ids []int64) {
 			a.pending[key] = id
 		}
 	}
-	if !a.sending && len(a.pending) > 0 {
+	a.start()
+}
+
+// start sends what is pending, unless that is under way. The caller holds the lock.
+func (a *announcer) start() {
+	if !a.sending && len(a.pending) > 0 && a.ctx.Err() == nil {
 		a.sending = true
 		a.done.Add(1)
 		go a.send()
 	}
+}
+
+// trail sees to it that one more notice of the queue is said soon. The caller holds the lock.
+func (a *announcer) trail(queue string) {
+	if a.trails[queue] {
+		return
+	}
+	a.trails[queue] = true
+	time.AfterFunc(3*noticeGap, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.trails, queue)
+		a.pending[groups.Key{Queue: queue}] = 0
+		a.start()
+	})
 }
 
 // now returns what to say inside the caller's transaction, or nothing.
@@ -97,6 +119,7 @@ func (a *announcer) now(b *batch) string {
 	defer a.mu.Unlock()
 	queue, n := b.queues[0], notice{Queue: b.queues[0]}
 	if time.Since(a.last[queue]) < noticeGap {
+		a.trail(queue)
 		return ""
 	}
 	if len(a.last) > 1000 {
@@ -126,12 +149,16 @@ func (a *announcer) send() {
 			a.mu.Unlock()
 			return
 		}
-		notices := make(map[string]*notice)
+		notices, looks := make(map[string]*notice), make(map[string]bool)
 		for key, id := range a.pending {
 			n := notices[key.Queue]
 			if n == nil {
 				n = &notice{Queue: key.Queue}
 				notices[key.Queue] = n
+			}
+			if key.GroupID == "" {
+				looks[key.Queue] = true
+				continue
 			}
 			n.Groups = append(n.Groups, groupHint{key.GroupID, id})
 		}
@@ -139,7 +166,7 @@ func (a *announcer) send() {
 		a.mu.Unlock()
 		texts := make([]string, 0, len(notices))
 		for _, n := range notices {
-			if len(n.Groups) > noticeHints {
+			if looks[n.Queue] || len(n.Groups) > noticeHints {
 				n.Groups = nil
 			}
 			texts = append(texts, n.String())

@@ -184,7 +184,8 @@ type Stats struct {
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters
 	Returned  int64 // jobs given back by a shutdown
-	Unknown   int64 // attempts that were lost with their connection
+	Unknown   int64 // attempts of this worker that were lost with their connection
+	Lost      int64 // attempts of dead workers that this one found; Retried and Buried count them too
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
 }
@@ -196,6 +197,7 @@ type counters struct {
 	running        atomic.Int64
 	outcomes       [Unknown + 1]atomic.Int64
 	claims, missed atomic.Int64
+	lost           atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
@@ -203,8 +205,8 @@ func (c *counters) snapshot() Stats {
 		Running:   int(c.running.Load()),
 		Succeeded: c.outcomes[Succeeded].Load(), Retried: c.outcomes[Retried].Load(),
 		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(),
-		Unknown: c.outcomes[Unknown].Load(),
-		Claims:  c.claims.Load(), Missed: c.missed.Load(),
+		Unknown: c.outcomes[Unknown].Load(), Lost: c.lost.Load(),
+		Claims: c.claims.Load(), Missed: c.missed.Load(),
 	}
 }
 

@@ -206,12 +206,30 @@ func TestAdminChecksItsArguments(t *testing.T) {
 	for verb, err := range errs {
 		require.ErrorIs(t, err, schema.ErrInvalid, verb)
 	}
-	missing := Admin{DB: admin.DB, Schema: "not there"}
+	missing := Admin{DB: admin.DB, Schema: "not there?"}
 	errs = verbs(missing, group("a"))
 	_, errs["list"] = missing.List(t.Context(), Filter{})
 	_, errs["pauses"] = missing.Pauses(t.Context())
+	_, errs["measure"] = missing.Measure(t.Context(), queue)
 	for verb, err := range errs {
 		require.ErrorContains(t, err, "groups: "+verb, verb)
 		require.ErrorContains(t, err, "not there", verb)
 	}
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(3, "a", "b")
+	s.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES ($1, 'a', 99, '', 1, now())", queue)
+	admin, _ := s.admin()
+	d, err := admin.Measure(t.Context(), queue)
+	require.NoError(t, err)
+	require.Equal(t, []int64{6, 2, 1}, []int64{d.Jobs, d.Groups, d.DeadLetters})
+	require.WithinDuration(t, time.Now(), d.OldestAt, time.Hour)
+	d, err = admin.Measure(t.Context(), "empty")
+	require.NoError(t, err)
+	require.Zero(t, d)
+	_, err = admin.Measure(t.Context(), "")
+	require.ErrorIs(t, err, ErrInvalidID)
 }

@@ -29,8 +29,8 @@ type Scout struct {
 	gap     time.Duration
 	walked  time.Time // end of the last walk's last batch
 	took    time.Duration
-	checked time.Time // when held groups were last looked at
-	news    int       // since the walk began
+	checked time.Time    // when held groups were last looked at
+	news    int          // since the walk began
 	orphans map[Key]bool // groups whose worker has just died
 	look    chan struct{}
 }
