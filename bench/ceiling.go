@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
+)
+
+// The ceiling is the least that a durable job can cost: a transaction that changes one row, in one round trip.
+
+const ceilingRows = 1000
+
+func prepareCeiling(ctx context.Context, db *database) error {
+	return db.exec(ctx,
+		"CREATE TABLE ceiling (id integer PRIMARY KEY, n bigint NOT NULL DEFAULT 0)",
+		fmt.Sprintf("INSERT INTO ceiling (id) SELECT generate_series(1, %d)", ceilingRows),
+		"VACUUM ANALYZE ceiling")
+}
+
+const ceilingSQL = "UPDATE ceiling SET n = n + 1 WHERE id = $1"
+
+// goCeiling is the ceiling with pgx, a connection for each lane, at the level that the library's lanes work on.
+type goCeiling struct {
+	db    *database
+	lanes int
+}
+
+func (g *goCeiling) work(ctx context.Context, n int) (took time.Duration, err error) {
+	conns := make([]*pgx.Conn, g.lanes)
+	stmts := make([]*pgconn.StatementDescription, g.lanes)
+	defer func() {
+		for _, c := range conns {
+			if c != nil {
+				_ = c.Close(context.WithoutCancel(ctx))
+			}
+		}
+	}()
+	for i := range conns {
+		if conns[i], err = pgx.Connect(ctx, g.db.url); err != nil {
+			return 0, err
+		}
+		if stmts[i], err = conns[i].Prepare(ctx, "ceiling", ceilingSQL); err != nil {
+			return 0, err
+		}
+	}
+	var left atomic.Int64
+	left.Store(int64(n))
+	eg, ctx := errgroup.WithContext(ctx)
+	begin := time.Now()
+	for i, conn := range conns {
+		eg.Go(func() error {
+			for left.Add(-1) >= 0 {
+				id := strconv.AppendInt(nil, rand.Int64N(ceilingRows)+1, 10)
+				if _, err := conn.PgConn().ExecStatement(ctx, stmts[i], [][]byte{id}, nil, nil).Close(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err = eg.Wait()
+	return time.Since(begin), err
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+const queue = "bench"
+
+// A crew is a pgfifo worker with a queue to work on.
+type crew struct {
+	db      *database
+	schema  string // "": the default
+	groups  int
+	lanes   int
+	handler fifo.Handler    // nil: does nothing
+	dial    pgconn.DialFunc // nil: the default
+
+	ledger *ledger
+	filled int64
+	failed chan struct{} // the ledger found a violation
+}
+
+// prepare makes a new ledger. Once.
+func (c *crew) prepare() {
+	c.failed = make(chan struct{})
+	c.ledger = newLedger(c.groups, func() { close(c.failed) })
+}
+
+func (c *crew) table() string {
+	if c.schema == "" {
+		return "pgfifo.jobs"
+	}
+	return c.schema + ".jobs"
+}
+
+// fill adds n jobs, one to each group in turn, as one INSERT: what is measured is the work.
+func (c *crew) fill(ctx context.Context, n int) error {
+	sql := fmt.Sprintf("INSERT INTO %s (queue, group_id, payload) SELECT '%s', "+groupSQL+", int8send(n / $1::bigint) "+
+		"FROM generate_series($2::bigint, $3::bigint - 1) AS n", c.table(), queue, "n % $1::bigint")
+	from := c.filled
+	c.filled += int64(n)
+	if _, err := c.db.pool.Exec(ctx, sql, int64(c.groups), from, c.filled); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	return nil
+}
+
+// patience is how long nothing may happen.
+const patience = time.Minute
+
+// work runs a worker until n jobs are done. It returns the time from the start of the first handler to the commit of the
+// last job, and an error if a promise was broken.
+func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
+	t := newTally(n)
+	err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}, func(ctx context.Context) error {
+		return t.wait(ctx, c.failed)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return t.took(), c.audit(ctx)
+}
+
+// run runs a worker for as long as meanwhile takes.
+func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context.Context) error) error {
+	pc, err := pgxpool.ParseConfig(c.db.url)
+	if err != nil {
+		return err
+	}
+	if c.dial != nil {
+		pc.ConnConfig.DialFunc = c.dial
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	cfg.Schema, cfg.Logger = c.schema, slog.New(slog.NewTextHandler(io.Discard, nil))
+	client := fifo.Open(pool, cfg)
+	defer func() { _ = client.Close() }()
+	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, Name: workerName}
+	worker.Handle(queue, fifo.HandlerFunc(c.handle))
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel() // a worker that ends by itself ends the waiting for it
+		ended <- worker.Run(ctx)
+	}()
+	err = meanwhile(ctx)
+	cancel()
+	return errors.Join(c.ledger.err(), <-ended, err)
+}
+
+const workerName = "pgfifo-bench-worker"
+
+// connected waits until the worker's lanes, and what stands beside them, have their connections.
+func (c *crew) connected(ctx context.Context, beside int) error {
+	return until(ctx, func() (bool, error) {
+		n, err := c.sessions(ctx)
+		return n >= c.lanes+beside, err
+	})
+}
+
+// gone waits until the server has ended all of them.
+func (c *crew) gone(ctx context.Context) error {
+	return until(ctx, func() (bool, error) {
+		n, err := c.sessions(ctx)
+		return n == 0, err
+	})
+}
+
+func (c *crew) sessions(ctx context.Context) (n int, err error) {
+	err = c.db.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = $1`, workerName).Scan(&n)
+	return n, err
+}
+
+func (c *crew) handle(ctx context.Context, job *fifo.Job) error {
+	end, err := c.ledger.begin(job)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if c.handler == nil {
+		return nil
+	}
+	return c.handler.Handle(ctx, job)
+}
+
+// audit compares the ledger with the table, when no worker runs: each job was either worked, or is still there.
+func (c *crew) audit(ctx context.Context) error {
+	var left int64
+	if err := c.db.pool.QueryRow(ctx, "SELECT count(*) FROM "+c.table()).Scan(&left); err != nil {
+		return err
+	}
+	if worked := c.ledger.count.Load(); worked+left != c.filled {
+		return fmt.Errorf("PROMISE BROKEN: of %d jobs, %d were worked and %d are left", c.filled, worked, left)
+	}
+	return nil
+}

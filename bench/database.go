@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// serveFunc gets a server. The second value ends it.
+type serveFunc func(ctx context.Context, settings map[string]string) (*pgserver.Server, func() error, error)
+
+// serveOwn starts a server, or takes that of DATABASE_URL. Commits are durable: all else would be another question.
+func serveOwn(ctx context.Context, settings map[string]string) (*pgserver.Server, func() error, error) {
+	all := map[string]string{"shared_buffers": "1GB", "max_wal_size": "4GB"}
+	for k, v := range settings {
+		all[k] = v
+	}
+	srv, err := pgserver.Start(ctx, &pgserver.Options{Durable: true, Settings: all})
+	if err != nil {
+		return nil, nil, err
+	}
+	return srv, srv.Close, nil
+}
+
+// A database is the one of a run, migrated; it is dropped at the end.
+type database struct {
+	url             string
+	pool            *pgxpool.Pool // for preparing and looking, beside what is measured
+	version, source string
+
+	admin *pgx.Conn
+	name  string
+	stop  func() error
+}
+
+func openDatabase(ctx context.Context, serve serveFunc, settings map[string]string) (_ *database, err error) {
+	srv, stop, err := serve(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{version: srv.Version, source: srv.Source, stop: stop}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.admin, err = pgx.Connect(ctx, srv.URL); err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("pgfifo_bench_%d_%d", os.Getpid(), time.Now().UnixNano())
+	if _, err = d.admin.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		return nil, err
+	}
+	d.name = name
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		return nil, errors.New("the server's URL is none") // err would print it, password and all
+	}
+	u.Path = "/" + name
+	d.url = u.String()
+	if d.pool, err = pgxpool.New(ctx, d.url); err != nil {
+		return nil, err
+	}
+	return d, migrations.Up(ctx, d.pool, nil)
+}
+
+// close drops the database, also after a run was interrupted.
+func (d *database) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if d.pool != nil {
+		d.pool.Close()
+	}
+	var err error
+	if d.name != "" {
+		_, err = d.admin.Exec(ctx, "DROP DATABASE "+d.name+" WITH (FORCE)")
+	}
+	if d.admin != nil {
+		err = errors.Join(err, d.admin.Close(ctx))
+	}
+	return errors.Join(err, d.stop())
+}
+
+// exec runs statements that prepare a run.
+func (d *database) exec(ctx context.Context, sqls ...string) error {
+	for _, sql := range sqls {
+		if _, err := d.pool.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%w in %s", err, sql)
+		}
+	}
+	return nil
+}

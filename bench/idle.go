@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// idle counts what a worker asks the server while there is nothing to do.
+type idle struct {
+	lanes   int
+	settle  time.Duration
+	measure time.Duration
+}
+
+func (*idle) about() string { return "statements per second of a worker with nothing to do" }
+
+func (s *idle) flags(f *flag.FlagSet) {
+	f.IntVar(&s.lanes, "lanes", 100, "jobs at once, if there were any")
+	f.DurationVar(&s.settle, "settle", 4*time.Second, "time to come to rest first")
+	f.DurationVar(&s.measure, "for", 10*time.Second, "time to count")
+}
+
+func (*idle) settings() map[string]string { return countStatements }
+
+func (s *idle) run(ctx context.Context, b *bench) error {
+	if err := b.openStatements(ctx); err != nil {
+		return err
+	}
+	b.progress.begin(b.scenario, 2)
+	for _, pollOnly := range []bool{false, true} {
+		perSecond, err := s.count(ctx, b, pollOnly)
+		if err != nil {
+			return err
+		}
+		b.report(Result{
+			System: "pgfifo", Params: map[string]any{"lanes": s.lanes, "poll_only": pollOnly},
+			Extra: map[string]float64{"statements_per_s": perSecond},
+		})
+		b.progress.add()
+	}
+	return nil
+}
+
+func (s *idle) count(ctx context.Context, b *bench, pollOnly bool) (perSecond float64, err error) {
+	c := &crew{db: b.database, groups: 1, lanes: s.lanes}
+	c.prepare()
+	beside := 2 // one looks for work, and one listens
+	if pollOnly {
+		beside = 1
+	}
+	err = c.run(ctx, &fifo.Config{PollOnly: pollOnly}, func(ctx context.Context) error {
+		if err := c.connected(ctx, beside); err != nil {
+			return err
+		}
+		if err := pause(ctx, s.settle); err != nil {
+			return err
+		}
+		if err := b.resetStatements(ctx); err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := pause(ctx, s.measure); err != nil {
+			return err
+		}
+		list, err := b.statements(ctx)
+		took := time.Since(begin)
+		calls := int64(0)
+		for _, st := range list {
+			calls += st.Calls
+		}
+		perSecond = float64(calls) / took.Seconds()
+		return err
+	})
+	return perSecond, err
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pgbench is the ceiling with the program that comes with PostgreSQL, where there is one.
+type pgbench struct {
+	db      *database
+	lanes   int
+	program string
+}
+
+// findPgbench returns the program's path, or "".
+func findPgbench() string {
+	if path, err := exec.LookPath("pgbench"); err == nil {
+		return path
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/pgbench")
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1]
+}
+
+const pgbenchScript = `\set id random(1, %d)
+UPDATE ceiling SET n = n + 1 WHERE id = :id;
+`
+
+var pgbenchTPS = regexp.MustCompile(`(?m)^tps = ([0-9.]+) \(without initial connection time\)`)
+
+func (p *pgbench) work(ctx context.Context, n int) (time.Duration, error) {
+	script, err := os.CreateTemp("", "pgfifo-bench-*.sql")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.Remove(script.Name()) }()
+	_, err = fmt.Fprintf(script, pgbenchScript, ceilingRows)
+	if err = errors.Join(err, script.Close()); err != nil {
+		return 0, err
+	}
+	lanes, each := strconv.Itoa(p.lanes), strconv.Itoa(max(n/p.lanes, 1))
+	cmd := exec.CommandContext(ctx, p.program, "--no-vacuum", "-M", "prepared", "-c", lanes,
+		"-j", strconv.Itoa(min(p.lanes, 2)), "-t", each, "-f", script.Name())
+	if cmd.Env, err = clientEnv(p.db.url); err != nil {
+		return 0, err
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("pgbench: %w: %s", err, out)
+	}
+	m := pgbenchTPS.FindSubmatch(out)
+	if m == nil {
+		return 0, fmt.Errorf("pgbench: no rate in: %s", out)
+	}
+	tps, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil || tps <= 0 {
+		return 0, fmt.Errorf("pgbench: rate %q", m[1])
+	}
+	return time.Duration(float64(n) / tps * float64(time.Second)), nil
+}
+
+// clientEnv is the environment in which PostgreSQL's programs find the database: a command line would show the password.
+func clientEnv(url string) ([]string, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	mode := "disable"
+	if cfg.TLSConfig != nil {
+		mode = "require"
+	}
+	return append(os.Environ(), "PGHOST="+cfg.Host, "PGPORT="+strconv.Itoa(int(cfg.Port)), "PGUSER="+cfg.User,
+		"PGPASSWORD="+cfg.Password, "PGDATABASE="+cfg.Database, "PGSSLMODE="+mode), nil
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/pgfifo/pgfifo/internal/killbench"
+)
+
+// recovery measures from the SIGKILL of a worker to the next start of the job that it had.
+type recovery struct {
+	kills, survivors, lanes int
+	busy                    bool
+}
+
+func (*recovery) about() string { return "from a worker's SIGKILL to the next start of its job" }
+
+func (s *recovery) flags(f *flag.FlagSet) {
+	f.IntVar(&s.kills, "kills", 200, "workers to kill, one after the other")
+	f.IntVar(&s.survivors, "survivors", 2, "other worker processes at each kill")
+	f.IntVar(&s.lanes, "lanes", 4, "jobs at once in each process")
+	f.BoolVar(&s.busy, "busy", false, "the survivors' spare lanes have other jobs to do")
+}
+
+func (*recovery) settings() map[string]string { return nil }
+
+func (s *recovery) run(ctx context.Context, b *bench) error {
+	report, err := killbench.Run(ctx, killbench.Config{
+		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Busy: s.busy,
+		Logf: b.notef,
+	})
+	if err != nil {
+		return err
+	}
+	h := newHistogram()
+	for _, d := range report.Recoveries {
+		record(h, d)
+	}
+	r := Result{
+		System: "pgfifo", Params: map[string]any{"survivors": s.survivors, "lanes": s.lanes, "busy": s.busy},
+		Extra: map[string]float64{
+			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)), "max_ms": millis(h.Max()),
+		},
+	}
+	r.quantiles(h)
+	b.report(r)
+	return nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+)
+
+// A scenario is one question to measure. It is used once: flags, then run.
+type scenario interface {
+	about() string
+	// flags declares the scenario's own; their values are its fields.
+	flags(f *flag.FlagSet)
+	// settings are what the server needs beyond its defaults, as far as this program starts it.
+	settings() map[string]string
+	run(ctx context.Context, b *bench) error
+}
+
+var scenarios = map[string]func() scenario{
+	"backlog":    func() scenario { return new(backlog) },
+	"drain":      func() scenario { return new(drain) },
+	"idle":       func() scenario { return new(idle) },
+	"latency":    func() scenario { return new(latency) },
+	"recovery":   func() scenario { return new(recovery) },
+	"statements": func() scenario { return new(statements) },
+}
+
+func scenarioNames() iter.Seq[string] { return maps.Keys(scenarios) }
+
+// newScenario returns nil for a name that is none.
+func newScenario(name string) scenario {
+	make := scenarios[name]
+	if make == nil {
+		return nil
+	}
+	return make()
+}
+
+// A bench is what a scenario works with, and reports to.
+type bench struct {
+	*database
+	scenario string
+	progress *progress
+	notes    io.Writer
+	results  []Result
+}
+
+// notef tells people what does not fit the table.
+func (b *bench) notef(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.notes, format+"\n", args...)
+}
+
+// report adds a line to the table.
+func (b *bench) report(r Result) {
+	r.Scenario = b.scenario
+	b.results = append(b.results, r)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/killbench"
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+)
+
+// shared is one server for all tests. It counts statements, and need not be durable.
+var shared struct {
+	once   sync.Once
+	server *pgserver.Server
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	killbench.Main()
+	code := m.Run()
+	if shared.server != nil {
+		if err := shared.server.Close(); err != nil {
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+func serveShared(ctx context.Context, _ map[string]string) (*pgserver.Server, func() error, error) {
+	shared.once.Do(func() {
+		shared.server, shared.err = pgserver.Start(ctx, &pgserver.Options{Settings: countStatements})
+	})
+	return shared.server, func() error { return nil }, shared.err
+}
+
+// run runs the program and returns the lines that it printed.
+func run(t *testing.T, args ...string) []Result {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, command{out: &out, errs: t.Output(), serve: serveShared}.run(t.Context(), append(args, "-json")))
+	var results []Result
+	for dec := json.NewDecoder(&out); ; {
+		var r Result
+		err := dec.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			return results
+		}
+		require.NoError(t, err)
+		require.Equal(t, args[0], r.Scenario)
+		results = append(results, r)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	results := run(t, "drain", "-jobs", "600", "-groups", "20", "-lanes", "4", "-rounds", "2")
+	want := 2
+	if findPgbench() != "" {
+		want = 4
+	}
+	require.Len(t, results, want)
+	for _, r := range results {
+		require.Positive(t, r.Rate, r.System)
+	}
+	require.Equal(t, "ceiling (Go)", results[0].RatioTo)
+	require.Positive(t, results[0].Ratio)
+}
+
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	results := run(t, "backlog", "-backlogs", "300,3000", "-groups", "30", "-lanes", "4", "-jobs", "400", "-rounds", "2")
+	require.Len(t, results, 2)
+	require.Equal(t, "pgfifo at 300", results[1].RatioTo)
+	require.Positive(t, results[1].Ratio)
+	for _, r := range results {
+		require.Positive(t, r.Extra["discovery_share"], "the statements of groups/sql are not recognized")
+		require.Less(t, r.Extra["discovery_share"], 1.0)
+	}
+}
+
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	results := run(t, "statements", "-jobs", "1000", "-groups", "20", "-lanes", "4", "-rounds", "2")
+	require.Len(t, results, 2)
+	for _, r := range results {
+		require.GreaterOrEqual(t, r.Extra["statements_per_job"], 2.0, "claim and settle")
+		require.GreaterOrEqual(t, r.Extra["commits_per_job"], 1.0)
+		require.GreaterOrEqual(t, r.Extra["round_trips_per_job"], 1.0)
+	}
+	require.Greater(t, results[1].Extra["statements_per_job"], results[0].Extra["statements_per_job"])
+}
+
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	results := run(t, "recovery", "-kills", "2", "-survivors", "1", "-lanes", "2")
+	require.Len(t, results, 1)
+	require.InDelta(t, 2, results[0].Extra["kills"], 0)
+	require.GreaterOrEqual(t, results[0].P99, results[0].P50)
+	require.Positive(t, results[0].P50)
+}
+
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	results := run(t, "idle", "-lanes", "3", "-settle", "100ms", "-for", "2s")
+	require.Len(t, results, 2)
+	for _, r := range results {
+		require.Positive(t, r.Extra["statements_per_s"])
+	}
+}
+
+func TestLatency(t *testing.T) {
+	t.Parallel()
+	results := run(t, "latency", "-rate", "20,100", "-for", "500ms", "-groups", "10", "-lanes", "2", "-rounds", "1")
+	require.Len(t, results, 4)
+	for _, r := range results {
+		require.Positive(t, r.P50)
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	c := command{out: &out, errs: t.Output(), serve: serveShared}
+	require.NoError(t, c.run(t.Context(), []string{"drain", "-jobs", "40", "-groups", "4", "-lanes", "2", "-rounds", "1"}))
+	require.Contains(t, out.String(), "groups=4 lanes=2")
+	require.NotContains(t, out.String(), "\x1b", "no progress where there is no terminal")
+}
+
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
+	require.ErrorIs(t, c.run(t.Context(), nil), flag.ErrHelp)
+	require.ErrorContains(t, c.run(t.Context(), []string{"sprint"}), `no scenario "sprint"`)
+	require.ErrorContains(t, c.run(t.Context(), []string{"drain", "x"}), `unexpected argument "x"`)
+	require.ErrorContains(t, c.run(t.Context(), []string{"backlog", "-backlogs", "ten"}), `backlog "ten"`)
+	require.ErrorContains(t, c.run(t.Context(), []string{"latency", "-rate", "0"}), `rate "0"`)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// statements counts what a job costs: statements, as PostgreSQL counts them, and round trips.
+type statements struct {
+	jobs, groups, lanes, rounds, top int
+}
+
+func (*statements) about() string {
+	return "statements and round trips per job, and what the server does in them"
+}
+
+func (s *statements) flags(f *flag.FlagSet) {
+	f.IntVar(&s.jobs, "jobs", 60_000, "jobs for each handler, in all rounds together")
+	f.IntVar(&s.groups, "groups", 1000, "message groups")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds")
+	f.IntVar(&s.top, "top", 8, "how many statements to list")
+}
+
+func (*statements) settings() map[string]string { return countStatements }
+
+func (s *statements) run(ctx context.Context, b *bench) error {
+	if err := b.openStatements(ctx); err != nil {
+		return err
+	}
+	err := b.exec(ctx, "CREATE TABLE effects (group_id text NOT NULL, job bigint PRIMARY KEY)")
+	if err != nil {
+		return err
+	}
+	counts := []*statementCount{
+		s.count(b, "pgfifo, no-op handler", nil),
+		s.count(b, "pgfifo, INSERT by PgxTx", fifo.HandlerFunc(insertEffect)),
+	}
+	rates, err := alternate(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []*system{counts[0].system, counts[1].system})
+	if err != nil {
+		return err
+	}
+	for i, c := range counts {
+		var r Result
+		if i == 0 {
+			r = rates.result(c.system, nil)
+		} else {
+			r = rates.result(c.system, counts[0].system)
+		}
+		r.Extra = c.perJob()
+		b.report(r)
+		c.list(b, s.top)
+	}
+	return nil
+}
+
+// insertEffect is a handler that writes one row together with its job's completion.
+func insertEffect(ctx context.Context, job *fifo.Job) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job) VALUES ($1, $2)", job.GroupID, job.ID)
+	return err
+}
+
+// A statementCount is what one kind of handler costs.
+type statementCount struct {
+	system  *system
+	jobs    int
+	trips   int64
+	commits int64
+	byText  map[string]*statement
+}
+
+func (s *statements) count(b *bench, name string, h fifo.Handler) *statementCount {
+	sc := &statementCount{byText: make(map[string]*statement)}
+	var trips roundTrips
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: h, dial: trips.dial}
+	c.prepare()
+	params := map[string]any{"groups": s.groups, "lanes": s.lanes}
+	sc.system = &system{name: name, params: params, work: func(ctx context.Context, n int) (time.Duration, error) {
+		if err := c.fill(ctx, n); err != nil {
+			return 0, err
+		}
+		if err := b.resetStatements(ctx); err != nil {
+			return 0, err
+		}
+		before, err := b.commits(ctx)
+		if err != nil {
+			return 0, err
+		}
+		trips.count.Store(0)
+		took, err := c.work(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		sc.trips += trips.count.Load()
+		if err := c.gone(ctx); err != nil { // the server counts a session's last commits when it ends
+			return 0, err
+		}
+		after, err := b.commits(ctx)
+		if err != nil {
+			return 0, err
+		}
+		sc.commits += after - before
+		sc.jobs += n
+		return took, sc.add(ctx, b.database)
+	}}
+	return sc
+}
+
+func (sc *statementCount) add(ctx context.Context, db *database) error {
+	list, err := db.statements(ctx)
+	for _, s := range list {
+		sum := sc.byText[s.label()]
+		if sum == nil {
+			sum = &statement{Query: s.Query}
+			sc.byText[s.label()] = sum
+		}
+		sum.Calls += s.Calls
+		sum.Total += s.Total
+	}
+	return err
+}
+
+// perJob sums up. It includes the start and the end of the workers, and the look-ups beside the lanes. Of a prepared
+// COMMIT, pg_stat_statements counts the first call of each connection only, so commits have a number of their own.
+func (sc *statementCount) perJob() map[string]float64 {
+	var calls, total, looking float64
+	for _, s := range sc.byText {
+		calls, total = calls+float64(s.Calls), total+s.Total
+		if s.discovers() {
+			looking += s.Total
+		}
+	}
+	jobs := float64(sc.jobs)
+	return map[string]float64{
+		"statements_per_job": calls / jobs, "commits_per_job": float64(sc.commits) / jobs,
+		"round_trips_per_job": float64(sc.trips) / jobs,
+		"server_us_per_job":   total / jobs * 1000, "discovery_share": looking / total,
+	}
+}
+
+// list prints the statements that take the most time.
+func (sc *statementCount) list(b *bench, top int) {
+	b.notef("\n%s:", sc.system.name)
+	tw := tabwriter.NewWriter(b.notes, 0, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "per job\tmean us\tus per job\tstatement")
+	for _, s := range byTotal(sc.byText)[:min(top, len(sc.byText))] {
+		_, _ = fmt.Fprintf(tw, "%.3f\t%.1f\t%.1f\t%s\n", float64(s.Calls)/float64(sc.jobs), s.Total/float64(s.Calls)*1000,
+			s.Total/float64(sc.jobs)*1000, s.label())
+	}
+	_ = tw.Flush()
+}
