@@ -56,25 +56,42 @@ func (h *Hold) end() {
 }
 
 // claimFormats are the result formats of claim.sql: binary for what is not text anyway.
-var claimFormats = []int16{1, 1, 1, 1, 1, 1, 1, 1, 1}
+var claimFormats = []int16{1}
 
 var errClaimRow = errors.New("groups: claim: unexpected row")
 
+// claimWidths are the lengths of the columns of claim.sql, in bytes; -1: any.
+var claimWidths = [...]int{8, -1, 4, 4, 8, 8, 8, 1, 1, 4, 4}
+
+// maxDue is the longest that a head is parked before somebody looks again; run_at may be 'infinity'.
+const maxDue = 365 * 24 * time.Hour
+
 // scan reads a row of claim.sql.
 func (h *Hold) scan(v [][]byte) error {
-	if len(v) != 9 || len(v[0]) != 8 || len(v[2]) != 4 || len(v[3]) != 4 || len(v[4]) != 8 || len(v[5]) != 8 ||
-		len(v[6]) != 1 || len(v[7]) != 1 || len(v[8]) != 4 {
+	if len(v) != len(claimWidths) {
 		return fmt.Errorf("%w of %d columns", errClaimRow, len(v))
+	}
+	for i, width := range claimWidths {
+		if nullable := i == 3 || i == 5; width >= 0 && len(v[i]) != width && (v[i] != nil || !nullable) {
+			return fmt.Errorf("%w: column %d has %d bytes", errClaimRow, i+1, len(v[i]))
+		}
 	}
 	h.ID = int64(binary.BigEndian.Uint64(v[0]))
 	h.Payload = append([]byte{}, v[1]...)
 	h.Attempts = int(int32(binary.BigEndian.Uint32(v[2])))
-	h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v[3])))
+	if v[3] != nil {
+		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v[3])))
+	}
 	h.EnqueuedAt = timeFromPG(int64(binary.BigEndian.Uint64(v[4])))
-	h.DueIn = time.Duration(int64(binary.BigEndian.Uint64(v[5]))) * time.Microsecond
-	h.Paused = v[6][0] != 0
-	h.More = v[7][0] != 0
-	h.lastXID = binary.BigEndian.Uint32(v[8])
+	if v[5] != nil {
+		at, now := int64(binary.BigEndian.Uint64(v[5])), int64(binary.BigEndian.Uint64(v[6]))
+		h.DueIn = time.Duration(min(max(at, now)-now, maxDue.Microseconds())) * time.Microsecond
+	}
+	h.Paused = v[7][0] != 0
+	h.More = v[8][0] != 0
+	if job, group := binary.BigEndian.Uint32(v[9]), binary.BigEndian.Uint32(v[10]); job == group {
+		h.lastXID = job
+	}
 	return nil
 }
 

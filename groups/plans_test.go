@@ -127,3 +127,30 @@ func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
 	s.exec("VACUUM ANALYZE pgfifo.jobs")
 	require.LessOrEqual(t, pages(), short+8) // the index is a level or two higher, and is read three times
 }
+
+// None of them reads more pages per group when others are paused or idle by the thousand, although their plans were made
+// when there were none.
+func TestHotStatementsReadWholeKeys(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	c := s.planner()
+	pages := func(name string) int {
+		t.Helper()
+		explain(t, c, name, "ANALYZE, BUFFERS, TIMING OFF") // the first one reads catalogs
+		p := explain(t, c, name, "ANALYZE, BUFFERS, TIMING OFF")
+		return p.Hit + p.Read
+	}
+	s.crowd(100)
+	s.exec("INSERT INTO pgfifo.queue_groups SELECT DISTINCT queue, group_id FROM pgfifo.jobs")
+	few := make(map[string]int)
+	for name := range hotStatements {
+		few[name] = pages(name)
+		require.Positive(t, few[name], name)
+	}
+	s.exec("INSERT INTO pgfifo.queue_groups SELECT $1, 'idle' || n FROM generate_series(1, 5000) n", queue)
+	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT $1, 'paused' || n FROM generate_series(1, 5000) n", queue)
+	for name := range hotStatements {
+		groups := map[string]int{"claim": 1, "candidates": 100, "probe": 2}[name]
+		require.LessOrEqual(t, pages(name), few[name]+10*groups+8, name)
+	}
+}

@@ -83,14 +83,14 @@ func TestReadinessIsAsOfTheStatement(t *testing.T) {
 	old.do(beginSQL)
 	old.do("SELECT 1")
 	s.exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp()") // after the beginning of that transaction
-	dueIn := func(sql string) (us int64) {
+	dueIn := func(sql string) time.Duration {
 		rows, err := old.Query(t.Context(), sql, queue, "g0", int64(0))
 		require.NoError(t, err)
 		defer rows.Close()
 		require.True(t, rows.Next())
 		v, err := rows.Values()
 		require.NoError(t, err)
-		return v[5].(int64)
+		return max(v[5].(time.Time).Sub(v[6].(time.Time)), 0)
 	}
 	require.Zero(t, dueIn(claimSQL))
 	var early bool

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func (f shape) claim(ctx context.Context, c *pgx.Conn, id string) (string, int64
 		return "", 0, err
 	case !f.hints:
 		id = row[1].(string)
-	case row[5].(int64) > 0:
+	case row[5] != nil && row[5].(time.Time).After(row[6].(time.Time)):
 		return "", 0, nil
 	}
 	return id, row[0].(int64), nil

@@ -38,10 +38,10 @@ func newWire(user pgx.QueryTracer) *wire {
 
 func (w *wire) enter() {
 	w.mu.Lock()
-	for w.beating { // never so while there are users, so a statement inside a statement does not wait
+	w.users++       // from now on no heartbeat begins
+	for w.beating { // one under way; never so for a statement inside a statement
 		w.idle.Wait()
 	}
-	w.users++
 	w.mu.Unlock()
 }
 

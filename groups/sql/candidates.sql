@@ -13,8 +13,8 @@
 -- due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
 -- missing says that the group has no row yet; ensure.sql makes it.
 --
--- The look-ups are sub-selects, and equalities on the whole key: as a join, or with IN, a plan made while a table was
--- empty would read all of it for every group once it is not.
+-- The look-ups are scalar sub-selects on whole keys: as joins, or hashed, a plan made while a table was empty would
+-- read all of it for every group once it is not. IN is one of them only because group_id leads the key of pauses.
 WITH RECURSIVE walk AS (
     (SELECT j.group_id, j.id, j.run_at, j.xmax AS xid, 1 AS n
      FROM pgfifo.jobs j
@@ -54,9 +54,7 @@ SELECT $1::text AS queue,
             THEN head.full_xid
             ELSE 0
        END AS holder,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = ''
-               UNION ALL
-               SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = head.group_id) AS paused,
+       (SELECT true FROM pgfifo.pauses p WHERE p.group_id IN ('', head.group_id) AND p.queue = $1 LIMIT 1) IS TRUE AS paused,
        (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
 FROM head
 ORDER BY head.group_id

@@ -10,34 +10,34 @@
 -- failed, the row is read again and comes back with its new run_at. A later job is never taken in its place.
 -- After a miss (no row) the group's row may be locked all the same: end the transaction at once, with COMMIT.
 --
--- last_xid is the transaction that claimed this head before: the one that locked both rows, read below the locking
--- clause (above it, it would be our own). 0 for a job that nobody has claimed since it was last written, and for one
--- that somebody else, an operator's rolled back DELETE say, had locked without the group. See evidence.sql.
+-- job_xid and group_xid are the transactions that locked the two rows before, as the scans below the locking clause read
+-- them (above it, they would be our own). If they are the same, that transaction claimed this head: see evidence.sql. If
+-- not, nobody has claimed it since it was last written, or somebody else, an operator's rolled back DELETE say, had
+-- locked it without the group. If the row was read again they may be our own, which is no evidence either.
+--
+-- Half the cost of this statement is setting it up, so it has few nodes and plain columns. The look-up in pauses is one
+-- node and whole keys, because group_id leads that table's key; the head is a scalar, because as a join its id would
+-- drop out of the index condition of a plan made while the table was empty.
 WITH head AS MATERIALIZED (
-    SELECT h.id, h.xmax AS last_xid
-    FROM pgfifo.jobs h
-    WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
-    ORDER BY h.queue, h.group_id, h.id
-    LIMIT 2 -- the second row only tells that there is one
+    SELECT min(few.id) AS id, count(*) > 1 AS more -- the second row only tells that there is one
+    FROM (SELECT h.id
+          FROM pgfifo.jobs h
+          WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
+          ORDER BY h.queue, h.group_id, h.id
+          LIMIT 2) few
 )
 SELECT j.id,
        j.payload,
        j.attempts,
-       coalesce(j.max_attempts, 0) AS max_attempts,
+       j.max_attempts,
        j.enqueued_at,
-       CASE WHEN j.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM least(j.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000)::bigint
-            ELSE 0
-       END AS due_in_us,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = ''
-               UNION ALL
-               SELECT FROM pgfifo.pauses p WHERE p.queue = $1 AND p.group_id = $2) AS paused,
-       (SELECT count(*) > 1 FROM head) AS more,
-       (SELECT CASE WHEN last_xid <> '0'::xid
-                     AND last_xid = (SELECT xmax FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2)
-                    THEN last_xid ELSE '0'::xid END
-        FROM head ORDER BY id LIMIT 1) AS last_xid
+       j.run_at,
+       statement_timestamp() AS now,
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
+       (SELECT more FROM head) AS more,
+       j.xmax AS job_xid,
+       g.xmax AS group_xid
 FROM pgfifo.queue_groups g, pgfifo.jobs j
 WHERE g.queue = $1 AND g.group_id = $2
-  AND j.queue = $1 AND j.group_id = $2 AND j.id = (SELECT min(id) FROM head)
+  AND j.queue = $1 AND j.group_id = $2 AND j.id = (SELECT id FROM head)
 FOR NO KEY UPDATE OF g, j SKIP LOCKED

@@ -17,9 +17,7 @@ SELECT k.queue,
             THEN head.full_xid
             ELSE 0
        END AS holder,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id = ''
-               UNION ALL
-               SELECT FROM pgfifo.pauses p WHERE p.queue = k.queue AND p.group_id = k.group_id) AS paused,
+       (SELECT true FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = k.queue LIMIT 1) IS TRUE AS paused,
        (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = k.queue AND g.group_id = k.group_id LIMIT 1) IS NULL AS missing
 FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next OFFSET 0) now
 CROSS JOIN unnest($1::text[], $2::text[]) AS k (queue, group_id)

@@ -37,7 +37,7 @@ CREATE TABLE pgfifo.pauses (
     group_id  text COLLATE "C" NOT NULL DEFAULT '' CHECK (octet_length(group_id) <= 128),
     reason    text        NOT NULL DEFAULT '',
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
-    PRIMARY KEY (queue, group_id)
+    PRIMARY KEY (group_id, queue) -- in this order, so that one look-up finds both
 );
 
 -- Jobs that were given up, with why. A redrive moves them back under their old ids, to their old places.
