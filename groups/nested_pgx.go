@@ -55,7 +55,7 @@ func (t *nestedTx) end(ctx context.Context, rollback bool) error {
 		return err
 	}
 	t.closed = true
-	return endSavepoint(ctx, t.hold.lane.wire, t.Tx.Conn(), rollback)
+	return endSavepoint(ctx, t.hold.lane.wire, t.Conn(), rollback)
 }
 
 func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
