@@ -71,6 +71,7 @@ func work(text string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	fmt.Println("ready")
 	context.AfterFunc(ctx, func() { book.write("term", &fifo.Job{}) })
 
 	cfg, err := pgxpool.ParseConfig(a.URL)
@@ -180,6 +181,7 @@ const gateKey = 1
 type process struct {
 	name   string
 	cmd    *exec.Cmd
+	ready  chan struct{} // closed when it heeds signals, or ended
 	exited chan struct{}
 	err    error // how it ended, once exited is closed
 }
@@ -190,15 +192,21 @@ func (s *site) start(lanes int) *process {
 	exe, err := os.Executable()
 	require.NoError(s, err)
 	s.count++
-	p := &process{name: fmt.Sprintf("worker-%d", s.count), cmd: exec.Command(exe), exited: make(chan struct{})}
+	p := &process{name: fmt.Sprintf("worker-%d", s.count), cmd: exec.Command(exe)}
+	p.ready, p.exited = make(chan struct{}), make(chan struct{})
 	text, err := json.Marshal(assignment{Name: p.name, URL: s.url, Journal: s.journal, Lanes: lanes, PollOnly: s.pollOnly})
 	require.NoError(s, err)
 	p.cmd.Env = append(os.Environ(), assignmentEnv+"="+string(text))
 	p.cmd.Stderr = s.Output()
 	stdin, err := p.cmd.StdinPipe() // its end is the end of the process
 	require.NoError(s, err)
+	stdout, err := p.cmd.StdoutPipe()
+	require.NoError(s, err)
 	require.NoError(s, p.cmd.Start())
 	go func() {
+		_, _ = stdout.Read(make([]byte, 1))
+		close(p.ready)
+		_, _ = io.Copy(io.Discard, stdout)
 		p.err = p.cmd.Wait()
 		close(p.exited)
 	}()
@@ -217,9 +225,10 @@ func (s *site) kill(p *process) {
 	<-p.exited
 }
 
-// terminate sends SIGTERM to a worker process.
+// terminate sends SIGTERM to a worker process, once that heeds it.
 func (s *site) terminate(p *process) {
 	s.Helper()
+	<-p.ready
 	require.NoError(s, p.cmd.Process.Signal(syscall.SIGTERM))
 }
 

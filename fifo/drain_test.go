@@ -182,3 +182,13 @@ func TestShutdownDuringClaim(t *testing.T) {
 	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Returned}, b.ledger.outcomes())
 	require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
 }
+
+// A worker that is told to stop while it starts has nothing to report.
+func TestStopBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := b.worker(func(context.Context, *fifo.Job) error { return nil })
+	require.NoError(t, w.Run(ctx))
+}

@@ -137,6 +137,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.running.Store(false)
 	if err := w.Client.check(ctx, w.Client.pool); err != nil {
+		if ctx.Err() != nil { // told to stop before it began
+			return nil
+		}
 		return err
 	}
 	c := newCrew(w, set)

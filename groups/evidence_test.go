@@ -188,3 +188,31 @@ func TestEvidenceEpochs(t *testing.T) {
 		require.Equal(t, c.want, column[int64](s, sql, c.xid, c.next), "%d of %d", c.xid, c.next)
 	}
 }
+
+// A claim whose head was stale finds the group free after the death and the job that it wanted gone, and leaves its mark
+// on the group's row alone.
+func TestLostBehindAStaleClaim(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	l := s.lane()
+	s.claim(l, "a")
+	s.terminate(l.pg().PID())
+	s.exec("SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
+	require.True(t, s.lost("a"))
+}
+
+func TestClaimer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ job, group, want uint32 }{
+		{0, 0, 0},
+		{7, 7, 7},
+		{7, 9, 7},
+		{7, 6, 0},
+		{7, 0, 0},
+		{math.MaxUint32, 3, math.MaxUint32}, // around the circle
+		{3, math.MaxUint32, 0},
+	} {
+		require.Equal(t, c.want, claimer(c.job, c.group), "%+v", c)
+	}
+}

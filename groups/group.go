@@ -20,8 +20,8 @@ type QueueGroup struct {
 type Pause struct {
 	bun.BaseModel `bun:"table:pgfifo.pauses,alias:p"`
 
-	Queue    string    `bun:"queue,pk"`
 	GroupID  string    `bun:"group_id,pk"`
+	Queue    string    `bun:"queue,pk"`
 	Reason   string    `bun:"reason,notnull"`
 	PausedAt time.Time `bun:"paused_at,notnull,default:statement_timestamp()"`
 }

@@ -89,10 +89,19 @@ func (h *Hold) scan(v [][]byte) error {
 	}
 	h.Paused = v[7][0] != 0
 	h.More = v[8][0] != 0
-	if job, group := binary.BigEndian.Uint32(v[9]), binary.BigEndian.Uint32(v[10]); job == group {
-		h.lastXID = job
-	}
+	h.lastXID = claimer(binary.BigEndian.Uint32(v[9]), binary.BigEndian.Uint32(v[10]))
 	return nil
+}
+
+// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,
+// or 0. A claim locks both, so the group's is the same one; or a later one, of a claim with a stale head that found the
+// group free and the job gone. An earlier one, or none, means that somebody locked the job without the group: an
+// operator, whose rollback is no crash. Transaction ids are compared as PostgreSQL does, around the circle.
+func claimer(job, group uint32) uint32 {
+	if group == 0 || int32(group-job) < 0 {
+		return 0
+	}
+	return job
 }
 
 // pgEpoch is 2000-01-01, from which PostgreSQL counts microseconds.

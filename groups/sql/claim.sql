@@ -11,9 +11,9 @@
 -- After a miss (no row) the group's row may be locked all the same: end the transaction at once, with COMMIT.
 --
 -- job_xid and group_xid are the transactions that locked the two rows before, as the scans below the locking clause read
--- them (above it, they would be our own). If they are the same, that transaction claimed this head: see evidence.sql. If
--- not, nobody has claimed it since it was last written, or somebody else, an operator's rolled back DELETE say, had
--- locked it without the group. If the row was read again they may be our own, which is no evidence either.
+-- them (above it, they would be our own). If the group's is the same, or later, job_xid is that of the last claim of this
+-- head: see evidence.sql. If it is earlier, or 0, somebody locked the job without the group, an operator's rolled back
+-- DELETE say. If the row was read again they may be our own, which is no evidence either.
 --
 -- Half the cost of this statement is setting it up, so it has few nodes and plain columns. The look-up in pauses is one
 -- node and whole keys, because group_id leads that table's key; the head is a scalar, because as a join its id would

@@ -33,8 +33,8 @@ CREATE TABLE pgfifo.queue_groups (
 -- Paused groups and, with an empty group_id, paused queues. Apart from queue_groups, because nothing may write to a
 -- row that a running job holds.
 CREATE TABLE pgfifo.pauses (
-    queue     text COLLATE "C" NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 128),
     group_id  text COLLATE "C" NOT NULL DEFAULT '' CHECK (octet_length(group_id) <= 128),
+    queue     text COLLATE "C" NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 128),
     reason    text        NOT NULL DEFAULT '',
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     PRIMARY KEY (group_id, queue) -- in this order, so that one look-up finds both
