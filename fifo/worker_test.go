@@ -77,7 +77,7 @@ func TestErrConnections(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			role := query[string](b, "SELECT current_database() || '_poor'")
-			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN CONNECTION LIMIT %d; GRANT USAGE ON SCHEMA pgfifo TO %s;
+			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'poor' CONNECTION LIMIT %d; GRANT USAGE ON SCHEMA pgfifo TO %s;
 				GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO %s`, role, x.limit+1, role, role)) // and one for the pool
 			t.Cleanup(func() {
 				_, err := b.pool.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %s", role, role))
@@ -85,7 +85,7 @@ func TestErrConnections(t *testing.T) {
 			})
 			u, err := url.Parse(b.url)
 			require.NoError(t, err)
-			u.User = url.User(role)
+			u.User = url.UserPassword(role, "poor")
 			pool := pgtest.Connect(t, u.String())
 			require.NoError(t, pool.Ping(t.Context()))
 			w := b.worker(nop, func(w *fifo.Worker) { w.Client, w.Concurrency = b.open(pool), x.lanes })
