@@ -186,10 +186,16 @@ func TestRedial(t *testing.T) {
 	for i := range 3 {
 		b.send(fmt.Sprint(i), nil, nil, nil)
 		b.drained()
-		// The listener comes last. A lane that was idle notices only when it is to work again.
-		await(t, "connections", func() bool {
+		await(t, "all connections", func() bool { // the listener comes last
+			// A lane that was idle notices when it is to work again: work for all lanes.
+			var msgs []fifo.Message
+			for g := range 10 {
+				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint("all", g)})
+			}
+			b.sendAll(msgs...)
+			b.drained()
 			return query[int](b, `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'redial'`) >= 3
+				WHERE datname = current_database() AND application_name = 'redial'`) == 4
 		})
 		b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'redial'`)
