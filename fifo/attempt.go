@@ -10,16 +10,24 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// An attempt is what a lane did with a group that it claimed, to be settled with its next step.
+// An attempt is what a lane did with what it claimed, to be settled with its next step.
 type attempt struct {
-	job     *Job           // nil if no handler ran and no lost attempt was found
-	ran     bool           // a handler ran
-	calls   []groups.Call  // what settles it
-	turn    groups.Outcome // what the Turns should know
-	now     bool           // the group is to be tried again before any other
+	results []result      // of the jobs whose handlers ran or whose lost attempts were found
+	ran     bool          // a handler ran
+	calls   []groups.Call // what settles it
+	now     bool          // the groups are to be tried again before any other
+	broken  bool          // the transaction is lost, but not to a crash
+
+	oneResult [1]result // most have one
+	oneCall   [1]groups.Call
+}
+
+// A result is what became of one job.
+type result struct {
+	job     *Job
+	place   *place
 	outcome Outcome
 	failure *failure // why, unless it succeeded
-	reclaim bool     // the transaction is lost, but not to a crash: claim again to record the failure
 }
 
 // A failure is why an attempt failed.
@@ -29,39 +37,130 @@ type failure struct {
 	stack string
 }
 
-// attempt runs the handler of the job that was claimed, if it may run.
-func (s *seat) attempt(ctx context.Context, turn *groups.Turn, hold *groups.Hold) *attempt {
-	c := s.crew
-	c.worker.stats.claims.Add(1)
+func newAttempt() *attempt {
+	a := &attempt{}
+	a.results, a.calls = a.oneResult[:0], a.oneCall[:0]
+	return a
+}
+
+// add appends a result. The pointer is good until the next one.
+func (a *attempt) add(r result) *result {
+	a.results = append(a.results, r)
+	return &a.results[len(a.results)-1]
+}
+
+// revoke says of all jobs so far that nothing is recorded of them, because their transaction is undone or lost.
+func (a *attempt) revoke(outcome Outcome, kind string, why error) {
+	a.calls = nil
+	for i := range a.results {
+		r := &a.results[i]
+		r.outcome, r.failure = outcome, &failure{kind: kind, err: why}
+		r.place.outcome = groups.Outcome{Missed: outcome == Unknown, More: outcome != Unknown}
+	}
+}
+
+// attempt runs the handlers of the jobs that were claimed, if they may run. stop ends between the jobs of a batch.
+func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Hold) *attempt {
+	stats := &s.crew.worker.stats
+	stats.claims.Add(int64(len(claim)))
+	a := newAttempt()
+	missed := len(claim)
+	for i := range claim {
+		p := &claim[i]
+		p.outcome = groups.Outcome{Missed: true}
+		if hold != nil && p.find(hold) {
+			p.outcome = groups.Outcome{}
+			missed--
+		} else if p.turn.Alone { // given back, to be claimed by itself
+			p.outcome = groups.Outcome{More: true}
+			missed--
+		}
+	}
+	stats.missed.Add(int64(missed))
 	if hold == nil {
-		c.worker.stats.missed.Add(1)
-		return &attempt{turn: groups.Outcome{Missed: true}}
+		return a
 	}
 	lost, err := s.lane.Lost(ctx)
 	if err != nil {
 		_ = s.lane.Close() // the next step says so
-		return &attempt{turn: groups.Outcome{Missed: true}}
+		return a
 	}
 	switch {
-	case lost: // before anything else: the evidence is gone when this transaction ends
-		c.worker.stats.lost.Add(1)
-		f := &failure{kind: KindLost, err: diedError{}}
-		a := &attempt{job: c.newJob(hold), failure: f}
-		s.fail(a, hold, f, 0)
-		a.now = true
+	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
+		s.lost(a, claim, lost)
 		return a
 	case hold.Paused:
-		return &attempt{}
+		return a
 	case hold.DueIn > 0:
-		return &attempt{turn: groups.Outcome{DueIn: hold.DueIn}}
+		placeOf(claim, hold.Turn).outcome.DueIn = hold.DueIn
+		return a
 	}
-	return s.handle(ctx, hold)
+	a.ran = true
+	jobs := s.crew.newJobs(claim, hold)
+	if slice := s.crew.worker.routes[hold.Queue].slice; slice != nil {
+		s.handleSlice(ctx, a, jobs, slice)
+	} else {
+		s.handleEach(stop, ctx, a, jobs)
+	}
+	return a
 }
 
-func (c *crew) newJob(hold *groups.Hold) *Job {
+// lost charges the heads whose worker died, and claims all groups again.
+func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
+	a.now = true
+	for i := range claim {
+		if p := &claim[i]; p.held != nil {
+			p.outcome.More = true
+		}
+	}
+	for _, h := range lost {
+		s.crew.worker.stats.lost.Add(1)
+		t := task{job: s.crew.newJob(h), place: placeOf(claim, h.Turn), held: h}
+		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, 0)
+	}
+}
+
+// A place is one group of a claim.
+type place struct {
+	turn    *groups.Turn
+	held    *groups.Held   // its head, or nil
+	outcome groups.Outcome // what the Turns should know
+	kept    bool           // the next claim is for it again
+}
+
+// find looks for the group in what is held.
+func (p *place) find(hold *groups.Hold) bool {
+	p.held = nil
+	if hold.Turn == p.turn {
+		p.held = &hold.Held
+	}
+	for i := 0; i < len(hold.Rest) && p.held == nil; i++ {
+		if hold.Rest[i].Turn == p.turn {
+			p.held = &hold.Rest[i]
+		}
+	}
+	return p.held != nil
+}
+
+func placeOf(claim []place, turn *groups.Turn) *place {
+	i := 0
+	for claim[i].turn != turn {
+		i++
+	}
+	return &claim[i]
+}
+
+// A task is a job that is held, with what it takes to settle it.
+type task struct {
+	job   *Job
+	place *place
+	held  *groups.Held
+}
+
+func (c *crew) newJob(h *groups.Held) *Job {
 	job := &Job{
-		Queue: hold.Queue, GroupID: hold.GroupID, ID: hold.ID, Payload: hold.Payload,
-		Attempts: hold.Attempts, MaxAttempts: hold.MaxAttempts, EnqueuedAt: hold.EnqueuedAt,
+		Queue: h.Queue, GroupID: h.GroupID, ID: h.ID, Payload: h.Payload,
+		Attempts: h.Attempts, MaxAttempts: h.MaxAttempts, EnqueuedAt: h.EnqueuedAt,
 	}
 	if job.MaxAttempts == 0 {
 		job.MaxAttempts = c.set.maxAttempts
@@ -69,67 +168,53 @@ func (c *crew) newJob(hold *groups.Hold) *Job {
 	return job
 }
 
-// handle runs the handler and decides what becomes of the job.
-func (s *seat) handle(ctx context.Context, hold *groups.Hold) *attempt {
-	c := s.crew
-	job := c.newJob(hold)
-	job.hold = hold
-	a := &attempt{job: job, ran: true}
+func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
+	tasks := make([]task, 1, 1+len(hold.Rest))
+	tasks[0] = task{c.newJob(&hold.Held), placeOf(claim, hold.Turn), &hold.Held}
+	for i := range hold.Rest {
+		h := &hold.Rest[i]
+		tasks = append(tasks, task{c.newJob(h), placeOf(claim, h.Turn), h})
+	}
+	return tasks
+}
 
+// lend lends the lane to a handler of the given jobs, and returns the handler's error, and whether what it did can be
+// committed. cause is that of the handler's context.
+func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Context) error) (err, held, cause error) {
+	c := s.crew
 	hctx, stop := context.WithCancelCause(ctx)
-	unwatch := s.watch(hold.Key, stop)
+	unwatch := s.watch(tasks[0].job.Group(), stop)
 	defer unwatch()
 	if c.set.jobTimeout > 0 {
 		var cancel context.CancelFunc
-		hctx, cancel = context.WithTimeoutCause(hctx, c.set.jobTimeout, ErrJobTimeout)
+		hctx, cancel = context.WithTimeoutCause(hctx, time.Duration(len(tasks))*c.set.jobTimeout, ErrJobTimeout)
 		defer cancel()
 	}
-
-	var err error
-	c.worker.stats.running.Add(1)
-	held := s.lane.Lend(func() {
-		hctx, done := c.worker.Client.cfg.Hooks.job(hctx, job)
-		err = c.call(hctx, job)
-		done(err)
+	loan := s.lane.Loan()
+	for i := range tasks {
+		tasks[i].job.loan = loan
+	}
+	c.worker.stats.running.Add(int64(len(tasks)))
+	held = s.lane.Lend(func() {
+		hooks := c.worker.Client.cfg.Hooks
+		if hooks.Job == nil {
+			err = call(func() error { return handler(hctx) })
+			return
+		}
+		ctx, ended := hctx, make([]func(error), len(tasks))
+		for i := range tasks {
+			ctx, ended[i] = hooks.job(ctx, tasks[i].job)
+		}
+		err = call(func() error { return handler(ctx) })
+		for _, end := range ended {
+			end(err)
+		}
 	})
-	c.worker.stats.running.Add(-1)
-	job.hold = nil
-
-	cause := context.Cause(hctx)
-	switch {
-	case errors.Is(held, groups.ErrLost):
-		a.outcome, a.failure = Unknown, &failure{kind: KindLost, err: errors.Join(held, err)}
-		a.turn.Missed = true
-		return a
-	case err == nil && held == nil:
-		a.outcome = Succeeded
-		a.calls = []groups.Call{{Statement: succeedStmt, Args: keyArgs(job)}}
-		a.turn = groups.Outcome{Finished: job.ID, More: hold.More}
-		return a
-	case err == nil:
-		err = held
+	c.worker.stats.running.Add(-int64(len(tasks)))
+	for i := range tasks {
+		tasks[i].job.loan = nil
 	}
-	undone := s.lane.Undo(ctx)
-	if errors.Is(cause, ErrShutdown) && undone == nil {
-		a.outcome, a.failure = Returned, &failure{err: err}
-		return a
-	}
-	f := newFailure(err, cause, c.set.jobTimeout)
-	a.failure = f
-	s.fail(a, hold, f, c.delay(job, err))
-	if undone != nil {
-		a.reclaim, a.calls = true, nil
-	}
-	return a
-}
-
-// call runs the handler of the job's queue.
-func (c *crew) call(ctx context.Context, job *Job) error {
-	h := c.worker.handlers[job.Queue]
-	if h == nil {
-		return errMissingHandler(job.Queue)
-	}
-	return call(ctx, h, job)
+	return err, held, context.Cause(hctx)
 }
 
 // delay returns how long the group waits before the next attempt.
@@ -168,9 +253,22 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 	return &failure{kind: KindError, err: err}
 }
 
-// fail fills in what settles a failed attempt: another one after delay, or the dead letters.
-func (s *seat) fail(a *attempt, hold *groups.Hold, f *failure, delay time.Duration) {
-	job, name := a.job, s.crew.set.name
+// fail adds what settles a failed attempt: another one after delay, or the dead letters.
+func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
+	r := a.add(result{job: t.job, place: t.place, failure: f})
+	a.calls = append(a.calls, s.failCall(r, delay))
+	o := &t.place.outcome
+	o.More = t.held.More
+	if r.outcome == Buried {
+		o.Finished = t.job.ID
+	} else {
+		o.DueIn, o.More = delay, true
+	}
+}
+
+// failCall returns what records a failed attempt, and says in the result what that makes of the job.
+func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
+	job, f, name := r.job, r.failure, s.crew.set.name
 	args := keyArgs(job)
 	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)), []byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
@@ -179,87 +277,14 @@ func (s *seat) fail(a *attempt, hold *groups.Hold, f *failure, delay time.Durati
 		final = true
 	}
 	if final {
-		a.outcome = Buried
-		a.calls = []groups.Call{{Statement: buryStmt, Args: append(args, kind, text, stack, worker, keep)}}
-		a.turn = groups.Outcome{Finished: job.ID, More: hold.More}
-		return
+		r.outcome = Buried
+		return groups.Call{Statement: buryStmt, Args: append(args, kind, text, stack, worker, keep)}
 	}
-	a.outcome = Retried
+	r.outcome = Retried
 	us := strconv.FormatInt(delay.Microseconds(), 10)
-	a.calls = []groups.Call{{Statement: retryStmt, Args: append(args, []byte(us), kind, text, stack, worker, keep)}}
-	a.turn = groups.Outcome{DueIn: delay, More: true}
+	return groups.Call{Statement: retryStmt, Args: append(args, []byte(us), kind, text, stack, worker, keep)}
 }
 
 func keyArgs(job *Job) [][]byte {
-	return [][]byte{[]byte(job.Queue), []byte(job.GroupID), strconv.AppendInt(nil, job.ID, 10)}
-}
-
-// settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
-// lane is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
-// commit): that is recorded as a failed attempt, and settle reports true.
-func (s *seat) settle(ctx context.Context, a *attempt, settled bool, err error) (recorded bool) {
-	if a.job == nil {
-		return false
-	}
-	c := s.crew
-	switch {
-	case a.outcome == Unknown:
-	case a.reclaim:
-		recorded = s.record(ctx, a)
-	case settled:
-	case s.lane.Closed():
-		a.outcome, a.turn = Unknown, groups.Outcome{Missed: true}
-		a.failure = &failure{kind: KindLost, err: err}
-	default:
-		a.failure = &failure{kind: KindError, err: fmt.Errorf("fifo: the job could not be completed: %w", err)}
-		recorded = s.record(ctx, a)
-	}
-	c.worker.stats.outcomes[a.outcome].Add(1)
-	var why error
-	if a.failure != nil {
-		why = a.failure.err
-	}
-	attrs := []any{"queue", a.job.Queue, "group", a.job.GroupID, "job", a.job.ID, "attempt", a.job.Attempt(), "error", why}
-	switch a.outcome {
-	case Buried:
-		c.log.Info("pgfifo: dead letter", attrs...)
-	case Retried, Returned, Unknown:
-		c.log.Debug("pgfifo: attempt "+a.outcome.String(), attrs...)
-	}
-	c.worker.Client.cfg.Hooks.settled(ctx, a.job, a.outcome, why)
-	return recorded
-}
-
-// record claims the job once more to record a failed attempt, after its transaction was lost while the worker lives. If
-// somebody else has it by now, their attempt is the one that counts.
-func (s *seat) record(ctx context.Context, a *attempt) bool {
-	err := s.tryRecord(ctx, a)
-	if err != nil {
-		a.outcome, a.turn = Unknown, groups.Outcome{Missed: true}
-		s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", a.job.Queue, "group", a.job.GroupID,
-			"job", a.job.ID, "failure", a.failure.err, "error", err)
-	}
-	return err == nil
-}
-
-var errTakenOver = errors.New("fifo: another worker has the job")
-
-func (s *seat) tryRecord(ctx context.Context, a *attempt) error {
-	if s.lane.Closed() {
-		if err := s.dial(ctx); err != nil {
-			return err
-		}
-	}
-	hold, _, err := s.lane.Step(ctx, nil, groups.At(a.job.Group(), a.job.ID))
-	if err != nil {
-		return err
-	}
-	if hold == nil || hold.ID != a.job.ID {
-		_, _, err := s.lane.Step(ctx, nil, nil)
-		return errors.Join(errTakenOver, err)
-	}
-	a.job.Attempts = hold.Attempts
-	s.fail(a, hold, a.failure, s.crew.delay(a.job, a.failure.err))
-	_, _, err = s.lane.Step(ctx, a.calls, nil)
-	return err
+	return append(make([][]byte, 0, 4), []byte(job.Queue), []byte(job.GroupID), strconv.AppendInt(nil, job.ID, 10))
 }

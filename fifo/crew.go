@@ -27,8 +27,6 @@ type crew struct {
 	seats  []*seat
 
 	scoutConn, listenConn *pgx.Conn // the first ones
-
-	once bool // RunOne: one job, and no next one
 }
 
 func newCrew(w *Worker, set settings) *crew {
@@ -38,6 +36,11 @@ func newCrew(w *Worker, set settings) *crew {
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = groups.NewTurns(max(4096, 4*set.lanes))
+	for queue, r := range w.routes {
+		if set.maxAttempts > 1 && !set.once { // what may be tried only once runs alone
+			c.turns.SetBatch(queue, r.batch)
+		}
+	}
 	c.scout = groups.NewScout(c.turns, set.queues, w.Client.schema, set.poll)
 	for range set.lanes {
 		c.seats = append(c.seats, &seat{crew: c})
@@ -51,7 +54,7 @@ func (c *crew) dial(ctx context.Context) error {
 	if c.worker.Client.cfg.PollOnly {
 		beside = beside[:1]
 	}
-	if c.once {
+	if c.set.once {
 		beside = nil
 	}
 	need := len(c.seats) + len(beside)

@@ -3,7 +3,6 @@ package fifo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 )
 
@@ -38,7 +37,7 @@ func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler
 
 // call runs a handler and turns a panic into a PanicError. The handler has a goroutine of its own: runtime.Goexit, a
 // test's FailNow say, ends the goroutine that calls it, whatever is deferred, and would take the lane with it.
-func call(ctx context.Context, h Handler, job *Job) error {
+func call(handler func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		err, returned := error(nil), false
@@ -52,14 +51,10 @@ func call(ctx context.Context, h Handler, job *Job) error {
 			}
 			result <- err
 		}()
-		if err = h.Handle(ctx, job); err != nil {
+		if err = handler(); err != nil {
 			_, _ = err.Error(), errors.Is(err, ErrNoJob) // if these panic (on a typed nil, say), then here
 		}
 		returned = true
 	}()
 	return <-result
 }
-
-// errMissingHandler is the failure of a job whose queue the worker does not know; it cannot happen to a worker's own
-// lanes, which claim from the queues that have handlers only.
-func errMissingHandler(queue string) error { return fmt.Errorf("%w for queue %q", ErrNoHandler, queue) }

@@ -9,7 +9,7 @@ type Hooks struct {
 	// the error; either may be nil.
 	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(ids []int64, err error))
 	// Job is called before a handler, and what it returns right after it, with the handler's error: the attempt's
-	// outcome is not recorded yet.
+	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order.
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as Retried or Buried,
@@ -24,7 +24,7 @@ const (
 	Succeeded Outcome = iota // the job is done and gone
 	Retried                  // the attempt failed; the job is tried again in its place
 	Buried                   // the attempt failed and the job is a dead letter
-	Returned                 // the worker is stopping: the job is back in its place, and no attempt is counted
+	Returned                 // the job is back in its place and no attempt is counted: the worker stops, or its batch failed
 	Unknown                  // the connection broke: if the job is still there, the next worker counts a lost attempt
 )
 

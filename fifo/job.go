@@ -33,7 +33,7 @@ type Job struct {
 	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	hold *groups.Hold
+	loan *groups.Loan // while its handler runs
 }
 
 // A Failure is an attempt that failed or was lost.
@@ -76,16 +76,16 @@ func (j *Job) Decode(v any) error {
 // Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
 // ErrNoJob is returned outside a handler.
 func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
-	if j.hold == nil {
+	if j.loan == nil {
 		return bun.Tx{}, ErrNoJob
 	}
-	return j.hold.BunTx(ctx)
+	return j.loan.BunTx(ctx)
 }
 
 // PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two.
 func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	if j.hold == nil {
+	if j.loan == nil {
 		return nil, ErrNoJob
 	}
-	return j.hold.PgxTx(ctx)
+	return j.loan.PgxTx(ctx)
 }

@@ -51,7 +51,7 @@ func (c *crew) hear(payload string) {
 		c.scout.Hurry()
 		return
 	}
-	if c.worker.handlers[n.Queue] == nil {
+	if _, ok := c.worker.routes[n.Queue]; !ok {
 		return
 	}
 	if len(n.Groups) == 0 {

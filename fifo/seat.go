@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ type seat struct {
 
 	at      atomic.Pointer[groups.Lane]
 	beating atomic.Bool
+	claims  [2][]place // what is claimed and what is next, to be used again
 
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
@@ -61,25 +63,30 @@ func (s *seat) run(ctx context.Context) {
 func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error) {
 	turns := s.crew.turns
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
+	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
 	hold, _, err := s.lane.Step(bg, nil, turn)
 	if err != nil {
-		turns.Done(turn, groups.Outcome{Missed: true})
+		s.giveUp(claim)
 		return false, err
 	}
 	for {
-		a := s.attempt(bg, turn, hold)
+		a := s.attempt(ctx, bg, claim, hold)
 		ran = ran || a.ran
-		next := s.next(ctx, turn, a)
+		next := s.next(ctx, claim, a)
+		nextClaim := spare[:0]
+		if next != nil {
+			nextClaim = places(nextClaim, next)
+		}
 		var settled bool
 		hold, settled, err = s.lane.Step(bg, a.calls, next)
-		recorded := s.settle(bg, a, settled, err)
-		if next != turn || err != nil {
-			turns.Done(turn, a.turn)
+		recorded := s.settle(bg, a, claim, settled, err)
+		for i := range claim {
+			if p := &claim[i]; !p.kept || err != nil {
+				turns.Done(p.turn, p.outcome)
+			}
 		}
 		if err != nil {
-			if next != nil && next != turn {
-				turns.Done(next, groups.Outcome{Missed: true})
-			}
+			s.giveUp(slices.DeleteFunc(nextClaim, func(p place) bool { return taken(claim, p.turn) }))
 			if recorded { // the handler's doing, not the database's
 				err = nil
 			}
@@ -88,13 +95,34 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 		if next == nil {
 			return ran, nil
 		}
-		turn = next
+		claim, spare = nextClaim, claim
+		s.claims = [2][]place{claim, spare}
+	}
+}
+
+// places returns the places of a turn and those with it.
+func places(to []place, turn *groups.Turn) []place {
+	to = append(to, place{turn: turn})
+	for _, t := range turn.With {
+		to = append(to, place{turn: t})
+	}
+	return to
+}
+
+func taken(claim []place, turn *groups.Turn) bool {
+	return slices.ContainsFunc(claim, func(p place) bool { return p.turn == turn })
+}
+
+// giveUp gives back what could not be claimed.
+func (s *seat) giveUp(claim []place) {
+	for _, p := range claim {
+		s.crew.turns.Done(p.turn, groups.Outcome{Missed: true})
 	}
 }
 
 // next returns the group to claim with the next step, or nil to stop for now.
-func (s *seat) next(ctx context.Context, turn *groups.Turn, a *attempt) *groups.Turn {
-	if ctx.Err() != nil || s.lane.Closed() || a.reclaim || s.crew.once {
+func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn {
+	if ctx.Err() != nil || s.lane.Closed() || a.broken || s.crew.set.once {
 		return nil
 	}
 	if !a.now {
@@ -102,10 +130,19 @@ func (s *seat) next(ctx context.Context, turn *groups.Turn, a *attempt) *groups.
 			return next
 		}
 	}
-	if s.crew.turns.Again(turn, a.turn) {
-		return turn
+	var first *groups.Turn
+	for i := range claim {
+		p := &claim[i]
+		switch {
+		case first != nil && (first.Alone || p.turn.Alone):
+		case !s.crew.turns.Again(p.turn, p.outcome):
+		case first == nil:
+			first, p.kept = p.turn, true
+		default:
+			first.With, p.kept = append(first.With, p.turn), true
+		}
 	}
-	return nil
+	return first
 }
 
 // watch lets others cancel the handler that is about to run; the returned function ends that.

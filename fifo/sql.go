@@ -13,6 +13,8 @@ var (
 	enqueueInCommitOrderSQL string
 	//go:embed sql/succeed.sql
 	succeedSQL string
+	//go:embed sql/succeed_batch.sql
+	succeedBatchSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 	//go:embed sql/bury.sql
@@ -25,9 +27,12 @@ var (
 
 // Names of the statements that settle a job, prepared on every lane.
 const (
-	succeedStmt = "pgfifo_succeed"
-	retryStmt   = "pgfifo_retry"
-	buryStmt    = "pgfifo_bury"
+	succeedStmt      = "pgfifo_succeed"
+	succeedBatchStmt = "pgfifo_succeed_batch"
+	retryStmt        = "pgfifo_retry"
+	buryStmt         = "pgfifo_bury"
 )
 
-var settleStatements = map[string]string{succeedStmt: succeedSQL, retryStmt: retrySQL, buryStmt: burySQL}
+var settleStatements = map[string]string{
+	succeedStmt: succeedSQL, succeedBatchStmt: succeedBatchSQL, retryStmt: retrySQL, buryStmt: burySQL,
+}

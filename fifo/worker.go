@@ -44,34 +44,21 @@ type Worker struct {
 	// Sweep adjusts the housekeeping that one of the workers does for all.
 	Sweep Sweep
 
-	handlers map[string]Handler
-	running  atomic.Bool
-	stats    counters
+	routes  map[string]route
+	running atomic.Bool
+	stats   counters
 }
 
-// Handle makes h work the jobs of a queue. It panics if the queue's name is invalid, has a handler already, or h is nil.
-func (w *Worker) Handle(queue string, h Handler) {
-	if err := groups.ValidateID("queue", queue); err != nil {
-		panic(err)
-	}
-	if h == nil {
-		panic("fifo: nil handler for queue " + queue)
-	}
-	if _, ok := w.handlers[queue]; ok {
-		panic("fifo: queue " + queue + " has a handler already")
-	}
-	if w.handlers == nil {
-		w.handlers = make(map[string]Handler)
-	}
-	w.handlers[queue] = h
-}
+// Handle makes h work the jobs of a queue, each in a transaction of its own. It panics if the queue's name is invalid, has
+// a handler already, or h is nil.
+func (w *Worker) Handle(queue string, h Handler) { w.HandleEach(queue, Batch{}, h) }
 
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.Concurrency, maxAttempts: w.MaxAttempts, retry: w.Retry, jobTimeout: w.JobTimeout,
 		poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name, sweep: w.Sweep.withDefaults(),
-		queues: slices.Sorted(maps.Keys(w.handlers)),
+		queues: slices.Sorted(maps.Keys(w.routes)),
 	}
 	if s.name == "" {
 		host, _ := os.Hostname()
@@ -88,7 +75,7 @@ func (w *Worker) withDefaults() (settings, error) {
 	switch {
 	case w.Client == nil:
 		return s, fmt.Errorf("%w: Client is nil", ErrInvalidWorker)
-	case len(w.handlers) == 0:
+	case len(w.routes) == 0:
 		return s, ErrNoHandler
 	case s.lanes < 0:
 		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
@@ -118,6 +105,7 @@ type settings struct {
 	jobTimeout, poll, drain time.Duration
 	name                    string
 	queues                  []string
+	once                    bool // RunOne: one job, and no next one
 	sweep                   Sweep
 }
 
@@ -169,9 +157,8 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	if err := w.Client.check(ctx, w.Client.pool); err != nil {
 		return false, err
 	}
-	set.lanes = 1
+	set.lanes, set.once = 1, true
 	c := newCrew(w, set)
-	c.once = true
 	defer func() { _ = c.dialer.Close() }()
 	if err := c.dial(ctx); err != nil {
 		return false, err

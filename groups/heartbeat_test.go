@@ -137,7 +137,7 @@ func TestBeatFindsTheConnectionLost(t *testing.T) {
 		s.terminate(l.pg().PID())
 		require.ErrorIs(t, l.Beat(t.Context()), ErrLost)
 		require.True(t, l.Closed())
-		_, err := h.PgxTx(t.Context())
+		_, err := h.loan.PgxTx(t.Context())
 		require.Error(t, err)
 	})
 	require.ErrorIs(t, err, ErrLost)
@@ -177,7 +177,7 @@ func TestKillFromAnotherGoroutine(t *testing.T) {
 		}()
 		<-done
 		s.until(func() bool { return len(s.locked()) == 0 })
-		_, err := h.PgxTx(t.Context())
+		_, err := h.loan.PgxTx(t.Context())
 		require.Error(t, err)
 	})
 	require.ErrorIs(t, err, ErrLost)

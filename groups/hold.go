@@ -5,15 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
-
-	"github.com/uptrace/bun"
 )
 
-// A Hold is an open transaction that owns one group and the job at its head. When the transaction ends, by commit,
-// rollback or a lost connection, PostgreSQL frees both; nothing else does.
+// A Hold is an open transaction that owns one group and the job at its head; or, claimed as a batch, some more jobs
+// behind that head, or several groups with a head each. When the transaction ends, by commit, rollback or a lost
+// connection, PostgreSQL frees them all; nothing else does.
 type Hold struct {
+	Held // the first job
+	// Rest are the others: those behind the first in its group, in order, or the heads of other groups.
+	Rest []Held
+
+	lane    *Lane
+	loan    Loan // the first one
+	partial bool // the claim was for more groups
+}
+
+// A Held is a job that a Hold owns.
+type Held struct {
 	Key
 	ID          int64
 	Payload     []byte
@@ -23,74 +32,127 @@ type Hold struct {
 	DueIn       time.Duration
 	Paused      bool // the group or its queue is paused
 	More        bool // there is another job behind this one
+	// Place is the ctid of its row, as text, good for as long as it is held.
+	Place []byte
+	// Turn is the group's place among the Turns.
+	Turn *Turn
 
+	delayed bool // it was to run later once
 	lastXID uint32
-	lane    *Lane
-
-	mu     sync.Mutex // the fields below: a handler may use several goroutines
-	ended  bool
-	opened bool // a handler took the transaction: the savepoints exist
-	bunTx  *bun.Tx
 }
 
 // Ready reports whether the job may run now.
-func (h *Hold) Ready() bool { return h.DueIn <= 0 && !h.Paused }
+func (h *Held) Ready() bool { return h.DueIn <= 0 && !h.Paused }
 
-// taken reports whether a handler asked for the transaction.
-func (h *Hold) taken() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.opened
-}
+// alone reports whether the job is to run by itself: it has failed before, or may be tried only once, or waits or has
+// waited for its time.
+func (h *Held) alone() bool { return h.Attempts > 0 || h.MaxAttempts == 1 || h.delayed || !h.Ready() }
 
-// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it.
-func (h *Hold) end() {
-	h.mu.Lock()
-	h.ended = true
-	tx := h.bunTx
-	h.bunTx = nil
-	h.mu.Unlock()
-	if tx != nil {
-		_ = tx.Tx.Commit() // no SQL, see laneTx
-	}
-}
-
-// claimFormats are the result formats of claim.sql: binary for what is not text anyway.
+// Result formats: binary for what is not text anyway.
 var claimFormats = []int16{1}
 
 var errClaimRow = errors.New("groups: claim: unexpected row")
 
-// claimWidths are the lengths of the columns of claim.sql, in bytes; -1: any.
-var claimWidths = [...]int{8, -1, 4, 4, 8, 8, 8, 1, 1, 4, 4}
+// rowReader reads the columns of a row in binary, from left to right. It keeps the first error.
+type rowReader struct {
+	values [][]byte
+	next   int
+	err    error
+}
+
+// column returns the next one, which must have the given width in bytes; -1: any.
+func (r *rowReader) column(width int, null bool) []byte {
+	if r.next >= len(r.values) {
+		r.fail("of %d columns", len(r.values))
+		return nil
+	}
+	v := r.values[r.next]
+	r.next++
+	if v == nil && null {
+		return nil
+	}
+	if v == nil || width >= 0 && len(v) != width {
+		r.fail("column %d has %d bytes", r.next, len(v))
+		return nil
+	}
+	return v
+}
+
+func (r *rowReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: "+format, append([]any{errClaimRow}, args...)...)
+	}
+}
+
+func (r *rowReader) int64() int64 {
+	if v := r.column(8, false); v != nil {
+		return int64(binary.BigEndian.Uint64(v))
+	}
+	return 0
+}
+
+func (r *rowReader) uint32() uint32 {
+	if v := r.column(4, false); v != nil {
+		return binary.BigEndian.Uint32(v)
+	}
+	return 0
+}
+
+func (r *rowReader) bool() bool {
+	v := r.column(1, false)
+	return v != nil && v[0] != 0
+}
+
+// end returns the first error. There must be no more columns.
+func (r *rowReader) end() error {
+	if r.err == nil && r.next != len(r.values) {
+		r.fail("of %d columns", len(r.values))
+	}
+	return r.err
+}
 
 // maxDue is the longest that a head is parked before somebody looks again; run_at may be 'infinity'.
 const maxDue = 365 * 24 * time.Hour
 
-// scan reads a row of claim.sql.
-func (h *Hold) scan(v [][]byte) error {
-	if len(v) != len(claimWidths) {
-		return fmt.Errorf("%w of %d columns", errClaimRow, len(v))
-	}
-	for i, width := range claimWidths {
-		if nullable := i == 3 || i == 5; width >= 0 && len(v[i]) != width && (v[i] != nil || !nullable) {
-			return fmt.Errorf("%w: column %d has %d bytes", errClaimRow, i+1, len(v[i]))
-		}
-	}
-	h.ID = int64(binary.BigEndian.Uint64(v[0]))
-	h.Payload = append([]byte{}, v[1]...)
-	h.Attempts = int(int32(binary.BigEndian.Uint32(v[2])))
-	if v[3] != nil {
-		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v[3])))
-	}
-	h.EnqueuedAt = timeFromPG(int64(binary.BigEndian.Uint64(v[4])))
-	if v[5] != nil {
-		at, now := int64(binary.BigEndian.Uint64(v[5])), int64(binary.BigEndian.Uint64(v[6]))
+// scan reads what claim.sql and claim_many.sql tell of a head.
+func (h *Held) scan(r *rowReader) {
+	h.scanJob(r)
+	runAt, now := r.column(8, true), r.int64()
+	if runAt != nil {
+		h.delayed = true
+		at := int64(binary.BigEndian.Uint64(runAt))
 		h.DueIn = time.Duration(min(max(at, now)-now, maxDue.Microseconds())) * time.Microsecond
 	}
-	h.Paused = v[7][0] != 0
-	h.More = v[8][0] != 0
-	h.lastXID = claimer(binary.BigEndian.Uint32(v[9]), binary.BigEndian.Uint32(v[10]))
-	return nil
+	h.scanPlace(r)
+	job, group := r.uint32(), r.uint32()
+	h.lastXID = claimer(job, group)
+}
+
+// scanBehind reads a row of behind.sql.
+func (h *Held) scanBehind(r *rowReader) {
+	h.scanJob(r)
+	h.delayed = r.bool()
+	h.scanPlace(r)
+}
+
+func (h *Held) scanJob(r *rowReader) {
+	h.ID = r.int64()
+	h.Payload = append([]byte{}, r.column(-1, false)...)
+	h.Attempts = int(int32(r.uint32()))
+	if v := r.column(4, true); v != nil {
+		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
+	}
+	h.EnqueuedAt = timeFromPG(r.int64())
+}
+
+// scanPlace reads a ctid: the block, and the line in it.
+func (h *Held) scanPlace(r *rowReader) {
+	if v := r.column(6, false); v != nil {
+		p := append(make([]byte, 0, 16), '(')
+		p = strconv.AppendUint(p, uint64(binary.BigEndian.Uint32(v)), 10)
+		p = strconv.AppendUint(append(p, ','), uint64(binary.BigEndian.Uint16(v[4:])), 10)
+		h.Place = append(p, ')')
+	}
 }
 
 // claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,

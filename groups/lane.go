@@ -30,6 +30,7 @@ type Lane struct {
 
 	inTx   bool  // a transaction is open as far as the lane knows
 	hold   *Hold // what it holds, if anything
+	loan   *Loan // the transaction as the handler has it; not nil while there is a hold
 	silent time.Duration
 	lost   atomic.Bool  // a heartbeat found the connection dead
 	since  atomic.Int64 // when the handler began, in Unix nanoseconds; 0: none runs
@@ -63,10 +64,11 @@ func (d *Dialer) Close() error {
 	return d.bun.db.Close()
 }
 
-// A Call is one settling statement with its parameters in text format. It must change exactly one row.
+// A Call is one settling statement with its parameters in text format. It must change exactly Rows rows; 0 means 1.
 type Call struct {
 	Statement string
 	Args      [][]byte
+	Rows      int
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
@@ -77,6 +79,10 @@ const ( // names of prepared statements
 	stmtCommit = "pgfifo_commit"
 	stmtChain  = "pgfifo_chain"
 	stmtClaim  = "pgfifo_claim"
+	stmtKnown  = "pgfifo_claim_known"
+	stmtMany   = "pgfifo_claim_many"
+	stmtBehind = "pgfifo_behind"
+	stmtPaused = "pgfifo_paused"
 	stmtLost   = "pgfifo_lost"
 )
 
@@ -129,7 +135,8 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		texts = make(map[string]string)
 	}
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
-	texts[stmtClaim], texts[stmtLost] = claimSQL, evidenceSQL
+	texts[stmtClaim], texts[stmtKnown], texts[stmtMany] = claimSQL, claimKnownSQL, claimManySQL
+	texts[stmtBehind], texts[stmtPaused], texts[stmtLost] = behindSQL, pausedSQL, evidenceSQL
 	for name, sql := range texts {
 		l.stmts[name], err = l.pg().Prepare(ctx, name, d.Schema.Qualify(sql), nil)
 		if err != nil {
@@ -160,27 +167,38 @@ func (l *Lane) Kill() { _ = l.pg().Conn().Close() }
 
 func (l *Lane) forget() {
 	if l.hold != nil {
-		l.hold.end()
+		l.loan.end()
 	}
 	l.hold, l.inTx = nil, false
 }
 
-// Step is one round trip: the calls that settle the held job, the end of its transaction, and the claim of next.
+// Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
 // Without a hold there must be no calls. With next nil the lane ends idle, without a transaction. The hold is nil, without
 // an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps on at
 // once, because the missed group's row may be locked until it does.
 //
+// A next with other turns beside it (Turn.With) is claimed with them. If some of them cannot be had, or are to run alone,
+// another round trip gives them back and claims those that can, so that no group is held that is not worked.
+//
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
 // the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
+	hold, settled, err = l.step(ctx, calls, next)
+	for err == nil && hold != nil && hold.partial {
+		hold, err = l.claimAgain(ctx, hold)
+	}
+	return hold, settled, err
+}
+
+func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
 	if !l.inTx && next == nil {
 		return nil, true, nil
 	}
 	pipeline := l.pg().StartPipeline(ctx)
-	release := l.hold != nil && l.hold.taken() && len(calls) > 0
+	release := len(calls) > 0 && l.hold != nil && l.loan.taken()
 	if release { // fails unless the transaction is still the one that claimed
-		pipeline.SendQueryParams("RELEASE SAVEPOINT "+outerSavepoint, nil, nil, nil, nil)
+		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
 	}
 	for _, c := range calls {
 		pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
@@ -194,14 +212,14 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 		pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
 	}
 	if next != nil {
-		pipeline.SendQueryStatement(l.stmts[stmtClaim], next.claimArgs(), nil, claimFormats)
+		l.sendClaim(pipeline, next)
 	}
 	err = pipeline.Sync()
 	l.forget()
 	if err == nil {
-		settled, err = l.readSettled(pipeline, release, len(calls))
+		settled, err = l.readSettled(pipeline, release, calls)
 		if err == nil && next != nil {
-			hold, err = l.readHold(pipeline, next.Key)
+			hold, err = l.readClaim(pipeline, next)
 		}
 	}
 	if closeErr := pipeline.Close(); err == nil {
@@ -212,23 +230,26 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 		return nil, settled, err
 	}
 	l.inTx, l.hold = next != nil, hold
+	if hold != nil {
+		hold.lane, hold.loan.lane, l.loan = l, l, &hold.loan
+	}
 	return hold, settled, nil
 }
 
 // readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
-func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls int) (bool, error) {
+func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls []Call) (bool, error) {
 	if release {
 		if _, err := readTag(pipeline); err != nil {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		}
 	}
 	held := true
-	for range calls {
+	for _, c := range calls {
 		tag, err := readTag(pipeline)
 		if err != nil {
 			return false, err
 		}
-		held = held && tag.RowsAffected() == 1
+		held = held && tag.RowsAffected() == int64(max(c.Rows, 1))
 	}
 	if _, err := readTag(pipeline); err != nil {
 		return false, err
@@ -237,22 +258,6 @@ func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls int) (
 		return false, ErrNotHeld
 	}
 	return true, nil
-}
-
-// readHold reads the answer of claim.sql.
-func (l *Lane) readHold(pipeline *pgconn.Pipeline, key Key) (hold *Hold, err error) {
-	r, err := readResult(pipeline)
-	if err != nil {
-		return nil, err
-	}
-	for r.NextRow() {
-		hold = &Hold{Key: key, lane: l}
-		if err := hold.scan(r.Values()); err != nil {
-			return nil, err
-		}
-	}
-	_, err = r.Close()
-	return hold, err
 }
 
 func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
@@ -285,17 +290,27 @@ func (l *Lane) rollback(ctx context.Context) {
 	}
 }
 
-// Lost reports whether the worker that claimed the held job before died with it: a job's last_xid is evidence of that
-// (design: the transaction is the lease), and costs a round trip only when there is any.
-func (l *Lane) Lost(ctx context.Context) (bool, error) {
-	if l.hold == nil || l.hold.lastXID == 0 {
-		return false, nil
+// Lost returns those of the held groups' heads whose last worker died with them: a head's last_xid is evidence of that,
+// and asking costs a round trip only where there is any.
+func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
+	if l.hold == nil {
+		return nil, nil
 	}
-	r := l.pg().ExecStatement(ctx, l.stmts[stmtLost], [][]byte{appendInt(int64(l.hold.lastXID))}, nil, nil)
-	lost := false
-	for r.NextRow() {
-		lost = string(r.Values()[0]) == "t"
+	for h := range l.hold.heads() {
+		if h.lastXID == 0 {
+			continue
+		}
+		r := l.pg().ExecStatement(ctx, l.stmts[stmtLost], [][]byte{appendInt(int64(h.lastXID))}, nil, nil)
+		died := false
+		for r.NextRow() {
+			died = string(r.Values()[0]) == "t"
+		}
+		if _, err := r.Close(); err != nil {
+			return nil, err
+		}
+		if died {
+			lost = append(lost, h)
+		}
 	}
-	_, err := r.Close()
-	return lost, err
+	return lost, nil
 }

@@ -28,6 +28,13 @@ func (f *fifo[T]) pop() (v T, ok bool) {
 	return v, true
 }
 
+func (f *fifo[T]) peek() (v T, ok bool) {
+	if f.len() == 0 {
+		return v, false
+	}
+	return f.items[f.first], true
+}
+
 // moveFirst moves the last element to the front.
 func (f *fifo[T]) moveFirst() {
 	last := len(f.items) - 1

@@ -13,28 +13,28 @@ import (
 )
 
 // BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back.
-func (h *Hold) BunTx(ctx context.Context) (bun.Tx, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
+func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
 		return bun.Tx{}, ErrEnded
 	}
-	if h.bunTx != nil {
-		return *h.bunTx, nil
+	if l.bunTx != nil {
+		return *l.bunTx, nil
 	}
 	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
-	tx, err := h.lane.bun.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), holdKey{}, h), nil)
+	tx, err := l.lane.bun.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), loanKey{}, l), nil)
 	if err != nil {
 		return bun.Tx{}, fmt.Errorf("groups: begin: %w", err)
 	}
-	h.bunTx = &tx
+	l.bunTx = &tx
 	return tx, nil
 }
 
 // laneDB is a bun.DB whose transactions are nested in those of lanes: the lane comes with the context.
 type laneDB struct{ db *bun.DB }
 
-type holdKey struct{}
+type loanKey struct{}
 
 func newLaneDB() *laneDB {
 	db := sql.OpenDB(laneConnector{})
@@ -45,11 +45,11 @@ func newLaneDB() *laneDB {
 type laneConnector struct{}
 
 func (laneConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	h, ok := ctx.Value(holdKey{}).(*Hold)
+	l, ok := ctx.Value(loanKey{}).(*Loan)
 	if !ok {
 		return nil, errors.New("groups: a job's transaction is begun by its job only")
 	}
-	return laneConn{h.lane.conn, h}, nil
+	return laneConn{l.lane.conn, l}, nil
 }
 
 func (laneConnector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
@@ -57,7 +57,7 @@ func (laneConnector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 // laneConn is a lane's connection without the power to end it.
 type laneConn struct {
 	*stdlib.Conn
-	hold *Hold
+	loan *Loan
 }
 
 func (c laneConn) Close() error { return nil }
@@ -67,20 +67,20 @@ func (c laneConn) ResetSession(context.Context) error { return nil }
 // The driver looks at the connection before pgx's tracers hear of a statement. No heartbeat may run then either.
 
 func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.hold.lane.wire.enter()
-	defer c.hold.lane.wire.leave()
+	c.loan.lane.wire.enter()
+	defer c.loan.lane.wire.leave()
 	return c.Conn.ExecContext(ctx, query, args)
 }
 
 func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.hold.lane.wire.enter()
-	defer c.hold.lane.wire.leave()
+	c.loan.lane.wire.enter()
+	defer c.loan.lane.wire.leave()
 	return c.Conn.QueryContext(ctx, query, args)
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	c.hold.lane.wire.enter()
-	defer c.hold.lane.wire.leave()
+	c.loan.lane.wire.enter()
+	defer c.loan.lane.wire.leave()
 	stmt, err := c.Conn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ type laneStmt struct {
 }
 
 func (s laneStmt) Close() error {
-	s.conn.hold.lane.wire.enter()
-	defer s.conn.hold.lane.wire.leave()
+	s.conn.loan.lane.wire.enter()
+	defer s.conn.loan.lane.wire.leave()
 	return s.Stmt.Close()
 }
 
@@ -113,7 +113,7 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if opts.ReadOnly || opts.Isolation != driver.IsolationLevel(sql.LevelDefault) {
 		return nil, errors.New("groups: a job's transaction has its isolation level already")
 	}
-	begin, err := c.hold.open() // BunTx holds the lock
+	begin, err := c.loan.open() // BunTx holds the lock
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +131,13 @@ func (t laneTx) Commit() error { return t.end(false) }
 func (t laneTx) Rollback() error { return t.end(true) }
 
 func (t laneTx) end(rollback bool) error {
-	h := t.conn.hold
-	h.mu.Lock()
-	h.bunTx = nil
-	ended := h.ended
-	h.mu.Unlock()
+	l := t.conn.loan
+	l.mu.Lock()
+	l.bunTx = nil
+	ended := l.ended
+	l.mu.Unlock()
 	if ended {
 		return nil // the savepoint goes with the job's transaction
 	}
-	return endSavepoint(context.Background(), h.lane.wire, t.conn.Conn.Conn(), rollback)
+	return endSavepoint(context.Background(), l.lane.wire, t.conn.Conn.Conn(), rollback)
 }

@@ -12,35 +12,35 @@ import (
 // PgxTx returns a transaction nested in the one that holds the job. What is written through it is committed with the
 // job's success, and undone if the attempt fails, whether or not it was committed by itself; Rollback undoes it alone.
 // It returns ErrEnded after the job has ended.
-func (h *Hold) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil { // pgx would close the connection
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
-	begin, err := h.open()
+	begin, err := l.open()
 	if err != nil {
 		return nil, err
 	}
-	tx, err := h.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	tx, err := l.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
-	return &nestedTx{Tx: tx, hold: h}, nil
+	return &nestedTx{Tx: tx, loan: l}, nil
 }
 
 // nestedTx ends a savepoint where pgx.Tx would end the transaction, and is closed when its job ends: whoever kept it
 // would write into the next job's transaction.
 type nestedTx struct {
 	pgx.Tx
-	hold   *Hold
+	loan   *Loan
 	closed bool
 }
 
 func (t *nestedTx) err() error {
-	t.hold.mu.Lock()
-	defer t.hold.mu.Unlock()
-	if t.closed || t.hold.ended {
+	t.loan.mu.Lock()
+	defer t.loan.mu.Unlock()
+	if t.closed || t.loan.ended {
 		return pgx.ErrTxClosed
 	}
 	return nil
@@ -55,7 +55,7 @@ func (t *nestedTx) end(ctx context.Context, rollback bool) error {
 		return err
 	}
 	t.closed = true
-	return endSavepoint(ctx, t.hold.lane.wire, t.Conn(), rollback)
+	return endSavepoint(ctx, t.loan.lane.wire, t.Conn(), rollback)
 }
 
 func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {

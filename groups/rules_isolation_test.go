@@ -41,7 +41,7 @@ func TestLaneSaysItsIsolation(t *testing.T) {
 				require.NoError(t, err)
 				require.Nil(t, hold)
 
-				tx, err := h.PgxTx(t.Context())
+				tx, err := h.loan.PgxTx(t.Context())
 				require.NoError(t, err)
 				var isolation, readOnly string
 				require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting('transaction_isolation'), "+

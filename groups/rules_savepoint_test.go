@@ -13,7 +13,7 @@ const nonsense = "SELECT 1/0"
 
 func (s *stage) pgxTx(h *Hold) pgx.Tx {
 	s.Helper()
-	tx, err := h.PgxTx(s.Context())
+	tx, err := h.loan.PgxTx(s.Context())
 	require.NoError(s, err)
 	return tx
 }
@@ -161,7 +161,7 @@ func TestBunRowsLeftOpen(t *testing.T) {
 	l := s.lane()
 	h := s.claim(l, "a")
 	require.NoError(t, l.Lend(func() {
-		tx, err := h.BunTx(t.Context())
+		tx, err := h.loan.BunTx(t.Context())
 		require.NoError(t, err)
 		rows, err := tx.QueryContext(t.Context(), "SELECT generate_series(1, 100000)") //nolint:rowserrcheck,sqlclosecheck // on purpose
 		require.NoError(t, err)

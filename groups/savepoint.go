@@ -3,8 +3,6 @@ package groups
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -15,66 +13,24 @@ import (
 const (
 	outerSavepoint = "pgfifo"
 	innerSavepoint = "pgfifo_tx"
+
+	releaseOuter = "RELEASE SAVEPOINT " + outerSavepoint
+	undoOuter    = "ROLLBACK TO SAVEPOINT " + outerSavepoint
 )
 
 // ErrEnded is returned when a transaction is asked for after its job has ended.
 var ErrEnded = errors.New("groups: the job has ended, and its transaction with it")
 
 // open returns the SQL that opens a transaction for the handler.
-func (h *Hold) open() (string, error) {
-	if h.ended {
+func (l *Loan) open() (string, error) {
+	if l.ended {
 		return "", ErrEnded
 	}
-	if h.opened {
+	if l.opened {
 		return "SAVEPOINT " + innerSavepoint, nil
 	}
-	h.opened = true
+	l.opened = true
 	return "SAVEPOINT " + outerSavepoint + handlerSettings + "; SAVEPOINT " + innerSavepoint, nil
-}
-
-// Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
-// if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
-// the transaction, or it left rows open. It asks the server nothing.
-func (l *Lane) Lend(handler func()) error {
-	l.wire.lend()
-	l.since.Store(time.Now().UnixNano())
-	defer l.since.Store(0)
-	defer l.wire.reclaim()
-	handler()
-	l.hold.end() // closes what database/sql has open
-	if open := l.wire.reclaim(); open {
-		_ = l.conn.Close()
-		return fmt.Errorf("%w: the handler returned with rows or a batch of its transaction still open", ErrNotHeld)
-	}
-	if l.Closed() {
-		return ErrLost
-	}
-	switch l.pg().TxStatus() {
-	case 'T':
-		return nil
-	case 'E':
-		return errors.New("groups: a statement failed in the job's transaction and the handler did not roll it back")
-	default:
-		return fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
-	}
-}
-
-// Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.
-// It returns ErrNotHeld if the transaction is not the one that claimed any more; the lane holds nothing then.
-func (l *Lane) Undo(ctx context.Context) error {
-	if l.Closed() {
-		l.forget()
-		return ErrLost
-	}
-	if !l.hold.taken() && l.pg().TxStatus() == 'T' {
-		return nil
-	}
-	if _, err := l.pg().Exec(ctx, "ROLLBACK TO SAVEPOINT "+outerSavepoint).ReadAll(); err != nil {
-		l.forget()
-		l.rollback(ctx)
-		return fmt.Errorf("%w: %w", ErrNotHeld, err)
-	}
-	return nil
 }
 
 func endSavepoint(ctx context.Context, w *wire, conn *pgx.Conn, rollback bool) error {

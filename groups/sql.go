@@ -9,6 +9,12 @@ import (
 var (
 	//go:embed sql/claim.sql
 	claimSQL string
+	//go:embed sql/claim_many.sql
+	claimManySQL string
+	//go:embed sql/behind.sql
+	behindSQL string
+	//go:embed sql/paused.sql
+	pausedSQL string
 	//go:embed sql/evidence.sql
 	evidenceSQL string
 	//go:embed sql/candidates.sql

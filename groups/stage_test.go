@@ -154,7 +154,7 @@ func settle(h *Hold, statement string, more ...string) []Call {
 	for _, m := range more {
 		args = append(args, []byte(m))
 	}
-	return []Call{{statement, args}}
+	return []Call{{Statement: statement, Args: args}}
 }
 
 func succeed(h *Hold) []Call { return settle(h, "succeed") }

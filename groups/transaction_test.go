@@ -53,7 +53,7 @@ func (s *stage) bunWrite(tx bun.IDB, v string) {
 
 func (s *stage) bunTx(h *Hold) bun.Tx {
 	s.Helper()
-	tx, err := h.BunTx(s.Context())
+	tx, err := h.loan.BunTx(s.Context())
 	require.NoError(s, err)
 	return tx
 }
@@ -186,9 +186,9 @@ func TestTransactionAfterTheEnd(t *testing.T) {
 	s, h, settled := effects(t)
 	btx := s.bunTx(h)
 	settled(true)
-	_, err := h.PgxTx(t.Context())
+	_, err := h.loan.PgxTx(t.Context())
 	require.ErrorIs(t, err, ErrEnded)
-	_, err = h.BunTx(t.Context())
+	_, err = h.loan.BunTx(t.Context())
 	require.ErrorIs(t, err, ErrEnded)
 	_, err = btx.ExecContext(t.Context(), "SELECT 1")
 	require.ErrorIs(t, err, sql.ErrTxDone)
@@ -200,7 +200,7 @@ func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
 	t.Parallel()
 	s, h, settled := effects(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	tx, err := h.BunTx(ctx)
+	tx, err := h.loan.BunTx(ctx)
 	require.NoError(t, err)
 	cancel()
 	s.bunWrite(tx, "kept")
@@ -213,7 +213,7 @@ func TestTransactionsHaveTheirIsolation(t *testing.T) {
 	tx := s.bunTx(h)
 	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 	_ = err // bun's savepoints ignore it
-	_, err = h.lane.bun.db.BeginTx(context.WithValue(t.Context(), holdKey{}, h), &sql.TxOptions{ReadOnly: true})
+	_, err = h.lane.bun.db.BeginTx(context.WithValue(t.Context(), loanKey{}, &h.loan), &sql.TxOptions{ReadOnly: true})
 	require.ErrorContains(t, err, "isolation level already")
 	_, err = h.lane.bun.db.ExecContext(t.Context(), "SELECT 1")
 	require.ErrorContains(t, err, "begun by its job only")
@@ -265,9 +265,9 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 func TestTransactionThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*Hold, context.Context) error{
-		"pgx": func(h *Hold, ctx context.Context) error { _, err := h.PgxTx(ctx); return err },
+		"pgx": func(h *Hold, ctx context.Context) error { _, err := h.loan.PgxTx(ctx); return err },
 		"bun": func(h *Hold, ctx context.Context) error {
-			tx, err := h.BunTx(ctx)
+			tx, err := h.loan.BunTx(ctx)
 			if err == nil { // it does not begin with the context's end
 				_, err = tx.ExecContext(ctx, "SELECT 1")
 			}

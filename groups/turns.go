@@ -20,25 +20,11 @@ type Turns struct {
 	waiting []chan *Turn   // lanes without work, last in first out: the rest may go on sleeping
 	floors  floors
 	limit   int
+	batches map[string]Batch
+	pauses  *pauseWatch
 	wrapped bool // the line held every ready group when the last walk ended
 	worked  bool // a job was worked since the last walk
 	wake    chan struct{}
-}
-
-// A Turn is a group's place among the Turns.
-type Turn struct {
-	Key
-	// Hinted says that a message was announced rather than found, so that the group may have no row yet.
-	Hinted bool
-
-	state  turnState
-	again  bool // announced while a lane had it
-	head   int64
-	floor  int64
-	lowest int64     // id that was announced or discovered while a lane had it
-	at     time.Time // due
-	index  int       // in the heap
-	holder int64     // transaction id of another process's worker
 }
 
 type turnState int
@@ -50,21 +36,16 @@ const (
 	heldElsewhere
 )
 
-// At returns a Turn, outside any Turns, for the claim of a group from the job with this id on.
-func At(key Key, id int64) *Turn { return &Turn{Key: key, floor: id - 1} }
-
-// claimArgs returns the parameters of claim.sql.
-func (t *Turn) claimArgs() [][]byte {
-	return [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor)}
-}
-
 // NewTurns returns Turns that keep up to limit groups in the line.
 func NewTurns(limit int) *Turns {
 	return &Turns{
 		known: make(map[Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, wake: make(chan struct{}, 1),
+		floors: newFloors(), limit: limit, batches: make(map[string]Batch), pauses: newPauseWatch(), wake: make(chan struct{}, 1),
 	}
 }
+
+// SetBatch says how much of a queue a claim may take; without it, one job. Not after the first turn was taken.
+func (t *Turns) SetBatch(queue string, b Batch) { t.batches[queue] = b }
 
 // Next waits for a group to try. It returns nil when ctx ends.
 func (t *Turns) Next(ctx context.Context) *Turn {
@@ -111,12 +92,39 @@ func (t *Turns) take() *Turn {
 		return nil
 	}
 	t.lend(turn)
+	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.Alone {
+		t.gather(turn, groups)
+	}
 	return turn
 }
 
 // lend prepares a group's claim.
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.floor, turn.lowest = withLane, t.floors.get(turn.Key), math.MaxInt64
+	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
+	turn.known, turn.ask = false, nil
+	if turn.ahead > 1 || turn.Jobs > 1 {
+		trusted, ask := t.pauses.trusts(turn.Queue, time.Now())
+		turn.known = trusted
+		if ask {
+			turn.ask = t.pauses
+		}
+	}
+}
+
+// gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
+// than its share if other lanes have nothing to do.
+func (t *Turns) gather(turn *Turn, groups int) {
+	share := (t.line.len() + len(t.waiting) + 1) / (len(t.waiting) + 1)
+	for range min(groups, share) - 1 {
+		next, ok := t.line.peek()
+		if !ok || next.Queue != turn.Queue || next.Alone {
+			return
+		}
+		t.line.pop()
+		t.lend(next)
+		turn.With = append(turn.With, next)
+	}
 }
 
 // finished raises the floor to the job that is gone, unless that would hide one that has appeared since the claim.

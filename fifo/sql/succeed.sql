@@ -1,2 +1,6 @@
--- Ends a job that succeeded. $1 queue, $2 group id, $3 id. Run in the transaction that holds the job: one row.
-DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3
+-- Ends a job that succeeded. Run in the transaction that holds the job: one row.
+--
+-- $1 queue, $2 group id, $3 id, $4 where its row is, as the claim told. Nobody can have moved it, because the row is
+-- locked, and the place cannot have been given to another row while the transaction that read it is running; the rest
+-- of the key is checked all the same.
+DELETE FROM pgfifo.jobs WHERE ctid = $4 AND queue = $1 AND group_id = $2 AND id = $3

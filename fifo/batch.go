@@ -1,0 +1,116 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero fields mean
+// 1, and one of the two at most may be more; MaxBatch is the limit of both.
+//
+// With Jobs, a transaction has up to so many consecutive jobs of one group. They are worked in order and the first failure
+// stops it: what succeeded before it is done, the one that failed is tried again in its place, the rest is given back
+// uncounted. With Groups, it has the jobs at the heads of up to so many groups; a failure concerns its own group only.
+//
+// All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When its
+// worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The jobs at the
+// heads of its groups are charged with the lost attempt, and a job that has failed or was lost before always runs alone:
+// one that kills its workers is found out, as it would be without batches. So does a job that was sent with a delay or
+// that may be tried only once.
+type Batch = groups.Batch
+
+// MaxBatch is the largest batch.
+const MaxBatch = 1000
+
+// A BatchHandler works several jobs at once: those of one group in order, or one each of several groups, as the queue's
+// Batch says. They share one transaction, which the Tx of any of them returns. If it returns nil they are all done.
+//
+// If it returns a BatchError, the jobs that it names have failed. The other groups' jobs are done; in a group, those
+// before the first that failed are done, and those behind it run again, whether they are named or not. What was written
+// through the transaction stays, so undo what was written for a failed job, with a transaction begun on the batch's.
+//
+// Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
+// itself then, and until then no attempt is counted. JobTimeout applies once for each job.
+type BatchHandler interface {
+	HandleBatch(ctx context.Context, jobs []*Job) error
+}
+
+// A BatchHandlerFunc is a function as a BatchHandler.
+type BatchHandlerFunc func(ctx context.Context, jobs []*Job) error
+
+// HandleBatch calls f.
+func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) error { return f(ctx, jobs) }
+
+// A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and DeadLetter work as in the
+// error of a Handler. Without an id of the batch it is an error as any other.
+type BatchError map[int64]error
+
+func (e BatchError) Error() string {
+	ids := make([]int64, 0, len(e))
+	for id := range e {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	var b strings.Builder
+	fmt.Fprintf(&b, "fifo: %d of the batch failed", len(e))
+	for _, id := range ids {
+		fmt.Fprintf(&b, "; job %d: %v", id, e[id])
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors of the jobs.
+func (e BatchError) Unwrap() []error {
+	list := make([]error, 0, len(e))
+	for _, err := range e {
+		if err != nil {
+			list = append(list, err)
+		}
+	}
+	return list
+}
+
+// HandleEach is Handle with batches: h works the jobs one after the other, each within its own savepoint, in one
+// transaction for all. It panics for a Batch that makes no sense, too.
+func (w *Worker) HandleEach(queue string, b Batch, h Handler) {
+	if h == nil {
+		panic("fifo: nil handler for queue " + queue)
+	}
+	w.handle(queue, route{batch: b, each: h})
+}
+
+// HandleBatch makes h work the jobs of a queue in batches. It panics as Handle does, and for a Batch that makes no sense.
+func (w *Worker) HandleBatch(queue string, b Batch, h BatchHandler) {
+	if h == nil {
+		panic("fifo: nil handler for queue " + queue)
+	}
+	w.handle(queue, route{batch: b, slice: h})
+}
+
+// A route is where a queue's jobs go: to one of the two.
+type route struct {
+	batch Batch
+	each  Handler
+	slice BatchHandler
+}
+
+func (w *Worker) handle(queue string, r route) {
+	if err := groups.ValidateID("queue", queue); err != nil {
+		panic(err)
+	}
+	if _, ok := w.routes[queue]; ok {
+		panic("fifo: queue " + queue + " has a handler already")
+	}
+	b := r.batch
+	if min(b.Jobs, b.Groups) < 0 || max(b.Jobs, b.Groups) > MaxBatch || b.Jobs > 1 && b.Groups > 1 {
+		panic(fmt.Sprintf("fifo: invalid batch for queue %s: %+v", queue, b))
+	}
+	if w.routes == nil {
+		w.routes = make(map[string]route)
+	}
+	w.routes[queue] = r
+}

@@ -1,0 +1,175 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// handleEach runs the handler once for each of the jobs that are held, and decides what becomes of them.
+func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
+	h := s.crew.worker.routes[tasks[0].job.Queue].each
+	done := tasks[:0] // those up to the present one have been read
+	var stopped *place
+	for i := range tasks {
+		t, last := tasks[i], i == len(tasks)-1
+		if t.place == stopped || i > 0 && stop.Err() != nil {
+			t.place.outcome.More = true
+			continue
+		}
+		one := [1]task{t}
+		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h.Handle(ctx, t.job) })
+		if err == nil && held == nil && !last {
+			held = s.lane.Keep(ctx)
+		}
+		switch {
+		case errors.Is(held, groups.ErrLost):
+			a.add(result{job: t.job, place: t.place})
+			a.revoke(Unknown, KindLost, errors.Join(held, err))
+			return
+		case err == nil && held == nil:
+			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
+			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
+			done = append(done, t)
+			continue
+		case err == nil:
+			err = held
+		}
+		stopped = t.place
+		if undone := s.lane.Undo(ctx); undone != nil { // and so are those before it
+			a.revoke(Returned, "", err)
+			s.failed(a, t, err, cause)
+			a.calls, a.broken = nil, true
+			return
+		}
+		s.failed(a, t, err, cause)
+		if !last {
+			_ = s.lane.Keep(ctx) // if this fails, so does the step
+		}
+	}
+	a.succeed(done)
+}
+
+// failed adds the failure of a job whose handler has returned with an error.
+func (s *seat) failed(a *attempt, t task, err, cause error) {
+	if errors.Is(cause, ErrShutdown) {
+		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: err}})
+		t.place.outcome.More = true
+		return
+	}
+	s.fail(a, t, newFailure(err, cause, s.crew.set.jobTimeout), s.crew.delay(t.job, err))
+}
+
+// handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.
+func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h BatchHandler) {
+	jobs := make([]*Job, len(tasks))
+	for i := range tasks {
+		jobs[i] = tasks[i].job
+	}
+	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h.HandleBatch(ctx, jobs) })
+	named := BatchError(nil)
+	switch {
+	case errors.Is(held, groups.ErrLost):
+		s.giveBack(a, tasks)
+		a.revoke(Unknown, KindLost, errors.Join(held, err))
+		return
+	case held == nil && (err == nil || errors.As(err, &named) && names(named, tasks)):
+		s.partly(a, tasks, named, cause)
+		return
+	case err == nil:
+		err = held
+	}
+	a.broken = s.lane.Undo(ctx) != nil
+	if len(tasks) == 1 {
+		s.failed(a, tasks[0], err, cause)
+		if a.broken {
+			a.calls = nil
+		}
+		return
+	}
+	s.giveBack(a, tasks)
+	a.revoke(Returned, "", err)
+	if !errors.Is(cause, ErrShutdown) {
+		a.oneByOne()
+	}
+}
+
+// names reports whether the error is about any of the jobs.
+func names(e BatchError, tasks []task) bool {
+	for i := range tasks {
+		if _, ok := e[tasks[i].job.ID]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// partly settles a batch in which the named jobs have failed and stopped their groups.
+func (s *seat) partly(a *attempt, tasks []task, named BatchError, cause error) {
+	done := make([]task, 0, len(tasks))
+	var stopped *place
+	for i, t := range tasks {
+		err, failed := named[t.job.ID]
+		switch {
+		case t.place == stopped:
+			s.giveBack(a, tasks[i:i+1])
+		case failed:
+			stopped = t.place
+			if err == nil {
+				err = named
+			}
+			s.failed(a, t, err, cause)
+		default:
+			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
+			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
+			done = append(done, t)
+		}
+	}
+	a.succeed(done)
+}
+
+// giveBack says of the jobs that they stay where they are.
+func (s *seat) giveBack(a *attempt, tasks []task) {
+	for _, t := range tasks {
+		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: errStopped}})
+		t.place.outcome.More = true
+	}
+}
+
+var errStopped = errors.New("fifo: a job before this one failed")
+
+// oneByOne makes the jobs of a batch that failed run again by themselves.
+func (a *attempt) oneByOne() {
+	a.now = true
+	for i := range a.results {
+		r := &a.results[i]
+		r.place.turn.OneByOne(r.job.ID)
+		r.place.turn.Alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
+	}
+}
+
+// succeed adds what settles jobs that are done: one statement for all.
+func (a *attempt) succeed(done []task) {
+	switch len(done) {
+	case 0:
+		return
+	case 1:
+		args := append(keyArgs(done[0].job), done[0].held.Place)
+		a.calls = append(a.calls, groups.Call{Statement: succeedStmt, Args: args})
+		return
+	}
+	ids, places := append(make([]byte, 0, 12*len(done)), '{'), append(make([]byte, 0, 16*len(done)), '{')
+	for i, t := range done {
+		if i > 0 {
+			ids, places = append(ids, ','), append(places, ',')
+		}
+		ids = strconv.AppendInt(ids, t.job.ID, 10)
+		places = append(append(append(places, '"'), t.held.Place...), '"')
+	}
+	a.calls = append(a.calls, groups.Call{
+		Statement: succeedBatchStmt, Rows: len(done),
+		Args: [][]byte{[]byte(done[0].job.Queue), append(ids, '}'), append(places, '}')},
+	})
+}

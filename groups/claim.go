@@ -1,0 +1,229 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// The claim's part of a lane's step: what is sent for a turn, and what comes back.
+
+// sendClaim adds the claim of a turn to the pipeline.
+func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
+	switch {
+	case len(next.With) > 0:
+		pipeline.SendQueryStatement(l.stmts[stmtMany], next.claimManyArgs(), nil, claimFormats)
+		return
+	case next.known:
+		pipeline.SendQueryStatement(l.stmts[stmtKnown], next.claimArgs(), nil, claimFormats)
+	default:
+		pipeline.SendQueryStatement(l.stmts[stmtClaim], next.claimArgs(), nil, claimFormats)
+	}
+	if next.Jobs > 1 { // one more, to know whether there is more
+		pipeline.SendQueryStatement(l.stmts[stmtBehind], append(next.claimArgs(), appendInt(int64(next.Jobs)+1)), nil, claimFormats)
+	}
+	if next.ask != nil {
+		next.asked = time.Now()
+		pipeline.SendQueryStatement(l.stmts[stmtPaused], [][]byte{[]byte(next.Queue)}, nil, claimFormats)
+	}
+}
+
+// readClaim reads the answers to sendClaim.
+func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
+	if len(next.With) > 0 {
+		return readMany(pipeline, next)
+	}
+	hold, err = readHead(pipeline, next)
+	if err == nil && next.Jobs > 1 {
+		err = readBehind(pipeline, next, hold)
+	}
+	if err == nil && next.ask != nil {
+		paused := false
+		if err = eachRow(pipeline, func(r *rowReader) { paused = r.bool() }); err == nil {
+			next.ask.saw(next.Queue, paused, next.asked)
+		}
+	}
+	return hold, err
+}
+
+// readHead reads the answer of claim.sql.
+func readHead(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
+	ahead := 0
+	err = eachRow(pipeline, func(r *rowReader) {
+		hold = &Hold{Held: Held{Key: next.Key, Turn: next}}
+		hold.scan(r)
+		hold.recall()
+		next.Alone = false
+		if next.known {
+			ahead = next.ahead - 1
+			return
+		}
+		hold.Paused = r.bool()
+		ahead = int(r.int64()) - 1
+	})
+	next.ahead = ahead
+	if hold != nil {
+		hold.More = ahead > 0
+	}
+	return hold, err
+}
+
+// readBehind reads the answer of behind.sql. The jobs up to the first that is to run alone join the hold.
+func readBehind(pipeline *pgconn.Pipeline, next *Turn, hold *Hold) error {
+	rest := make([]Held, 0, next.Jobs)
+	err := eachRow(pipeline, func(r *rowReader) {
+		rest = append(rest, Held{Key: next.Key, Turn: next})
+		rest[len(rest)-1].scanBehind(r)
+	})
+	if err != nil || hold == nil {
+		return err
+	}
+	for len(rest) > 0 && rest[0].ID <= hold.ID { // the head, and what was committed late
+		rest = rest[1:]
+	}
+	hold.More, next.ahead = len(rest) > 0, len(rest)
+	if hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
+		return nil
+	}
+	n := slices.IndexFunc(rest, func(h Held) bool { return h.alone() })
+	if n < 0 {
+		n = len(rest)
+	}
+	n = min(n, next.Jobs-1)
+	next.ahead = len(rest) - n // behind the last of them
+	for i := range n {
+		rest[i].More = i < n-1 || next.ahead > 0
+	}
+	hold.Rest = rest[:n]
+	return nil
+}
+
+// readMany reads the answer of claim_many.sql.
+func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
+	turns := append([]*Turn{next}, next.With...)
+	heads := make([]Held, 0, len(turns))
+	err := eachRow(pipeline, func(r *rowReader) {
+		n := int(r.uint32()) - 1
+		if n < 0 || n >= len(turns) || turns[n] == nil {
+			r.fail("for group %d of %d", n+1, len(turns))
+			return
+		}
+		heads = append(heads, Held{Key: turns[n].Key, Turn: turns[n]})
+		h := &heads[len(heads)-1]
+		h.scan(r)
+		h.Paused, h.More = r.bool(), r.bool()
+		h.recall()
+		turns[n] = nil
+	})
+	if err != nil || len(heads) == 0 {
+		return nil, err
+	}
+	// One that is to run alone has its turn by itself, with the next claim.
+	company := heads
+	if len(turns) > 1 {
+		company = slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return h.alone() })
+	}
+	if len(company) == 0 { // all of them: the first goes now
+		company = heads[:1]
+	}
+	for i := range heads {
+		h := &heads[i]
+		h.Turn.Alone = len(heads) > 1 && h.alone()
+		if len(company) < len(turns) && (!h.Turn.Alone || h.lastXID != 0) { // to be given up, and claimed again
+			h.Turn.evidence = evidence{h.ID, h.lastXID}
+		}
+	}
+	return &Hold{Held: company[0], Rest: company[1:], partial: len(company) < len(turns)}, nil
+}
+
+// claimAgain gives up a claim of many groups that did not get them all, and claims those again that it got: no group stays
+// locked that is not worked.
+func (l *Lane) claimAgain(ctx context.Context, had *Hold) (*Hold, error) {
+	next := had.Turn
+	next.With, next.Jobs, next.known, next.ask = nil, 0, false, nil
+	for i := range had.Rest {
+		next.With = append(next.With, had.Rest[i].Turn)
+	}
+	hold, _, err := l.step(ctx, nil, next)
+	return hold, err
+}
+
+// recall replaces what a head's row tells of its last claim by what it told before this process gave up a claim of its
+// own, which has overwritten it.
+func (h *Held) recall() {
+	if h.Turn.evidence.job == h.ID {
+		h.lastXID = h.Turn.evidence.xid
+	}
+	h.Turn.evidence = evidence{}
+}
+
+// heads returns the heads of the held groups: of one group, the first job.
+func (h *Hold) heads() iter.Seq[*Held] {
+	return func(yield func(*Held) bool) {
+		if !yield(&h.Held) {
+			return
+		}
+		for i := range h.Rest {
+			if h.Rest[i].Key != h.Key && !yield(&h.Rest[i]) {
+				return
+			}
+		}
+	}
+}
+
+// eachRow reads one statement's answer.
+func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
+	result, err := readResult(pipeline)
+	if err != nil {
+		return err
+	}
+	for result.NextRow() {
+		r := rowReader{values: result.Values()}
+		row(&r)
+		if err := r.end(); err != nil {
+			return err
+		}
+	}
+	_, err = result.Close()
+	return err
+}
+
+// claimArgs returns the parameters of claim.sql.
+func (t *Turn) claimArgs() [][]byte {
+	return [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor)}
+}
+
+// claimManyArgs returns the parameters of claim_many.sql.
+func (t *Turn) claimManyArgs() [][]byte {
+	var ids, floors strings.Builder
+	for i, turn := range append([]*Turn{t}, t.With...) {
+		sep := byte('{')
+		if i > 0 {
+			sep = ','
+		}
+		ids.WriteByte(sep)
+		quote(&ids, turn.GroupID)
+		floors.WriteByte(sep)
+		fmt.Fprintf(&floors, "%d", turn.floor)
+	}
+	ids.WriteByte('}')
+	floors.WriteByte('}')
+	return [][]byte{[]byte(t.Queue), []byte(ids.String()), []byte(floors.String())}
+}
+
+// quote writes an element of an array in text format.
+func quote(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	b.WriteByte('"')
+}
