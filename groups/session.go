@@ -99,9 +99,6 @@ var plannerSettings = [][2]string{
 	{"plan_cache_mode", "force_generic_plan"},
 	{"enable_seqscan", "off"},
 	{"enable_bitmapscan", "off"},
-	{"enable_sort", "off"},
-	{"enable_hashjoin", "off"},
-	{"enable_mergejoin", "off"},
 	{"jit", "off"},
 }
 

@@ -224,7 +224,7 @@ func TestTransactionsHaveTheirIsolation(t *testing.T) {
 func TestHandlerHasThePlannersDefaults(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.alter("enable_mergejoin = off")
+	s.alter("enable_bitmapscan = off")
 	s.enqueue(2, "a")
 	l := s.lane()
 	planner := func(c interface {
@@ -244,7 +244,7 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 		require.Contains(t, own, p[0]+"="+p[1])
 	}
 	usual := planner(s.session().Conn)
-	require.Contains(t, usual, "enable_mergejoin=off")
+	require.Contains(t, usual, "enable_bitmapscan=off")
 	require.Contains(t, usual, "enable_seqscan=on")
 
 	h := s.claim(l, "a")
