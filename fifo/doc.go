@@ -51,6 +51,21 @@
 //	              └────────────────┤
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place
 //
+// # Batches
+//
+// Worker.HandleEach and Worker.HandleBatch work several jobs in one transaction, as the Batch says: consecutive ones of
+// one group, or one each of several groups. For small jobs that is many times faster, and every promise above holds, with
+// two things to know. The batch's effects, and its completion, commit together, so they become visible together, and the
+// groups wait until then. And what is repeated after a crash is the batch, not the job: effects outside the transaction
+// may happen again for all of it.
+//
+//	worker.HandleBatch("clicks", fifo.Batch{Jobs: 50}, fifo.BatchHandlerFunc(
+//		func(ctx context.Context, jobs []*fifo.Job) error {
+//			tx, err := jobs[0].PgxTx(ctx) // of any of them: it is the same
+//			...
+//			return fifo.BatchError{jobs[7].ID: err} // those before it are done, those behind it run again
+//		}))
+//
 // # What it costs
 //
 // One connection for each running job, apart from the pool of the application, and one open transaction: a handler that

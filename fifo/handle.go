@@ -70,6 +70,9 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	}
 	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h.HandleBatch(ctx, jobs) })
 	named := BatchError(nil)
+	if b, ok := err.(BatchError); ok && len(b) == 0 { //nolint:errorlint // itself, also as a nil map: no job has failed
+		err = nil
+	}
 	switch {
 	case errors.Is(held, groups.ErrLost):
 		s.giveBack(a, tasks)

@@ -5,7 +5,7 @@
 // # The transaction is the lease
 //
 // A lane holds one open transaction per job. In it PostgreSQL holds two row locks: on the group's row in queue_groups,
-// and on the job's row in jobs. While it is open nobody else can run that group; when it ends, by commit, rollback or a
+// and on the job's row in jobs. (A batch has more: see below.) While it is open nobody else can run that group; when it ends, by commit, rollback or a
 // dead connection, both are free at once. Nothing is written to say "running", so there is nothing to repair after a
 // crash, and no visibility timeout to choose: a job is invisible for exactly as long as its transaction is open.
 // Whatever else can be known of a running job is read off that transaction:
@@ -36,6 +36,38 @@
 //   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the other
 //     began, the first is worked first. Overlapping ones may commit the other way round; a lower id that appears late is
 //     worked next (see floors in line.go for how soon).
+//
+// # Batches
+//
+// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and reads
+// the jobs behind it with a second statement (sql/behind.sql), whose snapshot is taken after the group's row was locked:
+// nobody can have worked the group since, so what it sees behind the head are the next jobs. They need no locks of their
+// own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from then on, as
+// every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
+// (sql/claim_many.sql). If one of them cannot be had, the claim is given up and made again for the others: its row may be
+// locked although nobody works it.
+//
+// # What a claim costs
+//
+// On the machine of the README, a job that does nothing takes 100 microseconds of processor time, four fifths of it the
+// server's. A commit with one changed row, in one round trip, takes 50 there, so that is the floor; half of what comes on top
+// is the executor setting up the claim. Hence:
+//
+//   - One round trip a job: settling it, COMMIT AND CHAIN and the next claim are one pipeline of prepared statements.
+//   - The claim finds the head by one descent of the index, and names it by its ctid from there on: in the lock, and in the
+//     DELETE that ends it. A descent each was 9 microseconds more.
+//   - It does not ask what the worker knows. Whether jobs wait behind the head is counted for 16 jobs at a time; whether
+//     anything in the queue is paused, one lane asks for all, every 20 milliseconds. Asking both each time was 13 more.
+//     Pause makes up for it by returning a little later.
+//   - Plans are pinned to index probes (plannerSettings). A table that is empty at one moment and has a million rows at the
+//     next has no statistics worth the name. The same is why look-ups are scalar sub-selects, or have a lock of their own:
+//     as a join, claim_many.sql read all groups of the queue for each group of the batch.
+//   - The jobs table holds live jobs only, and a lane does not look below what it has finished (line.go): dead entries that
+//     an old snapshot keeps are not walked over.
+//
+// Tried, and not kept: deleting the job with the claim instead of locking it, so that success is a mere COMMIT. It costs
+// as much as lock and DELETE by ctid do together, a claim can wait for an operator's lock, and a handler that runs COMMIT by
+// hand would lose its job.
 //
 // # What bounds silence
 //
