@@ -35,7 +35,7 @@ func newCrew(w *Worker, set settings) *crew {
 		Pool: w.Client.pool.Config(), Schema: w.Client.schema, Name: set.name, Session: w.Session,
 		Statements: settleStatements, Logger: c.log,
 	}
-	c.turns = groups.NewTurns(max(4096, 4*set.lanes))
+	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))
 	for queue, r := range w.routes {
 		if set.maxAttempts > 1 && !set.once { // what may be tried only once runs alone
 			c.turns.SetBatch(queue, r.batch)

@@ -136,6 +136,9 @@ func (s *Scout) nextWalk(view View) time.Duration {
 		}
 		return 0
 	}
+	if !view.Roomy && view.Room >= s.Turns.limit/2 {
+		return 0 // groups beyond the line wait for their turn
+	}
 	gap := s.gap
 	if view.Idle {
 		gap = max(gap, s.took)

@@ -197,7 +197,7 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('r', 'z', ''), ('not mine', 'a', '')")
 	turns, scout := s.scout(time.Second, queue, "empty", "r")
 	require.NoError(t, scout.Walk(t.Context(), s.session().Conn))
-	require.True(t, turns.wrapped)
+	require.True(t, turns.roomy)
 	require.Len(t, drained(turns), n+1)
 	require.Equal(t, n+1, one[int](s, "SELECT count(*) FROM pgfifo.queue_groups"))
 	require.Zero(t, scout.queue)
@@ -219,6 +219,32 @@ func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
 		seen[turn.GroupID] = true
 		s.exec("DELETE FROM pgfifo.jobs WHERE group_id = $1", turn.GroupID)
 		turns.Done(turn, Outcome{Finished: 1})
+	}
+}
+
+// With more groups than the line holds, and lanes that are always busy, the groups have their turns round by round.
+func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const n, rounds = 60, 4
+	for range rounds {
+		s.crowd(n)
+	}
+	turns := NewTurns(16)
+	s.run(NewScout(turns, []string{queue}, s.name, time.Hour))
+	worked := make(map[string]int)
+	for range n * rounds {
+		var turn *Turn
+		s.until(func() bool { turn = turns.TryNext(); return turn != nil }) // no lane ever waits
+		s.exec("DELETE FROM pgfifo.jobs WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE group_id = $1)", turn.GroupID)
+		worked[turn.GroupID]++
+		turns.Done(turn, Outcome{Finished: int64(worked[turn.GroupID]), More: worked[turn.GroupID] < rounds})
+		if worked[turn.GroupID] == rounds {
+			require.GreaterOrEqual(t, len(worked), n-16, "some groups had all their turns, and others none")
+		}
+	}
+	for _, count := range worked {
+		require.Equal(t, rounds, count)
 	}
 }
 

@@ -22,7 +22,7 @@ type Turns struct {
 	limit   int
 	batches map[string]Batch
 	pauses  *pauseWatch
-	wrapped bool // the line held every ready group when the last walk ended
+	roomy   bool // the line has had room for every ready group since the last walk began
 	worked  bool // a job was worked since the last walk
 	wake    chan struct{}
 }
@@ -40,7 +40,7 @@ const (
 func NewTurns(limit int) *Turns {
 	return &Turns{
 		known: make(map[Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, batches: make(map[string]Batch), pauses: newPauseWatch(), wake: make(chan struct{}, 1),
+		floors: newFloors(), limit: limit, batches: make(map[string]Batch), pauses: newPauseWatch(), roomy: true, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -85,7 +85,7 @@ func (t *Turns) TryNext() *Turn {
 
 func (t *Turns) take() *Turn {
 	turn, ok := t.line.pop()
-	if !t.wrapped && t.line.len() < t.limit/2 {
+	if !t.roomy && t.line.len() < t.limit/2 {
 		t.signal() // there may be more than the line could hold
 	}
 	if !ok {
@@ -182,7 +182,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
-	case again, o.More && (t.wrapped || t.line.len() == 0):
+	case again, o.More && (t.roomy || t.line.len() == 0):
 		t.put(turn)
 	default:
 		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
@@ -278,7 +278,7 @@ func (t *Turns) Announce(key Key, id int64) {
 	switch {
 	case turn == nil:
 		if t.line.len() >= t.limit {
-			t.wrapped = false
+			t.roomy = false
 			return
 		}
 		t.put(&Turn{Key: key, head: id, Hinted: true})

@@ -16,11 +16,9 @@ func ready(ids ...string) (cs []Candidate) {
 	return cs
 }
 
-// wrappedTurns has room for all, as it is after a complete walk.
-func wrappedTurns() *Turns {
-	t := NewTurns(100)
-	t.Walked(true)
-	return t
+// roomyTurns has room for all.
+func roomyTurns() *Turns {
+	return NewTurns(100)
 }
 
 // drained takes the turns that are in line, and returns their groups.
@@ -42,7 +40,7 @@ func woken(t *Turns) bool {
 
 func TestTurnsGoRound(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	require.Equal(t, 3, turns.Offer(ready("a", "b", "c")))
 	require.Zero(t, turns.Offer(ready("a", "b", "c")), "no news")
 	var order []string
@@ -57,7 +55,7 @@ func TestTurnsGoRound(t *testing.T) {
 
 func TestTurnWithoutMoreIsForgotten(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	turns.Offer(ready("a"))
 	turns.Done(turns.TryNext(), Outcome{Finished: 1})
 	require.Nil(t, turns.TryNext())
@@ -69,6 +67,18 @@ func TestTurnWithoutMoreIsForgotten(t *testing.T) {
 	require.Nil(t, turns.TryNext(), "a lane has it")
 	turns.Done(turn, Outcome{Finished: 1})
 	require.Equal(t, []string{"a"}, drained(turns))
+}
+
+// A group that is worked while the first walk is still under way has its next turn behind those found meanwhile, not after
+// the next walk.
+func TestTurnsDuringTheFirstWalk(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(100)
+	turns.Offer(ready("a", "b"))
+	a := turns.TryNext()
+	turns.Offer(ready("c"))
+	turns.Done(a, Outcome{Finished: 1, More: true})
+	require.Equal(t, []string{"b", "c", "a"}, drained(turns))
 }
 
 // While the line cannot hold every ready group, one that was worked must not keep out those that wait outside.
@@ -90,7 +100,7 @@ func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
 
 func TestNextWaits(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	got := make(chan *Turn)
 	go func() { got <- turns.Next(t.Context()) }()
 	<-turns.Woken() // it waits, or is about to: the scout is asked to look
@@ -106,7 +116,7 @@ func TestNextWaits(t *testing.T) {
 // Lanes that wait get work last in, first out: the rest may go on sleeping.
 func TestNextWakesTheLastThatWaits(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	got := make(chan string)
 	for i := range 3 {
 		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
@@ -120,7 +130,7 @@ func TestNextWakesTheLastThatWaits(t *testing.T) {
 
 func TestNextEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan *Turn)
 	go func() { got <- turns.Next(ctx) }()
@@ -137,7 +147,7 @@ func TestNextReturnsTheTurn(t *testing.T) {
 	t.Parallel()
 	returned := 0
 	for range 200 {
-		turns := wrappedTurns()
+		turns := roomyTurns()
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan *Turn, 1)
 		go func() { got <- turns.Next(ctx) }()
@@ -158,7 +168,7 @@ func TestNextReturnsTheTurn(t *testing.T) {
 
 func TestTurnsThatAreDueLater(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	require.Equal(t, time.Duration(-1), turns.Due())
 	cs := ready("late", "soon", "now")
 	cs[0].DueIn, cs[1].DueIn = time.Hour, time.Nanosecond
@@ -185,7 +195,7 @@ func TestTurnsThatAreDueLater(t *testing.T) {
 
 func TestTurnsAreDueInOrder(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	past := time.Now().Add(-time.Minute)
 	for i, id := range []string{"e", "c", "a", "gone", "d", "b"} {
 		turns.park(&Turn{Key: group(id)}, past.Add([]time.Duration{5, 3, 1, 1, 4, 2}[i]))
@@ -197,7 +207,7 @@ func TestTurnsAreDueInOrder(t *testing.T) {
 
 func TestTurnsParkSoMany(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	cs := make([]Candidate, maxParked+1)
 	for i := range cs {
 		cs[i] = Candidate{Key: group(fmt.Sprint(i)), ID: 1, DueIn: time.Hour}
@@ -210,7 +220,7 @@ func TestTurnsParkSoMany(t *testing.T) {
 
 func TestOrphansGoFirst(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	turns.Offer(ready("a", "b", "c"))
 	require.Equal(t, group("a"), turns.TryNext().Key)
 	orphan := ready("orphan")
@@ -222,7 +232,7 @@ func TestOrphansGoFirst(t *testing.T) {
 
 func TestTurnsThatOthersHold(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	cs := ready("a", "b", "c", "mine", "missed")
 	cs[0].Holder, cs[1].Holder, cs[2].Holder = 7, 7, 8
 	require.Equal(t, 2, turns.Offer(cs))
@@ -259,7 +269,7 @@ func TestTurnsThatOthersHold(t *testing.T) {
 // A group that was announced may have no row yet: if its claim misses, the scout is to look at once.
 func TestHintedTurns(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	turns.Announce(group("a"), 5)
 	turn := turns.TryNext()
 	require.True(t, turn.Hinted)
@@ -287,7 +297,7 @@ func TestAnnounceBeyondTheLimit(t *testing.T) {
 
 func TestFloors(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	next := func() int64 {
 		t.Helper()
 		turn := turns.TryNext()
@@ -329,7 +339,7 @@ func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
 	for name, again := range map[string]bool{"done": false, "again": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			turns := wrappedTurns()
+			turns := roomyTurns()
 			turns.Announce(group("a"), 5)
 			turn := turns.TryNext()
 			turns.Announce(group("a"), 3)
@@ -349,7 +359,7 @@ func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
 
 func TestAgain(t *testing.T) {
 	t.Parallel()
-	turns := wrappedTurns()
+	turns := roomyTurns()
 	turns.Offer(ready("a"))
 	turn := turns.TryNext()
 	for _, o := range []Outcome{{}, {Missed: true, More: true}, {DueIn: 1, More: true}, {Finished: 1}} {

@@ -7,6 +7,7 @@ import (
 // A View is what the scout needs to know of the Turns.
 type View struct {
 	Room   int  // how many more groups the line can take
+	Roomy  bool // it has had room for all since the last walk began
 	Idle   bool // lanes wait for a group
 	Worked bool // jobs were worked since the last call of Look
 	Held   int  // groups that others hold
@@ -17,7 +18,7 @@ type View struct {
 func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{Room: t.limit - t.line.len(), Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
+	v := View{Room: t.limit - t.line.len(), Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
 	for turn := range t.held {
 		if turn.Hinted {
 			v.Hinted = true
@@ -38,7 +39,7 @@ func (t *Turns) Look() View {
 func (t *Turns) Walked(complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wrapped = complete
+	t.roomy = complete
 }
 
 // Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
