@@ -2,78 +2,97 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/pgfifo/pgfifo/fifo"
 )
+
+// An arrivalTime is when a message comes, and where it goes.
+type arrivalTime struct {
+	at    time.Duration // since the beginning
+	group int
+}
 
 // An arrival is one message of a stream.
 type arrival struct {
-	at      time.Duration // since the beginning
-	group   int
+	arrivalTime
 	due     time.Time
 	sent    time.Time    // when its enqueue returned
-	started atomic.Int64 // when its handler did, in Unix nanoseconds
+	started atomic.Int64 // when its handler did first, in Unix nanoseconds
 }
 
-// A stream is what was measured at one rate.
+func (a *arrival) start() { a.started.CompareAndSwap(0, time.Now().UnixNano()) }
+
+// A stream is what was measured of one system at one rate.
 type stream struct {
 	rate         float64
+	receiver     receiver
 	woken, whole *hdrhistogram.Histogram
 	count        int
 	took         time.Duration
 }
 
-func (st *stream) add(a *arrival) {
-	st.count++
-	started := time.Unix(0, a.started.Load())
-	record(st.woken, started.Sub(a.sent)) // a handler may start before the enqueue has returned: 0
-	record(st.whole, started.Sub(a.due))
+func newStream(rate float64, r receiver) *stream {
+	return &stream{rate: rate, receiver: r, woken: newHistogram(), whole: newHistogram()}
 }
 
-func (st *stream) results(s *latency) []Result {
-	line := func(from string, h *hdrhistogram.Histogram) Result {
-		r := Result{System: "pgfifo", Rate: float64(st.count) / st.took.Seconds(), Params: map[string]any{
-			"rate": st.rate, "from": from, "groups": s.groups, "lanes": s.lanes,
-		}}
-		r.quantiles(h)
-		r.Extra = map[string]float64{"max_ms": millis(h.Max())}
-		return r
+// round has all arrivals sent and worked.
+func (st *stream) round(ctx context.Context, times []arrivalTime) error {
+	arrivals := make([]arrival, len(times))
+	for i, t := range times {
+		arrivals[i].arrivalTime = t
 	}
-	return []Result{line("enqueue", st.woken), line("arrival", st.whole)}
+	took, err := st.receiver.receive(ctx, arrivals)
+	if err != nil {
+		return err
+	}
+	for i := range arrivals {
+		a := &arrivals[i]
+		started := time.Unix(0, a.started.Load())
+		record(st.woken, started.Sub(a.sent)) // a handler may start before the enqueue has returned: 0
+		record(st.whole, started.Sub(a.due))
+	}
+	st.count += len(arrivals)
+	st.took += took
+	return nil
+}
+
+func (st *stream) from(what string) *hdrhistogram.Histogram {
+	if what == "arrival" {
+		return st.whole
+	}
+	return st.woken
+}
+
+func (st *stream) result(from string) Result {
+	params := map[string]any{"rate": st.rate, "from": from}
+	for k, v := range st.receiver.params {
+		params[k] = v
+	}
+	h := st.from(from)
+	r := Result{System: st.receiver.name, Rate: float64(st.count) / st.took.Seconds(), Params: params}
+	r.quantiles(h)
+	r.Extra = map[string]float64{"max_ms": millis(h.Max())}
+	return r
+}
+
+// compare says how many times longer the other one takes.
+func (st *stream) compare(r *Result, to *stream, from string) {
+	other := to.result(from)
+	r.RatioTo, r.Ratio = other.System+"'s p50", other.P50/r.P50
+	r.Extra["p99_ratio"] = other.P99 / r.P99
+	if from == "enqueue" {
+		r.Goal = append(atLeast(1), Goal{Of: "p99_ratio", Op: ">=", Value: 1})
+	}
 }
 
 // producers bounds the connections that enqueue. An arrival that waits for one still counts from its own time.
 const producers = 16
 
-// send enqueues every arrival at its time, and waits for all of them.
-func (s *latency) send(ctx context.Context, b *bench, c *crew, arrivals []arrival) error {
-	pc, err := pgxpool.ParseConfig(b.url)
-	if err != nil {
-		return err
-	}
-	pc.MaxConns, pc.MinConns = producers, producers
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, nil)
-	defer func() { _ = client.Close() }()
-	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
-		return err
-	}
-	if err := until(ctx, func() (bool, error) { return pool.Stat().IdleConns() >= producers, nil }); err != nil {
-		return err
-	}
-	lines := make([]line, s.groups)
+// sendAll sends every arrival at its time, and waits for all of them.
+func sendAll(ctx context.Context, arrivals []arrival, send func(ctx context.Context, a *arrival, index int) error) error {
 	var eg errgroup.Group
 	begin := time.Now()
 	for i := range arrivals {
@@ -82,24 +101,7 @@ func (s *latency) send(ctx context.Context, b *bench, c *crew, arrivals []arriva
 		if err := pause(ctx, time.Until(a.due)); err != nil {
 			break
 		}
-		eg.Go(func() error { return lines[a.group].enqueue(ctx, client, a, i) })
+		eg.Go(func() error { return send(ctx, a, i) })
 	}
-	c.filled = int64(len(arrivals))
 	return eg.Wait()
-}
-
-// A line numbers the messages of a group in the order of their enqueues.
-type line struct {
-	mu   sync.Mutex
-	next uint64
-}
-
-func (l *line) enqueue(ctx context.Context, client *fifo.Client, a *arrival, index int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	payload := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.next), uint64(index))
-	_, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: groupID(a.group), Payload: payload})
-	a.sent = time.Now()
-	l.next++
-	return err
 }

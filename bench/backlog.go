@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,78 +15,110 @@ import (
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
-// backlog asks whether the rate depends on how many jobs wait. Each backlog has a schema of its own, and what a round
-// takes from it is put back after the round.
+// backlog asks whether the rate depends on how many jobs wait, and in how many groups the most of them do. Each backlog
+// has a schema of its own, and what a round takes from it is put back after the round.
 type backlog struct {
-	sizes                       string
+	sizes, spread               string
 	groups, lanes, jobs, rounds int
+	naive                       time.Duration
 }
 
-func (*backlog) about() string { return "rate at short and long backlogs" }
+func (*backlog) about() string { return "rate at short and long backlogs, in few and many groups" }
 
 func (s *backlog) flags(f *flag.FlagSet) {
-	f.StringVar(&s.sizes, "backlogs", "10000,1000000", "jobs that wait, the smallest first: 10000,100000,1000000,10000000")
-	f.IntVar(&s.groups, "groups", 1000, "message groups, 10 to 1000000; never more than jobs")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
+	f.StringVar(&s.sizes, "backlogs", "10000,100000,1000000", "jobs that wait; 10000000 takes minutes to fill")
+	f.IntVar(&s.groups, "groups", 1000, "message groups; never more than jobs")
+	f.StringVar(&s.spread, "spread", "10,1000,100000,1000000", "message groups of the longest backlog, beside -groups")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; fewer groups than that are fewer at once")
 	f.IntVar(&s.jobs, "jobs", 30_000, "jobs to work from each backlog, in all rounds together")
 	f.IntVar(&s.rounds, "rounds", 6, "rounds")
+	f.DurationVar(&s.naive, "naive", 10*time.Second, "the time after which naive is stopped at each backlog; 0: without naive")
 }
 
 func (*backlog) settings() map[string]string { return countStatements }
 
 // A heap is one backlog.
 type heap struct {
+	size, groups   int
 	system         *system
 	crew           *crew
 	looking, total float64 // milliseconds of the server
 }
 
 func (s *backlog) run(ctx context.Context, b *bench) error {
+	each := max(s.jobs/s.rounds, 1)
+	sizes, err := numbers("backlog", s.sizes, each) // what a round takes must be there
+	if err != nil {
+		return err
+	}
+	if len(sizes) == 0 {
+		return errors.New("no backlog")
+	}
+	spread, err := numbers("groups", s.spread, 1)
+	if err != nil {
+		return err
+	}
 	counted := b.openStatements(ctx) == nil
 	if !counted {
 		b.notef("the server does not count statements: without discovery_share")
 	}
-	var heaps []*heap
+	bySize, byGroups, err := s.heaps(ctx, b, sizes, spread, counted)
+	if err != nil {
+		return err
+	}
 	var systems []*system
-	each := max(s.jobs/s.rounds, 1)
-	b.progress.begin("fill", len(strings.Split(s.sizes, ",")))
-	for text := range strings.SplitSeq(s.sizes, ",") {
-		size, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || size < each {
-			return fmt.Errorf("backlog %q: not a number, or less than the %d jobs of a round", text, each)
+	for _, h := range slices.Concat(bySize, byGroups) {
+		if !slices.Contains(systems, h.system) { // one may be on both axes
+			systems = append(systems, h.system)
 		}
-		h, err := s.heap(ctx, b, size, counted)
-		if err != nil {
-			return err
-		}
-		heaps, systems = append(heaps, h), append(systems, h.system)
-		b.progress.add()
 	}
 	rates, err := alternate(ctx, b, s.rounds, each, systems)
 	if err != nil {
 		return err
 	}
-	for i, h := range heaps {
-		var first *system
-		if i > 0 {
-			first = heaps[0].system
-		}
-		r := rates.result(h.system, first)
-		if h.total > 0 {
-			r.Extra = map[string]float64{"discovery_share": h.looking / h.total}
-		}
-		b.report(r)
+	reportHeaps(b, rates, bySize)
+	reportHeaps(b, rates, byGroups)
+	if s.naive > 0 {
+		return s.beside(ctx, b, sizes)
 	}
 	return nil
 }
 
-func (s *backlog) heap(ctx context.Context, b *bench, size int, counted bool) (*heap, error) {
-	groups := min(s.groups, size)
-	schema := fmt.Sprintf("backlog_%d", size)
+// heaps fills the backlogs of both axes: so many jobs in the same number of groups, and the most jobs in so many groups.
+func (s *backlog) heaps(ctx context.Context, b *bench, sizes, spread []int, counted bool) (bySize, byGroups []*heap, err error) {
+	b.progress.begin("fill", len(sizes)+len(spread))
+	for _, size := range sizes {
+		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, min(s.groups, size), counted)
+		if err != nil {
+			return nil, nil, err
+		}
+		bySize = append(bySize, h)
+		b.progress.add()
+	}
+	most := bySize[len(bySize)-1]
+	for _, groups := range spread {
+		groups = min(groups, most.size)
+		h := most
+		switch {
+		case len(byGroups) > 0 && groups == byGroups[len(byGroups)-1].groups:
+			continue // so many jobs are not there
+		case groups != most.groups:
+			if h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups, counted); err != nil {
+				return nil, nil, err
+			}
+		}
+		byGroups = append(byGroups, h)
+		b.progress.add()
+	}
+	return bySize, byGroups, nil
+}
+
+func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int, counted bool) (*heap, error) {
+	schema := fmt.Sprintf("backlog_%d_%d", size, groups)
 	if err := migrate(ctx, b.pool, schema); err != nil {
 		return nil, err
 	}
-	h := &heap{crew: &crew{db: b.database, schema: schema, groups: groups, lanes: s.lanes}}
+	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, schema: schema, groups: groups, lanes: s.lanes}}
 	h.crew.prepare()
 	if err := h.crew.fill(ctx, size); err != nil {
 		return nil, err
@@ -94,7 +127,7 @@ func (s *backlog) heap(ctx context.Context, b *bench, size int, counted bool) (*
 		return nil, err
 	}
 	h.system = &system{
-		name: fmt.Sprintf("pgfifo at %d", size), params: map[string]any{"backlog": size, "groups": groups, "lanes": s.lanes},
+		name: name, params: map[string]any{"backlog": size, "groups": groups, "lanes": s.lanes},
 		work: func(ctx context.Context, n int) (took time.Duration, err error) {
 			if counted {
 				if err := b.resetStatements(ctx); err != nil {
@@ -127,6 +160,73 @@ func (h *heap) share(ctx context.Context, db *database) error {
 		}
 	}
 	return err
+}
+
+// reportHeaps compares each with the first. From one end to the other, the rate is to stay.
+func reportHeaps(b *bench, rates rounds, heaps []*heap) {
+	for i, h := range heaps {
+		var first *system
+		if i > 0 {
+			first = heaps[0].system
+		}
+		r := rates.result(h.system, first)
+		if i > 0 && i == len(heaps)-1 {
+			r.Goal = atLeast(0.9)
+		}
+		if h.total > 0 {
+			r.Extra = map[string]float64{"discovery_share": h.looking / h.total}
+		}
+		b.report(r)
+	}
+}
+
+// beside has naive work each backlog once, for a while: it is so much slower that rounds would tell nothing more.
+func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
+	var first *system
+	rates := make(rounds)
+	b.progress.begin("naive", len(sizes))
+	for _, size := range sizes {
+		q := newNaive(b.database, min(s.groups, size), s.lanes)
+		if err := q.prepare(ctx); err != nil {
+			return err
+		}
+		sys := &system{name: fmt.Sprintf("naive at %d", size), params: map[string]any{
+			"backlog": size, "groups": q.groups, "lanes": s.lanes,
+		}}
+		took, err := drainRivalFor(q, s.naive)(ctx, size)
+		b.progress.add()
+		switch {
+		case errors.Is(err, errNone):
+			b.notef("%s: no job in %v", sys.name, s.naive)
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", sys.name, err)
+		}
+		rates[sys] = append(rates[sys], float64(size)/took.Seconds())
+		r := rates.result(sys, first)
+		if first == nil {
+			first = sys
+		}
+		r.Extra = q.extra()
+		b.report(r)
+	}
+	return nil
+}
+
+// numbers reads a list like 10,1000, of numbers that are not less than the least, and sorts it.
+func numbers(what, list string, least int) (ns []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least {
+			return nil, fmt.Errorf("%s %q: not a number, or less than %d", what, text, least)
+		}
+		ns = append(ns, n)
+	}
+	slices.Sort(ns)
+	return slices.Compact(ns), nil
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {

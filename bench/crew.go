@@ -23,7 +23,10 @@ type crew struct {
 	groups  int
 	lanes   int
 	handler fifo.Handler    // nil: does nothing
+	batch   fifo.Batch      // not zero: jobs come in slices
 	dial    pgconn.DialFunc // nil: the default
+
+	jobTimeout time.Duration // 0: the default; negative: none
 
 	ledger *ledger
 	filled int64
@@ -88,8 +91,12 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	cfg.Schema, cfg.Logger = c.schema, slog.New(slog.NewTextHandler(io.Discard, nil))
 	client := fifo.Open(pool, cfg)
 	defer func() { _ = client.Close() }()
-	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, Name: workerName}
-	worker.Handle(queue, fifo.HandlerFunc(c.handle))
+	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, JobTimeout: c.jobTimeout, Name: workerName}
+	if c.batch == (fifo.Batch{}) {
+		worker.Handle(queue, fifo.HandlerFunc(c.handle))
+	} else {
+		worker.HandleBatch(queue, c.batch, fifo.BatchHandlerFunc(c.handleBatch))
+	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,6 +144,30 @@ func (c *crew) handle(ctx context.Context, job *fifo.Job) error {
 		return nil
 	}
 	return c.handler.Handle(ctx, job)
+}
+
+// handleBatch enters all jobs of a batch before it works any: no other may run in their groups meanwhile.
+func (c *crew) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
+	for i, job := range jobs {
+		end, err := c.ledger.begin(job)
+		if err != nil {
+			return err
+		}
+		if i+1 < len(jobs) && jobs[i+1].GroupID == job.GroupID {
+			end() // for the next one to take over
+		} else {
+			defer end()
+		}
+	}
+	for _, job := range jobs {
+		if c.handler == nil {
+			break
+		}
+		if err := c.handler.Handle(ctx, job); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // audit compares the ledger with the table, when no worker runs: each job was either worked, or is still there.

@@ -3,23 +3,31 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// drain compares one job per transaction with the ceiling: as many one-row updates per commit as the server takes.
+// drain compares jobs that do nothing: one per transaction with the ceiling, as many one-row updates per commit as the
+// server takes; batches with a queue that fetches and completes in batches.
 type drain struct {
 	jobs, groups, lanes, rounds int
+	naive                       time.Duration
+	node                        bool
 }
 
 func (*drain) about() string {
-	return "jobs that do nothing, against the ceiling of one commit per job"
+	return "jobs that do nothing: one per commit against the ceiling, batches against River"
 }
 
 func (d *drain) flags(f *flag.FlagSet) {
-	f.IntVar(&d.jobs, "jobs", 200_000, "jobs, in all rounds together")
+	f.IntVar(&d.jobs, "jobs", 200_000, "jobs, in all rounds together; batches and River do several times as many")
 	f.IntVar(&d.groups, "groups", 1000, "message groups")
-	f.IntVar(&d.lanes, "lanes", 16, "jobs at once, and connections of the ceiling")
+	f.IntVar(&d.lanes, "lanes", 16, "jobs at once, connections of the ceiling, topics of Watermill; not River's, which has its best settings")
 	f.IntVar(&d.rounds, "rounds", 5, "rounds")
+	f.BoolVar(&d.node, "node", false, "with the queues of Node.js that keep an order; npm installs them on first use")
+	f.DurationVar(&d.naive, "naive", 5*time.Second, "the time after which a round of naive is stopped; 0: without naive")
 }
 
 func (*drain) settings() map[string]string { return nil }
@@ -28,33 +36,78 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 	if err := prepareCeiling(ctx, b.database); err != nil {
 		return err
 	}
-	c := &crew{db: b.database, groups: d.groups, lanes: d.lanes}
-	c.prepare()
-	params := map[string]any{"groups": d.groups, "lanes": d.lanes}
-	pgfifo := &system{name: "pgfifo", params: params, work: func(ctx context.Context, n int) (time.Duration, error) {
-		if err := c.fill(ctx, n); err != nil {
-			return 0, err
-		}
-		return c.work(ctx, n)
-	}}
-	inGo := &system{name: "ceiling (Go)", params: params, work: (&goCeiling{b.database, d.lanes}).work}
-	systems := []*system{pgfifo, inGo}
-	var inC *system
+	inGo := d.system("ceiling (Go)", (&goCeiling{b.database, d.lanes}).work)
+	ceiling := inGo
 	if program := findPgbench(); program != "" {
-		inC = &system{name: "ceiling (pgbench)", params: params, work: (&pgbench{b.database, d.lanes, program}).work}
-		systems = append(systems, inC)
+		ceiling = d.system("ceiling (pgbench)", (&pgbench{b.database, d.lanes, program}).work)
 	} else {
 		b.notef("pgbench is not there: without its ceiling")
 	}
-	rates, err := alternate(ctx, b, d.rounds, max(d.jobs/d.rounds, 1), systems)
-	if err != nil {
-		return err
+	fast, held := newRiver(b.database, riverSettings{best: true}), newWatermill(b.database, d.lanes)
+	poc := newNaive(b.database, d.groups, d.lanes)
+	for _, r := range []rival{fast, held, poc} {
+		if err := r.prepare(ctx); err != nil {
+			return fmt.Errorf("%s: %w", r.name(), err)
+		}
 	}
-	b.report(rates.result(pgfifo, inGo))
-	if inC != nil {
-		b.report(rates.result(pgfifo, inC))
-		b.report(rates.result(inC, nil))
+	inRiver := d.system(fast.name(), times(2, drainRival(fast)))
+
+	var one *system
+	var contests []contest
+	for _, p := range []struct {
+		name  string
+		batch fifo.Batch
+		times int // so much more work, or its rounds are too short to measure
+		to    *system
+		goal  goals
+	}{
+		{"pgfifo", fifo.Batch{}, 1, ceiling, atLeast(0.6)},
+		{"pgfifo, batches of 10", fifo.Batch{Jobs: 10}, 3, inRiver, atLeast(3)},
+		{"pgfifo, batches of 50", fifo.Batch{Jobs: 50}, 6, inRiver, atLeast(6)},
+		{"pgfifo, 10 groups at once", fifo.Batch{Groups: 10}, 3, inRiver, nil},
+		{"pgfifo, 50 groups at once", fifo.Batch{Groups: 50}, 3, inRiver, nil},
+	} {
+		c, err := d.crew(ctx, b, len(contests), p.batch)
+		if err != nil {
+			return err
+		}
+		s := d.system(p.name, times(p.times, c.drain))
+		if one == nil {
+			one = s
+		}
+		contests = append(contests, contest{system: s, to: p.to, goal: p.goal})
 	}
-	b.report(rates.result(inGo, inC))
-	return nil
+	contests = append(contests, contest{system: ceiling}, contest{system: inRiver, to: one},
+		contest{system: d.system(held.name(), drainRival(held)), to: one})
+	if inGo != ceiling {
+		contests = append(contests, contest{system: one, to: inGo}, contest{system: inGo, to: ceiling})
+	}
+	if d.naive > 0 {
+		contests = append(contests, contest{system: d.system(poc.name(), poc.drain(d.naive)), to: one, extra: poc.extra})
+	}
+	if d.node {
+		for _, s := range nodeSystems(ctx, b, d.groups) {
+			contests = append(contests, contest{system: s, to: one})
+		}
+	}
+	return hold(ctx, b, d.rounds, max(d.jobs/d.rounds, 1), contests)
+}
+
+func (d *drain) system(name string, work workFunc) *system {
+	return &system{name: name, params: map[string]any{"groups": d.groups, "lanes": d.lanes}, work: work}
+}
+
+// crew makes a crew with tables of its own: no other's dead rows are in its way.
+func (d *drain) crew(ctx context.Context, b *bench, n int, batch fifo.Batch) (*crew, error) {
+	c := &crew{db: b.database, schema: fmt.Sprintf("drain_%d", n), groups: d.groups, lanes: d.lanes, batch: batch}
+	c.prepare()
+	return c, migrate(ctx, b.pool, c.schema)
+}
+
+// drain works n jobs that are all there at the beginning.
+func (c *crew) drain(ctx context.Context, n int) (time.Duration, error) {
+	if err := c.fill(ctx, n); err != nil {
+		return 0, err
+	}
+	return c.work(ctx, n)
 }

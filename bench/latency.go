@@ -2,104 +2,117 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/pgfifo/pgfifo/fifo"
 )
 
 // latency measures how soon a message is worked when there are idle workers. The arrivals are a Poisson process whose
 // times are drawn beforehand; one that comes late because the client or the server is busy still counts from its own
-// time (open loop), so that a stall is not hidden by what it kept from being sent.
+// time (open loop), so that a stall is not hidden by what it kept from being sent. All systems of a round get the same
+// arrivals.
 type latency struct {
 	rates         string
 	measure       time.Duration
 	groups, lanes int
 	rounds        int
+	alone         bool
 }
 
 func (*latency) about() string {
-	return "from an enqueue to the start of its handler, with idle workers"
+	return "from an enqueue to the start of its handler, with idle workers, beside River"
 }
 
 func (s *latency) flags(f *flag.FlagSet) {
 	f.StringVar(&s.rates, "rate", "100,1000", "arrivals per second")
 	f.DurationVar(&s.measure, "for", 5*time.Second, "time of arrivals in a round")
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its own settings")
 	f.IntVar(&s.rounds, "rounds", 2, "rounds")
+	f.BoolVar(&s.alone, "alone", false, "without River")
 }
 
 func (*latency) settings() map[string]string { return nil }
 
+// A receiver is a system whose workers wait for messages. It sends all arrivals, and returns when all of them were
+// worked, with the time that this took.
+type receiver struct {
+	name    string
+	params  map[string]any
+	receive func(ctx context.Context, arrivals []arrival) (time.Duration, error)
+}
+
 func (s *latency) run(ctx context.Context, b *bench) error {
-	var all []*stream
+	receivers := []receiver{s.pgfifo(b)}
+	if !s.alone {
+		for _, settings := range []riverSettings{{best: true}, {}} {
+			r := newRiver(b.database, settings)
+			if err := r.prepare(ctx); err != nil {
+				return fmt.Errorf("%s: %w", r.name(), err)
+			}
+			receivers = append(receivers, rivalReceiver(r))
+		}
+	}
+	var all [][]*stream
 	for text := range strings.SplitSeq(s.rates, ",") {
 		rate, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		if err != nil || rate <= 0 {
 			return fmt.Errorf("rate %q: not a number over 0", text)
 		}
-		all = append(all, &stream{rate: rate, woken: newHistogram(), whole: newHistogram()})
+		var streams []*stream
+		for _, r := range receivers {
+			streams = append(streams, newStream(rate, r))
+		}
+		all = append(all, streams)
 	}
-	b.progress.begin(b.scenario, s.rounds*len(all))
-	for range s.rounds {
-		for _, st := range all {
-			if err := s.round(ctx, b, st); err != nil {
-				return fmt.Errorf("rate %v: %w", st.rate, err)
+	b.progress.begin(b.scenario, s.rounds*len(all)*len(receivers))
+	for round := range s.rounds {
+		for _, streams := range all {
+			times := poisson(streams[0].rate, s.measure, s.groups)
+			order := slices.Clone(streams)
+			if round%2 == 1 {
+				slices.Reverse(order)
 			}
-			b.progress.add()
+			for _, st := range order {
+				if err := st.round(ctx, times); err != nil {
+					return fmt.Errorf("%s, rate %v: %w", st.receiver.name, st.rate, err)
+				}
+				b.progress.add()
+			}
 		}
 	}
-	for _, st := range all {
-		for _, r := range st.results(s) {
-			b.report(r)
-		}
+	for _, streams := range all {
+		s.report(b, streams)
 	}
 	return nil
 }
 
-// round has a worker wait, messages arrive, and all of them worked.
-func (s *latency) round(ctx context.Context, b *bench, st *stream) error {
-	arrivals := draw(st.rate, s.measure, s.groups)
-	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
-	c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
-		arrivals[binary.BigEndian.Uint64(job.Payload[8:])].started.Store(time.Now().UnixNano())
-		return nil
-	})
-	c.prepare()
-	t := newTally(len(arrivals))
-	err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}, func(ctx context.Context) error {
-		if err := c.connected(ctx, 2); err != nil {
-			return err
+// report adds the lines of one rate: from the end of the enqueue, which is what the goals are about, and from the time at
+// which the message should have been sent.
+func (*latency) report(b *bench, streams []*stream) {
+	for _, from := range []string{"enqueue", "arrival"} {
+		for i, st := range streams {
+			r := st.result(from)
+			if i == 0 && len(streams) > 1 {
+				st.compare(&r, streams[1], from)
+			}
+			b.report(r)
 		}
-		if err := s.send(ctx, b, c, arrivals); err != nil {
-			return err
-		}
-		return t.wait(ctx, c.failed)
-	})
-	if err != nil {
-		return err
 	}
-	for i := range arrivals {
-		st.add(&arrivals[i])
-	}
-	st.took += t.took()
-	return c.audit(ctx)
 }
 
-// draw returns the arrivals of a Poisson process: the gaps between them are exponential.
-func draw(rate float64, during time.Duration, groups int) []arrival {
-	var list []arrival
+// poisson draws arrivals: the gaps between them are exponential.
+func poisson(rate float64, during time.Duration, groups int) []arrivalTime {
+	var list []arrivalTime
 	for at := time.Duration(0); ; {
 		at += time.Duration(rand.ExpFloat64() / rate * float64(time.Second))
 		if at > during && len(list) > 0 {
 			return list
 		}
-		list = append(list, arrival{at: at, group: rand.IntN(groups)})
+		list = append(list, arrivalTime{at: at, group: rand.IntN(groups)})
 	}
 }

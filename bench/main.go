@@ -1,6 +1,7 @@
 // Command bench measures pgfifo, beside what it is to be compared with, on a PostgreSQL that it finds by itself.
 //
 //	go run . <scenario> [flags]
+//	go run . all [flags]
 //
 // The systems of a scenario run in turn in one process (A B A B ...), because a machine's speed changes from minute to
 // minute: the ratios are made pair by pair, and hold where the rates do not. Every job that pgfifo works is checked; a
@@ -15,9 +16,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
+	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/pgfifo/pgfifo/internal/killbench"
 )
@@ -47,6 +50,9 @@ func (c command) run(ctx context.Context, args []string) error {
 		c.usage()
 		return flag.ErrHelp
 	}
+	if args[0] == "all" {
+		return c.all(ctx, args[1:])
+	}
 	s := newScenario(args[0])
 	if s == nil {
 		c.usage()
@@ -55,40 +61,100 @@ func (c command) run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(c.errs)
 	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
+	charts := flags.String("plot", "", "draw charts into this `folder`, as SVG")
+	short := flags.Bool("quick", false, "shorten: smaller defaults, for a first look")
 	s.flags(flags)
-	if err := flags.Parse(args[1:]); err != nil {
+	if err := parse(flags, args[1:]); err != nil {
+		return err
+	}
+	if *short {
+		shorten(s)
+		if err := parse(flags, args[1:]); err != nil { // what was given by name goes before the smaller defaults
+			return err
+		}
+	}
+	o := c.measure(ctx, args[0], s)
+	if *charts != "" {
+		files, err := drawCharts(*charts, o.scenario, o.results, o.charts)
+		o.err = errors.Join(o.err, err)
+		for _, f := range files {
+			_, _ = fmt.Fprintln(c.errs, filepath.Join(*charts, f))
+		}
+	}
+	return errors.Join(o.err, c.print(o.results, *asJSON))
+}
+
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	results, err := c.measure(ctx, args[0], s)
-	if *asJSON {
-		return errors.Join(err, printJSON(c.out, results))
+	return nil
+}
+
+func (c command) print(results []Result, asJSON bool) error {
+	if asJSON {
+		return printJSON(c.out, results)
 	}
-	return errors.Join(err, printTable(c.out, results))
+	return printTable(c.out, results)
+}
+
+// An outcome is all that came of a scenario. What was measured before an error is there.
+type outcome struct {
+	scenario string
+	about    string
+	results  []Result
+	charts   []chart
+	notes    string
+	server   []fact
+	settings map[string]string // beyond those of the server's facts
+	took     time.Duration
+	err      error
 }
 
 // measure runs a scenario on a database of its own.
-func (c command) measure(ctx context.Context, name string, s scenario) (results []Result, err error) {
-	db, err := openDatabase(ctx, c.serve, s.settings())
+func (c command) measure(ctx context.Context, name string, s scenario) (o outcome) {
+	o = outcome{scenario: name, about: s.about(), settings: s.settings()}
+	db, err := openDatabase(ctx, c.serve, o.settings)
 	if err != nil {
-		return nil, err
+		o.err = err
+		return o
 	}
-	defer func() { err = errors.Join(err, db.close()) }()
-	b := &bench{database: db, scenario: name, progress: newProgress(c.out, c.errs), notes: c.errs}
-	b.notef("%s on PostgreSQL %s (%s)", name, db.version, db.source)
-	err = s.run(ctx, b)
+	defer func() { o.err = errors.Join(o.err, db.close()) }()
+	if o.server, err = db.facts(ctx); err != nil {
+		o.err = err
+		return o
+	}
+	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", name, db.version, db.source)
+	var notes strings.Builder
+	b := &bench{database: db, scenario: name, progress: newProgress(c.out, c.errs), notes: io.MultiWriter(c.errs, &notes)}
+	begin := time.Now()
+	o.err = c.guarded(func() error { return s.run(ctx, b) })
 	b.progress.end()
-	return b.results, err
+	o.took, o.results, o.charts, o.notes = time.Since(begin), b.results, b.charts, notes.String()
+	return o
+}
+
+// guarded makes a panic an error, so that the database is dropped, and of many scenarios the others run.
+func (c command) guarded(run func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			_, _ = c.errs.Write(debug.Stack())
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return run()
 }
 
 func (c command) usage() {
-	_, _ = fmt.Fprint(c.errs, "usage: go run . <scenario> [flags]\n\n")
+	_, _ = fmt.Fprint(c.errs, "usage: go run . <scenario> [flags]\n       go run . all [flags]\n\n")
 	tw := tabwriter.NewWriter(c.errs, 0, 8, 2, ' ', 0)
-	for _, name := range slices.Sorted(scenarioNames()) {
+	for _, name := range inOrder() {
 		_, _ = fmt.Fprintf(tw, "  %s\t%s\n", name, newScenario(name).about())
 	}
+	_, _ = fmt.Fprintf(tw, "\n  all\t%s\n", allAbout)
 	_ = tw.Flush()
 	_, _ = fmt.Fprint(c.errs, "\nDATABASE_URL and PGFIFO_POSTGRES choose the server; `<scenario> -h` lists the flags.\n")
 }

@@ -23,6 +23,7 @@ type Result struct {
 	P99      float64            `json:"p99_ms,omitempty"`
 	RatioTo  string             `json:"ratio_to,omitempty"`
 	Ratio    float64            `json:"ratio,omitempty"`
+	Goal     goals              `json:"goal,omitempty"`
 	Extra    map[string]float64 `json:"extra,omitempty"`
 }
 
@@ -60,11 +61,11 @@ func printTable(w io.Writer, results []Result) error {
 		return nil
 	}
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "scenario\tsystem\tparams\tjobs/s\tp50 ms\tp99 ms\tratio\tto\tmore")
+	_, _ = fmt.Fprintln(tw, "scenario\tsystem\tparams\tjobs/s\tp50 ms\tp99 ms\tratio\tto\tgoal\tmore")
 	for _, r := range results {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Scenario, r.System, pairs(r.Params, "%v"),
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Scenario, r.System, pairs(r.Params, "%v"),
 			number(r.Rate, "%.0f"), number(r.P50, "%.2f"), number(r.P99, "%.2f"), number(r.Ratio, "%.2f"), r.RatioTo,
-			pairs(r.Extra, "%.4g"))
+			r.Goal, pairs(r.Extra, "%.4g"))
 	}
 	return tw.Flush()
 }

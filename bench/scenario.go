@@ -22,10 +22,18 @@ type scenario interface {
 var scenarios = map[string]func() scenario{
 	"backlog":    func() scenario { return new(backlog) },
 	"drain":      func() scenario { return new(drain) },
+	"enqueue":    func() scenario { return new(enqueue) },
+	"horizon":    func() scenario { return new(horizon) },
+	"hot":        func() scenario { return new(hot) },
 	"idle":       func() scenario { return new(idle) },
 	"latency":    func() scenario { return new(latency) },
+	"long-job":   func() scenario { return new(longJob) },
+	"lookback":   func() scenario { return new(lookback) },
+	"memory":     func() scenario { return new(memory) },
 	"recovery":   func() scenario { return new(recovery) },
+	"skew":       func() scenario { return new(skew) },
 	"statements": func() scenario { return new(statements) },
+	"workers":    func() scenario { return new(workers) },
 }
 
 func scenarioNames() iter.Seq[string] { return maps.Keys(scenarios) }
@@ -46,6 +54,7 @@ type bench struct {
 	progress *progress
 	notes    io.Writer
 	results  []Result
+	charts   []chart
 }
 
 // notef tells people what does not fit the table.
@@ -56,5 +65,6 @@ func (b *bench) notef(format string, args ...any) {
 // report adds a line to the table.
 func (b *bench) report(r Result) {
 	r.Scenario = b.scenario
+	r.Goal = r.Goal.judge(r)
 	b.results = append(b.results, r)
 }

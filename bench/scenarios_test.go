@@ -60,33 +60,6 @@ func run(t *testing.T, args ...string) []Result {
 	}
 }
 
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	results := run(t, "drain", "-jobs", "600", "-groups", "20", "-lanes", "4", "-rounds", "2")
-	want := 2
-	if findPgbench() != "" {
-		want = 4
-	}
-	require.Len(t, results, want)
-	for _, r := range results {
-		require.Positive(t, r.Rate, r.System)
-	}
-	require.Equal(t, "ceiling (Go)", results[0].RatioTo)
-	require.Positive(t, results[0].Ratio)
-}
-
-func TestBacklog(t *testing.T) {
-	t.Parallel()
-	results := run(t, "backlog", "-backlogs", "300,3000", "-groups", "30", "-lanes", "4", "-jobs", "400", "-rounds", "2")
-	require.Len(t, results, 2)
-	require.Equal(t, "pgfifo at 300", results[1].RatioTo)
-	require.Positive(t, results[1].Ratio)
-	for _, r := range results {
-		require.Positive(t, r.Extra["discovery_share"], "the statements of groups/sql are not recognized")
-		require.Less(t, r.Extra["discovery_share"], 1.0)
-	}
-}
-
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	results := run(t, "statements", "-jobs", "1000", "-groups", "20", "-lanes", "4", "-rounds", "2")
@@ -114,15 +87,6 @@ func TestIdle(t *testing.T) {
 	require.Len(t, results, 2)
 	for _, r := range results {
 		require.Positive(t, r.Extra["statements_per_s"])
-	}
-}
-
-func TestLatency(t *testing.T) {
-	t.Parallel()
-	results := run(t, "latency", "-rate", "20,100", "-for", "500ms", "-groups", "10", "-lanes", "2", "-rounds", "1")
-	require.Len(t, results, 4)
-	for _, r := range results {
-		require.Positive(t, r.P50)
 	}
 }
 

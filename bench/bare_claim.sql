@@ -1,0 +1,13 @@
+-- The claim that a lane sends when it knows that nothing is paused: groups/sql/claim.sql without what is known.
+--
+-- $1 queue, $2 group id, $3 floor.
+SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, statement_timestamp() AS now,
+       j.ctid, j.xmax AS job_xid, g.xmax AS group_xid
+FROM pgfifo.queue_groups g, pgfifo.jobs j
+WHERE g.queue = $1 AND g.group_id = $2
+  AND j.ctid = (SELECT h.ctid
+                FROM pgfifo.jobs h
+                WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
+                ORDER BY h.queue, h.group_id, h.id
+                LIMIT 1)
+FOR NO KEY UPDATE OF g, j SKIP LOCKED

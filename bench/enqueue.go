@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// enqueue measures how many messages a second are added: one in a call, where the commit is the price, and many, where the
+// rows are.
+type enqueue struct {
+	mix, variants string
+	window        time.Duration
+	groups, held  int
+	rounds        int
+}
+
+func (*enqueue) about() string {
+	return "messages per second into the queue, against plain INSERTs and River"
+}
+
+func (s *enqueue) flags(f *flag.FlagSet) {
+	f.StringVar(&s.mix, "mix", "1x1,1x8,1x32,100x8,10000x1,10000x4,100000x1", "messages per call x producers")
+	f.StringVar(&s.variants, "variants", "1x8,10000x1",
+		"of these, which also in transactions, into new and held groups, and without notifications; or all")
+	f.DurationVar(&s.window, "for", time.Second, "time of each system in a round")
+	f.IntVar(&s.groups, "groups", 1000, "idle groups")
+	f.IntVar(&s.held, "held", 16, "groups that a worker holds, for the messages into held groups")
+	f.IntVar(&s.rounds, "rounds", 5, "rounds")
+}
+
+func (s *enqueue) quick() {
+	s.mix, s.variants, s.window, s.rounds = "1x8,100x8,10000x1", "", 200*time.Millisecond, 2
+}
+
+func (*enqueue) settings() map[string]string { return nil }
+
+func (s *enqueue) run(ctx context.Context, b *bench) error {
+	loads, err := parseLoads(s.mix)
+	if err != nil {
+		return err
+	}
+	var varied []load
+	if s.variants == "all" {
+		varied = loads
+	} else if varied, err = parseLoads(s.variants); err != nil {
+		return err
+	}
+	if err := preparePlain(ctx, b.database); err != nil {
+		return err
+	}
+	if err := newRiver(b.database, riverSettings{}).prepare(ctx); err != nil {
+		return fmt.Errorf("prepare River: %w", err)
+	}
+	for _, l := range loads {
+		if err := s.compare(ctx, b, l, slices.Contains(varied, l)); err != nil {
+			return fmt.Errorf("%v: %w", l, err)
+		}
+	}
+	return nil
+}
+
+// compare measures one load, with all that is to stand beside it.
+func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) error {
+	producer := func(p producing) *system { return s.pgfifo(b, l, p) }
+	base := producer(producing{call: "Enqueue"})
+	systems, beside := []*system{base}, []*system{s.river(b, l)}
+	if l.messages == 1 {
+		beside = []*system{s.plain(b, l), s.river(b, l)}
+	}
+	var variants []*system
+	if varied {
+		variants = []*system{
+			producer(producing{call: "EnqueueTx"}), producer(producing{call: "EnqueuePgxTx"}),
+			producer(producing{call: "Enqueue", into: newGroups}), producer(producing{call: "Enqueue", into: heldGroups}),
+			producer(producing{call: "Enqueue", silent: true}),
+		}
+	}
+	systems = append(append(systems, beside...), variants...)
+	rates, err := alternate(ctx, b, s.rounds, rateUnits, systems)
+	if err != nil {
+		return err
+	}
+	goal := atLeast(1.5)
+	if l.messages == 1 {
+		goal = atLeast(0.7)
+	}
+	for i, other := range beside {
+		r := rates.result(base, other)
+		if i == 0 {
+			r.Goal = goal
+		}
+		b.report(r)
+	}
+	for _, other := range beside {
+		b.report(rates.result(other, nil))
+	}
+	for _, v := range variants {
+		b.report(rates.result(v, base))
+	}
+	return nil
+}
+
+// A load is what the producers of a measurement do.
+type load struct{ messages, producers int }
+
+func (l load) String() string { return fmt.Sprintf("%dx%d", l.messages, l.producers) }
+
+func (l load) params() map[string]any {
+	return map[string]any{"messages": l.messages, "producers": l.producers}
+}
+
+func parseLoads(list string) ([]load, error) {
+	var loads []load
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		var l load
+		if n, err := fmt.Sscanf(text, "%dx%d", &l.messages, &l.producers); n != 2 || err != nil || l.messages < 1 || l.producers < 1 {
+			return nil, fmt.Errorf("load %q: not messages x producers, such as 100x8", text)
+		}
+		loads = append(loads, l)
+	}
+	if len(loads) == 0 && list != "" {
+		return nil, errors.New("no loads")
+	}
+	return loads, nil
+}
+
+// rateUnits is the number of messages for which a round says how long they took, whatever was sent in its time.
+const rateUnits = 1000
+
+// burst has every producer call again and again until the window is over, and says how long rateUnits messages took.
+func (l load) burst(ctx context.Context, window time.Duration, call func(ctx context.Context, producer int) error) (
+	each time.Duration, calls int64, err error,
+) {
+	eg, ctx := errgroup.WithContext(ctx)
+	counts := make([]int64, l.producers)
+	begin := time.Now()
+	for p := range l.producers {
+		eg.Go(func() error {
+			for counts[p] == 0 || time.Since(begin) < window {
+				if err := call(ctx, p); err != nil {
+					return err
+				}
+				counts[p]++
+			}
+			return nil
+		})
+	}
+	err = eg.Wait()
+	took := time.Since(begin)
+	for _, n := range counts {
+		calls += n
+	}
+	if err != nil {
+		return 0, calls, err
+	}
+	return time.Duration(float64(took) * rateUnits / float64(calls*int64(l.messages))), calls, nil
+}

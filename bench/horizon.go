@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// horizon holds a snapshot while jobs pass. Vacuum can remove nothing that the snapshot may still see, so whatever a
+// queue reads on its way to the next job stays, dead, for the whole run.
+//
+// Each system has a snapshot of its own, one system after the other: they cannot alternate under one, because each would
+// run among the other's dead rows. What is compared is each system's end with its own beginning.
+type horizon struct {
+	systems              string
+	measure, warm, every time.Duration
+	groups, lanes, depth int
+	late                 int
+}
+
+func (*horizon) about() string {
+	return "rate and claim time while a snapshot is held for the whole run"
+}
+
+func (s *horizon) flags(f *flag.FlagSet) {
+	f.StringVar(&s.systems, "systems", "pgfifo,river,naive", "which, one after the other")
+	f.DurationVar(&s.measure, "for", 2*time.Minute, "time under the snapshot, for each system")
+	f.DurationVar(&s.warm, "warm", 10*time.Second, "time before the snapshot")
+	f.DurationVar(&s.every, "every", time.Second, "time between two points of the series")
+	f.IntVar(&s.groups, "groups", 1000, "message groups")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its best settings instead")
+	f.IntVar(&s.depth, "depth", 20_000, "jobs that the producer keeps waiting")
+	f.IntVar(&s.late, "late", 5, "messages with a lower id that commit late, at pgfifo's end, with notifications and without")
+}
+
+func (s *horizon) quick() {
+	s.measure, s.warm, s.every, s.late = 3*time.Second, time.Second, 200*time.Millisecond, 1
+}
+
+func (*horizon) settings() map[string]string { return countStatements }
+
+func (s *horizon) run(ctx context.Context, b *bench) error {
+	if s.every <= 0 || s.measure < 3*s.every || s.depth < 8 {
+		return errors.New("-for must be 3 times -every or more, and -depth 8 or more")
+	}
+	counted := b.openStatements(ctx) == nil
+	if !counted {
+		b.notef("the server does not count statements: without the time of the claims")
+	}
+	b.notef("each system runs under a snapshot of its own, one after the other")
+	names := strings.Split(s.systems, ",")
+	b.progress.begin(b.scenario, len(names)*int(s.measure/s.every))
+	seconds := axis{label: "seconds under the snapshot"}
+	rates := chart{name: "rate", title: "Jobs while a snapshot is held", x: seconds, y: axis{label: "jobs/s"}}
+	claims := chart{name: "claim", title: "Claims while a snapshot is held", x: seconds, y: axis{label: "mean ms of a claim", log: true}}
+	for _, name := range names {
+		sub, err := s.subject(b, strings.TrimSpace(name))
+		if err != nil {
+			return err
+		}
+		sp := &span{every: s.every, counted: counted}
+		if err := s.observe(ctx, b, sub, sp); err != nil {
+			return fmt.Errorf("%s: %w", sub.name, err)
+		}
+		rates.series = append(rates.series, sp.rates(sub.name))
+		if counted {
+			claims.series = append(claims.series, sp.claims(sub.name))
+		}
+	}
+	b.plot(rates)
+	if counted {
+		b.plot(claims)
+	}
+	return nil
+}
+
+// observe runs one system: without the snapshot first, then under it, and what belongs to its end.
+func (s *horizon) observe(ctx context.Context, b *bench, sub *subject, sp *span) (err error) {
+	if err := sub.prepare(ctx); err != nil {
+		return err
+	}
+	if err := sub.add(ctx, s.depth); err != nil {
+		return err
+	}
+	if err := b.exec(ctx, "VACUUM ANALYZE"); err != nil { // what the system before left behind
+		return err
+	}
+	var snap *snapshot
+	defer func() {
+		if snap != nil {
+			err = errors.Join(err, snap.end())
+		}
+	}()
+	err = sub.run(ctx, func(ctx context.Context) error {
+		return sub.fed(ctx, s.depth, func(ctx context.Context) (err error) {
+			if err := sp.warm(ctx, sub, s.warm); err != nil {
+				return err
+			}
+			if snap, err = holdSnapshot(ctx, b.url); err != nil {
+				return err
+			}
+			return sp.follow(ctx, b, sub, s.measure)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := sp.countDead(ctx, b.database); err != nil {
+		return err
+	}
+	r := sp.result(sub.name, map[string]any{"depth": s.depth, "for": s.measure.String()})
+	if sub.grouped {
+		r.Params["groups"], r.Params["lanes"] = s.groups, s.lanes
+	}
+	r.Goal = sub.goal
+	b.report(r)
+	if sub.atEnd == nil {
+		return nil
+	}
+	return sub.atEnd(ctx)
+}
+
+// subject returns a system by its name.
+func (s *horizon) subject(b *bench, name string) (*subject, error) {
+	switch name {
+	case "pgfifo":
+		return s.pgfifo(b), nil
+	case "river":
+		return rivalSubject(newRiver(b.database, riverSettings{best: true}), takes("river_job")), nil
+	case "naive":
+		sub := rivalSubject(newNaive(b.database, s.groups, s.lanes), takes("naive.jobs"))
+		sub.grouped = true
+		return sub, nil
+	}
+	return nil, fmt.Errorf("no system %q: pgfifo, river or naive", name)
+}
+
+// takes tells the statements that take jobs from a table.
+func takes(table string) func(statement) bool {
+	return func(st statement) bool {
+		return strings.Contains(st.Query, table) && strings.Contains(st.Query, "SKIP LOCKED")
+	}
+}
+
+// pgfifo is the library, with late messages at the end.
+func (s *horizon) pgfifo(b *bench) *subject {
+	c := &crew{db: b.database, groups: s.groups + 2*s.late, lanes: s.lanes}
+	c.prepare()
+	c.groups = s.groups // the others are for late messages
+	watch := newWatch(c)
+	sub := &subject{
+		name: "pgfifo", grouped: true, prepare: func(context.Context) error { return nil }, fill: c.fill,
+		run: func(ctx context.Context, meanwhile func(context.Context) error) error {
+			return watch.run(ctx, false, meanwhile)
+		},
+		done: watch.tally.count.Load, goal: atLeast(0.9),
+		claims: func(st statement) bool { return strings.HasPrefix(st.label(), "Claims one group") },
+	}
+	sub.atEnd = func(ctx context.Context) error {
+		if s.late == 0 {
+			return nil
+		}
+		for i, pollOnly := range []bool{false, true} {
+			l := newLatecomers(c, s.groups+i*s.late, s.late, pollOnly)
+			watch.beside += l.messages()
+			sub.added += l.messages()
+			err := watch.run(ctx, pollOnly, func(ctx context.Context) error { return sub.fed(ctx, s.depth, l.send) })
+			if err != nil {
+				return fmt.Errorf("late messages: %w", err)
+			}
+			b.report(l.result())
+		}
+		return nil
+	}
+	return sub
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// longJob asks what jobs that run for a long time do to short ones beside them. Each is a transaction as old as itself,
+// under which vacuum can remove nothing, so whatever gets slower does so over the time: the result is that of the worst
+// part of it.
+type longJob struct {
+	long            int
+	measure, window time.Duration
+	rate            float64
+	groups, lanes   int
+}
+
+func (*longJob) about() string { return "short jobs beside some that run all the time" }
+
+func (s *longJob) flags(f *flag.FlagSet) {
+	f.IntVar(&s.long, "long", 4, "jobs that run all the time")
+	f.DurationVar(&s.measure, "for", time.Minute, "how long they run: 1h")
+	f.DurationVar(&s.window, "window", 5*time.Second, "the parts of that time; a p99 wants hundreds of jobs in each")
+	f.Float64Var(&s.rate, "rate", 300, "arrivals of short jobs per second")
+	f.IntVar(&s.groups, "groups", 300, "message groups of the short jobs")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once, the long ones among them")
+}
+
+func (*longJob) settings() map[string]string { return countStatements }
+
+func (s *longJob) run(ctx context.Context, b *bench) error {
+	if s.long < 1 || s.lanes <= s.long || s.groups < 1 || s.rate <= 0 || s.window <= 0 || s.measure < s.window {
+		return errors.New("-long, -groups, -rate and -window must be over 0, -lanes over -long, and -for not under -window")
+	}
+	h := &hour{longJob: s, release: make(chan struct{}), counted: b.openStatements(ctx) == nil}
+	if !h.counted {
+		b.notef("the server does not count statements: without its own time of the claims")
+	}
+	h.traffic = newTraffic(max(int(s.rate*s.measure.Seconds()), 1), s.groups, even)
+	h.traffic.arrive(s.rate)
+	c := &crew{db: b.database, groups: s.groups + s.long, lanes: s.lanes, handler: h, jobTimeout: -1}
+	c.prepare()
+	b.progress.begin(b.scenario, int(s.measure/s.window))
+	y := newTally(len(h.traffic.passages) + s.long)
+	err := c.run(ctx, &fifo.Config{Hooks: h.traffic.hooks(y)}, func(ctx context.Context) error {
+		defer h.end() // also if something fails: the worker waits for its handlers
+		if err := h.start(ctx, c); err != nil {
+			return err
+		}
+		if err := h.pass(ctx, b, c); err != nil {
+			return err
+		}
+		h.end()
+		return y.wait(ctx, c.failed)
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.audit(ctx); err != nil {
+		return err
+	}
+	h.report(b)
+	return nil
+}
+
+// An hour is one run, however long.
+type hour struct {
+	*longJob
+	traffic *traffic
+	release chan struct{} // closed to end the long jobs
+	once    sync.Once
+	counted bool
+	claims  []mark // what the server had counted of the claims, at the ends of the windows
+	dead    int64
+}
+
+func (h *hour) end() { h.once.Do(func() { close(h.release) }) }
+
+// Handle runs a long job or a short one.
+func (h *hour) Handle(ctx context.Context, job *fifo.Job) error {
+	if h.traffic.passage(job) != nil {
+		return h.traffic.Handle(ctx, job)
+	}
+	select {
+	case <-h.release:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// start has the long jobs running, in the groups behind the others.
+func (h *hour) start(ctx context.Context, c *crew) error {
+	client := fifo.Open(c.db.pool, nil)
+	defer func() { _ = client.Close() }()
+	for i := range h.long {
+		msg := fifo.Message{Queue: queue, GroupID: groupID(h.groups + i), Payload: make([]byte, 8)}
+		if _, err := client.Enqueue(ctx, msg); err != nil {
+			return err
+		}
+		c.filled++
+	}
+	return until(ctx, func() (bool, error) { return c.ledger.count.Load() == int64(h.long), nil })
+}
+
+// pass sends the short jobs, looks at the server at the end of each window, and makes sure that the long ones were there.
+func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
+	sent := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { sent <- h.traffic.send(ctx, c) }()
+	err := h.watch(ctx, b, c)
+	if err != nil {
+		cancel()
+	}
+	if err = errors.Join(err, <-sent); err != nil {
+		return err
+	}
+	if err := b.pool.QueryRow(ctx, "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables").Scan(&h.dead); err != nil {
+		return err
+	}
+	var old int
+	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = $1 AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
+		workerName, h.measure.Seconds()).Scan(&old)
+	if err == nil && old < h.long {
+		err = fmt.Errorf("only %d transactions of %d long jobs were open all the time", old, h.long)
+	}
+	return err
+}
+
+func (h *hour) watch(ctx context.Context, b *bench, c *crew) error {
+	tick := time.NewTicker(h.window)
+	defer tick.Stop()
+	begin := time.Now()
+	for {
+		m := mark{at: time.Since(begin)}
+		if h.counted {
+			list, err := b.statements(ctx)
+			if err != nil {
+				return err
+			}
+			for _, st := range list {
+				if strings.HasPrefix(st.label(), "Claims ") {
+					m.calls, m.claimed = m.calls+st.Calls, m.claimed+st.Total
+				}
+			}
+		}
+		h.claims = append(h.claims, m)
+		if m.at >= h.measure {
+			return nil
+		}
+		select {
+		case <-tick.C:
+			b.progress.add()
+		case <-c.failed:
+			return errors.New("stopped") // the ledger has the error
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// report has the waits of all short jobs, and the goal is for the window in which their p99 was the longest.
+func (h *hour) report(b *bench) {
+	whole, arrival := newHistogram(), newHistogram()
+	p99, p50 := series{name: "p99, from ready to start"}, series{name: "p50, from ready to start"}
+	worst, best := 0.0, math.Inf(1)
+	part, last := newHistogram(), len(h.claims)-2 // the last window has what is left over
+	waits := h.traffic.waits()
+	for i, w := range waits {
+		record(whole, w.sinceSent)
+		record(arrival, w.sinceDue)
+		record(part, w.sinceSent)
+		n := h.windowOf(w, last)
+		if i < len(waits)-1 && h.windowOf(waits[i+1], last) == n {
+			continue
+		}
+		end := h.window.Seconds() * float64(n+1)
+		p50.add(end, millis(part.ValueAtQuantile(50)))
+		p99.add(end, millis(part.ValueAtQuantile(99)))
+		worst, best = max(worst, millis(part.ValueAtQuantile(99))), min(best, millis(part.ValueAtQuantile(99)))
+		part.Reset()
+	}
+	r := Result{System: "pgfifo", Rate: float64(len(h.traffic.passages)) / h.measure.Seconds(), Params: map[string]any{
+		"long": h.long, "for": h.measure.String(), "window": h.window.String(), "rate": h.rate, "groups": h.groups, "lanes": h.lanes,
+	}}
+	r.quantiles(whole)
+	r.Extra = map[string]float64{
+		"worst_p99_ms": worst, "best_p99_ms": best, "max_ms": millis(whole.Max()), "from_arrival_p99_ms": millis(arrival.ValueAtQuantile(99)),
+		"dead_rows": float64(h.dead),
+	}
+	curves := []series{p99, p50}
+	if h.counted {
+		server := series{name: "mean of a claim, in the server"}
+		for i := 1; i < len(h.claims); i++ {
+			server.add(h.claims[i].at.Seconds(), h.claims[i].claim(h.claims[i-1]))
+		}
+		curves = append(curves, server)
+		r.Extra["server_claim_ms"] = h.claims[len(h.claims)-1].claim(h.claims[0])
+		r.Extra["last_server_claim_ms"] = server.points[len(server.points)-1].y
+	}
+	r.Goal = atMost(10, "worst_p99_ms")
+	b.report(r)
+	b.plot(chart{
+		name: "claims", title: "Short jobs beside long ones", series: curves,
+		x: axis{label: "seconds"}, y: axis{label: "ms", log: true},
+	})
+}
+
+// windowOf is the window in which a job was to arrive.
+func (h *hour) windowOf(w wait, last int) int { return min(int(w.due/h.window), max(last, 0)) }

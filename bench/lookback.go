@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// lookback asks whether groups are found behind another one's backlog. The same groups without a backlog before them are
+// the other system.
+type lookback struct {
+	backlog, groups, lanes, rounds int
+}
+
+func (*lookback) about() string {
+	return "starts of groups that were sent behind another one's backlog"
+}
+
+func (s *lookback) flags(f *flag.FlagSet) {
+	f.IntVar(&s.backlog, "backlog", 1_000_000, "jobs of one group, sent first")
+	f.IntVar(&s.groups, "groups", 100, "other groups, new in each round, with a job each that is sent behind those")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
+	f.IntVar(&s.rounds, "rounds", 5, "rounds, each with a new worker")
+}
+
+func (*lookback) settings() map[string]string { return nil }
+
+// sqsLooks is how many messages SQS FIFO searches for groups, as its documentation says.
+const sqsLooks = 120_000
+
+func (s *lookback) run(ctx context.Context, b *bench) error {
+	if s.backlog < 1 || s.groups < 1 || s.rounds < 1 {
+		return errors.New("-backlog, -groups and -rounds must be over 0")
+	}
+	b.progress.begin("fill", 1)
+	behind, alone := s.view(b, "behind", s.backlog), s.view(b, "alone", 0)
+	for _, v := range []*outlook{behind, alone} {
+		if err := v.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	systems := []*system{behind.system, alone.system}
+	rates, err := alternate(ctx, b, s.rounds, s.groups, systems)
+	if err != nil {
+		return err
+	}
+	b.report(behind.result(rates, alone.system))
+	b.report(alone.result(rates, nil))
+	if s.backlog > sqsLooks {
+		b.notef("SQS FIFO looks for groups among the first %d messages: it would find these after %d jobs of the first group",
+			sqsLooks, s.backlog-sqsLooks)
+	}
+	return nil
+}
+
+// An outlook is what is seen of the other groups with one backlog before them, which is group 0.
+type outlook struct {
+	*lookback
+	backlog int
+	crew    *crew
+	system  *system
+
+	first int          // the round's first group
+	begin time.Time    // of the round's worker
+	ahead atomic.Int64 // jobs of group 0 that started in the round
+	seen  []sight
+
+	starts, earliest *hdrhistogram.Histogram
+	before           int64 // the most jobs of group 0 that were started before any of the others
+}
+
+// A sight is the start of one of the others.
+type sight struct {
+	after time.Duration
+	ahead int64
+}
+
+func (s *lookback) view(b *bench, name string, backlog int) *outlook {
+	v := &outlook{lookback: s, backlog: backlog, starts: newHistogram(), earliest: newHistogram()}
+	v.crew = &crew{db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v}
+	v.system = &system{name: "pgfifo, " + name, work: v.round, params: map[string]any{
+		"backlog": backlog, "groups": s.groups, "lanes": s.lanes,
+	}}
+	return v
+}
+
+func (v *outlook) prepare(ctx context.Context) error {
+	if err := migrate(ctx, v.crew.db.pool, v.crew.schema); err != nil {
+		return err
+	}
+	v.crew.prepare()
+	v.crew.groups = 1 // the backlog's
+	if err := v.crew.fill(ctx, v.backlog); err != nil {
+		return err
+	}
+	return v.crew.db.exec(ctx, "VACUUM ANALYZE "+v.crew.table())
+}
+
+// Handle notes the start of a job.
+func (v *outlook) Handle(_ context.Context, job *fifo.Job) error {
+	g, err := groupNumber(job.GroupID)
+	switch {
+	case err != nil:
+		return err
+	case g == 0:
+		v.ahead.Add(1)
+	default:
+		v.seen[g-v.first] = sight{time.Since(v.begin), v.ahead.Load()}
+	}
+	return nil
+}
+
+// round sends the others, and runs a worker until it has worked them. It takes as long as the last one to start.
+func (v *outlook) round(ctx context.Context, n int) (time.Duration, error) {
+	if v.first += n; v.first == n {
+		v.first = 1
+	}
+	v.seen = make([]sight, n)
+	v.ahead.Store(0)
+	if err := v.send(ctx); err != nil {
+		return 0, err
+	}
+	y := newTally(n)
+	settled := func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+		if outcome != fifo.Succeeded || job.GroupID != groupID(0) {
+			y.settled(ctx, job, outcome, err)
+		}
+	}
+	v.begin = time.Now()
+	err := v.crew.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: y.begin, Settled: settled}}, func(ctx context.Context) error {
+		return y.wait(ctx, v.crew.failed)
+	})
+	if err != nil {
+		return 0, err
+	}
+	first, last := v.seen[0].after, time.Duration(0)
+	for _, s := range v.seen {
+		record(v.starts, s.after)
+		first, last = min(first, s.after), max(last, s.after)
+		v.before = max(v.before, s.ahead)
+	}
+	record(v.earliest, first)
+	return last, v.crew.audit(ctx)
+}
+
+func (v *outlook) send(ctx context.Context) error {
+	client := fifo.Open(v.crew.db.pool, &fifo.Config{Schema: v.crew.schema})
+	defer func() { _ = client.Close() }()
+	msgs := make([]fifo.Message, len(v.seen))
+	for i := range msgs {
+		payload := binary.BigEndian.AppendUint64(nil, 0) // each group's only job
+		msgs[i] = fifo.Message{Queue: queue, GroupID: groupID(v.first + i), Payload: payload}
+	}
+	v.crew.filled += int64(len(msgs))
+	if _, err := client.Enqueue(ctx, msgs...); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+// result has the times from the start of the worker, its connecting included, to that of each of the others. No rate:
+// what is worked in them is what happened to be first.
+func (v *outlook) result(rates rounds, to *system) Result {
+	r := Result{System: v.system.name, Params: v.system.params, Extra: map[string]float64{
+		"max_ms": millis(v.starts.Max()), "earliest_ms": millis(v.earliest.ValueAtQuantile(50)),
+		"of_first_group_before": float64(v.before),
+	}}
+	r.quantiles(v.starts)
+	if to != nil {
+		r.RatioTo, r.Ratio = to.name, rates.ratio(v.system, to)
+		r.Goal = atMost(1000, "max_ms")
+	}
+	return r
+}

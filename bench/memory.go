@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+)
+
+// memory asks what a worker's memory grows with. All groups are ready, with a job each. What is measured is the resident
+// memory of this process: the worker's, and that of what checks its work, which is told apart.
+type memory struct {
+	groups string
+	lanes  int
+	every  time.Duration
+}
+
+func (*memory) about() string { return "memory of a worker, by the number of ready groups" }
+
+func (s *memory) flags(f *flag.FlagSet) {
+	f.StringVar(&s.groups, "groups", "10000,1000000", "ready groups with one job each, the fewest first")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
+	f.DurationVar(&s.every, "every", 100*time.Millisecond, "time between two looks")
+}
+
+func (*memory) settings() map[string]string { return nil }
+
+func (s *memory) run(ctx context.Context, b *bench) error {
+	if s.every <= 0 {
+		return errors.New("-every must be over 0")
+	}
+	proc, err := process.NewProcessWithContext(ctx, int32(os.Getpid()))
+	if err != nil {
+		return err
+	}
+	rss := chart{name: "rss", title: "Memory of a worker", x: axis{label: "part of the groups that is done"}, y: axis{label: "resident MiB"}}
+	var first Result
+	for text := range strings.SplitSeq(s.groups, ",") {
+		groups, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || groups < 1 {
+			return fmt.Errorf("groups %q: not a number over 0", text)
+		}
+		d := &draining{proc: proc, every: s.every, curve: series{name: fmt.Sprintf("%d groups", groups)}}
+		r, err := d.run(ctx, b, groups, s.lanes)
+		if err != nil {
+			return fmt.Errorf("%d groups: %w", groups, err)
+		}
+		if len(first.Params) == 0 {
+			first = r
+		} else {
+			d.compare(&r, first)
+		}
+		b.report(r)
+		rss.series = append(rss.series, d.curve)
+	}
+	b.plot(rss)
+	return nil
+}
+
+// A draining is a look at memory while a number of groups is worked.
+type draining struct {
+	proc  *process.Process
+	every time.Duration
+	curve series
+	most  float64
+}
+
+const mib = 1 << 20
+
+// accountBytes is what the ledger has of a group.
+const accountBytes = 16
+
+func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
+	c := &crew{db: b.database, schema: fmt.Sprintf("memory_%d", groups), groups: groups, lanes: lanes}
+	if err := migrate(ctx, b.pool, c.schema); err != nil {
+		return Result{}, err
+	}
+	c.prepare()
+	if err := c.fill(ctx, groups); err != nil {
+		return Result{}, err
+	}
+	if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+		return Result{}, err
+	}
+	before, err := d.rest(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	stop := make(chan struct{})
+	watched := make(chan error, 1)
+	go func() { watched <- d.watch(ctx, b, c, groups, stop) }()
+	took, err := c.work(ctx, groups)
+	close(stop)
+	if err = errors.Join(err, <-watched); err != nil {
+		return Result{}, err
+	}
+	after, err := d.rest(ctx)
+	r := Result{System: "pgfifo", Params: map[string]any{"groups": groups, "lanes": lanes}, Rate: float64(groups) / took.Seconds()}
+	r.Extra = map[string]float64{
+		"rss_before_mib": before, "rss_max_mib": d.most, "rss_after_mib": after, "ledger_mib": float64(groups) * accountBytes / mib,
+	}
+	return r, err
+}
+
+// barSteps are those of the progress bar.
+const barSteps = 50
+
+func (d *draining) watch(ctx context.Context, b *bench, c *crew, groups int, stop <-chan struct{}) error {
+	b.progress.begin(fmt.Sprintf("%s, %d groups", b.scenario, groups), barSteps)
+	tick := time.NewTicker(d.every)
+	defer tick.Stop()
+	for shown := 0; ; {
+		now, err := d.resident(ctx)
+		if err != nil {
+			return err
+		}
+		d.most = max(d.most, now)
+		part := float64(c.ledger.count.Load()) / float64(groups)
+		d.curve.add(part, now)
+		for ; shown < int(part*barSteps); shown++ {
+			b.progress.add()
+		}
+		select {
+		case <-stop:
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// rest is the resident memory once what is garbage has been given back.
+func (d *draining) rest(ctx context.Context) (float64, error) {
+	runtime.GC()
+	debug.FreeOSMemory()
+	return d.resident(ctx)
+}
+
+func (d *draining) resident(ctx context.Context) (float64, error) {
+	info, err := d.proc.MemoryInfoWithContext(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("resident memory: %w", err)
+	}
+	return float64(info.RSS) / mib, nil
+}
+
+// compare is with the fewest groups, both without the ledger.
+func (d *draining) compare(r *Result, first Result) {
+	own := func(r Result) float64 { return r.Extra["rss_max_mib"] - r.Extra["ledger_mib"] }
+	r.RatioTo = fmt.Sprintf("resident with %v groups, both without the ledger", first.Params["groups"])
+	r.Ratio = own(*r) / own(first)
+	r.Goal = atMost(2, "ratio")
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+)
+
+// A naiveQueue is the algorithm that pgfifo began with, in two transactions for each job: one picks a job and marks it
+// started, the other waits for the locks of the job and its group, runs the job, and marks what became of it. Finished
+// jobs stay in the table. A job of number n is in group n modulo the number of groups.
+type naiveQueue struct {
+	db     *database
+	groups int
+	lanes  int
+	filled int64
+
+	ledger []naiveAccount
+	broken atomic.Int64
+}
+
+// A naiveAccount is what is known of one group. Numbers may be left out, by clear, but never go back.
+type naiveAccount struct {
+	busy atomic.Bool
+	last atomic.Int64 // number plus one
+}
+
+func newNaive(db *database, groups, lanes int) *naiveQueue {
+	return &naiveQueue{db: db, groups: groups, lanes: lanes, ledger: make([]naiveAccount, groups)}
+}
+
+func (*naiveQueue) name() string { return "naive" }
+
+//go:embed naive.sql
+var naiveTables string
+
+const (
+	naiveGroup = `INSERT INTO naive.queue_groups (queue, group_id) VALUES ($1, $2)
+		ON CONFLICT (queue, group_id) DO UPDATE SET updated_at = now()`
+
+	naiveInsert = "INSERT INTO naive.jobs (queue, group_id, number) VALUES ($1, $2, $3)"
+
+	naivePick = `UPDATE naive.jobs SET status = 'started', attempts = attempts + 1, last_started_at = now() WHERE id IN (
+			SELECT j.id FROM naive.jobs AS j JOIN naive.queue_groups AS g USING (queue, group_id)
+			WHERE j.id IN (
+				SELECT DISTINCT ON (queue, group_id) id FROM naive.jobs
+				WHERE queue = $1 AND status IN ('queued', 'started')
+				ORDER BY queue, group_id, id)
+			  AND (j.status = 'queued' OR j.status = 'started' AND j.last_started_at < now() - interval '2 s')
+			LIMIT 1 FOR UPDATE SKIP LOCKED)
+		RETURNING id`
+
+	naiveLock = `SELECT j.number, j.status FROM naive.jobs AS j JOIN naive.queue_groups AS g USING (queue, group_id)
+		WHERE j.id = $1 FOR UPDATE`
+
+	naiveSettle = "UPDATE naive.jobs SET status = 'succeeded' WHERE id = $1"
+)
+
+func (q *naiveQueue) prepare(ctx context.Context) error {
+	return q.db.exec(ctx, "DROP SCHEMA IF EXISTS naive CASCADE", naiveTables)
+}
+
+func (q *naiveQueue) fill(ctx context.Context, n int) error {
+	from := q.filled
+	q.filled += int64(n)
+	group := fmt.Sprintf(groupSQL, "n % $2::bigint")
+	if _, err := q.db.pool.Exec(ctx, "INSERT INTO naive.queue_groups (queue, group_id) SELECT $1, "+group+
+		" FROM generate_series(0, $2::bigint - 1) AS n ON CONFLICT DO NOTHING", queue, int64(q.groups)); err != nil {
+		return err
+	}
+	_, err := q.db.pool.Exec(ctx, "INSERT INTO naive.jobs (queue, group_id, number) SELECT $1, "+group+
+		", n FROM generate_series($3::bigint, $4::bigint - 1) AS n", queue, int64(q.groups), from, q.filled)
+	if err != nil {
+		return err
+	}
+	return q.db.exec(ctx, "ANALYZE naive.jobs", "ANALYZE naive.queue_groups")
+}
+
+func (q *naiveQueue) insert(ctx context.Context, number int64) error {
+	group := groupID(int(number % int64(q.groups)))
+	if _, err := q.db.pool.Exec(ctx, naiveGroup, queue, group); err != nil {
+		return err
+	}
+	_, err := q.db.pool.Exec(ctx, naiveInsert, queue, group, number)
+	return err
+}
+
+// clear takes away all jobs, the finished and the waiting, for a drain that was cut short.
+func (q *naiveQueue) clear(ctx context.Context) error { return q.db.exec(ctx, "TRUNCATE naive.jobs") }
+
+// violations counts the jobs that began before an earlier one of their group, for the second time, or beside another.
+func (q *naiveQueue) violations() int64 { return q.broken.Load() }
+
+func (q *naiveQueue) run(ctx context.Context, handle func(int64), meanwhile func(context.Context) error) error {
+	pool, err := q.db.openPool(ctx, q.lanes)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	over, stop := context.WithCancel(ctx)
+	defer stop()
+	lanes, working := errgroup.WithContext(context.WithoutCancel(ctx)) // a lane finishes what it began
+	for range q.lanes {
+		lanes.Go(func() error {
+			for over.Err() == nil && working.Err() == nil {
+				id, err := q.pick(over, pool)
+				switch {
+				case over.Err() != nil: // and the statement was cancelled with it
+				case errors.Is(err, pgx.ErrNoRows):
+					_ = pause(over, 5*time.Millisecond)
+				case err != nil:
+					return err
+				default:
+					if err := q.work(working, pool, id, handle); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	waiting, cancel := context.WithCancelCause(over)
+	defer cancel(nil)
+	context.AfterFunc(working, func() { cancel(context.Cause(working)) })
+	err = meanwhile(waiting)
+	stop()
+	if failed := lanes.Wait(); failed != nil {
+		return failed // err is a consequence
+	}
+	return err
+}
+
+func (*naiveQueue) pick(ctx context.Context, pool *pgxpool.Pool) (id int64, err error) {
+	err = pool.QueryRow(ctx, naivePick, queue).Scan(&id)
+	return id, err
+}
+
+func (q *naiveQueue) work(ctx context.Context, pool *pgxpool.Pool, id int64, handle func(int64)) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		var number int64
+		var status string
+		if err := tx.QueryRow(ctx, naiveLock, id).Scan(&number, &status); err != nil || status != "started" {
+			return err // another finished it
+		}
+		end := q.begin(number)
+		handle(number)
+		end()
+		_, err := tx.Exec(ctx, naiveSettle, id)
+		return err
+	})
+}
+
+// begin enters the start of a job, right or wrong. The entry is to be ended by the returned function.
+func (q *naiveQueue) begin(number int64) func() {
+	a := &q.ledger[number%int64(q.groups)]
+	beside := !a.busy.CompareAndSwap(false, true)
+	if before := a.last.Swap(number + 1); beside || before > number {
+		q.broken.Add(1)
+	}
+	return func() { a.busy.Store(false) }
+}
+
+// drain works each drain's jobs alone, with what is left of the one before taken away, and for so long at most.
+func (q *naiveQueue) drain(limit time.Duration) workFunc {
+	work := drainRivalFor(q, limit)
+	return func(ctx context.Context, n int) (time.Duration, error) {
+		if err := q.clear(ctx); err != nil {
+			return 0, err
+		}
+		return work(ctx, n)
+	}
+}
+
+// extra is the jobs out of turn, for the table.
+func (q *naiveQueue) extra() map[string]float64 {
+	return map[string]float64{"out_of_turn": float64(q.violations())}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// producing is a way to enqueue.
+type producing struct {
+	call   string // a method of fifo.Client
+	into   groupKind
+	silent bool // no notifications
+}
+
+type groupKind string
+
+const (
+	idleGroups groupKind = "" // known and empty
+	newGroups  groupKind = "new"
+	heldGroups groupKind = "held" // by a worker, in the middle of a job
+)
+
+// pgfifo is the library as a system: producers that make one way of calls.
+func (s *enqueue) pgfifo(b *bench, l load, p producing) *system {
+	params := l.params()
+	if p.into != idleGroups {
+		params["groups"] = string(p.into)
+	}
+	if p.silent {
+		params["notifications"] = false
+	}
+	name := "pgfifo " + p.call
+	return &system{name: name, params: maps.Clone(params), work: func(ctx context.Context, _ int) (each time.Duration, err error) {
+		if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
+			return 0, err
+		}
+		if p.into == heldGroups {
+			err = s.whileHeld(ctx, b, p, func(ctx context.Context) (err error) {
+				each, err = s.send(ctx, b, l, p)
+				return err
+			})
+			return each, err
+		}
+		err = b.exec(ctx, fmt.Sprintf("INSERT INTO pgfifo.queue_groups (queue, group_id) SELECT '%s', "+groupSQL+
+			" FROM generate_series(0, %d) AS n", queue, "n", s.groups-1))
+		if err != nil {
+			return 0, err
+		}
+		return s.send(ctx, b, l, p)
+	}}
+}
+
+// send measures, and counts what arrived.
+func (s *enqueue) send(ctx context.Context, b *bench, l load, p producing) (time.Duration, error) {
+	pool, err := b.openWarmPool(ctx, l.producers)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
+	defer func() { _ = client.Close() }()
+	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
+		return 0, err
+	}
+	enqueue, err := p.caller(client, pool)
+	if err != nil {
+		return 0, err
+	}
+	before, err := s.stored(ctx, b)
+	if err != nil {
+		return 0, err
+	}
+	desks := make([]desk, l.producers)
+	var fresh atomic.Int64
+	each, calls, err := l.burst(ctx, s.window, func(ctx context.Context, i int) error {
+		msgs := desks[i].write(s, l.messages, p.into, &fresh)
+		ids, err := enqueue(ctx, msgs)
+		if err == nil && (len(ids) != len(msgs) || !slices.IsSorted(ids)) {
+			err = fmt.Errorf("PROMISE BROKEN: %d ids for %d messages, or out of order", len(ids), len(msgs))
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	after, err := s.stored(ctx, b)
+	if err == nil && after-before != calls*int64(l.messages) {
+		err = fmt.Errorf("PROMISE BROKEN: %d of %d messages are there", after-before, calls*int64(l.messages))
+	}
+	return each, err
+}
+
+func (s *enqueue) stored(ctx context.Context, b *bench) (n int64, err error) {
+	err = b.pool.QueryRow(ctx, "SELECT count(*) FROM pgfifo.jobs").Scan(&n)
+	return n, err
+}
+
+// caller returns the way's call, its transaction and its commit included.
+func (p producing) caller(client *fifo.Client, pool *pgxpool.Pool) (func(context.Context, []fifo.Message) ([]int64, error), error) {
+	switch p.call {
+	case "Enqueue":
+		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) { return client.Enqueue(ctx, msgs...) }, nil
+	case "EnqueueTx":
+		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
+			tx, err := client.DB().BeginTx(ctx, nil)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = tx.Rollback() }() // after a commit: harmless
+			ids, err := client.EnqueueTx(ctx, tx, msgs...)
+			if err != nil {
+				return nil, err
+			}
+			return ids, tx.Commit()
+		}, nil
+	case "EnqueuePgxTx":
+		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+			ids, err := client.EnqueuePgxTx(ctx, tx, msgs...)
+			if err != nil {
+				return nil, err
+			}
+			return ids, tx.Commit(ctx)
+		}, nil
+	}
+	return nil, fmt.Errorf("no call %q", p.call)
+}
+
+// A desk is where one producer writes its messages.
+type desk struct {
+	msgs []fifo.Message
+	next int
+}
+
+func (d *desk) write(s *enqueue, n int, into groupKind, fresh *atomic.Int64) []fifo.Message {
+	if d.msgs == nil {
+		d.msgs = make([]fifo.Message, n)
+	}
+	for i := range d.msgs {
+		number := d.next
+		d.next++
+		group := number % s.groups
+		switch into {
+		case newGroups:
+			group = s.groups + int(fresh.Add(1))
+		case heldGroups:
+			group = number % s.held
+		}
+		d.msgs[i] = fifo.Message{Queue: queue, GroupID: groupID(group), Payload: binary.BigEndian.AppendUint64(nil, uint64(number))}
+	}
+	return d.msgs
+}
+
+// whileHeld runs f while a worker is in the middle of a job of each of the held groups. What f sent is taken away again
+// before the worker goes on.
+func (s *enqueue) whileHeld(ctx context.Context, b *bench, p producing, f func(context.Context) error) error {
+	release := make(chan struct{})
+	c := &crew{db: b.database, groups: s.held, lanes: s.held}
+	c.handler = fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	c.prepare()
+	if err := c.fill(ctx, s.held); err != nil {
+		return err
+	}
+	var last int64
+	if err := b.pool.QueryRow(ctx, "SELECT max(id) FROM pgfifo.jobs").Scan(&last); err != nil {
+		return err
+	}
+	err := c.run(ctx, &fifo.Config{PollOnly: p.silent}, func(ctx context.Context) error {
+		defer close(release)
+		if err := until(ctx, func() (bool, error) { return c.ledger.count.Load() == int64(s.held), nil }); err != nil {
+			return err
+		}
+		if err := f(ctx); err != nil {
+			return err
+		}
+		_, err := b.pool.Exec(ctx, "DELETE FROM pgfifo.jobs WHERE id > $1", last)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.audit(ctx)
+}
+
+// openWarmPool opens a pool that has its connections already.
+func (d *database) openWarmPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(d.url)
+	if err != nil {
+		return nil, err
+	}
+	pc.MaxConns, pc.MinConns = int32(conns), int32(conns)
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, func() (bool, error) { return pool.Stat().IdleConns() >= int32(conns), nil })
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}

@@ -1,0 +1,29 @@
+package main
+
+import "time"
+
+// The short forms: about five seconds each. Their rates mean little, their checks as much as ever.
+
+func (d *drain) quick() { d.jobs, d.rounds, d.naive = 10_000, 2, time.Second }
+
+func (s *backlog) quick() {
+	s.sizes, s.jobs, s.rounds, s.naive, s.spread = "10000,100000", 4000, 2, time.Second, "10,100000"
+}
+
+func (s *latency) quick() { s.rates, s.measure, s.rounds = "100", 2*time.Second, 1 }
+
+func (s *idle) quick() { s.settle, s.measure = time.Second, 3*time.Second }
+
+func (s *statements) quick() { s.jobs, s.rounds = 6000, 2 }
+
+func (s *recovery) quick() { s.kills = 5 }
+
+func (s *workers) quick() { s.lanes, s.measure, s.rounds = "1,10", time.Second, 1 }
+
+func (s *skew) quick() { s.jobs, s.groups, s.measure, s.rounds = 10_000, 1000, time.Second, 1 }
+
+func (s *lookback) quick() { s.backlog, s.rounds = 150_000, 2 }
+
+func (s *longJob) quick() { s.measure, s.window = 4*time.Second, time.Second }
+
+func (s *memory) quick() { s.groups = "1000,20000" }

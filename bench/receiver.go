@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// pgfifo is the library as a receiver, with its defaults but for the number of lanes.
+func (s *latency) pgfifo(b *bench) receiver {
+	params := map[string]any{"groups": s.groups, "lanes": s.lanes}
+	return receiver{name: "pgfifo", params: params, receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
+		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
+		c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+			arrivals[binary.BigEndian.Uint64(job.Payload[8:])].start()
+			return nil
+		})
+		c.prepare()
+		t := newTally(len(arrivals))
+		err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}, func(ctx context.Context) error {
+			if err := c.connected(ctx, 2); err != nil {
+				return err
+			}
+			if err := s.send(ctx, b, arrivals); err != nil {
+				return err
+			}
+			c.filled = int64(len(arrivals))
+			return t.wait(ctx, c.failed)
+		})
+		if err != nil {
+			return 0, err
+		}
+		return t.took(), c.audit(ctx)
+	}}
+}
+
+// send enqueues the arrivals with the library.
+func (s *latency) send(ctx context.Context, b *bench, arrivals []arrival) error {
+	pool, err := b.openWarmPool(ctx, producers)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, nil)
+	defer func() { _ = client.Close() }()
+	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
+		return err
+	}
+	lines := make([]line, s.groups)
+	return sendAll(ctx, arrivals, func(ctx context.Context, a *arrival, i int) error {
+		return lines[a.group].enqueue(ctx, client, a, i)
+	})
+}
+
+// A line numbers the messages of a group in the order of their enqueues.
+type line struct {
+	mu   sync.Mutex
+	next uint64
+}
+
+func (l *line) enqueue(ctx context.Context, client *fifo.Client, a *arrival, index int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	payload := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.next), uint64(index))
+	_, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: groupID(a.group), Payload: payload})
+	a.sent = time.Now()
+	l.next++
+	return err
+}
+
+// rivalReceiver is a rival as a receiver. It knows no groups.
+func rivalReceiver(r rival) receiver {
+	return receiver{name: r.name(), receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
+		var warm atomic.Int64
+		l := newRoll(0, len(arrivals))
+		handle := func(number int64) {
+			if number < 0 {
+				warm.Add(1)
+				return
+			}
+			arrivals[number].start()
+			l.call(number)
+		}
+		err := r.run(ctx, handle, func(ctx context.Context) error {
+			var eg errgroup.Group // its connections, and its workers, before the first arrival
+			for range producers {
+				eg.Go(func() error { return r.insert(ctx, -1) })
+			}
+			if err := eg.Wait(); err != nil {
+				return err
+			}
+			if err := until(ctx, func() (bool, error) { return warm.Load() >= producers, nil }); err != nil {
+				return err
+			}
+			err := sendAll(ctx, arrivals, func(ctx context.Context, a *arrival, i int) error {
+				err := r.insert(ctx, int64(i))
+				a.sent = time.Now()
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return l.tally.wait(ctx, nil)
+		})
+		return l.took(), err
+	}}
+}

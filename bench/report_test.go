@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	scenarios["test-fine"] = func() scenario { return new(pretended) }
+	scenarios["test-panic"] = func() scenario { return &pretended{panics: true} }
+	scenarios["test-failing"] = func() scenario { return &pretended{fails: true} }
+}
+
+// pretended is a scenario that measures nothing.
+type pretended struct {
+	fails, panics bool
+	rate          int
+}
+
+func (*pretended) about() string               { return "a pretence" }
+func (p *pretended) flags(f *flag.FlagSet)     { f.IntVar(&p.rate, "pretend", 300, "jobs/s") }
+func (*pretended) settings() map[string]string { return map[string]string{"a.setting": "1"} }
+func (p *pretended) quick()                    { p.rate = 30 }
+
+func (p *pretended) run(_ context.Context, b *bench) error {
+	b.report(Result{
+		System: "pgfifo", Params: map[string]any{"lanes": 4, "batch": 1}, Rate: float64(p.rate), P50: 1, P99: 12,
+		RatioTo: "other", Ratio: 0.7, Goal: append(atLeast(0.6), atMost(10, "p99_ms")...),
+	})
+	if p.panics {
+		panic("no luck")
+	}
+	if p.fails {
+		return errors.New("out of luck")
+	}
+	b.report(Result{
+		System: "a|b", Params: map[string]any{"lanes": 4, "batch": 2}, Rate: 100, Goal: atMost(2, "statements_per_s"),
+	})
+	b.notef("a note")
+	curve := series{name: "pgfifo"}
+	curve.add(0, 1)
+	curve.add(1, 2)
+	b.plot(chart{name: "time", title: "Time", x: axis{label: "s"}, y: axis{label: "jobs/s"}, series: []series{curve}})
+	return nil
+}
+
+func TestAll(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	dir := t.TempDir()
+	c := command{out: &out, errs: t.Output(), serve: serveShared}
+	err := c.run(t.Context(), []string{"all", "-quick", "-only", "test-fine,test-failing,test-panic", "-out", dir, "-json"})
+	require.EqualError(t, err, "test-failing: out of luck\ntest-panic: panic: no luck")
+
+	written, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
+	require.NoError(t, err)
+	text := string(written)
+	for _, part := range []string{
+		"`go run . all -quick -only test-fine,test-failing,test-panic`", "| PostgreSQL |", "| fsync |", "| Go | go",
+		"**[test-failing](#test-failing) failed.**", "out of luck",
+		"| [test-fine](#test-fine) | pgfifo | batch=1 | ≥ 0.6 of other | 0.7 | met |",
+		"| [test-fine](#test-fine) | pgfifo | batch=1 | p99_ms ≤ 10 | 12 | **missed** |",
+		`| [test-fine](#test-fine) | a\|b | batch=2 | statements_per_s ≤ 2 | not measured | **missed** |`,
+		"A pretence. `go run . test-fine -quick`, 0s; lanes=4. It asks the server for `a.setting = 1`.",
+		"| pgfifo | batch=1 | 30 | 1.00 | 12.00 | 0.70 | other | ≥ 0.6 of other: met; p99_ms ≤ 10: missed |",
+		"![test-fine-rates](results/test-fine-rates.svg)", "![test-fine-time](results/test-fine-time.svg)", "a note",
+	} {
+		require.Contains(t, text, part)
+	}
+	require.NotContains(t, text, dir)
+	for _, name := range []string{"test-fine-rates.svg", "test-fine-latencies.svg", "test-fine-time.svg"} {
+		require.FileExists(t, filepath.Join(dir, "results", name))
+	}
+
+	var first map[string]any
+	require.NoError(t, json.NewDecoder(&out).Decode(&first))
+	for _, key := range []string{"scenario", "system", "params", "jobs_per_s", "p50_ms", "p99_ms", "ratio_to", "ratio", "goal"} {
+		require.Contains(t, first, key)
+	}
+}
+
+func TestAllStopsWhenInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := command{out: io.Discard, errs: writerFunc(func() { cancel() }), serve: serveShared}
+	require.ErrorIs(t, c.run(ctx, []string{"all", "-only", "test-fine,test-failing", "-out", dir}), context.Canceled)
+	text, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "## test-failing")
+	require.NotContains(t, string(text), "## test-fine\n")
+}
+
+// A writerFunc is called for each line.
+type writerFunc func()
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f()
+	return len(b), nil
+}
+
+func TestAllArguments(t *testing.T) {
+	t.Parallel()
+	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
+	require.ErrorContains(t, c.run(t.Context(), []string{"all", "-only", "drain,sprint"}), `no scenario "sprint"`)
+	require.ErrorContains(t, c.run(t.Context(), []string{"all", "drain"}), `unexpected argument "drain"`)
+	names := inOrder()
+	require.Equal(t, "drain", names[0])
+	require.Len(t, names, len(scenarios))
+}
+
+func TestQuick(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 300, run(t, "test-fine")[0].Rate, 0)
+	require.InDelta(t, 30, run(t, "test-fine", "-quick")[0].Rate, 0)
+	require.InDelta(t, 50, run(t, "test-fine", "-pretend", "50", "-quick")[0].Rate, 0, "what is named counts")
+}
+
+func TestGoals(t *testing.T) {
+	t.Parallel()
+	shared := atLeast(0.9)
+	for _, tc := range []struct {
+		line Result
+		met  bool
+	}{
+		{Result{Ratio: 0.95, Goal: shared}, true},
+		{Result{Ratio: 0.85, Goal: shared}, false},
+		{Result{Goal: shared}, false},
+		{Result{P99: 10, Goal: atMost(10, "p99_ms")}, true},
+		{Result{Goal: atMost(10, "p99_ms")}, false},
+		{Result{Extra: map[string]float64{"statements_per_s": 0}, Goal: atMost(2, "statements_per_s")}, true},
+	} {
+		b := new(bench)
+		b.report(tc.line)
+		require.Equal(t, tc.met, b.results[0].Goal[0].Met, "%v", b.results[0].Goal)
+	}
+	require.Zero(t, shared[0].Seen, "a goal of several lines")
+}
+
+func TestCommonParams(t *testing.T) {
+	t.Parallel()
+	common, own := commonParams([]Result{
+		{Params: map[string]any{"groups": 10, "lanes": 1}}, {Params: map[string]any{"groups": 10, "lanes": 2}}, {},
+	})
+	require.Equal(t, map[string]any{"groups": 10}, common)
+	require.Equal(t, []map[string]any{{"lanes": 1}, {"lanes": 2}, nil}, own)
+}
+
+func TestMachineFacts(t *testing.T) {
+	t.Parallel()
+	for _, f := range machineFacts(t.Context()) {
+		require.NotEmpty(t, f.Value, f.Name)
+	}
+	require.Equal(t, 90*time.Second, (&report{sections: []section{
+		{outcome: outcome{took: time.Minute}}, {outcome: outcome{took: 30 * time.Second}},
+	}}).took())
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := &progress{w: &out}
+	p.begin("fill", 2)
+	p.add()
+	p.begin("drain", 0) // starts over
+	p.add()
+	p.end()
+	p.add() // after the end it does nothing
+	p.end()
+	require.Contains(t, out.String(), "fill")
+	require.Contains(t, out.String(), "(1/2)")
+	require.Contains(t, out.String(), "[0s:")
+}

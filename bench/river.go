@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+// riverSettings choose how River runs. Its defaults are made for few queries, not for speed.
+type riverSettings struct {
+	workers int  // jobs at once; 0: 2000 at its best, else 100
+	best    bool // the shortest pauses between two fetches
+}
+
+const riverSchema = "river"
+
+// A riverQueue is River, without groups and order: it fetches and completes many jobs at a time.
+type riverQueue struct {
+	db       *database
+	settings riverSettings
+	client   *river.Client[pgx.Tx] // for producers
+	filled   int64
+}
+
+func newRiver(db *database, s riverSettings) *riverQueue {
+	if s.workers == 0 {
+		s.workers = 100
+		if s.best {
+			s.workers = 2000
+		}
+	}
+	return &riverQueue{db: db, settings: s}
+}
+
+func (q *riverQueue) name() string {
+	if q.settings.best {
+		return "River"
+	}
+	return "River (defaults)"
+}
+
+// prepare runs River's own migrations, if they are to run. The producers' connections live as long as ctx.
+func (q *riverQueue) prepare(ctx context.Context) error {
+	if err := q.db.exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+riverSchema); err != nil {
+		return err
+	}
+	m, err := rivermigrate.New(riverpgxv5.New(q.db.pool), &rivermigrate.Config{Logger: quiet(), Schema: riverSchema})
+	if err != nil {
+		return err
+	}
+	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return err
+	}
+	pool, err := q.db.openPool(ctx, producers)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, pool.Close)
+	q.client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: quiet(), Schema: riverSchema})
+	return err
+}
+
+// A riverJob is a job's number, as River wants it.
+type riverJob struct {
+	Number int64 `json:"number"`
+}
+
+func (riverJob) Kind() string { return queue }
+
+func (q *riverQueue) fill(ctx context.Context, n int) error {
+	const each = 5000 // its COPY got no faster with more
+	for end := q.filled + int64(n); q.filled < end; {
+		jobs := make([]river.InsertManyParams, min(each, end-q.filled))
+		for i := range jobs {
+			jobs[i].Args = riverJob{q.filled + int64(i)}
+		}
+		if _, err := q.client.InsertManyFast(ctx, jobs); err != nil {
+			return err
+		}
+		q.filled += int64(len(jobs))
+	}
+	return q.db.exec(ctx, "ANALYZE "+riverSchema+".river_job")
+}
+
+func (q *riverQueue) insert(ctx context.Context, number int64) error {
+	_, err := q.client.Insert(ctx, riverJob{number}, nil)
+	return err
+}
+
+// run runs a client with a pool of its own. It is stopped so that what runs is completed.
+func (q *riverQueue) run(ctx context.Context, handle func(int64), meanwhile func(context.Context) error) error {
+	pool, err := q.db.openPool(ctx, 20)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client, err := q.worker(pool, handle)
+	if err != nil {
+		return err
+	}
+	running := context.WithoutCancel(ctx) // to be stopped, and not cut off
+	if err := client.Start(running); err != nil {
+		return err
+	}
+	err = meanwhile(ctx)
+	stopping, cancel := context.WithTimeout(running, patience)
+	defer cancel()
+	return errors.Join(err, client.Stop(stopping))
+}
+
+func (q *riverQueue) worker(pool *pgxpool.Pool, handle func(int64)) (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[riverJob]) error {
+		handle(job.Args.Number)
+		return nil
+	}))
+	cfg := &river.Config{
+		Logger: quiet(), Schema: riverSchema, Workers: workers,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: q.settings.workers}},
+	}
+	if q.settings.best {
+		cfg.FetchCooldown, cfg.FetchPollInterval = time.Millisecond, 2*time.Millisecond
+	}
+	return river.NewClient(riverpgxv5.New(pool), cfg)
+}
+
+// quiet is a logger for those who would fall back on one that is not.
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+)
+
+// A chart is a picture of curves: something over time, or a rate by the size of what it may depend on.
+type chart struct {
+	name   string // of the file, behind the scenario's; "rate" makes horizon-rate.svg
+	title  string
+	x, y   axis
+	series []series
+}
+
+type axis struct {
+	label string // with its unit
+	log   bool
+}
+
+// A series is one curve.
+type series struct {
+	name   string
+	points []point
+}
+
+type point struct{ x, y float64 }
+
+// add puts a point at the end of the curve.
+func (s *series) add(x, y float64) { s.points = append(s.points, point{x, y}) }
+
+// plot hands over a chart. It is drawn if charts are asked for.
+func (b *bench) plot(c chart) { b.charts = append(b.charts, c) }
+
+// manyPoints is where dots would hide the line.
+const manyPoints = 40
+
+// picture draws the curves. It is nil if there is nothing to see.
+func (c chart) picture() (*picture, error) {
+	p := newPicture(c.title, 480, 260)
+	p.scale(&p.plot.X, c.x)
+	p.scale(&p.plot.Y, c.y)
+	for i, s := range c.series {
+		points := s.visible(c.x.log, c.y.log)
+		if len(points) == 0 {
+			continue
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		line.Color, line.Width = colorOf(i), vg.Points(1.5)
+		dots.Color, dots.Shape, dots.Radius = colorOf(i), shapeOf(i), vg.Points(2.5)
+		p.plot.Add(line)
+		if len(points) > manyPoints {
+			p.legend.Add(s.name, line)
+		} else {
+			p.plot.Add(dots)
+			p.legend.Add(s.name, line, dots)
+		}
+		p.entries++
+	}
+	if p.entries == 0 {
+		return nil, nil
+	}
+	p.fit()
+	return p, nil
+}
+
+// visible leaves out what a logarithmic axis cannot show.
+func (s series) visible(logX, logY bool) plotter.XYs {
+	var list plotter.XYs
+	for _, pt := range s.points {
+		if (pt.x > 0 || !logX) && (pt.y > 0 || !logY) {
+			list = append(list, plotter.XY{X: pt.x, Y: pt.y})
+		}
+	}
+	return list
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// skew asks what a few busy groups do to the others: first with everything there before the workers, who are then busy to
+// the end, and then with messages that arrive at a part of the rate that this reached.
+type skew struct {
+	jobs, groups, lanes, rounds int
+	load                        float64
+	measure                     time.Duration
+}
+
+func (*skew) about() string { return "waits of cold groups beside hot ones" }
+
+func (s *skew) flags(f *flag.FlagSet) {
+	f.IntVar(&s.jobs, "jobs", 200_000, "jobs of each distribution that are there before, in all rounds together")
+	f.IntVar(&s.groups, "groups", 10_000, "message groups")
+	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
+	f.IntVar(&s.rounds, "rounds", 2, "rounds")
+	f.Float64Var(&s.load, "load", 0.5, "arrivals, as a part of the rate with everything there before")
+	f.DurationVar(&s.measure, "for", 10*time.Second, "time of arrivals in a round")
+}
+
+func (*skew) settings() map[string]string { return nil }
+
+func (s *skew) run(ctx context.Context, b *bench) error {
+	if s.rounds < 1 || s.jobs < s.rounds || s.groups < 1 || s.load <= 0 || s.measure <= 0 {
+		return errors.New("-rounds, -jobs, -groups, -load and -for must be over 0, and -jobs as many as -rounds at least")
+	}
+	var sides []*side
+	for _, sh := range skews {
+		sides = append(sides, newSide(sh))
+	}
+	b.progress.begin(b.scenario, 2*s.rounds*len(sides))
+	for range s.rounds {
+		for _, d := range sides {
+			if err := s.round(ctx, b, d); err != nil {
+				return fmt.Errorf("%s: %w", d.shape.name, err)
+			}
+		}
+	}
+	for _, d := range sides {
+		b.report(d.before.result(s, d.shape, "all there before"))
+		b.report(d.arriving.result(s, d.shape, fmt.Sprintf("%.2g of that rate arrives", s.load)))
+	}
+	return nil
+}
+
+// A side is what was seen of one distribution.
+type side struct {
+	shape            shape
+	before, arriving *queueing
+}
+
+func newSide(sh shape) *side { return &side{sh, newQueueing(), newQueueing()} }
+
+func (s *skew) round(ctx context.Context, b *bench, d *side) error {
+	t := newTraffic(s.jobs/s.rounds, s.groups, d.shape)
+	took, err := s.pass(ctx, b, t, true)
+	if err != nil {
+		return err
+	}
+	d.before.add(t, took, t.contested(2*s.lanes))
+	b.progress.add()
+
+	rate := s.load * float64(len(t.passages)) / took.Seconds()
+	t = newTraffic(max(int(rate*s.measure.Seconds()), 1), s.groups, d.shape)
+	t.arrive(rate)
+	if took, err = s.pass(ctx, b, t, false); err != nil {
+		return err
+	}
+	d.arriving.add(t, took, -1)
+	b.progress.add()
+	return nil
+}
+
+// pass has a worker work the whole traffic.
+func (s *skew) pass(ctx context.Context, b *bench, t *traffic, before bool) (time.Duration, error) {
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: t}
+	c.prepare()
+	if before {
+		if err := t.load(ctx, c); err != nil {
+			return 0, err
+		}
+		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+			return 0, err
+		}
+	}
+	y := newTally(len(t.passages))
+	err := c.run(ctx, &fifo.Config{Hooks: t.hooks(y)}, func(ctx context.Context) error {
+		if !before {
+			if err := c.connected(ctx, 2); err != nil {
+				return err
+			}
+			if err := t.send(ctx, c); err != nil {
+				return err
+			}
+		}
+		return y.wait(ctx, c.failed)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return y.took(), c.audit(ctx)
+}
+
+// A queueing adds up the waits of several passes.
+type queueing struct {
+	all, cold *hdrhistogram.Histogram
+	count     int
+	took      time.Duration
+
+	rounds      [maxRounds + 1]int // waits while lanes were busy, by rounds
+	heads, late int                // the first jobs of their groups among them; of those, the ones of more than one round
+}
+
+func newQueueing() *queueing { return &queueing{all: newHistogram(), cold: newHistogram()} }
+
+// add counts rounds up to a start.
+func (q *queueing) add(t *traffic, took time.Duration, busy int64) {
+	q.count += len(t.passages)
+	q.took += took
+	for _, w := range t.waits() {
+		record(q.all, w.sinceDue)
+		if !w.hot {
+			record(q.cold, w.sinceDue)
+		}
+		if w.started.starts > busy {
+			continue
+		}
+		q.rounds[w.rounds]++
+		if w.number == 0 {
+			q.heads++
+			if w.rounds > 1 {
+				q.late++
+			}
+		}
+	}
+}
+
+// result has the waits of all groups as its latencies; the ratio is that of the cold groups' p99.
+func (q *queueing) result(s *skew, sh shape, load string) Result {
+	r := Result{System: "pgfifo", Rate: float64(q.count) / q.took.Seconds(), Params: map[string]any{
+		"shape": sh.name, "load": load, "groups": s.groups, "lanes": s.lanes,
+	}}
+	r.quantiles(q.all)
+	cold := Result{}
+	cold.quantiles(q.cold)
+	if r.P99 > 0 && cold.P99 > 0 {
+		r.RatioTo, r.Ratio = "p99 of all, by the cold groups' p99", cold.P99/r.P99
+	}
+	r.Extra = map[string]float64{
+		"cold_p50_ms": cold.P50, "cold_p99_ms": cold.P99, "max_ms": millis(q.all.Max()), "cold_max_ms": millis(q.cold.Max()),
+	}
+	q.tellRounds(&r)
+	return r
+}
+
+// tellRounds has nothing to tell if no lane had to choose.
+func (q *queueing) tellRounds(r *Result) {
+	total, over, most := 0, 0, 0
+	for rounds, n := range q.rounds {
+		total += n
+		if n > 0 {
+			most = rounds
+		}
+		if rounds > 1 {
+			over += n
+		}
+	}
+	if total == 0 {
+		return
+	}
+	p99, seen := 0, q.rounds[0]
+	for seen*100 < total*99 {
+		p99++
+		seen += q.rounds[p99]
+	}
+	r.Extra["rounds_max"], r.Extra["rounds_p99"] = float64(most), float64(p99)
+	r.Extra["over_one_round"] = float64(over) / float64(total)
+	if q.heads > 0 {
+		r.Extra["first_jobs_over_one_round"] = float64(q.late) / float64(q.heads)
+	}
+	r.Goal = atMost(1, "rounds_max")
+}

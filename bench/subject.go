@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A subject is a system that is kept busy for some time.
+type subject struct {
+	name    string
+	prepare func(context.Context) error
+	fill    func(ctx context.Context, n int) error
+	run     func(ctx context.Context, meanwhile func(context.Context) error) error
+	done    func() int64           // jobs worked so far
+	claims  func(s statement) bool // which statements take jobs
+	atEnd   func(context.Context) error
+	goal    goals
+	grouped bool // by the groups and lanes of the scenario
+
+	added int64
+}
+
+// rivalSubject is a rival as a subject. claims tells the statements that take its jobs.
+func rivalSubject(r rival, claims func(s statement) bool) *subject {
+	var done atomic.Int64
+	return &subject{
+		name: r.name(), prepare: r.prepare, fill: r.fill, done: done.Load, claims: claims,
+		run: func(ctx context.Context, meanwhile func(context.Context) error) error {
+			return r.run(ctx, func(int64) { done.Add(1) }, meanwhile)
+		},
+	}
+}
+
+func (sub *subject) add(ctx context.Context, n int) error {
+	sub.added += int64(n)
+	return sub.fill(ctx, n)
+}
+
+// fed runs a producer beside f, which keeps about depth jobs waiting.
+func (sub *subject) fed(ctx context.Context, depth int, f func(context.Context) error) error {
+	eg, ctx := errgroup.WithContext(ctx)
+	over, stop := context.WithCancel(ctx)
+	eg.Go(func() error {
+		for over.Err() == nil {
+			if missing := int64(depth) - (sub.added - sub.done()); missing >= int64(depth/8) {
+				if err := sub.add(ctx, int(missing)); err != nil { // to its end, over or not
+					return err
+				}
+			}
+			_ = pause(over, 5*time.Millisecond)
+		}
+		return nil
+	})
+	eg.Go(func() error {
+		defer stop()
+		return f(ctx)
+	})
+	return eg.Wait()
+}
+
+// A watch counts what a crew works in several runs, and ends a run in which something fails.
+type watch struct {
+	crew   *crew
+	tally  *tally
+	beside int64 // messages that the crew did not fill in itself
+}
+
+func newWatch(c *crew) *watch { return &watch{crew: c, tally: newTally(math.MaxInt)} }
+
+func (w *watch) run(ctx context.Context, pollOnly bool, meanwhile func(context.Context) error) error {
+	c, t := w.crew, w.tally
+	cfg := &fifo.Config{PollOnly: pollOnly, Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}
+	err := c.run(ctx, cfg, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		go func() {
+			select {
+			case err := <-t.unsettled:
+				cancel(err)
+			case <-c.failed:
+				cancel(errors.New("stopped")) // the ledger has the error
+			case <-ctx.Done():
+			}
+		}()
+		return errors.Join(meanwhile(ctx), context.Cause(ctx))
+	})
+	if err != nil {
+		return err
+	}
+	c.filled += w.beside // for the audit only: the next fill goes on with its own numbers
+	defer func() { c.filled -= w.beside }()
+	return c.audit(ctx)
+}

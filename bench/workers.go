@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// workers asks what part of its time a lane spends in its handlers. Handlers wait; with as many lanes as they could use
+// the machine up, they are compared with lanes that lose no time. Beside them stands the ceiling: the same waits with a
+// one-row update in between, which is what a durable commit a job costs in any case.
+type workers struct {
+	lanes   string
+	handler time.Duration
+	measure time.Duration
+	groups  int
+	rounds  int
+}
+
+func (*workers) about() string { return "rate by the number of lanes, with handlers that wait" }
+
+func (s *workers) flags(f *flag.FlagSet) {
+	f.StringVar(&s.lanes, "lanes", "1,10,50,100", "jobs at once")
+	f.DurationVar(&s.handler, "handler", 5*time.Millisecond, "how long a handler waits")
+	f.DurationVar(&s.measure, "for", 5*time.Second, "time of a round, if no time were lost")
+	f.IntVar(&s.groups, "groups", 1000, "message groups")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds")
+}
+
+func (*workers) settings() map[string]string { return nil }
+
+// illustration are the rates that the proof of concept shows for these numbers of lanes: 20/s each at best.
+var illustration = map[int]float64{1: 20, 10: 195, 50: 950, 100: 1800}
+
+// fullCPU is the part of the machine's time from where on the CPU decides, and no goal applies.
+const fullCPU = 0.9
+
+func (s *workers) run(ctx context.Context, b *bench) error {
+	if s.handler <= 0 || s.measure < s.handler {
+		return errors.New("-handler must be over 0, and -for not less")
+	}
+	if err := prepareCeiling(ctx, b.database); err != nil {
+		return err
+	}
+	var all []*team
+	var systems []*system
+	for text := range strings.SplitSeq(s.lanes, ",") {
+		lanes, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || lanes < 1 {
+			return fmt.Errorf("lanes %q: not a number over 0", text)
+		}
+		for _, t := range []*team{s.pgfifo(b, lanes), s.ceiling(b, lanes)} {
+			if err := t.prepare(ctx); err != nil {
+				return err
+			}
+			all, systems = append(all, t), append(systems, t.system)
+		}
+	}
+	rates, err := alternate(ctx, b, s.rounds, max(int(s.measure/s.handler), 1), systems)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(all); i += 2 {
+		s.report(b, rates, all[i], all[i+1])
+	}
+	b.notef("where the CPU is full (%.0f%% or more), there is no goal", 100*fullCPU)
+	return nil
+}
+
+// report compares with lanes that lose no time. The unit of the rates is jobs per lane.
+func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
+	for _, t := range []*team{pgfifo, ceiling} {
+		each := rates.rate(t.system)
+		r := Result{
+			System: t.system.name, Params: t.system.params, Rate: each * float64(t.lanes),
+			RatioTo: fmt.Sprintf("%d x %.4g/s", t.lanes, 1/s.handler.Seconds()), Ratio: each * s.handler.Seconds(),
+		}
+		mean := t.stint.mean()
+		r.Extra = map[string]float64{
+			"cpu": t.cpu.busy(), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
+			"between_ms": (1/each - mean.Seconds()) * 1000,
+		}
+		if t == pgfifo {
+			r.Extra["of_ceiling"] = rates.ratio(pgfifo.system, ceiling.system)
+			if rate, ok := illustration[t.lanes]; ok {
+				r.Extra["poc_jobs_per_s"] = rate
+			}
+			if t.cpu.busy() < fullCPU {
+				r.Goal = atLeast(0.98)
+			}
+		}
+		b.report(r)
+	}
+}
+
+// A team is one system with so many lanes.
+type team struct {
+	system  *system
+	prepare func(context.Context) error
+	lanes   int
+	stint   *stint
+	cpu     usage
+}
+
+func (s *workers) team(name string, lanes int) *team {
+	return &team{lanes: lanes, stint: &stint{want: s.handler}, system: &system{
+		name: name, params: map[string]any{"lanes": lanes, "handler": s.handler.String(), "groups": s.groups},
+	}}
+}
+
+func (s *workers) pgfifo(b *bench, lanes int) *team {
+	t := s.team("pgfifo", lanes)
+	c := &crew{db: b.database, schema: fmt.Sprintf("workers_%d", lanes), groups: s.groups, lanes: lanes}
+	c.handler = fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) })
+	t.prepare = func(ctx context.Context) error {
+		c.prepare()
+		return migrate(ctx, b.pool, c.schema)
+	}
+	t.system.work = func(ctx context.Context, each int) (took time.Duration, err error) {
+		// No group runs dry before the end: then the lanes would wait for jobs.
+		if err := c.fill(ctx, each*lanes+lanes+s.groups-int(c.filled-c.ledger.count.Load())); err != nil {
+			return 0, err
+		}
+		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+			return 0, err
+		}
+		t.stint.first = t.cpu.begin
+		took, err = c.work(ctx, each*lanes)
+		return took, errors.Join(err, t.cpu.end())
+	}
+	return t
+}
+
+func (s *workers) ceiling(b *bench, lanes int) *team {
+	t := s.team("ceiling (Go)", lanes)
+	t.prepare = func(context.Context) error { return nil }
+	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
+		pc, err := pgxpool.ParseConfig(b.url)
+		if err != nil {
+			return 0, err
+		}
+		pc.MaxConns, pc.MinConns = int32(lanes), int32(lanes)
+		pool, err := pgxpool.NewWithConfig(ctx, pc)
+		if err != nil {
+			return 0, err
+		}
+		defer pool.Close()
+		if err := until(ctx, func() (bool, error) { return int(pool.Stat().IdleConns()) >= lanes, nil }); err != nil {
+			return 0, err
+		}
+		var left atomic.Int64
+		left.Store(int64(each * lanes))
+		eg, ctx := errgroup.WithContext(ctx)
+		t.cpu.begin()
+		begin := time.Now()
+		for range lanes {
+			eg.Go(func() error {
+				for left.Add(-1) >= 0 {
+					if err := t.stint.work(ctx); err != nil {
+						return err
+					}
+					if _, err := pool.Exec(ctx, ceilingSQL, rand.Int64N(ceilingRows)+1); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		err = eg.Wait()
+		return time.Since(begin), errors.Join(err, t.cpu.end())
+	}
+	return t
+}
