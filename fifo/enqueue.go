@@ -32,7 +32,7 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 		if err := c.check(ctx, c.pool); err != nil {
 			return nil, err
 		}
-		ids, err := enqueuePgx(ctx, c.pool, c.enqueueSQL(), b, c.schema.String(), "")
+		ids, err := c.enqueuePgx(ctx, c.pool, b, "")
 		if err == nil {
 			c.announce.later(b, ids)
 		}
@@ -65,7 +65,7 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 		if err := c.check(ctx, tx); err != nil {
 			return nil, err
 		}
-		return enqueuePgx(ctx, tx, c.enqueueSQL(), b, c.schema.String(), c.announce.now(b))
+		return c.enqueuePgx(ctx, tx, b, c.announce.now(b))
 	})
 }
 
@@ -102,8 +102,14 @@ type pgxQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func enqueuePgx(ctx context.Context, db pgxQuerier, sql string, b *batch, channel, payload string) ([]int64, error) {
-	rows, err := db.Query(ctx, sql, b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, channel, payload)
+func (c *Client) enqueuePgx(ctx context.Context, db pgxQuerier, b *batch, notice string) ([]int64, error) {
+	sql := c.enqueueSQL()
+	args := []any{b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.schema.String(), notice}
+	if len(b.queues) == 1 && notice == "" && !c.cfg.CommitOrder {
+		sql = c.schema.Qualify(enqueueOneSQL)
+		args = []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0]}
+	}
+	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}

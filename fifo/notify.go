@@ -28,6 +28,8 @@ type groupHint struct {
 
 const (
 	noticeGap   = 10 * time.Millisecond
+	noticeRate  = 1500 // a second, beyond noticeBurst; a client that enqueues more often waits a little between two
+	noticeBurst = 16
 	noticeBytes = 7900 // PostgreSQL allows 7999
 	noticeHints = 40
 )
@@ -50,6 +52,8 @@ type announcer struct {
 	last    map[string]time.Time // when a notice went into a caller's transaction, by queue
 	trails  map[string]bool      // queues for which one more notice is on its way
 	sending bool
+	tokens  float64   // notices that may be sent without a pause; the sender's own
+	counted time.Time // when the tokens were last counted
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
@@ -177,5 +181,22 @@ func (a *announcer) send() {
 		if err != nil && a.ctx.Err() == nil {
 			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
 		}
+		a.pace()
+	}
+}
+
+// pace takes a token for a notice that was sent. Without any it waits: what is enqueued meanwhile shares the next notice.
+func (a *announcer) pace() {
+	now := time.Now()
+	a.tokens = min(noticeBurst, a.tokens+now.Sub(a.counted).Seconds()*noticeRate) - 1
+	a.counted = now
+	if a.tokens >= 0 {
+		return
+	}
+	timer := time.NewTimer(time.Second / noticeRate)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.ctx.Done():
 	}
 }

@@ -9,6 +9,8 @@ import (
 var (
 	//go:embed sql/enqueue.sql
 	enqueueSQL string
+	//go:embed sql/enqueue_one.sql
+	enqueueOneSQL string
 	//go:embed sql/enqueue_in_commit_order.sql
 	enqueueInCommitOrderSQL string
 	//go:embed sql/succeed.sql
