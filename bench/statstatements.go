@@ -35,7 +35,7 @@ func (s statement) label() string {
 
 // discovery are the labels of the statements that look for work, those of groups/sql.
 var discovery = []string{
-	"Lists the heads of up to", "Looks at the heads of named groups", "Tells which of the transactions",
+	"Lists the heads of", "Looks at the heads of named groups", "Tells which of the transactions",
 	"Makes the rows of groups",
 }
 

@@ -28,6 +28,7 @@ type Scout struct {
 	cut     bool   // the line was full at some time during this walk
 	gap     time.Duration
 	walked  time.Time // end of the last walk's last batch
+	skip    bool      // the next batch: skip from group to group, instead of reading job after job
 	took    time.Duration
 	checked time.Time    // when held groups were last looked at
 	news    int          // since the walk began
@@ -38,7 +39,8 @@ type Scout struct {
 const (
 	minGap    = 2 * time.Millisecond  // between walks while they bring news
 	heldGap   = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
-	walkBatch = 512                   // groups per statement
+	walkBatch = 512                   // groups per statement, or jobs where groups are short
+	adjacent  = 8                     // jobs a group, from which on it is better to skip
 )
 
 // NewScout returns a Scout for the queues.
@@ -157,13 +159,23 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 		s.cut, s.news, s.took = false, 0, 0
 	}
 	begin := time.Now()
-	n, last, err := s.read(ctx, conn, s.Schema.Qualify(candidatesSQL), s.Queues[s.queue], s.after, limit)
+	sql := candidatesAdjacentSQL
+	if s.skip {
+		sql = candidatesSQL
+	}
+	n, last, err := s.read(ctx, conn, s.Schema.Qualify(sql), s.Queues[s.queue], s.after, limit)
 	if err != nil {
 		return fmt.Errorf("groups: look for candidates: %w", err)
 	}
 	s.walked = time.Now()
 	s.took += s.walked.Sub(begin)
-	if n == limit {
+	more := n == limit
+	if s.skip {
+		s.skip = false
+	} else if more = n > 0; more {
+		s.skip = n < limit/adjacent
+	}
+	if more {
 		s.after = last
 		return nil
 	}

@@ -19,6 +19,8 @@ var (
 	evidenceSQL string
 	//go:embed sql/candidates.sql
 	candidatesSQL string
+	//go:embed sql/candidates_adjacent.sql
+	candidatesAdjacentSQL string
 	//go:embed sql/probe.sql
 	probeSQL string
 	//go:embed sql/ensure.sql

@@ -28,6 +28,7 @@ type Turn struct {
 	known    bool        // the next claim need not ask what is known
 	ask      *pauseWatch // not nil: the next claim is to ask for pauses of the queue,
 	asked    time.Time   // and was sent then
+	spent    int         // turns since it was found
 	single   int64       // up to this id, one job at a time: a batch has failed
 	evidence evidence    // of a dead worker, overwritten by a claim of this process
 }

@@ -23,6 +23,7 @@ type Turns struct {
 	batches map[string]Batch
 	pauses  *pauseWatch
 	roomy   bool // the line has had room for every ready group since the last walk began
+	dropped bool // a group left it since then although it has more jobs
 	worked  bool // a job was worked since the last walk
 	wake    chan struct{}
 }
@@ -151,6 +152,10 @@ func (t *Turns) put(turn *Turn) {
 	t.line.push(turn)
 }
 
+// quantum is how many turns a group has before those outside the line have theirs, while there are more ready groups than
+// the line holds. To find a group again costs a tenth of a job.
+const quantum = 4
+
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
 	Missed   bool          // the claim found nothing: held elsewhere, no jobs, or no row
@@ -182,10 +187,12 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
-	case again, o.More && (t.roomy || t.line.len() == 0):
-		t.put(turn)
+	case again, o.More && (t.roomy || t.line.len() == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
+		turn.spent++
+		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
 		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
+		t.dropped = t.dropped || o.More
 		delete(t.known, turn.Key)
 	}
 }
@@ -252,7 +259,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		default:
 			t.unlink(turn)
 		}
-		turn.head = c.ID
+		turn.head, turn.spent = c.ID, 0
 		switch {
 		case c.Holder != 0:
 			t.hold(turn, c.Holder)

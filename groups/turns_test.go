@@ -87,6 +87,13 @@ func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
 	turns := NewTurns(2)
 	turns.Walked(false)
 	turns.Offer(ready("a", "b"))
+	for range quantum - 1 {
+		for _, id := range []string{"a", "b"} {
+			turn := turns.TryNext()
+			require.Equal(t, id, turn.GroupID)
+			turns.Done(turn, Outcome{Finished: 1, More: true})
+		}
+	}
 	a := turns.TryNext()
 	turns.Done(a, Outcome{Finished: 1, More: true})
 	require.Equal(t, []string{"b"}, drained(turns))

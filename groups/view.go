@@ -35,11 +35,11 @@ func (t *Turns) Look() View {
 }
 
 // Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has
-// not, a group that was worked does not go back in line: it would keep out those that the walk has yet to reach.
+// not, a group that was worked does not go back in line for ever: it would keep out those that the walk has yet to reach.
 func (t *Turns) Walked(complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.roomy = complete
+	t.roomy, t.dropped = complete && !t.dropped, false
 }
 
 // Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.

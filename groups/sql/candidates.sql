@@ -54,7 +54,8 @@ SELECT $1::text AS queue,
             THEN head.full_xid
             ELSE 0
        END AS holder,
-       (SELECT true FROM pgfifo.pauses p WHERE p.group_id IN ('', head.group_id) AND p.queue = $1 LIMIT 1) IS TRUE AS paused,
+       (SELECT true FROM pgfifo.pauses p WHERE p.queue = $1 LIMIT 1) IS TRUE
+           AND (SELECT true FROM pgfifo.pauses p WHERE p.group_id IN ('', head.group_id) AND p.queue = $1 LIMIT 1) IS TRUE AS paused,
        (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
 FROM head
 ORDER BY head.group_id

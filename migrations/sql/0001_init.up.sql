@@ -44,6 +44,7 @@ CREATE TABLE pgfifo.pauses (
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     PRIMARY KEY (group_id, queue) -- in this order, so that one look-up finds both
 );
+CREATE INDEX pauses_queue ON pgfifo.pauses (queue); -- whether there are any in a queue
 
 -- Jobs that were given up, with why. A redrive moves them back under their old ids, to their old places.
 CREATE TABLE pgfifo.dead_letters (
