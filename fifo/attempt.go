@@ -96,6 +96,11 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		return a
 	}
 	a.ran = true
+	for i := range claim {
+		if p := &claim[i]; p.held != nil {
+			p.outcome.More = true // unless its handler runs, and says something else
+		}
+	}
 	jobs := s.crew.newJobs(claim, hold)
 	if slice := s.crew.worker.routes[hold.Queue].slice; slice != nil {
 		s.handleSlice(ctx, a, jobs, slice)

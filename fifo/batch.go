@@ -21,6 +21,9 @@ import (
 // heads of its groups are charged with the lost attempt, and a job that has failed or was lost before always runs alone:
 // one that kills its workers is found out, as it would be without batches. So does a job that was sent with a delay or
 // that may be tried only once.
+//
+// A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote, and
+// they run again all the same.
 type Batch = groups.Batch
 
 // MaxBatch is the largest batch.

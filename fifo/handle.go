@@ -69,7 +69,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 		jobs[i] = tasks[i].job
 	}
 	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h.HandleBatch(ctx, jobs) })
-	named := BatchError(nil)
+	named := batchError(err)
 	if b, ok := err.(BatchError); ok && len(b) == 0 { //nolint:errorlint // itself, also as a nil map: no job has failed
 		err = nil
 	}
@@ -78,7 +78,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 		s.giveBack(a, tasks)
 		a.revoke(Unknown, KindLost, errors.Join(held, err))
 		return
-	case held == nil && (err == nil || errors.As(err, &named) && names(named, tasks)):
+	case held == nil && (err == nil || names(named, tasks)):
 		s.partly(a, tasks, named, cause)
 		return
 	case err == nil:
@@ -97,6 +97,21 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	if !errors.Is(cause, ErrShutdown) {
 		a.oneByOne()
 	}
+}
+
+// batchError returns the BatchError that a handler returned, wrapped perhaps. Not one that it panicked with, or joined with
+// another error: then more went wrong than it tells.
+func batchError(err error) BatchError {
+	for err != nil {
+		switch e := err.(type) { //nolint:errorlint // one step at a time
+		case BatchError:
+			return e
+		case *PanicError:
+			return nil
+		}
+		err = errors.Unwrap(err)
+	}
+	return nil
 }
 
 // names reports whether the error is about any of the jobs.
@@ -172,7 +187,7 @@ func (a *attempt) succeed(done []task) {
 		places = append(append(append(places, '"'), t.held.Place...), '"')
 	}
 	a.calls = append(a.calls, groups.Call{
-		Statement: succeedBatchStmt, Rows: len(done),
-		Args: [][]byte{[]byte(done[0].job.Queue), append(ids, '}'), append(places, '}')},
+		Statement: succeedBatchStmt,
+		Args:      [][]byte{[]byte(done[0].job.Queue), append(ids, '}'), append(places, '}')},
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -76,12 +78,17 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			continue
 		}
 		var failed *result
+		var behind []byte // the head, as ids in an array
 		for j := range a.results {
-			if r := &a.results[j]; r.place == p && (r.outcome == Retried || r.outcome == Buried) {
+			r := &a.results[j]
+			if r.place == p && (r.outcome == Retried || r.outcome == Buried) {
 				failed = r
 			}
+			if r.place == p && r.job.ID != p.held.ID {
+				behind = strconv.AppendInt(append(behind, ','), r.job.ID, 10)
+			}
 		}
-		if err := s.tryMend(ctx, p, failed); err != nil {
+		if err := s.tryMend(ctx, p, failed, behind); err != nil {
 			errs = errors.Join(errs, err)
 			for j := range a.results {
 				if r := &a.results[j]; r.place == p {
@@ -98,13 +105,21 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 
 var errTakenOver = errors.New("fifo: another worker has the job")
 
-func (s *seat) tryMend(ctx context.Context, p *place, failed *result) error {
-	if s.lane.Closed() {
+func (s *seat) tryMend(ctx context.Context, p *place, failed *result, behind []byte) error {
+	redialed := s.lane.Closed()
+	if redialed {
 		if err := s.dial(ctx); err != nil {
 			return err
 		}
 	}
 	hold, _, err := s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
+	// The session that was left may hold the group for a moment yet.
+	for wait := time.Millisecond; redialed && hold == nil && err == nil && wait < 250*time.Millisecond; wait *= 2 {
+		if _, _, err = s.lane.Step(ctx, nil, nil); err == nil {
+			time.Sleep(wait)
+			hold, _, err = s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -113,6 +128,11 @@ func (s *seat) tryMend(ctx context.Context, p *place, failed *result) error {
 		return errors.Join(errTakenOver, err)
 	}
 	var calls []groups.Call
+	if len(behind) > 0 {
+		behind[0] = '{'
+		args := [][]byte{[]byte(hold.Queue), []byte(hold.GroupID), append(behind, '}')}
+		calls = append(calls, groups.Call{Statement: pardonStmt, Args: args})
+	}
 	if failed != nil {
 		if failed.job.ID == hold.ID {
 			failed.job.Attempts = hold.Attempts

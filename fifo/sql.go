@@ -17,6 +17,8 @@ var (
 	succeedSQL string
 	//go:embed sql/succeed_batch.sql
 	succeedBatchSQL string
+	//go:embed sql/pardon.sql
+	pardonSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 	//go:embed sql/bury.sql
@@ -31,10 +33,11 @@ var (
 const (
 	succeedStmt      = "pgfifo_succeed"
 	succeedBatchStmt = "pgfifo_succeed_batch"
+	pardonStmt       = "pgfifo_pardon"
 	retryStmt        = "pgfifo_retry"
 	buryStmt         = "pgfifo_bury"
 )
 
 var settleStatements = map[string]string{
-	succeedStmt: succeedSQL, succeedBatchStmt: succeedBatchSQL, retryStmt: retrySQL, buryStmt: burySQL,
+	succeedStmt: succeedSQL, succeedBatchStmt: succeedBatchSQL, pardonStmt: pardonSQL, retryStmt: retrySQL, buryStmt: burySQL,
 }

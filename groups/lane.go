@@ -64,11 +64,10 @@ func (d *Dialer) Close() error {
 	return d.bun.db.Close()
 }
 
-// A Call is one settling statement with its parameters in text format. It must change exactly Rows rows; 0 means 1.
+// A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
 type Call struct {
 	Statement string
 	Args      [][]byte
-	Rows      int
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
@@ -244,12 +243,12 @@ func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls []Call
 		}
 	}
 	held := true
-	for _, c := range calls {
+	for range calls {
 		tag, err := readTag(pipeline)
 		if err != nil {
 			return false, err
 		}
-		held = held && tag.RowsAffected() == int64(max(c.Rows, 1))
+		held = held && tag.RowsAffected() == 1
 	}
 	if _, err := readTag(pipeline); err != nil {
 		return false, err

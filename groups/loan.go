@@ -72,11 +72,15 @@ func (l *Lane) Lend(handler func()) error {
 }
 
 // Keep makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It returns
-// ErrNotHeld if the transaction is not the one that claimed any more; the lane holds nothing then.
+// ErrNotHeld if the transaction is not the one that claimed any more, and ErrLost if the connection is gone; the lane holds
+// nothing then.
 func (l *Lane) Keep(ctx context.Context) error {
 	if l.loan.taken() {
 		if _, err := l.pg().Exec(ctx, releaseOuter).ReadAll(); err != nil {
 			l.forget()
+			if l.Closed() {
+				return errors.Join(ErrLost, err)
+			}
 			l.rollback(ctx)
 			return fmt.Errorf("%w: %w", ErrNotHeld, err)
 		}

@@ -1,0 +1,250 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// cut ends the connection of the job's batch.
+func (b *bed) cut(ctx context.Context, job *fifo.Job) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	return b.kill(context.WithoutCancel(ctx), int(tx.Conn().PgConn().PID()))
+}
+
+// The job at the head of a group pays for a lost batch, whichever of its jobs ran; of many groups each head does. Nothing
+// else is counted, and all is done once.
+func TestLostBatch(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		for _, batch := range []fifo.Batch{{Jobs: 5}, {Groups: 5}} {
+			t.Run(fmt.Sprint(kind, batch), func(t *testing.T) {
+				t.Parallel()
+				b := newList(t)
+				b.ledger.overlaps, b.ledger.unordered = true, true
+				var ids []int64
+				for g := range 5 {
+					if batch.Jobs > 1 {
+						g = 0
+					}
+					ids = append(ids, b.send(fmt.Sprint(g), nil)...)
+				}
+				var worked []int64 // in the batch that was lost
+				died := false
+				one := func(ctx context.Context, job *fifo.Job) error {
+					if died {
+						return note(ctx, job)
+					}
+					if worked = append(worked, job.ID); len(worked) < 3 {
+						return note(ctx, job)
+					}
+					died = true
+					return b.cut(ctx, job)
+				}
+				w := b.each(batch, one)
+				if kind == "slice" {
+					w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
+						if len(jobs) < 3 {
+							return noteAll(ctx, jobs)
+						}
+						return oneAfterTheOther(one)(ctx, jobs)
+					})
+				}
+				b.work(w)
+				attempts := b.attempts(ids...)
+				stats := w.Stats()
+				require.EqualValues(t, 5, stats.Succeeded)
+				require.Zero(t, stats.Buried+stats.Returned)
+				if batch.Jobs > 1 {
+					require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
+					require.EqualValues(t, 1, stats.Lost)
+					return
+				}
+				require.NotContains(t, attempts, 3)
+				twice := 0
+				for _, n := range attempts {
+					twice += n - 1
+				}
+				require.EqualValues(t, twice, stats.Lost)
+				require.GreaterOrEqual(t, twice, 3)
+			})
+		}
+	}
+}
+
+// A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it: each
+// of them pays for one lost attempt at most.
+func TestPoisonInABatch(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		for _, batch := range []fifo.Batch{{Jobs: 8}, {Groups: 8}} {
+			t.Run(fmt.Sprint(kind, batch), func(t *testing.T) {
+				t.Parallel()
+				b := newList(t)
+				b.ledger.overlaps, b.ledger.unordered = true, true
+				var ids []int64
+				for g := range 8 {
+					if batch.Jobs > 1 {
+						g = 0
+					}
+					ids = append(ids, b.send(fmt.Sprint(g), nil)...)
+				}
+				one := func(ctx context.Context, job *fifo.Job) error {
+					if job.ID == ids[3] {
+						return b.cut(ctx, job)
+					}
+					return note(ctx, job)
+				}
+				w := b.each(batch, one)
+				if kind == "slice" {
+					w = b.slice(batch, oneAfterTheOther(one))
+				}
+				b.work(w)
+				for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
+					require.LessOrEqual(t, n, 2)
+				}
+				letters := b.deadLetters()
+				require.Len(t, letters, 1)
+				require.Equal(t, ids[3], letters[0].ID)
+				require.Equal(t, 3, letters[0].Attempts)
+				require.Len(t, letters[0].Failures, 3)
+				for _, f := range letters[0].Failures {
+					require.Equal(t, fifo.KindLost, f.Kind)
+				}
+			})
+		}
+	}
+}
+
+// The groups of a lost batch that had not been worked yet are not forgotten until the next poll.
+func TestUnworkedGroupsOfALostBatch(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
+		"killed":         (*bed).cut,
+		"ended":          func(_ *bed, ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK") },
+		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			for g := range 6 {
+				b.send(fmt.Sprint(g), nil)
+			}
+			var first atomic.Int64
+			var ready atomic.Int32
+			w := b.each(fifo.Batch{Groups: 6}, func(ctx context.Context, job *fifo.Job) error {
+				if ready.Add(1) == 1 { // by itself, while the lane waits
+					return fifo.RetryAfter(time.Hour, errOnPurpose)
+				}
+				if first.CompareAndSwap(0, job.ID) {
+					return spoil(b, ctx, job)
+				}
+				if first.Load() == job.ID {
+					return fifo.RetryAfter(time.Hour, errOnPurpose)
+				}
+				return note(ctx, job)
+			}, rarePolls)
+			b.run(w)
+			await(t, "the others", func() bool { return query[int](b, "SELECT count(*) FROM list") == 4 })
+		})
+	}
+}
+
+// Two workers with batches, connections that die, handlers that fail, panic and spoil their transaction: groups keep their
+// order, and every job is done once.
+func TestBatchStress(t *testing.T) {
+	t.Parallel()
+	for i, batch := range []fifo.Batch{{Jobs: 7}, {Groups: 4}, {Jobs: 3}, {Groups: 9}} {
+		slice := i%2 == 1
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			var mu sync.Mutex
+			turn := 0
+			one := func(ctx context.Context, job *fifo.Job) error {
+				mu.Lock()
+				turn++
+				luck := turn % 41
+				mu.Unlock()
+				if err := note(ctx, job); err != nil {
+					return err
+				}
+				switch luck {
+				case 5:
+					return errOnPurpose
+				case 11:
+					return fifo.BatchError{job.ID: fifo.RetryAfter(time.Millisecond, nil)}
+				case 17:
+					panic(errOnPurpose)
+				case 23:
+					return execAnyway(ctx, job, "SELECT 1/0")
+				case 29:
+					return execAnyway(ctx, job, "ROLLBACK")
+				case 37:
+					return b.cut(ctx, job)
+				}
+				return nil
+			}
+			many := func(w *fifo.Worker) {
+				w.Concurrency, w.MaxAttempts, w.Session = 3, 1000, groups.Session{Heartbeat: 100 * time.Millisecond}
+			}
+			for range 2 {
+				if slice {
+					b.run(b.slice(batch, stopAndName(one), many))
+				} else {
+					b.run(b.each(batch, one, many))
+				}
+			}
+			var ids []int64
+			for range 4 {
+				for g := range 8 {
+					ids = append(ids, b.send(fmt.Sprint(g), nil, nil, nil, nil)...)
+				}
+			}
+			b.drained()
+			b.attempts(ids...)
+			require.Zero(t, b.count("dead_letters"))
+		})
+	}
+}
+
+// stopAndName is a BatchHandler that undoes what the first job that failed wrote, and names it.
+func stopAndName(h fifo.HandlerFunc) fifo.BatchHandlerFunc {
+	return func(ctx context.Context, jobs []*fifo.Job) error {
+		failed := fifo.BatchError{}
+		stopped := map[string]bool{}
+		for _, job := range jobs {
+			if stopped[job.GroupID] {
+				continue
+			}
+			err := h(ctx, job)
+			if errors.Is(err, errOnPurpose) {
+				tx, terr := job.PgxTx(ctx)
+				if terr != nil {
+					return terr
+				}
+				_, err = tx.Exec(ctx, "DELETE FROM list WHERE id = $1", job.ID)
+				failed[job.ID], stopped[job.GroupID] = errOnPurpose, true
+			}
+			if err != nil {
+				return errors.New("the batch: " + err.Error())
+			}
+		}
+		return failed
+	}
+}

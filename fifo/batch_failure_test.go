@@ -1,0 +1,199 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// attempts returns with which attempt each job of the list was done. Every one of the given jobs must be there once, and in
+// the order of its group.
+func (b *bed) attempts(ids ...int64) []int {
+	b.t.Helper()
+	require.Equal(b.t, ids, query[[]int64](b, "SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM list"), "each once")
+	require.Zero(b.t, query[int](b, `SELECT count(*) FROM (
+		SELECT id < lag(id) OVER (PARTITION BY group_id ORDER BY n) AS wrong FROM list) o WHERE wrong`), "in order")
+	return query[[]int](b, "SELECT array_agg(attempt ORDER BY id) FROM list")
+}
+
+// oneAfterTheOther is a BatchHandler that stops at the first error.
+func oneAfterTheOther(h fifo.HandlerFunc) fifo.BatchHandlerFunc {
+	return func(ctx context.Context, jobs []*fifo.Job) error {
+		for _, job := range jobs {
+			if err := h(ctx, job); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// execAnyway runs a statement in the job's transaction, and hides its error.
+func execAnyway(ctx context.Context, job *fifo.Job, sql string) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	_, _ = tx.Exec(ctx, sql)
+	return nil
+}
+
+// culprits are ways to fail that undo a batch, or spoil its commit. The innocent write down what attempt they had.
+var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
+	"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
+	"panic": func(context.Context, *fifo.Job) error { panic(errOnPurpose) },
+	"panic with a BatchError": func(_ context.Context, job *fifo.Job) error {
+		panic(fifo.BatchError{job.ID: errOnPurpose})
+	},
+	"a BatchError beside another error": func(_ context.Context, job *fifo.Job) error {
+		return errors.Join(fifo.BatchError{job.ID: errOnPurpose}, pgx.ErrTxCommitRollback)
+	},
+	"a BatchError of another batch": func(_ context.Context, job *fifo.Job) error {
+		return fifo.BatchError{-1: errOnPurpose}
+	},
+	"timeout": func(ctx context.Context, _ *fifo.Job) error {
+		<-ctx.Done()
+		return ctx.Err()
+	},
+	"swallowed error": func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "SELECT 1/0") },
+	"ROLLBACK":        func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK") },
+	"ROLLBACK; BEGIN": func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK; BEGIN") },
+	"release of ours": func(ctx context.Context, job *fifo.Job) error {
+		return execAnyway(ctx, job, "RELEASE SAVEPOINT pgfifo")
+	},
+	"rows left open": leaveRows,
+	"deferred": func(ctx context.Context, job *fifo.Job) error {
+		return execAnyway(ctx, job, "INSERT INTO effects VALUES (1), (1)")
+	},
+}
+
+// Whatever one job of a batch does, the others are done once each, in order and without a counted attempt; it alone is
+// tried again.
+func TestCulpritInABatch(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range culprits {
+		for kind, batch := range map[string]fifo.Batch{
+			"each": {Jobs: 6}, "slice": {Jobs: 6}, "each of groups": {Groups: 6}, "slice of groups": {Groups: 6},
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				b := newList(t)
+				b.ledger.unordered = true
+				b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
+				var ids []int64
+				for g := range 6 {
+					group := "g"
+					if batch.Groups > 1 {
+						group = string(rune('a' + g))
+					}
+					ids = append(ids, b.send(group, nil)...)
+				}
+				odd := func(ctx context.Context, job *fifo.Job) error {
+					if err := note(ctx, job); err != nil || job.ID != ids[3] || job.Attempt() > 1 {
+						return err
+					}
+					return spoil(ctx, job)
+				}
+				quick := func(w *fifo.Worker) { w.JobTimeout = 300 * time.Millisecond }
+				w := b.each(batch, odd, quick)
+				if kind[0] == 's' {
+					w = b.slice(batch, oneAfterTheOther(odd), quick)
+				}
+				b.work(w)
+				require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...))
+				stats := w.Stats()
+				require.EqualValues(t, 6, stats.Succeeded)
+				require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
+				require.EqualValues(t, 1, stats.Retried)
+			})
+		}
+	}
+}
+
+// A COMMIT by hand keeps what was written before it, which cannot be undone; nothing else goes wrong.
+func TestCommitByHandInABatch(t *testing.T) {
+	t.Parallel()
+	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"} {
+		for _, kind := range []string{"each", "slice"} {
+			t.Run(sql+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				b := newList(t)
+				b.ledger.unordered = true
+				ids := b.send("g", make([]any, 5)...)
+				one := func(ctx context.Context, job *fifo.Job) error {
+					if err := note(ctx, job); err != nil || job.ID != ids[2] || job.Attempt() > 1 {
+						return err
+					}
+					return execAnyway(ctx, job, sql)
+				}
+				w := b.each(fifo.Batch{Jobs: 5}, one)
+				if kind == "slice" {
+					w = b.slice(fifo.Batch{Jobs: 5}, oneAfterTheOther(one))
+				}
+				b.work(w)
+				b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
+				require.Equal(t, []int{1, 1, 2, 1, 1}, b.attempts(ids...))
+				require.EqualValues(t, 5, w.Stats().Succeeded)
+				require.EqualValues(t, 1, w.Stats().Retried)
+			})
+		}
+	}
+}
+
+// An operator may delete or change a job behind the head while its batch runs: it is not locked. Then nothing of the batch
+// is committed, and what is there runs again.
+func TestOperatorInABatch(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		do   string
+		left []int
+	}{
+		"delete":   {"DELETE FROM pgfifo.jobs WHERE id = $1", []int{0, 1, 3, 4}},
+		"update":   {"UPDATE pgfifo.jobs SET payload = 'changed' WHERE id = $1", []int{0, 1, 2, 3, 4}},
+		"attempts": {"UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE id = $1", []int{0, 1, 2, 3, 4}},
+		"away":     {"UPDATE pgfifo.jobs SET group_id = 'other' WHERE id = $1", []int{0, 1, 2, 3, 4}},
+		"purge":    {"", []int{0}},
+	} {
+		for _, kind := range []string{"each", "slice"} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				b := newList(t)
+				b.ledger.unordered = true
+				ids := b.send("g", make([]any, 5)...)
+				var want []int64
+				for _, i := range x.left {
+					want = append(want, ids[i])
+				}
+				b.ledger.sent = want
+				done := false
+				meddle := func(ctx context.Context, job *fifo.Job) error {
+					if job.ID != ids[3] || done {
+						return note(ctx, job)
+					}
+					done = true
+					if x.do == "" {
+						_, err := b.client.Admin().Purge(ctx, groups.Key{Queue: "q"})
+						return errors.Join(err, note(ctx, job))
+					}
+					_, err := b.pool.Exec(ctx, x.do, ids[2])
+					return errors.Join(err, note(ctx, job))
+				}
+				w := b.each(fifo.Batch{Jobs: 5}, meddle)
+				if kind == "slice" {
+					w = b.slice(fifo.Batch{Jobs: 5}, oneAfterTheOther(meddle))
+				}
+				b.work(w)
+				b.attempts(want...)
+				require.EqualValues(t, len(want), w.Stats().Succeeded)
+				require.Zero(t, w.Stats().Retried+w.Stats().Buried+w.Stats().Unknown, "nobody is to blame")
+			})
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// newList is a bed with a table in which handlers note what they worked, in which transaction.
+func newList(t *testing.T, adjust ...func(*fifo.Config)) *bed {
+	t.Helper()
+	b := newBed(t, adjust...)
+	b.exec(`CREATE TABLE list (n bigserial, group_id text, id bigint, attempt int, xid text DEFAULT pg_current_xact_id()::text)`)
+	return b
+}
+
+// note enters a job in the list, in its own transaction.
+func note(ctx context.Context, job *fifo.Job) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID, job.ID, job.Attempt())
+	return err
+}
+
+func noteAll(ctx context.Context, jobs []*fifo.Job) error { return oneAfterTheOther(note)(ctx, jobs) }
+
+// batches returns the jobs of the list by transaction, in order.
+func (b *bed) batches() (list [][]int64) {
+	b.t.Helper()
+	rows, err := b.pool.Query(b.t.Context(), "SELECT array_agg(id ORDER BY n) FROM list GROUP BY xid ORDER BY min(n)")
+	require.NoError(b.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var ids []int64
+		require.NoError(b.t, rows.Scan(&ids))
+		list = append(list, ids)
+	}
+	require.NoError(b.t, rows.Err())
+	return list
+}
+
+// each is worker with batches.
+func (b *bed) each(batch fifo.Batch, h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+	b.t.Helper()
+	w := b.bare(adjust)
+	w.HandleEach("q", batch, b.ledger.record(h))
+	return w
+}
+
+// slice is worker with a BatchHandler. A batch that is undone begins again, so the ledger does not judge the order of
+// attempts; the list tells that of effects.
+func (b *bed) slice(batch fifo.Batch, h fifo.BatchHandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+	b.t.Helper()
+	b.ledger.unordered = true
+	w := b.bare(adjust)
+	w.HandleBatch("q", batch, fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		for i, job := range jobs {
+			if i > 0 && job.GroupID == jobs[i-1].GroupID {
+				b.ledger.end(jobs[i-1])
+			}
+			b.ledger.start(job)
+			defer b.ledger.end(job)
+		}
+		return h(ctx, jobs)
+	}))
+	return w
+}
+
+func (b *bed) bare(adjust []func(*fifo.Worker)) *fifo.Worker {
+	w := &fifo.Worker{
+		Client: b.client, Concurrency: 1, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
+		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+	}
+	for _, f := range adjust {
+		f(w)
+	}
+	return w
+}
+
+// handlers work the same batches either way.
+func (b *bed) handlers(batch fifo.Batch) map[string]*fifo.Worker {
+	return map[string]*fifo.Worker{"each": b.each(batch, note), "slice": b.slice(batch, noteAll)}
+}
+
+// The jobs of a group go through in order, so many with a transaction.
+func TestBatchOfOneGroup(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			ids := b.send("g", make([]any, 25)...)
+			b.work(b.handlers(fifo.Batch{Jobs: 10})[kind])
+			require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
+			require.Equal(t, ids, b.ledger.order())
+		})
+	}
+}
+
+// Of several groups a transaction has one job each.
+func TestBatchOfGroups(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			var sent [][]int64
+			for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
+				sent = append(sent, b.send(g, nil, nil))
+			}
+			b.work(b.handlers(fifo.Batch{Groups: 4})[kind])
+			list := b.batches()
+			most := 0
+			for _, batch := range list {
+				groups := make(map[int64]bool)
+				for _, id := range batch {
+					groups[(id-sent[0][0])/2] = true
+				}
+				require.Len(t, groups, len(batch), "one each: %v", list)
+				most = max(most, len(batch))
+			}
+			require.GreaterOrEqual(t, most, 3, "the first goes to the lane that waits, the others together: %v", list)
+			require.Equal(t, 8, query[int](b, "SELECT count(DISTINCT id) FROM list"))
+		})
+	}
+}
+
+// A batch is not waited for: what is there goes.
+func TestBatchTakesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []fifo.Batch{{}, {Jobs: 1}, {Groups: 1}, {Jobs: fifo.MaxBatch}, {Groups: fifo.MaxBatch}} {
+		b := newList(t)
+		ids := b.send("g", nil)
+		b.work(b.slice(batch, noteAll))
+		require.Equal(t, [][]int64{ids}, b.batches())
+	}
+}
+
+// The first failure stops the group: what was done before it stays done, with what it wrote, the one that failed is tried
+// again in its place, and those behind it have not been tried.
+func TestBatchStopsAtTheFirstFailure(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
+		"each": func(b *bed, bad int64) *fifo.Worker {
+			return b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+				err := note(ctx, job)
+				if job.ID == bad && job.Attempt() == 1 {
+					return errors.Join(fifo.RetryAfter(time.Hour, errOnPurpose), err)
+				}
+				return err
+			})
+		},
+		"panic": func(b *bed, bad int64) *fifo.Worker {
+			return b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+				err := note(ctx, job)
+				if job.ID == bad && job.Attempt() == 1 {
+					panic(fifo.RetryAfter(time.Hour, errOnPurpose))
+				}
+				return err
+			})
+		},
+		"slice": func(b *bed, bad int64) *fifo.Worker {
+			return b.slice(fifo.Batch{Jobs: 5}, func(ctx context.Context, jobs []*fifo.Job) error {
+				for i, job := range jobs {
+					if job.ID == bad && job.Attempt() == 1 {
+						return fmt.Errorf("wrapped: %w", fifo.BatchError{
+							job.ID: fifo.RetryAfter(time.Hour, errOnPurpose), jobs[i+1].ID: errOnPurpose, // behind it: not counted
+						})
+					}
+					if err := note(ctx, job); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			ids := b.send("g", make([]any, 5)...)
+			w := h(b, ids[2])
+			r := b.run(w)
+			await(t, "the failure", func() bool { return w.Stats().Retried == 1 })
+			require.NoError(t, r.stop())
+			require.Equal(t, [][]int64{ids[:2]}, b.batches())
+			jobs := b.jobs()
+			require.Len(t, jobs, 3)
+			for i, job := range jobs {
+				require.Equal(t, ids[i+2], job.ID)
+				require.Equal(t, i == 0, job.Attempts == 1)
+				require.Equal(t, i == 0, len(job.Failures) == 1)
+				require.Equal(t, i == 0, time.Until(job.RunAt) > 50*time.Minute)
+			}
+			require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
+
+			b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+			b.work(w)
+			require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, b.batches(), "one that failed runs alone")
+			stats := w.Stats()
+			require.Equal(t, []int64{5, 1, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
+		})
+	}
+}
+
+// A dead letter in the middle lets the rest of its group go on.
+func TestBatchBuriesInTheMiddle(t *testing.T) {
+	t.Parallel()
+	b := newList(t)
+	ids := b.send("g", make([]any, 6)...)
+	w := b.each(fifo.Batch{Jobs: 6}, func(ctx context.Context, job *fifo.Job) error {
+		if err := note(ctx, job); job.ID != ids[3] || err != nil {
+			return err
+		}
+		return fifo.DeadLetter(errOnPurpose)
+	})
+	b.work(w)
+	require.Equal(t, [][]int64{ids[:3], ids[4:]}, b.batches())
+	require.Equal(t, ids, b.ledger.order())
+	letters := b.deadLetters()
+	require.Len(t, letters, 1)
+	require.Equal(t, ids[3], letters[0].ID)
+	require.Equal(t, 1, letters[0].Attempts)
+}

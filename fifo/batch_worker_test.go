@@ -1,0 +1,237 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+func TestInvalidBatch(t *testing.T) {
+	t.Parallel()
+	each := fifo.HandlerFunc(nop)
+	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
+	for _, bad := range []fifo.Batch{
+		{Jobs: -1}, {Groups: -1}, {Jobs: 2, Groups: 2}, {Jobs: fifo.MaxBatch + 1}, {Groups: fifo.MaxBatch + 1}, {Jobs: 2, Groups: -1},
+	} {
+		w := &fifo.Worker{}
+		require.Panics(t, func() { w.HandleEach("q", bad, each) }, "%+v", bad)
+		require.Panics(t, func() { w.HandleBatch("q", bad, slice) }, "%+v", bad)
+		require.NotPanics(t, func() { w.HandleEach("q", fifo.Batch{Jobs: 1, Groups: 1}, each) }, "nothing was kept of it")
+		require.Panics(t, func() { w.HandleBatch("q", fifo.Batch{}, slice) }, "it has a handler")
+	}
+	w := &fifo.Worker{}
+	require.Panics(t, func() { w.HandleEach("q", fifo.Batch{}, nil) })
+	require.Panics(t, func() { w.HandleBatch("q", fifo.Batch{}, nil) })
+	require.Panics(t, func() { w.HandleBatch("q\n", fifo.Batch{}, slice) })
+}
+
+func TestBatchErrorTells(t *testing.T) {
+	t.Parallel()
+	e := fifo.BatchError{7: errOnPurpose, 3: nil, 12: errors.New("other")}
+	require.EqualError(t, e, "fifo: 3 of the batch failed; job 3: <nil>; job 7: on purpose; job 12: other")
+	require.ErrorIs(t, e, errOnPurpose)
+	require.NotErrorIs(t, fifo.BatchError{3: nil}, errOnPurpose)
+}
+
+// What a BatchError says of a job is what a Handler's error says.
+func TestBatchErrors(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		err     func(jobs []*fifo.Job) error
+		done    int // of four
+		buried  bool
+		retried bool
+		text    string
+	}{
+		"nil":       {func([]*fifo.Job) error { return nil }, 4, false, false, ""},
+		"empty":     {func([]*fifo.Job) error { return fifo.BatchError{} }, 4, false, false, ""},
+		"typed nil": {func([]*fifo.Job) error { return fifo.BatchError(nil) }, 4, false, false, ""},
+		"dead letter": {func(jobs []*fifo.Job) error {
+			return fifo.BatchError{jobs[1].ID: fmt.Errorf("x: %w", fifo.DeadLetter(errOnPurpose))}
+		}, 1, true, false, "x: on purpose"},
+		"later": {func(jobs []*fifo.Job) error {
+			return fifo.BatchError{jobs[2].ID: fifo.RetryAfter(time.Hour, nil), -5: errOnPurpose}
+		}, 2, false, true, "retry later"},
+		"the last": {func(jobs []*fifo.Job) error {
+			return fifo.BatchError{jobs[3].ID: fifo.RetryAfter(time.Hour, errOnPurpose)}
+		}, 3, false, true, "on purpose"},
+		"the first, without a reason": {func(jobs []*fifo.Job) error {
+			return fifo.BatchError{jobs[0].ID: nil}
+		}, 0, false, true, "fifo: 1 of the batch failed; job 1: <nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			ids := b.send("g", nil, nil, nil, nil)
+			hour := func(w *fifo.Worker) { w.Retry = func(*fifo.Job, error) time.Duration { return time.Hour } }
+			calls := 0
+			w := b.slice(fifo.Batch{Jobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+				if calls++; calls > 1 {
+					return noteAll(ctx, jobs)
+				}
+				err := x.err(jobs)
+				jobs[0], jobs[3] = jobs[3], jobs[0] // the slice is the handler's
+				return err
+			}, hour)
+			r := b.run(w)
+			settled := x.done
+			if x.buried {
+				settled = 4
+			} else if x.retried {
+				settled++
+			}
+			await(t, "the outcomes", func() bool { s := w.Stats(); return int(s.Succeeded+s.Buried+s.Retried) == settled })
+			require.NoError(t, r.stop())
+			switch {
+			case x.buried:
+				require.Equal(t, [][]int64{ids[x.done+1:]}, b.batches(), "the rest went on")
+				letters := b.deadLetters()
+				require.Len(t, letters, 1)
+				require.Equal(t, ids[x.done], letters[0].ID)
+				require.Equal(t, x.text, letters[0].Failures[0].Error)
+			case x.retried:
+				jobs := b.jobs()
+				require.Len(t, jobs, 4-x.done)
+				require.Equal(t, ids[x.done], jobs[0].ID)
+				require.Equal(t, 1, jobs[0].Attempts)
+				require.Equal(t, x.text, jobs[0].Failures[0].Error)
+				require.Greater(t, time.Until(jobs[0].RunAt), 50*time.Minute)
+				for _, job := range jobs[1:] {
+					require.Zero(t, job.Attempts)
+				}
+			default:
+				require.Empty(t, b.jobs())
+			}
+		})
+	}
+}
+
+// A failure concerns its own group: the others' jobs are done, also those behind it in the batch.
+func TestFailureInABatchOfGroups(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			var ids []int64
+			for g := range 6 {
+				ids = append(ids, b.send(fmt.Sprint(g), nil)...)
+			}
+			bad := ids[1:3]
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {
+					return errors.Join(execAnyway(ctx, job, "INSERT INTO list (id) VALUES (-1)"), fifo.RetryAfter(time.Hour, errOnPurpose))
+				}
+				return note(ctx, job)
+			}
+			w := b.each(fifo.Batch{Groups: 6}, one)
+			if kind == "slice" {
+				w = b.slice(fifo.Batch{Groups: 6}, func(ctx context.Context, jobs []*fifo.Job) error {
+					failed := fifo.BatchError{}
+					for _, job := range jobs {
+						tx, err := job.PgxTx(ctx)
+						if err != nil {
+							return err
+						}
+						inner, err := tx.Begin(ctx)
+						if err != nil {
+							return err
+						}
+						if _, err = inner.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)",
+							job.GroupID, job.ID, job.Attempt()); err == nil && (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {
+							failed[job.ID] = fifo.RetryAfter(time.Hour, errOnPurpose)
+							err = inner.Rollback(ctx)
+						} else {
+							err = errors.Join(err, inner.Commit(ctx))
+						}
+						if err != nil {
+							return err
+						}
+					}
+					return failed
+				})
+			}
+			r := b.run(w)
+			await(t, "all of them", func() bool { return w.Stats().Succeeded == 4 && w.Stats().Retried == 2 })
+			require.NoError(t, r.stop())
+			require.Zero(t, w.Stats().Returned+w.Stats().Unknown+w.Stats().Lost)
+			b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+			b.work(w)
+			require.Equal(t, []int{1, 2, 2, 1, 1, 1}, b.attempts(ids...))
+		})
+	}
+}
+
+// Hooks hear of every job of a batch, and the counters add up.
+func TestBatchHooks(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			type key struct{}
+			var mu sync.Mutex
+			var calls []string
+			say := func(format string, args ...any) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls = append(calls, fmt.Sprintf(format, args...))
+			}
+			b := newList(t, func(c *fifo.Config) {
+				settle := c.Hooks.Settled
+				c.Hooks.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+					say("begin %d", job.ID)
+					return context.WithValue(ctx, key{}, job.ID), func(err error) { say("end %d %v", job.ID, err != nil) }
+				}
+				c.Hooks.Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
+					say("%v %d %v", o, job.ID, err != nil)
+					settle(ctx, job, o, err)
+				}
+			})
+			b.send("g", nil, nil, nil)
+			var w *fifo.Worker
+			if kind == "each" {
+				w = b.each(fifo.Batch{Jobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+					if job.ID == 2 && job.Attempt() == 1 || ctx.Value(key{}) != job.ID {
+						return errOnPurpose
+					}
+					return nil
+				})
+			} else {
+				w = b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+					if ctx.Value(key{}) != jobs[len(jobs)-1].ID {
+						return errOnPurpose
+					}
+					if len(jobs) == 3 {
+						return fifo.BatchError{2: errOnPurpose}
+					}
+					return nil
+				})
+			}
+			b.work(w)
+			want := map[string][]string{
+				"each": {
+					"begin 1", "end 1 false", "begin 2", "end 2 true", "succeeded 1 false", "retried 2 true",
+					"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
+				},
+				"slice": {
+					"begin 1", "begin 2", "begin 3", "end 1 true", "end 2 true", "end 3 true",
+					"succeeded 1 false", "retried 2 true", "returned 3 true",
+					"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
+				},
+			}
+			require.Equal(t, want[kind], calls)
+			stats := w.Stats()
+			returned := int64(len(want[kind])-12) / 3
+			require.Equal(t, fifo.Stats{
+				Succeeded: 3, Retried: 1, Returned: returned, Claims: stats.Claims, Missed: stats.Missed,
+			}, stats)
+		})
+	}
+}

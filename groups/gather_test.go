@@ -1,0 +1,41 @@
+package groups
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Turns that wait go together, as many as may; not more than a lane's share, no other queue's, and none that runs alone.
+func TestTurnsGather(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	turns.SetBatch(queue, Batch{Groups: 3})
+	turns.Offer(ready("a", "b", "c", "d"))
+	turn := turns.TryNext()
+	require.Equal(t, "a", turn.GroupID)
+	require.Len(t, turn.With, 2)
+	turns.Done(turn.With[1], Outcome{})
+	require.Equal(t, []string{"d"}, drained(turns))
+	turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: Key{"other", "f"}, ID: 1}, {Key: group("g"), ID: 1}})
+	require.Equal(t, []string{"e", "f", "g"}, drained(turns), "another queue's is between them")
+	turn.With[0].Alone = true
+	turns.Done(turn.With[0], Outcome{More: true})
+	require.Equal(t, []string{"b"}, drained(turns))
+}
+
+// One that is to run alone keeps its place among the Turns: whoever finds it anew would take it along with others again.
+func TestAloneIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	turns.SetBatch(queue, Batch{Groups: 2})
+	turns.Offer(ready("a", "b", "c"))
+	turns.Walked(false) // there are more groups than the line holds
+	turn := turns.TryNext()
+	alone := turn.With[0]
+	alone.Alone = true
+	turns.Done(turn, Outcome{Finished: 1, More: true})
+	turns.Done(alone, Outcome{More: true})
+	require.Equal(t, "c", turns.TryNext().GroupID)
+	require.Same(t, alone, turns.TryNext())
+}

@@ -1,0 +1,210 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// A gate stops a statement between its snapshot and its locks, until the test opens it.
+const gate = "(SELECT pg_advisory_xact_lock_shared(7) OFFSET 0) gate, "
+
+// taking is a way to take jobs of group a, three at most, that stops at the gate.
+type taking func(s *stage) (pid uint32, take func() []int64)
+
+// ofLane is a claim of a lane.
+func ofLane(name string, jobs int, with ...string) taking {
+	return func(s *stage) (uint32, func() []int64) {
+		l := s.lane()
+		sql := map[string]string{stmtClaim: claimSQL, stmtKnown: claimKnownSQL, stmtMany: claimManySQL}[name]
+		gated, err := l.pg().Prepare(s.Context(), "gated", mutate(s.T, sql, "FROM pgfifo.queue_groups g", "FROM "+gate+"pgfifo.queue_groups g"), nil)
+		require.NoError(s, err)
+		l.stmts[name] = gated
+		turn := &Turn{Key: group("a"), Jobs: jobs, known: name == stmtKnown, ahead: 9}
+		for _, id := range with {
+			turn.With = append(turn.With, &Turn{Key: group(id)})
+		}
+		return l.pg().PID(), func() (ids []int64) {
+			h, _, err := l.Step(context.WithoutCancel(s.Context()), nil, turn)
+			if err != nil {
+				return []int64{-1}
+			}
+			if h == nil || !h.Ready() {
+				return nil
+			}
+			for _, held := range append([]Held{h.Held}, h.Rest...) {
+				if held.GroupID == "a" {
+					ids = append(ids, held.ID)
+				}
+			}
+			return ids
+		}
+	}
+}
+
+// ofStatement is one statement that takes up to three jobs at once.
+func ofStatement(sql string) taking {
+	return func(s *stage) (uint32, func() []int64) {
+		c := s.session()
+		c.do(beginSQL)
+		return c.PgConn().PID(), func() []int64 {
+			rows, _ := c.Query(context.WithoutCancel(s.Context()), sql)
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err != nil {
+				return []int64{-1}
+			}
+			return ids
+		}
+	}
+}
+
+var rightTakings = map[string]taking{
+	"a batch of the group":      ofLane(stmtClaim, 3),
+	"the same, nothing paused":  ofLane(stmtKnown, 3),
+	"one, nothing paused":       ofLane(stmtKnown, 1),
+	"with the head of another":  ofLane(stmtMany, 0, "b"),
+	"with that of a held group": ofLane(stmtMany, 0, "held", "b"),
+}
+
+var brokenTakings = map[string]taking{
+	// The group's row alone says nothing of what its last holder did since the snapshot.
+	"behind the head in the snapshot of the claim": ofStatement(`
+		SELECT j.id FROM ` + gate + `pgfifo.queue_groups g CROSS JOIN LATERAL (
+			SELECT w.id FROM pgfifo.jobs w WHERE w.queue = g.queue AND w.group_id = g.group_id ORDER BY w.id LIMIT 3) j
+		WHERE g.queue = 'q' AND g.group_id = 'a' FOR NO KEY UPDATE OF g SKIP LOCKED`),
+	// What is locked, or not due, is passed over, and the next one taken.
+	"jobs, without their group": ofStatement(`
+		SELECT j.id FROM ` + gate + `pgfifo.jobs j
+		WHERE j.queue = 'q' AND j.group_id = 'a' AND (j.run_at IS NULL OR j.run_at <= statement_timestamp())
+		ORDER BY j.id LIMIT 3 FOR UPDATE OF j SKIP LOCKED`),
+	"jobs and their group": ofStatement(`
+		SELECT j.id FROM ` + gate + `pgfifo.jobs j JOIN pgfifo.queue_groups g USING (queue, group_id)
+		WHERE j.queue = 'q' AND j.group_id = 'a' AND (j.run_at IS NULL OR j.run_at <= statement_timestamp())
+		ORDER BY j.id LIMIT 3 FOR UPDATE OF j, g SKIP LOCKED`),
+}
+
+// endings are what the holder of a batch does between another worker's snapshot and its locks.
+var endings = map[string]string{
+	"all done":                     "DELETE FROM pgfifo.jobs WHERE id <= 3",
+	"the head backs off":           "UPDATE pgfifo.jobs SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 1",
+	"the head fails":               "UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1",
+	"one done, the next backs off": "DELETE FROM pgfifo.jobs WHERE id = 1; UPDATE pgfifo.jobs SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
+	"one done, the next buried":    "DELETE FROM pgfifo.jobs WHERE id <= 2",
+	"one done, the last fails":     "DELETE FROM pgfifo.jobs WHERE id <= 2; UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 3",
+	"given back":                   "SELECT 1",
+	"still at work":                "",
+}
+
+// judge lets a worker take jobs while another one ends its batch of the jobs 1 to 3, which it may have begun late, behind the
+// snapshot. It returns what is wrong with what the worker took: it must be what stands first in the group now, without one
+// that is not due, and nobody else's.
+func judge(t *testing.T, take taking, ending string, late bool) (ids []int64, fault string) {
+	s := newStage(t)
+	s.enqueue(5, "a")
+	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'b'), ('q', 'held')")
+	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'b', ''), ('q', 'held', '')")
+	other := s.session()
+	other.do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
+	holder := s.session()
+	hold := func() {
+		holder.do(beginSQL)
+		_, _, err := rightShape.claim(t.Context(), holder.Conn, "a")
+		require.NoError(t, err)
+	}
+	if !late {
+		hold()
+	}
+	keeper := s.session()
+	keeper.do("SELECT pg_advisory_lock(7)")
+
+	pid, next := take(s)
+	taken := make(chan []int64, 1)
+	go func() { taken <- next() }()
+	s.until(func() bool { return s.blocked(pid) })
+	if late {
+		hold()
+	}
+	if ending != "" {
+		holder.do(ending + "; COMMIT")
+	}
+	keeper.do("SELECT pg_advisory_unlock(7)")
+	ids = <-taken
+	if ending == "" && len(ids) > 0 {
+		return ids, fmt.Sprint("took ", ids, " of another")
+	}
+	due := column[int64](s, `SELECT id FROM pgfifo.jobs WHERE group_id = 'a'
+		AND NOT EXISTS (SELECT FROM pgfifo.jobs h WHERE h.group_id = 'a' AND h.id <= jobs.id AND h.run_at > statement_timestamp())
+		ORDER BY id`)
+	for i, id := range ids {
+		if i >= len(due) || due[i] != id {
+			return ids, fmt.Sprint("took ", ids, " of ", due)
+		}
+	}
+	return ids, ""
+}
+
+// Whatever happens between the two snapshots of a batch's claim, it takes what stands first afterwards, or nothing.
+func TestBatchTakesWhatIsFirst(t *testing.T) {
+	t.Parallel()
+	for how, take := range rightTakings {
+		for name, ending := range endings {
+			t.Run(how+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				for _, late := range []bool{false, true} {
+					ids, fault := judge(t, take, ending, late)
+					require.Empty(t, fault)
+					require.Equal(t, name == "given back", len(ids) > 0, "it took %v", ids)
+				}
+			})
+		}
+	}
+}
+
+func TestObviousBatchesDoNot(t *testing.T) {
+	t.Parallel()
+	for how, take := range brokenTakings {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			var faults []string
+			for _, ending := range endings {
+				if _, fault := judge(t, take, ending, false); fault != "" {
+					faults = append(faults, fault)
+				}
+			}
+			require.NotEmpty(t, faults)
+		})
+	}
+}
+
+// A worker that does not own the group reads nothing behind its head, so that no rows of another's are at hand.
+func TestBehindIsForTheOwner(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(3, "a")
+	behind := func(c *session) int {
+		rows, _ := c.Query(t.Context(), behindSQL, queue, "a", 0, 10)
+		ids, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (any, error) { return nil, nil })
+		require.NoError(t, err)
+		return len(ids)
+	}
+	owner, other := s.session(), s.session()
+	require.Zero(t, behind(owner), "without a transaction")
+	owner.do(beginSQL)
+	require.Zero(t, behind(owner), "before the claim")
+	_, job, err := rightShape.claim(t.Context(), owner.Conn, "a")
+	require.NoError(t, err)
+	require.Equal(t, int64(1), job)
+	require.Equal(t, 3, behind(owner))
+	other.do(beginSQL)
+	_, job, err = rightShape.claim(t.Context(), other.Conn, "a")
+	require.NoError(t, err)
+	require.Zero(t, job)
+	require.Zero(t, behind(other))
+	other.do("SELECT pg_current_xact_id()")
+	require.Zero(t, behind(other), "with an id of its own")
+	owner.do("COMMIT; " + beginSQL)
+	require.Zero(t, behind(owner), "in the next transaction")
+}
