@@ -137,6 +137,9 @@ func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups 
 					return 0, err
 				}
 			}
+			if err := b.flush(ctx); err != nil {
+				return 0, err
+			}
 			if took, err = h.crew.work(ctx, n); err != nil {
 				return 0, err
 			}
@@ -196,7 +199,7 @@ func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
 		sys := &system{name: fmt.Sprintf("naive at %d", size), params: map[string]any{
 			"backlog": size, "groups": q.groups, "lanes": s.lanes,
 		}}
-		took, err := drainRivalFor(q, s.naive)(ctx, size)
+		took, err := drainRivalFor(b.database, q, s.naive)(ctx, size)
 		b.progress.add()
 		switch {
 		case errors.Is(err, errNone):

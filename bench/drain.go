@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"time"
@@ -50,7 +51,7 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%s: %w", r.name(), err)
 		}
 	}
-	inRiver := d.system(fast.name(), times(2, drainRival(fast)))
+	inRiver := d.system(fast.name(), times(2, drainRival(b.database, fast)))
 
 	var one *system
 	var contests []contest
@@ -78,7 +79,7 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		contests = append(contests, contest{system: s, to: p.to, goal: p.goal})
 	}
 	contests = append(contests, contest{system: ceiling}, contest{system: inRiver, to: one},
-		contest{system: d.system(held.name(), drainRival(held)), to: one})
+		contest{system: d.system(held.name(), drainRival(b.database, held)), to: one})
 	if inGo != ceiling {
 		contests = append(contests, contest{system: one, to: inGo}, contest{system: inGo, to: ceiling})
 	}
@@ -106,7 +107,7 @@ func (d *drain) crew(ctx context.Context, b *bench, n int, batch fifo.Batch) (*c
 
 // drain works n jobs that are all there at the beginning.
 func (c *crew) drain(ctx context.Context, n int) (time.Duration, error) {
-	if err := c.fill(ctx, n); err != nil {
+	if err := errors.Join(c.fill(ctx, n), c.db.flush(ctx)); err != nil {
 		return 0, err
 	}
 	return c.work(ctx, n)

@@ -99,7 +99,7 @@ func TestRivals(t *testing.T) {
 	} {
 		t.Run(r.name(), func(t *testing.T) {
 			require.NoError(t, r.prepare(t.Context()))
-			drain := drainRival(r)
+			drain := drainRival(db, r)
 			for range 2 {
 				took, err := drain(t.Context(), 300)
 				require.NoError(t, err)
