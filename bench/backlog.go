@@ -30,7 +30,7 @@ func (s *backlog) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups; never more than jobs")
 	f.StringVar(&s.spread, "spread", "10,1000,100000,1000000", "message groups of the longest backlog, beside -groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; fewer groups than that are fewer at once")
-	f.IntVar(&s.jobs, "jobs", 30_000, "jobs to work from each backlog, in all rounds together")
+	f.IntVar(&s.jobs, "jobs", 54_000, "jobs to work from each backlog, in all rounds together")
 	f.IntVar(&s.rounds, "rounds", 6, "rounds")
 	f.DurationVar(&s.naive, "naive", 10*time.Second, "the time after which naive is stopped at each backlog; 0: without naive")
 }

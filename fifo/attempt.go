@@ -163,22 +163,29 @@ type task struct {
 }
 
 func (c *crew) newJob(h *groups.Held) *Job {
-	job := &Job{
-		Queue: h.Queue, GroupID: h.GroupID, ID: h.ID, Payload: h.Payload,
-		Attempts: h.Attempts, MaxAttempts: h.MaxAttempts, EnqueuedAt: h.EnqueuedAt,
-	}
-	if job.MaxAttempts == 0 {
-		job.MaxAttempts = c.set.maxAttempts
-	}
+	job := new(Job)
+	c.fillJob(job, h)
 	return job
 }
 
+func (c *crew) fillJob(job *Job, h *groups.Held) {
+	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
+	job.Attempts, job.MaxAttempts, job.EnqueuedAt = h.Attempts, h.MaxAttempts, h.EnqueuedAt
+	if job.MaxAttempts == 0 {
+		job.MaxAttempts = c.set.maxAttempts
+	}
+}
+
 func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
-	tasks := make([]task, 1, 1+len(hold.Rest))
-	tasks[0] = task{c.newJob(&hold.Held), placeOf(claim, hold.Turn), &hold.Held}
-	for i := range hold.Rest {
-		h := &hold.Rest[i]
-		tasks = append(tasks, task{c.newJob(h), placeOf(claim, h.Turn), h})
+	n := 1 + len(hold.Rest)
+	tasks, jobs := make([]task, n), make([]Job, n)
+	for i := range tasks {
+		h := &hold.Held
+		if i > 0 {
+			h = &hold.Rest[i-1]
+		}
+		c.fillJob(&jobs[i], h)
+		tasks[i] = task{&jobs[i], placeOf(claim, h.Turn), h}
 	}
 	return tasks
 }
@@ -206,9 +213,16 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 			err = call(func() error { return handler(hctx) })
 			return
 		}
-		ctx, ended := hctx, make([]func(error), len(tasks))
+		ctx := hctx
+		var ended []func(error)
 		for i := range tasks {
-			ctx, ended[i] = hooks.job(ctx, tasks[i].job)
+			hooked, after := hooks.Job(ctx, tasks[i].job)
+			if hooked != nil {
+				ctx = hooked
+			}
+			if after != nil {
+				ended = append(ended, after)
+			}
 		}
 		err = call(func() error { return handler(ctx) })
 		for _, end := range ended {

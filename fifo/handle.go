@@ -174,7 +174,7 @@ func (a *attempt) succeed(done []task) {
 	case 0:
 		return
 	case 1:
-		args := append(keyArgs(done[0].job), done[0].held.Place)
+		args := append(keyArgs(done[0].job), done[0].held.Place.Append(nil))
 		a.calls = append(a.calls, groups.Call{Statement: succeedStmt, Args: args})
 		return
 	}
@@ -184,7 +184,7 @@ func (a *attempt) succeed(done []task) {
 			ids, places = append(ids, ','), append(places, ',')
 		}
 		ids = strconv.AppendInt(ids, t.job.ID, 10)
-		places = append(append(append(places, '"'), t.held.Place...), '"')
+		places = append(t.held.Place.Append(append(places, '"')), '"')
 	}
 	a.calls = append(a.calls, groups.Call{
 		Statement: succeedBatchStmt,

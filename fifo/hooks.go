@@ -58,21 +58,6 @@ func (h *Hooks) enqueue(ctx context.Context, msgs []Message) (context.Context, f
 	return ctx, done
 }
 
-func (h *Hooks) job(ctx context.Context, job *Job) (context.Context, func(error)) {
-	done := func(error) {}
-	if h.Job == nil {
-		return ctx, done
-	}
-	hooked, after := h.Job(ctx, job)
-	if hooked != nil {
-		ctx = hooked
-	}
-	if after != nil {
-		done = after
-	}
-	return ctx, done
-}
-
 func (h *Hooks) settled(ctx context.Context, job *Job, outcome Outcome, err error) {
 	if h.Settled != nil {
 		h.Settled(ctx, job, outcome, err)

@@ -182,8 +182,9 @@ func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 	if err != nil {
 		return err
 	}
+	var r rowReader
 	for result.NextRow() {
-		r := rowReader{values: result.Values()}
+		r.values, r.next = result.Values(), 0
 		row(&r)
 		if err := r.end(); err != nil {
 			return err

@@ -32,13 +32,25 @@ type Held struct {
 	DueIn       time.Duration
 	Paused      bool // the group or its queue is paused
 	More        bool // there is another job behind this one
-	// Place is the ctid of its row, as text, good for as long as it is held.
-	Place []byte
+	// Place is where its row is, for as long as it is held.
+	Place Place
 	// Turn is the group's place among the Turns.
 	Turn *Turn
 
 	delayed bool // it was to run later once
 	lastXID uint32
+}
+
+// A Place is a ctid: a block of the table, and a line in it.
+type Place struct {
+	block uint32
+	line  uint16
+}
+
+// Append appends the place as PostgreSQL writes it.
+func (p Place) Append(to []byte) []byte {
+	to = strconv.AppendUint(append(to, '('), uint64(p.block), 10)
+	return append(strconv.AppendUint(append(to, ','), uint64(p.line), 10), ')')
 }
 
 // Ready reports whether the job may run now.
@@ -58,6 +70,17 @@ type rowReader struct {
 	values [][]byte
 	next   int
 	err    error
+	kept   []byte // copies of an answer's payloads
+}
+
+// copied returns a copy, not nil, that nobody can append to another's.
+func (r *rowReader) copied(v []byte) []byte {
+	if cap(r.kept)-len(r.kept) < len(v) || r.kept == nil {
+		r.kept = make([]byte, 0, max(len(v), 2*cap(r.kept)))
+	}
+	begin := len(r.kept)
+	r.kept = append(r.kept, v...)
+	return r.kept[begin:len(r.kept):len(r.kept)]
 }
 
 // column returns the next one, which must have the given width in bytes; -1: any.
@@ -137,7 +160,7 @@ func (h *Held) scanBehind(r *rowReader) {
 
 func (h *Held) scanJob(r *rowReader) {
 	h.ID = r.int64()
-	h.Payload = append([]byte{}, r.column(-1, false)...)
+	h.Payload = r.copied(r.column(-1, false))
 	h.Attempts = int(int32(r.uint32()))
 	if v := r.column(4, true); v != nil {
 		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
@@ -145,13 +168,9 @@ func (h *Held) scanJob(r *rowReader) {
 	h.EnqueuedAt = timeFromPG(r.int64())
 }
 
-// scanPlace reads a ctid: the block, and the line in it.
 func (h *Held) scanPlace(r *rowReader) {
 	if v := r.column(6, false); v != nil {
-		p := append(make([]byte, 0, 16), '(')
-		p = strconv.AppendUint(p, uint64(binary.BigEndian.Uint32(v)), 10)
-		p = strconv.AppendUint(append(p, ','), uint64(binary.BigEndian.Uint16(v[4:])), 10)
-		h.Place = append(p, ')')
+		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
 	}
 }
 

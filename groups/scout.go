@@ -27,12 +27,13 @@ type Scout struct {
 	after   string // and the last group seen there
 	cut     bool   // the line was full at some time during this walk
 	gap     time.Duration
-	walked  time.Time // end of the last walk's last batch
-	skip    bool      // the next batch: skip from group to group, instead of reading job after job
-	took    time.Duration
-	checked time.Time    // when held groups were last looked at
-	news    int          // since the walk began
-	orphans map[Key]bool // groups whose worker has just died
+	walked  time.Time     // end of the last walk's last batch
+	skip    bool          // the next batch: skip from group to group, instead of reading job after job
+	took    time.Duration // the present walk's statements,
+	batch   time.Duration // and the last one
+	checked time.Time     // when held groups were last looked at
+	news    int           // since the walk began
+	orphans map[Key]bool  // groups whose worker has just died
 	look    chan struct{}
 }
 
@@ -136,6 +137,9 @@ func (s *Scout) nextWalk(view View) time.Duration {
 		if s.cut && view.Room < s.Turns.limit/2 {
 			return s.Poll // woken when the line runs low
 		}
+		if !view.Idle && s.Turns.limit-view.Room >= walkBatch {
+			return 3*s.batch - time.Since(s.walked) // there is enough to do: leave the lanes most of the server
+		}
 		return 0
 	}
 	if !view.Roomy && view.Room >= s.Turns.limit/2 {
@@ -168,7 +172,8 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 		return fmt.Errorf("groups: look for candidates: %w", err)
 	}
 	s.walked = time.Now()
-	s.took += s.walked.Sub(begin)
+	s.batch = s.walked.Sub(begin)
+	s.took += s.batch
 	more := n == limit
 	if s.skip {
 		s.skip = false
