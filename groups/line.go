@@ -28,15 +28,46 @@ func (f *fifo[T]) pop() (v T, ok bool) {
 	return v, true
 }
 
-func (f *fifo[T]) peek() (v T, ok bool) {
-	if f.len() == 0 {
-		return v, false
-	}
-	return f.items[f.first], true
+// A line is the groups that are ready, in the order of their turns.
+type line struct {
+	fresh fifo[*Turn] // those of the first walk: they have their first turns before anybody has a second
+	rest  fifo[*Turn]
 }
 
-// moveFirst moves the last element to the front.
-func (f *fifo[T]) moveFirst() {
+func (l *line) len() int { return l.fresh.len() + l.rest.len() }
+
+// front is the part that the next turn comes from.
+func (l *line) front() *fifo[*Turn] {
+	if l.fresh.len() > 0 {
+		return &l.fresh
+	}
+	return &l.rest
+}
+
+func (l *line) pop() (turn *Turn, ok bool) { return l.front().pop() }
+
+// next returns the turn that pop would, or nil.
+func (l *line) next() *Turn {
+	if f := l.front(); f.len() > 0 {
+		return f.items[f.first]
+	}
+	return nil
+}
+
+func (l *line) push(turn *Turn) { l.rest.push(turn) }
+
+// freshen moves the turn that was pushed last to those of the first walk.
+func (l *line) freshen() {
+	last := len(l.rest.items) - 1
+	l.fresh.push(l.rest.items[last])
+	l.rest.items[last] = nil
+	l.rest.items = l.rest.items[:last]
+}
+
+// moveFirst moves the turn that was pushed last to the front.
+func (l *line) moveFirst() {
+	l.freshen()
+	f := &l.fresh
 	last := len(f.items) - 1
 	v := f.items[last]
 	copy(f.items[f.first+1:], f.items[f.first:last])

@@ -38,6 +38,7 @@ type Scout struct {
 }
 
 const (
+	maxRest   = time.Second           // between looks at the Turns, which forget their floors then, however slow walks are
 	minGap    = 2 * time.Millisecond  // between walks while they bring news
 	heldGap   = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
 	walkBatch = 512                   // groups per statement, or jobs where groups are short
@@ -106,7 +107,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		next = s.nextWalk(view)
 		due = s.Turns.Due()
 	}
-	wait := max(next, 0)
+	wait := min(max(next, 0), maxRest)
 	if due >= 0 {
 		wait = min(wait, due)
 	}

@@ -336,3 +336,20 @@ func TestWalkThroughShortAndLongGroups(t *testing.T) {
 	require.Equal(t, n, count)
 	require.Equal(t, heads, sum)
 }
+
+// Over many dead entries a walk is slow, and the next one is far off. Floors are forgotten in time all the same.
+func TestSlowWalksDoNotKeepFloors(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	turns, scout := s.scout(time.Hour)
+	conn := s.session().Conn
+	_, err := scout.step(t.Context(), conn)
+	require.NoError(t, err)
+	scout.took = time.Minute
+	wait, err := scout.step(t.Context(), conn)
+	require.NoError(t, err)
+	require.Positive(t, wait)
+	require.LessOrEqual(t, wait, maxRest)
+	require.Positive(t, scout.nextWalk(turns.Look())-time.Minute, "no walk for long")
+}

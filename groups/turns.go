@@ -13,7 +13,7 @@ import (
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
 	mu      sync.Mutex
-	line    fifo[*Turn]    // ready, in order
+	line    line           // ready, in order
 	known   map[Key]*Turn  // every group in the line, with a lane, due later or held elsewhere
 	due     dueHeap        // groups whose head is not due yet
 	held    map[*Turn]bool // groups that another process holds
@@ -23,6 +23,7 @@ type Turns struct {
 	batches map[string]Batch
 	pauses  *pauseWatch
 	roomy   bool // the line has had room for every ready group since the last walk began
+	started bool // the first walk has ended, or has found more than the line holds
 	dropped bool // a group left it since then although it has more jobs
 	worked  bool // a job was worked since the last walk
 	wake    chan struct{}
@@ -118,8 +119,8 @@ func (t *Turns) lend(turn *Turn) {
 func (t *Turns) gather(turn *Turn, groups int) {
 	share := (t.line.len() + len(t.waiting) + 1) / (len(t.waiting) + 1)
 	for range min(groups, share) - 1 {
-		next, ok := t.line.peek()
-		if !ok || next.Queue != turn.Queue || next.Alone {
+		next := t.line.next()
+		if next == nil || next.Queue != turn.Queue || next.Alone {
 			return
 		}
 		t.line.pop()
@@ -268,8 +269,10 @@ func (t *Turns) Offer(cs []Candidate) int {
 		default:
 			news++
 			t.put(turn)
-			if c.Orphan && turn.state == inLine {
+			if turn.state == inLine && c.Orphan {
 				t.line.moveFirst()
+			} else if turn.state == inLine && !t.started {
+				t.line.freshen()
 			}
 		}
 	}

@@ -182,8 +182,10 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Same(t, turn, turns.known[turn.Key])
 		places[turn] = state
 	}
-	for _, turn := range turns.line.items[turns.line.first:] {
-		place(turn, inLine)
+	for _, part := range []fifo[*Turn]{turns.line.fresh, turns.line.rest} {
+		for _, turn := range part.items[part.first:] {
+			place(turn, inLine)
+		}
 	}
 	for i, turn := range turns.due.turns {
 		require.Equal(t, i, turn.index)

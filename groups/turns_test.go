@@ -76,9 +76,16 @@ func TestTurnsDuringTheFirstWalk(t *testing.T) {
 	turns := NewTurns(100)
 	turns.Offer(ready("a", "b"))
 	a := turns.TryNext()
-	turns.Offer(ready("c"))
 	turns.Done(a, Outcome{Finished: 1, More: true})
-	require.Equal(t, []string{"b", "c", "a"}, drained(turns))
+	turns.Offer(ready("c"))
+	require.Equal(t, []string{"b", "c", "a"}, drained(turns), "a has had its turn")
+
+	turns.Walked(true) // from now on, whoever comes later waits longer
+	turns.Offer(ready("d"))
+	d := turns.TryNext()
+	turns.Done(d, Outcome{Finished: 1, More: true})
+	turns.Offer(ready("e"))
+	require.Equal(t, []string{"d", "e"}, drained(turns))
 }
 
 // While the line cannot hold every ready group, one that was worked must not keep out those that wait outside.

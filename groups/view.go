@@ -39,7 +39,7 @@ func (t *Turns) Look() View {
 func (t *Turns) Walked(complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.roomy, t.dropped = complete && !t.dropped, false
+	t.roomy, t.dropped, t.started = complete && !t.dropped, false, true
 }
 
 // Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
