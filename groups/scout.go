@@ -50,6 +50,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 	return &Scout{
 		Turns: turns, Queues: queues, Schema: name, Poll: poll,
 		gap: minGap, look: make(chan struct{}, 1),
+		skip: true, // many groups at once to begin with, that no lane works one again and again meanwhile
 	}
 }
 
@@ -138,8 +139,9 @@ func (s *Scout) nextWalk(view View) time.Duration {
 		if s.cut && view.Room < s.Turns.limit/2 {
 			return s.Poll // woken when the line runs low
 		}
-		if !view.Idle && s.Turns.limit-view.Room >= walkBatch {
-			return 3*s.batch - time.Since(s.walked) // there is enough to do: leave the lanes most of the server
+		if view.Started && !view.Idle && s.Turns.limit-view.Room >= walkBatch {
+			// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
+			return 3*s.batch - time.Since(s.walked)
 		}
 		return 0
 	}

@@ -353,3 +353,27 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 	require.LessOrEqual(t, wait, maxRest)
 	require.Positive(t, scout.nextWalk(turns.Look())-time.Minute, "no walk for long")
 }
+
+// The first walk finds a whole batch of groups at once, and does not make the others wait for the busy lanes' sake.
+func TestTheFirstWalkHurries(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crowd(2*walkBatch + 7)
+	s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT $1, 'g' || to_char(g, 'FM00000'), '' FROM generate_series(0, 40) g, generate_series(1, 100)`, queue)
+	turns, scout := s.scout(time.Second)
+	conn := s.session().Conn
+	walk := func() View {
+		require.NoError(t, scout.walk(t.Context(), conn, walkBatch))
+		require.True(t, scout.midway())
+		scout.batch = time.Minute // what the next one would take
+		return turns.Look()
+	}
+	view := walk()
+	require.False(t, view.Idle)
+	require.Equal(t, turns.limit-walkBatch, view.Room)
+	require.LessOrEqual(t, scout.nextWalk(view), time.Duration(0))
+
+	require.NoError(t, scout.Walk(t.Context(), conn))
+	require.Greater(t, scout.nextWalk(walk()), time.Minute, "later ones leave the lanes most of the server")
+}

@@ -6,19 +6,20 @@ import (
 
 // A View is what the scout needs to know of the Turns.
 type View struct {
-	Room   int  // how many more groups the line can take
-	Roomy  bool // it has had room for all since the last walk began
-	Idle   bool // lanes wait for a group
-	Worked bool // jobs were worked since the last call of Look
-	Held   int  // groups that others hold
-	Hinted bool // among them one that was announced and missed: it may have no row
+	Room    int  // how many more groups the line can take
+	Started bool // the first walk is over
+	Roomy   bool // it has had room for all since the last walk began
+	Idle    bool // lanes wait for a group
+	Worked  bool // jobs were worked since the last call of Look
+	Held    int  // groups that others hold
+	Hinted  bool // among them one that was announced and missed: it may have no row
 }
 
 // Look returns a View.
 func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{Room: t.limit - t.line.len(), Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
+	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
 	for turn := range t.held {
 		if turn.Hinted {
 			v.Hinted = true
