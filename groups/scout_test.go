@@ -377,3 +377,21 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Greater(t, scout.nextWalk(walk()), time.Minute, "later ones leave the lanes most of the server")
 }
+
+func TestRareWalks(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		0:                       0,
+		time.Millisecond:        20 * time.Millisecond,
+		300 * time.Millisecond:  6 * time.Second,
+		500 * time.Millisecond:  7500 * time.Millisecond,
+		time.Second:             7 * time.Second,
+		1900 * time.Millisecond: 7600 * time.Millisecond,
+		10 * time.Second:        40 * time.Second,
+	} {
+		require.Equal(t, want, rare(took), took)
+		if took < 2*time.Second {
+			require.Less(t, rare(took)+took, 10*time.Second)
+		}
+	}
+}
