@@ -32,7 +32,7 @@ type crew struct {
 func newCrew(w *Worker, set settings) *crew {
 	c := &crew{worker: w, set: set, log: w.Client.cfg.Logger}
 	c.dialer = &groups.Dialer{
-		Pool: w.Client.pool.Config(), Schema: w.Client.schema, Name: set.name, Session: w.Session,
+		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema, Name: set.name, Session: w.Session,
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))

@@ -43,7 +43,7 @@ var (
 	ErrLost = groups.ErrLost
 )
 
-// ErrNoJob is returned by Tx and PgxTx of a Job that is not being handled.
+// ErrNoJob is returned by Tx, PgxTx and Fence of a Job that is not being handled.
 var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
 
 // A PanicError is the error of an attempt whose handler panicked.

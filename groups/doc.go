@@ -5,8 +5,8 @@
 // # The transaction is the lease
 //
 // A lane holds one open transaction per job. In it PostgreSQL holds two row locks: on the group's row in queue_groups,
-// and on the job's row in jobs. (A batch has more: see below.) While it is open nobody else can run that group; when it ends, by commit, rollback or a
-// dead connection, both are free at once. Nothing is written to say "running", so there is nothing to repair after a
+// and on the job's row in jobs. (A batch has more: see below.) While it is open nobody else can run that group; when it
+// ends, by commit, rollback or a dead connection, both are free at once. Nothing is written to say "running", so there is nothing to repair after a
 // crash, and no visibility timeout to choose: a job is invisible for exactly as long as its transaction is open.
 // Whatever else can be known of a running job is read off that transaction:
 //
@@ -87,6 +87,12 @@
 // The second table is shorter than the first wherever both ends live: a handler is told before anybody else is given its
 // group. It cannot be when the session is ended from the server's side, or when the worker itself is frozen. What a
 // handler writes through the job's transaction is safe in any case: it cannot commit any more.
+//
+// For effects outside the database in those cases, the handler asks for a fencing token (Loan.Fence, sql/fence.sql) and
+// sends it along; the other system refuses a lower one than it has seen. Tokens of a group grow with each claim that asks.
+// They are drawn by a statement of its own, on another connection, so that they are durable before they are used; it looks
+// whether the claim's transaction is still open when it has the lock of the group's row in pgfifo.fences, and a later claim
+// cannot draw before that lock is free. So a former holder gets a lower token than its successor, or none.
 //
 // Behind a proxy or pooler the TCP settings watch the connection to the proxy. client_connection_check_interval needs a
 // server on Linux, macOS, illumos or a BSD. A handler that keeps rows open (pgx.Rows, sql.Rows) without reading them for

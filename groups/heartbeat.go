@@ -11,10 +11,13 @@ import (
 // handler writes through the job's transaction is lost with it; what it does elsewhere it should stop doing.
 var ErrLost = errors.New("groups: the connection that holds the group is lost")
 
+// epoch is what Lane.since counts from: by the monotonic clock, for the wall clock may jump.
+var epoch = time.Now()
+
 // Running returns how long the lane's handler has been running, or 0.
 func (l *Lane) Running() time.Duration {
 	if since := l.since.Load(); since != 0 {
-		return time.Since(time.Unix(0, since))
+		return time.Since(epoch) - time.Duration(since-1)
 	}
 	return 0
 }

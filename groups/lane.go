@@ -28,18 +28,24 @@ type Lane struct {
 	bun   *laneDB
 	log   *slog.Logger
 
+	control *pgxpool.Pool
+	schema  schema.Name
+
 	inTx   bool  // a transaction is open as far as the lane knows
 	hold   *Hold // what it holds, if anything
 	loan   *Loan // the transaction as the handler has it; not nil while there is a hold
 	silent time.Duration
 	lost   atomic.Bool  // a heartbeat found the connection dead
-	since  atomic.Int64 // when the handler began, in Unix nanoseconds; 0: none runs
+	since  atomic.Int64 // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
 }
 
 // A Dialer opens lanes.
 type Dialer struct {
 	// Pool says how to connect: its ConnConfig, BeforeConnect and AfterConnect are used, its connections are not.
 	Pool *pgxpool.Config
+	// Control is for what must commit by itself while a lane's transaction is open: fencing tokens. Without one,
+	// there are none. Whoever made it closes it.
+	Control *pgxpool.Pool
 	// Schema is where the tables live.
 	Schema schema.Name
 	// Name is the lanes' application_name, unless Pool says one.
@@ -127,6 +133,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	}
 	l := &Lane{
 		conn: conn, wire: w, bun: d.bun, log: d.Logger, silent: d.Session.withDefaults().Silence,
+		control: d.Control, schema: d.Schema,
 		stmts: make(map[string]*pgconn.StatementDescription),
 	}
 	texts := maps.Clone(d.Statements)

@@ -18,6 +18,9 @@ type Loan struct {
 	ended  bool
 	opened bool // the handler took the transaction: the savepoints exist
 	bunTx  *bun.Tx
+
+	fencing sync.Mutex // held while a token is drawn
+	fences  map[Key]int64
 }
 
 // taken reports whether the handler asked for the transaction.
@@ -49,7 +52,7 @@ func (l *Lane) Loan() *Loan { return l.loan }
 // Of a batch, jobs may be lent one after the other, with Keep between them.
 func (l *Lane) Lend(handler func()) error {
 	l.wire.lend()
-	l.since.Store(time.Now().UnixNano())
+	l.since.Store(int64(time.Since(epoch)) + 1)
 	defer l.since.Store(0)
 	defer l.wire.reclaim()
 	handler()

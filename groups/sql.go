@@ -27,6 +27,12 @@ var (
 	ensureSQL string
 	//go:embed sql/ended.sql
 	endedSQL string
+	//go:embed sql/fence_claim.sql
+	fenceClaimSQL string
+	//go:embed sql/fence.sql
+	fenceSQL string
+	//go:embed sql/collect_fences.sql
+	collectFencesSQL string
 	//go:embed sql/collect_lock.sql
 	collectLockSQL string
 	//go:embed sql/collect.sql

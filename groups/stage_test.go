@@ -124,7 +124,7 @@ func (s *stage) locked() []string {
 func (s *stage) dialer(session Session) *Dialer {
 	s.Helper()
 	d := &Dialer{
-		Pool: s.pool.Config(), Schema: s.name, Name: "lane of " + s.Name(), Session: session,
+		Pool: s.pool.Config(), Control: s.pool, Schema: s.name, Name: "lane of " + s.Name(), Session: session,
 		Statements: map[string]string{
 			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
 			"retry": `UPDATE pgfifo.jobs SET attempts = attempts + 1, run_at = statement_timestamp() + $4::bigint * interval '1 us'

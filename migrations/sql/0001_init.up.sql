@@ -46,6 +46,15 @@ CREATE TABLE pgfifo.pauses (
 );
 CREATE INDEX pauses_queue ON pgfifo.pauses (queue); -- whether there are any in a queue
 
+-- The last fencing token of each group whose handlers ask for them: see groups/sql/fence.sql. All tokens are of one
+-- sequence, so a row may go without a token ever coming again.
+CREATE TABLE pgfifo.fences (
+    queue    pgfifo.key NOT NULL,
+    group_id pgfifo.key NOT NULL,
+    token    bigint     NOT NULL GENERATED ALWAYS AS IDENTITY (CACHE 1),
+    PRIMARY KEY (queue, group_id)
+) WITH (fillfactor = 50);
+
 -- Jobs that were given up, with why. A redrive moves them back under their old ids, to their old places.
 CREATE TABLE pgfifo.dead_letters (
     queue        text COLLATE "C" NOT NULL,

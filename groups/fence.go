@@ -1,0 +1,69 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNoFences is returned by Fence of a lane whose Dialer has no Control pool.
+var ErrNoFences = errors.New("groups: fencing tokens need a Control pool")
+
+// Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
+// earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx does,
+// and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same number.
+//
+// It returns ErrLost if the claim's transaction has ended: somebody else may hold the group.
+func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
+	l.fencing.Lock()
+	defer l.fencing.Unlock()
+	if token, ok := l.fences[key]; ok {
+		return token, nil
+	}
+	if l.lane.control == nil {
+		return 0, ErrNoFences
+	}
+	xid, err := l.claim(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	var token int64
+	err = l.lane.control.QueryRow(ctx, l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, xid).Scan(&token)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, fmt.Errorf("groups: fence: %w", ErrLost)
+	case err != nil:
+		return 0, fmt.Errorf("groups: fence: %w", err)
+	}
+	if l.fences == nil {
+		l.fences = make(map[Key]int64)
+	}
+	l.fences[key] = token
+	return token, nil
+}
+
+// claim returns the id of the transaction that claimed the group, which must be the one that is open.
+func (l *Loan) claim(ctx context.Context, key Key) (xid string, err error) {
+	tx, err := l.PgxTx(ctx)
+	if err != nil {
+		return "", l.fenceError(err)
+	}
+	err = tx.QueryRow(ctx, l.lane.schema.Qualify(fenceClaimSQL), key.Queue, key.GroupID).Scan(&xid)
+	if err != nil {
+		_ = tx.Rollback(ctx) // the error is what counts
+		return "", l.fenceError(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return "", l.fenceError(err)
+	}
+	return xid, nil
+}
+
+func (l *Loan) fenceError(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) || l.lane.Closed() {
+		err = errors.Join(ErrLost, err)
+	}
+	return fmt.Errorf("groups: fence: %w", err)
+}
