@@ -56,7 +56,7 @@ func (m Message) encode() ([]byte, error) {
 	default:
 		b, err := json.Marshal(p)
 		if err != nil {
-			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, err)
+			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
 		}
 		payload = b
 	}

@@ -176,7 +176,7 @@ func (a *announcer) send() {
 			texts = append(texts, n.String())
 		}
 		ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
-		_, err := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM unnest($2::text[]) AS n", a.client.schema.String(), texts)
+		_, err := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n", a.client.schema.String(), texts)
 		cancel()
 		if err != nil && a.ctx.Err() == nil {
 			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)

@@ -64,7 +64,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 		n := int64(0)
 		err := pgx.BeginFunc(ctx, client.pool, func(tx pgx.Tx) error {
 			var alone bool
-			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))",
+			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0::bigint))",
 				"pgfifo sweep "+client.schema.String()).Scan(&alone)
 			if err != nil {
 				return err

@@ -101,7 +101,7 @@ func (a Admin) Measure(ctx context.Context, queue string) (Depth, error) {
 	err = a.DB.NewSelect().
 		TableExpr("?.jobs AS job", name).
 		ColumnExpr("count(*) AS jobs").
-		ColumnExpr("count(DISTINCT job.group_id) AS groups").
+		ColumnExpr("pg_catalog.count(DISTINCT job.group_id) AS groups").
 		ColumnExpr("min(job.enqueued_at) AS oldest_at").
 		ColumnExpr("(SELECT count(*) FROM ?.dead_letters AS dead WHERE dead.queue = ?) AS dead_letters", name, queue).
 		Where("job.queue = ?", queue).

@@ -94,7 +94,7 @@ func (m *migrator) lock(ctx context.Context, tx pgx.Tx) error {
 }
 
 // lockSQL must never change: releases of the library that run at the same time keep each other out by it.
-const lockSQL = "SELECT pg_advisory_xact_lock(hashtextextended('pgfifo migrations of ' || $1::text, 0))"
+const lockSQL = "SELECT pg_advisory_xact_lock(hashtextextended('pgfifo migrations of ' || $1::text, 0::bigint))"
 
 // up takes the step to version from the one before.
 func (m *migrator) up(ctx context.Context, tx pgx.Tx, version int) error {

@@ -33,7 +33,7 @@ func dropSchema(ctx context.Context, tx pgx.Tx, name schema.Name) error {
 			SELECT FROM pg_namespace n
 			WHERE n.nspname = $1::text AND n.nspname <> 'public' AND pg_has_role(n.nspowner, 'USAGE')
 			  AND NOT EXISTS (SELECT FROM pg_depend d
-			                  WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid))`
+			                  WHERE d.refclassid = 'pg_namespace'::regclass::oid AND d.refobjid = n.oid))`
 	var ours bool
 	if err := tx.QueryRow(ctx, sql, name.String()).Scan(&ours); err != nil || !ours {
 		return err

@@ -9,7 +9,7 @@ WITH job AS (
 INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, max_attempts, enqueued_at, failures)
 SELECT queue, group_id, id, payload, attempts + 1, max_attempts, enqueued_at,
        CASE WHEN jsonb_array_length(failures) >= $8::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
-       || jsonb_strip_nulls(jsonb_build_object(
+       || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
               'attempt', attempts + 1, 'kind', $4::text, 'error', $5::text, 'stack', nullif($6::text, ''),
               'worker', $7::text, 'at', statement_timestamp()))
 FROM job

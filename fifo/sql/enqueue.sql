@@ -8,7 +8,7 @@
 WITH added AS (
     INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at, max_attempts)
     SELECT m.queue, m.group_id, m.payload,
-           CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay * interval '1 microsecond' END,
+           CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay::float8 * interval '1 microsecond' END,
            nullif(m.max_attempts, 0)
     FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::integer[])
          WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, n)

@@ -10,12 +10,12 @@ WITH m AS MATERIALIZED (
          WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, n)
 ), turn AS MATERIALIZED ( -- counted, so that every lock is taken before the first id is drawn
     SELECT count(pg_advisory_xact_lock(k.hash)) AS groups
-    FROM (SELECT DISTINCT hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)) AS hash
+    FROM (SELECT DISTINCT hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)::bigint) AS hash
           FROM m ORDER BY hash) k
 ), added AS (
     INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at, max_attempts)
     SELECT m.queue, m.group_id, m.payload,
-           CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay * interval '1 microsecond' END,
+           CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay::float8 * interval '1 microsecond' END,
            nullif(m.max_attempts, 0)
     FROM turn CROSS JOIN m
     WHERE turn.groups > 0

@@ -2,7 +2,7 @@
 -- same moment wins.
 DELETE FROM pgfifo.dead_letters d
 USING (SELECT queue, group_id, id FROM pgfifo.dead_letters
-       WHERE died_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+       WHERE died_at < statement_timestamp() - $1::bigint::float8 * interval '1 microsecond'
        ORDER BY died_at
        LIMIT $2
        FOR UPDATE SKIP LOCKED) old

@@ -5,9 +5,9 @@
 -- failures to keep. The id, and so the place in the group, does not change.
 UPDATE pgfifo.jobs
 SET attempts = attempts + 1,
-    run_at   = CASE WHEN $4::bigint > 0 THEN statement_timestamp() + $4::bigint * interval '1 microsecond' END,
+    run_at   = CASE WHEN $4::bigint > 0 THEN statement_timestamp() + $4::bigint::float8 * interval '1 microsecond' END,
     failures = CASE WHEN jsonb_array_length(failures) >= $9::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
-               || jsonb_strip_nulls(jsonb_build_object(
+               || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
                       'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),
                       'worker', $8::text, 'at', statement_timestamp()))
 WHERE queue = $1 AND group_id = $2 AND id = $3

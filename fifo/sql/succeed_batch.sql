@@ -6,7 +6,7 @@
 WITH done AS (
     DELETE FROM pgfifo.jobs WHERE ctid = ANY ($3::tid[]) AND queue = $1 AND id = ANY ($2::bigint[]) RETURNING 1
 )
-SELECT CASE WHEN count(*) <> cardinality($2::bigint[])
-            THEN ('pgfifo: only ' || count(*) || ' jobs of the batch are as they were')::integer
+SELECT CASE WHEN count(*) <> pg_catalog.cardinality($2::bigint[])
+            THEN ('pgfifo: only ' || count(*)::text || ' jobs of the batch are as they were')::integer
        END
 FROM done

@@ -22,7 +22,7 @@ SELECT $1::text AS queue,
        head.group_id,
        head.id,
        CASE WHEN head.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000)::bigint
+            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000.0)::bigint
             ELSE 0
        END AS due_in_us,
        CASE WHEN CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1

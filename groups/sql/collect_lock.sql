@@ -5,7 +5,7 @@
 SELECT g.queue, g.group_id
 FROM pgfifo.queue_groups g
 WHERE (g.queue, g.group_id) > ($1, $2)
-  AND g.created_at < statement_timestamp() - $3::bigint * interval '1 microsecond'
+  AND g.created_at < statement_timestamp() - $3::bigint::float8 * interval '1 microsecond'
   AND (SELECT true FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL
 ORDER BY g.queue, g.group_id
 LIMIT $4
