@@ -49,7 +49,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			_ = s.lane.Keep(ctx) // if this fails, so does the step
 		}
 	}
-	a.succeed(done)
+	a.succeed(done, s.lane.Used())
 }
 
 // failed adds the failure of a job whose handler has returned with an error.
@@ -145,7 +145,7 @@ func (s *seat) partly(a *attempt, tasks []task, named BatchError, cause error) {
 			done = append(done, t)
 		}
 	}
-	a.succeed(done)
+	a.succeed(done, s.lane.Used())
 }
 
 // giveBack says of the jobs that they stay where they are.
@@ -168,12 +168,15 @@ func (a *attempt) oneByOne() {
 	}
 }
 
-// succeed adds what settles jobs that are done: one statement for all.
-func (a *attempt) succeed(done []task) {
-	switch len(done) {
-	case 0:
+// succeed adds what settles jobs that are done: one statement for all. used says that a handler had the transaction.
+func (a *attempt) succeed(done []task, used bool) {
+	switch {
+	case len(done) == 0:
 		return
-	case 1:
+	case len(done) == 1 && used:
+		a.calls = append(a.calls, groups.Call{Statement: succeedUsedStmt, Args: keyArgs(done[0].job)})
+		return
+	case len(done) == 1:
 		args := append(keyArgs(done[0].job), done[0].held.Place.Append(nil))
 		a.calls = append(a.calls, groups.Call{Statement: succeedStmt, Args: args})
 		return

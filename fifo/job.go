@@ -2,8 +2,6 @@ package fifo
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,18 +58,15 @@ func (j *Job) Group() groups.Key { return groups.Key{Queue: j.Queue, GroupID: j.
 // Attempt returns the number of the attempt that is under way, from 1.
 func (j *Job) Attempt() int { return j.Attempts + 1 }
 
-// Decode decodes the payload from JSON into v, a pointer.
-func (j *Job) Decode(v any) error {
-	if err := json.Unmarshal(j.Payload, v); err != nil {
-		return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, err)
-	}
-	return nil
-}
-
 // Tx returns the job's own transaction. What is written through it commits together with the job's completion, or not
 // at all: an error, a panic or a crash undoes it. It is a savepoint inside the transaction that holds the job, made by
 // the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far, Commit
 // keeps it for when the job succeeds, and the next call begins anew. Neither is needed.
+//
+// The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
+// set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). After SET, RESET, DISCARD, DEALLOCATE or LISTEN the
+// worker gives the connection up and makes a new one, which takes milliseconds; of a session's advisory lock or a temporary
+// table it knows nothing.
 //
 // Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
 // ErrNoJob is returned outside a handler.

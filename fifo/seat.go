@@ -40,6 +40,9 @@ func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.lane.Close() }()
 	retry := newRedialer(s.crew.log, "lane")
 	for ctx.Err() == nil {
+		if s.lane.Spoiled() {
+			_ = s.lane.Close()
+		}
 		if s.lane.Closed() {
 			if err := s.dial(ctx); err != nil {
 				retry.wait(ctx, err)
@@ -122,7 +125,7 @@ func (s *seat) giveUp(claim []place) {
 
 // next returns the group to claim with the next step, or nil to stop for now.
 func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn {
-	if ctx.Err() != nil || s.lane.Closed() || a.broken || s.crew.set.once {
+	if ctx.Err() != nil || s.lane.Closed() || s.lane.Spoiled() || a.broken || s.crew.set.once {
 		return nil
 	}
 	if !a.now {

@@ -113,6 +113,12 @@ func (s *seat) tryMend(ctx context.Context, p *place, failed *result, behind []b
 		}
 	}
 	hold, _, err := s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
+	if err != nil && s.lane.Closed() && !redialed { // the handler left a session on which nothing can be claimed
+		redialed = true
+		if err = s.dial(ctx); err == nil {
+			hold, _, err = s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
+		}
+	}
 	// The session that was left may hold the group for a moment yet.
 	for wait := time.Millisecond; redialed && hold == nil && err == nil && wait < 250*time.Millisecond; wait *= 2 {
 		if _, _, err = s.lane.Step(ctx, nil, nil); err == nil {

@@ -15,6 +15,8 @@ var (
 	enqueueInCommitOrderSQL string
 	//go:embed sql/succeed.sql
 	succeedSQL string
+	//go:embed sql/succeed_used.sql
+	succeedUsedSQL string
 	//go:embed sql/succeed_batch.sql
 	succeedBatchSQL string
 	//go:embed sql/pardon.sql
@@ -32,6 +34,7 @@ var (
 // Names of the statements that settle a job, prepared on every lane.
 const (
 	succeedStmt      = "pgfifo_succeed"
+	succeedUsedStmt  = "pgfifo_succeed_used"
 	succeedBatchStmt = "pgfifo_succeed_batch"
 	pardonStmt       = "pgfifo_pardon"
 	retryStmt        = "pgfifo_retry"
@@ -39,5 +42,5 @@ const (
 )
 
 var settleStatements = map[string]string{
-	succeedStmt: succeedSQL, succeedBatchStmt: succeedBatchSQL, pardonStmt: pardonSQL, retryStmt: retrySQL, buryStmt: burySQL,
+	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL, pardonStmt: pardonSQL, retryStmt: retrySQL, buryStmt: burySQL,
 }

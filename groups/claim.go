@@ -15,6 +15,10 @@ import (
 
 // sendClaim adds the claim of a turn to the pipeline.
 func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
+	l.distrust(next)
+	for _, turn := range next.With {
+		l.distrust(turn)
+	}
 	switch {
 	case len(next.With) > 0:
 		pipeline.SendQueryStatement(l.stmts[stmtMany], next.claimManyArgs(), nil, claimFormats)
@@ -30,6 +34,13 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
 	if next.ask != nil {
 		next.asked = time.Now()
 		pipeline.SendQueryStatement(l.stmts[stmtPaused], [][]byte{[]byte(next.Queue)}, nil, claimFormats)
+	}
+}
+
+// distrust takes a floor away that is not for this lane: see floors.
+func (l *Lane) distrust(turn *Turn) {
+	if turn.floor.learned < l.dialed {
+		turn.floor = floor{}
 	}
 }
 
@@ -196,7 +207,7 @@ func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 
 // claimArgs returns the parameters of claim.sql.
 func (t *Turn) claimArgs() [][]byte {
-	return [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor)}
+	return [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id)}
 }
 
 // claimManyArgs returns the parameters of claim_many.sql.
@@ -210,7 +221,7 @@ func (t *Turn) claimManyArgs() [][]byte {
 		ids.WriteByte(sep)
 		quote(&ids, turn.GroupID)
 		floors.WriteByte(sep)
-		fmt.Fprintf(&floors, "%d", turn.floor)
+		fmt.Fprintf(&floors, "%d", turn.floor.id)
 	}
 	ids.WriteByte('}')
 	floors.WriteByte('}')

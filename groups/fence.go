@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrNoFences is returned by Fence of a lane whose Dialer has no Control pool.
@@ -31,17 +32,24 @@ func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
 	}
 	var token int64
 	err = l.lane.control.QueryRow(ctx, l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, xid).Scan(&token)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return 0, fmt.Errorf("groups: fence: %w", ErrLost)
-	case err != nil:
-		return 0, fmt.Errorf("groups: fence: %w", err)
+	if err != nil {
+		return 0, fenceLost(err)
 	}
 	if l.fences == nil {
 		l.fences = make(map[Key]int64)
 	}
 	l.fences[key] = token
 	return token, nil
+}
+
+// fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has lost
+// its newest commits and never heard of it.
+func fenceLost(err error) error {
+	pgErr := (*pgconn.PgError)(nil)
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pgErr) && pgErr.Code == "22023" {
+		err = ErrLost
+	}
+	return fmt.Errorf("groups: fence: %w", err)
 }
 
 // claim returns the id of the transaction that claimed the group, which must be the one that is open.

@@ -252,3 +252,19 @@ func TestRunningIsMonotonic(t *testing.T) {
 	}))
 	require.Zero(t, l.Running())
 }
+
+// A server that has lost its newest commits may not know the claim.
+func TestFenceOfAForgottenClaim(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		xid, err := h.loan.claim(t.Context(), h.Key)
+		require.NoError(t, err)
+		var token int64
+		err = s.pool.QueryRow(t.Context(), s.name.Qualify(fenceSQL), queue, "a", xid+"00000").Scan(&token)
+		require.ErrorIs(t, fenceLost(err), ErrLost)
+	}))
+}

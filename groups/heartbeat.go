@@ -31,14 +31,18 @@ func (l *Lane) Beat(ctx context.Context) error {
 		return nil // the socket's own timeouts watch a statement
 	}
 	defer l.wire.endBeat()
-	ctx, cancel := context.WithTimeout(ctx, l.silent)
-	defer cancel()
-	// The empty query works in an aborted transaction too.
-	if _, err := l.pg().Exec(ctx, "-- heartbeat").ReadAll(); err != nil {
-		// A server that answers too late may have given the group away meanwhile: late is lost.
+	// A server that answers too late may have given the group away meanwhile: late is lost. Not by a deadline of ctx, at which
+	// pgx asks the server to cancel, and waits as long once more.
+	lose := func() {
 		l.lost.Store(true)
 		l.Kill()
-		return errors.Join(ErrLost, err)
+	}
+	defer time.AfterFunc(l.silent, lose).Stop()
+	defer context.AfterFunc(ctx, lose)()
+	// The empty query works in an aborted transaction too.
+	if _, err := l.pg().Exec(context.WithoutCancel(ctx), "-- heartbeat").ReadAll(); err != nil {
+		lose()
+		return errors.Join(ErrLost, context.Cause(ctx), err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +32,12 @@ type Lane struct {
 	control *pgxpool.Pool
 	schema  schema.Name
 
+	dialed int64 // which one of the process's lanes this is
+
 	inTx   bool  // a transaction is open as far as the lane knows
 	hold   *Hold // what it holds, if anything
 	loan   *Loan // the transaction as the handler has it; not nil while there is a hold
+	used   bool  // a handler has taken it since the claim
 	silent time.Duration
 	lost   atomic.Bool  // a heartbeat found the connection dead
 	since  atomic.Int64 // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
@@ -113,7 +117,10 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, e
 		return nil, nil, err
 	}
 	conn := dc.(*stdlib.Conn)
-	err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
+	err = d.own(ctx, conn.Conn().PgConn())
+	if err == nil {
+		err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
+	}
 	if err == nil && d.Pool.AfterConnect != nil {
 		err = d.Pool.AfterConnect(ctx, conn.Conn())
 	}
@@ -143,14 +150,36 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
 	texts[stmtClaim], texts[stmtKnown], texts[stmtMany] = claimSQL, claimKnownSQL, claimManySQL
 	texts[stmtBehind], texts[stmtPaused], texts[stmtLost] = behindSQL, pausedSQL, evidenceSQL
-	for name, sql := range texts {
-		l.stmts[name], err = l.pg().Prepare(ctx, name, d.Schema.Qualify(sql), nil)
-		if err != nil {
-			_ = conn.Close()
-			return nil, fmt.Errorf("groups: prepare %s: %w", name, err)
-		}
+	l.dialed = dials.Add(1)
+	if err := l.prepare(ctx, d.Schema, texts); err != nil {
+		_ = conn.Close()
+		return nil, err
 	}
 	return l, nil
+}
+
+// prepare prepares all statements in one round trip.
+func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]string) error {
+	names := slices.Sorted(maps.Keys(texts))
+	pipeline := l.pg().StartPipeline(ctx)
+	for _, stmt := range names {
+		pipeline.SendPrepare(stmt, name.Qualify(texts[stmt]), nil)
+	}
+	err := pipeline.Sync()
+	for i := 0; err == nil && i < len(names); i++ {
+		var res any
+		if res, err = pipeline.GetResults(); err == nil {
+			sd := res.(*pgconn.StatementDescription)
+			sd.Name = names[i] // not in the answer
+			l.stmts[names[i]] = sd
+		} else {
+			err = fmt.Errorf("groups: prepare %s: %w", names[i], err)
+		}
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
@@ -164,6 +193,10 @@ func (l *Lane) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() 
 // Close ends the connection, and with it whatever it holds.
 func (l *Lane) Close() error {
 	l.forget()
+	if l.lost.Load() { // cut off already, and somebody may still be waiting for an answer on it
+		l.Kill()
+		return nil
+	}
 	return l.conn.Close()
 }
 
@@ -175,8 +208,11 @@ func (l *Lane) forget() {
 	if l.hold != nil {
 		l.loan.end()
 	}
-	l.hold, l.inTx = nil, false
+	l.hold, l.inTx, l.used = nil, false, false
 }
+
+// Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
+func (l *Lane) Used() bool { return l.used }
 
 // Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
@@ -188,7 +224,8 @@ func (l *Lane) forget() {
 // another round trip gives them back and claims those that can, so that no group is held that is not worked.
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
-// the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on.
+// the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on; one on
+// which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.partial {
@@ -233,6 +270,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	}
 	if err != nil {
 		l.rollback(ctx)
+		if settled || len(calls) == 0 { // the claim failed, or BEGIN: the session is of no use
+			_ = l.conn.Close()
+		}
 		return nil, settled, err
 	}
 	l.inTx, l.hold = next != nil, hold

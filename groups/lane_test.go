@@ -92,6 +92,8 @@ func TestStepSettles(t *testing.T) {
 	require.ErrorContains(t, err, "22021")
 	require.True(t, settled)
 	require.Nil(t, next)
+	require.True(t, l.Closed(), "what is left of the session is not to be trusted")
+	l = s.lane()
 	require.Equal(t, []int64{2, 3, 4}, column[int64](s, "SELECT id FROM pgfifo.jobs ORDER BY id"))
 
 	// A context that has ended costs the connection, at most.

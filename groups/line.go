@@ -2,6 +2,7 @@ package groups
 
 import (
 	"container/heap"
+	"sync/atomic"
 	"time"
 )
 
@@ -108,23 +109,36 @@ func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }
 // A floor is a hint. A lower id may still appear: an enqueue that commits late, a redrive. So all floors are forgotten
 // every floorAge, however often they are raised meanwhile; one is dropped when a lower id is announced or discovered,
 // and when a claim finds nothing behind it.
+//
+// A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the job,
+// and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is the
+// server that has it.
 type floors struct {
-	ids  map[Key]int64
+	ids  map[Key]floor
 	born time.Time
 }
+
+// A floor is the id of a finished job, and how many lanes had been dialed when its turn began.
+type floor struct {
+	id      int64
+	learned int64
+}
+
+// dials counts the lanes that were dialed by this process.
+var dials atomic.Int64
 
 // floorAge bounds how long a late lower id can be passed over when nobody announces it.
 const floorAge = 5 * time.Second
 
-func newFloors() floors { return floors{ids: make(map[Key]int64), born: time.Now()} }
+func newFloors() floors { return floors{ids: make(map[Key]floor), born: time.Now()} }
 
-func (f *floors) get(k Key) int64 { return f.ids[k] }
+func (f *floors) get(k Key) floor { return f.ids[k] }
 
-func (f *floors) set(k Key, id int64) { f.ids[k] = id }
+func (f *floors) set(k Key, v floor) { f.ids[k] = v }
 
 // below drops the floor of a group if the job with this id lies under it.
 func (f *floors) below(k Key, id int64) {
-	if id <= f.ids[k] {
+	if id <= f.ids[k].id {
 		delete(f.ids, k)
 	}
 }
@@ -136,6 +150,6 @@ func (f *floors) age(now time.Time) bool {
 	if now.Sub(f.born) < floorAge {
 		return false
 	}
-	f.ids, f.born = make(map[Key]int64), now
+	f.ids, f.born = make(map[Key]floor), now
 	return true
 }

@@ -57,8 +57,10 @@ func (l *Lane) Lend(handler func()) error {
 	defer l.wire.reclaim()
 	handler()
 	l.loan.end() // closes what database/sql has open
+	l.used = l.used || l.loan.taken()
 	if open := l.wire.reclaim(); open {
-		_ = l.conn.Close()
+		l.lost.Store(true)
+		l.Kill() // not Close: a goroutine of the handler's may be in the middle of a statement
 		return fmt.Errorf("%w: the handler returned with rows or a batch of its transaction still open", ErrNotHeld)
 	}
 	if l.Closed() {

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"math"
 	"testing"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -81,7 +82,7 @@ func TestClaimMisses(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "a/1"}, s.locked())
 	s.end(holder)
-	hold, _, err := other.Step(t.Context(), nil, &Turn{Key: h.Key, floor: 1})
+	hold, _, err := other.Step(t.Context(), nil, &Turn{Key: h.Key, floor: floor{1, math.MaxInt64}})
 	require.NoError(t, err)
 	require.Nil(t, hold)
 	s.end(other)

@@ -64,10 +64,6 @@ func (s *Scout) Hurry() {
 
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
-	// Losing a group's row costs nothing, and everything that depends on one commits after it.
-	if _, err := conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
-		return err
-	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

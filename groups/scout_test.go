@@ -395,3 +395,20 @@ func TestRareWalks(t *testing.T) {
 		}
 	}
 }
+
+// A server that has lost its newest commits may never have heard of the transaction that held a group.
+func TestHolderThatTheServerHasForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "held")
+	s.enqueue(1, "other")
+	future := one[int64](s, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 100000000")
+	turns, scout := s.scout(10 * time.Millisecond)
+	turns.Offer([]Candidate{{Key: group("held"), ID: 1, Holder: future}})
+	s.run(scout)
+	got := map[string]bool{}
+	for range 2 {
+		got[s.next(turns).GroupID] = true
+	}
+	require.Equal(t, map[string]bool{"held": true, "other": true}, got)
+}

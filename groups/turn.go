@@ -1,6 +1,9 @@
 package groups
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Turn is a group's place among the Turns, and what the process knows of the group. A lane that has taken it owns it
 // until it is given back.
@@ -18,7 +21,8 @@ type Turn struct {
 	state  turnState
 	again  bool // announced while a lane had it
 	head   int64
-	floor  int64
+	floor  floor
+	dialed int64     // the count of dials when the turn began
 	lowest int64     // id that was announced or discovered while a lane had it
 	at     time.Time // due
 	index  int       // in the heap
@@ -48,7 +52,7 @@ type Batch struct {
 }
 
 // At returns a Turn, outside any Turns, for the claim of a group from the job with this id on.
-func At(key Key, id int64) *Turn { return &Turn{Key: key, floor: id - 1} }
+func At(key Key, id int64) *Turn { return &Turn{Key: key, floor: floor{id - 1, math.MaxInt64}} }
 
 // OneByOne makes the claims of the group take no more than one job each, up to the one with the given id.
 func (t *Turn) OneByOne(id int64) { t.single = id }

@@ -103,6 +103,7 @@ func (t *Turns) take() *Turn {
 // lend prepares a group's claim.
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.floor, turn.lowest = withLane, t.floors.get(turn.Key), math.MaxInt64
+	turn.dialed = dials.Load()
 	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
 	turn.known, turn.ask = false, nil
 	if turn.ahead > 1 || turn.Jobs > 1 {
@@ -136,7 +137,7 @@ func (t *Turns) finished(turn *Turn, id int64) {
 	}
 	t.worked = true
 	if id <= turn.lowest {
-		t.floors.set(turn.Key, id)
+		t.floors.set(turn.Key, floor{id, turn.dialed})
 	}
 }
 
@@ -177,7 +178,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		t.floors.drop(turn.Key)
 	}
 	switch {
-	case o.Missed && turn.floor > 0: // one look without it
+	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.

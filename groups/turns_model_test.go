@@ -141,7 +141,7 @@ func (d *dispatch) done(t *rapid.T, id *rapid.Generator[int64]) {
 		return
 	}
 	o := outcome(t, id)
-	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && d.turns.roomy) || o.Missed && turn.floor > 0 {
+	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && d.turns.roomy) || o.Missed && turn.floor.id > 0 {
 		d.owed[turn.Key] = true
 	}
 	delete(d.lanes, turn.Key)

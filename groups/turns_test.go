@@ -316,9 +316,9 @@ func TestFloors(t *testing.T) {
 		t.Helper()
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
-		floor := turn.floor
+		last := turn.floor.id
 		turns.Done(turn, Outcome{Finished: 10, More: true})
-		return floor
+		return last
 	}
 	turns.Offer(ready("a"))
 	require.Zero(t, next())
@@ -332,17 +332,17 @@ func TestFloors(t *testing.T) {
 
 	// A miss above the floor: one look without it.
 	turn := turns.TryNext()
-	require.Positive(t, turn.floor)
+	require.Positive(t, turn.floor.id)
 	turns.Done(turn, Outcome{Missed: true})
 	turn = turns.TryNext()
-	require.Zero(t, turn.floor)
+	require.Zero(t, turn.floor.id)
 	turns.Done(turn, Outcome{Missed: true})
 	require.Nil(t, turns.TryNext())
 
 	f := newFloors()
-	f.set(group("a"), 1)
+	f.set(group("a"), floor{id: 1})
 	f.age(f.born.Add(floorAge - 1))
-	require.Equal(t, int64(1), f.get(group("a")))
+	require.Equal(t, int64(1), f.get(group("a")).id)
 	f.age(f.born.Add(floorAge))
 	require.Zero(t, f.get(group("a")))
 }
@@ -364,9 +364,9 @@ func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
 				turns.Done(turn, o)
 				turn = turns.TryNext()
 			}
-			require.Zero(t, turn.floor)
+			require.Zero(t, turn.floor.id)
 			turns.Done(turn, Outcome{Finished: 3, More: true})
-			require.Equal(t, int64(3), turns.TryNext().floor)
+			require.Equal(t, int64(3), turns.TryNext().floor.id)
 		})
 	}
 }
@@ -380,7 +380,7 @@ func TestAgain(t *testing.T) {
 		require.False(t, turns.Again(turn, o), o)
 	}
 	require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}))
-	require.Equal(t, int64(1), turn.floor)
+	require.Equal(t, int64(1), turn.floor.id)
 	turns.Announce(turn.Key, 2)
 	require.True(t, turns.Again(turn, Outcome{Finished: 2}), "announced meanwhile")
 	require.False(t, turns.Again(turn, Outcome{Finished: 2}))

@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
@@ -23,6 +24,8 @@ type wire struct {
 	lent    bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
 	users   int
 	beating bool
+
+	spoiled atomic.Bool // a handler's statement changed the session for longer than its transaction
 }
 
 func newWire(user pgx.QueryTracer) *wire {
@@ -89,6 +92,7 @@ func (w *wire) endBeat() {
 
 func (w *wire) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
 	w.enter()
+	w.look(d.SQL)
 	return w.QueryTracer.TraceQueryStart(ctx, c, d)
 }
 
@@ -99,6 +103,9 @@ func (w *wire) TraceQueryEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryE
 
 func (w *wire) TraceBatchStart(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
 	w.enter()
+	for _, q := range d.Batch.QueuedQueries {
+		w.look(q.SQL)
+	}
 	return w.BatchTracer.TraceBatchStart(ctx, c, d)
 }
 
