@@ -66,6 +66,9 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 }
 
 // DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it.
+//
+// Have writes that must not happen twice in a transaction: outside one, database/sql may run a statement again whose answer
+// was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
 
 // Admin returns what looks at groups and acts on them: list, pause, resume, purge.

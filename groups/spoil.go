@@ -34,8 +34,22 @@ func spoils(sql string) bool {
 	return false
 }
 
+// firstWord skips comments: some write one in front of every statement.
 func firstWord(sql string) (word, rest string) {
-	sql = strings.TrimLeft(sql, " \t\r\n;")
+	for {
+		sql = strings.TrimLeft(sql, " \t\r\n;")
+		end := ""
+		switch {
+		case strings.HasPrefix(sql, "--"):
+			end = "\n"
+		case strings.HasPrefix(sql, "/*"):
+			end = "*/"
+		}
+		if end == "" {
+			break
+		}
+		_, sql, _ = strings.Cut(sql[2:], end)
+	}
 	end := strings.IndexFunc(sql, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' })
 	if end < 0 {
 		end = len(sql)
