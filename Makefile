@@ -1,4 +1,4 @@
-.PHONY: test race lint bench fuzz
+.PHONY: test race lint bench fuzz soak torture
 
 test:
 	go test ./...
@@ -11,10 +11,19 @@ lint:
 	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
 
 bench:
-	cd bench && go run . drain
+	cd bench && go run . all
 
 FUZZTIME ?= 30s
 fuzz:
 	for f in FuzzGroupID FuzzPayload FuzzErrorText; do \
 		go test ./fifo -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
+
+# 100,000 jobs and 1,000 faults, and what they leave; then a quarter of an hour, and whether memory grows.
+soak:
+	go run ./internal/soak/cmd/soak
+	go run ./internal/soak/cmd/soak -for 15m
+
+# A million jobs, and thousands of faults; CI runs -profile ci, and every go test a short one.
+torture:
+	go run ./internal/torture/cmd/torture -profile long

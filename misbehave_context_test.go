@@ -1,0 +1,193 @@
+package pgfifo_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// stubborn is a worker of two lanes whose handler does something in the first attempt of one job.
+func (s *site) stubborn(job int64, do func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error) *fifo.Worker {
+	book, err := openJournal(s.journal, "stubborn")
+	require.NoError(s, err)
+	w := &fifo.Worker{
+		Client: s.client, Concurrency: 2, PollInterval: 100 * time.Millisecond,
+		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+	}
+	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, j *fifo.Job) error {
+		book.write("start", j)
+		defer book.write("end", j)
+		tx, err := j.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
+			j.GroupID, j.ID, j.Attempt())
+		if err == nil && j.ID == job && j.Attempt() == 1 {
+			err = do(ctx, tx, j)
+		}
+		return err
+	}))
+	return w
+}
+
+// hear waits for what a channel has to tell.
+func hear[T any](s *site, from <-chan T, what string) (v T) {
+	s.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case v = <-from:
+	case <-timer.C:
+		require.FailNow(s, "waited in vain for "+what)
+	}
+	return v
+}
+
+func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
+	err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
+	return pid, err
+}
+
+// A handler that ignores the end of its time keeps its group, and only that, until it returns; what it says then counts.
+func TestHandlerIgnoresItsTimeout(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ids := s.enqueue(message("g", task{}), message("g", task{}))
+	timedOut, returns := make(chan error, 1), make(chan struct{})
+	release := sync.OnceFunc(func() { close(returns) })
+	defer release()
+	w := s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		<-ctx.Done()
+		timedOut <- context.Cause(ctx)
+		<-returns
+		_, err := tx.Exec(context.WithoutCancel(ctx), "SELECT 1") // the transaction is alive
+		return err
+	})
+	w.JobTimeout = 300 * time.Millisecond
+	stop := s.employ(w)
+	require.Equal(t, fifo.ErrJobTimeout, hear(s, timedOut, "the timeout"))
+	other := s.fill(3, 5)
+	s.within(patience, "the other groups", func() bool { return s.number("SELECT count(*) FROM effects") == 15 })
+	require.Empty(t, s.find("start", ids[1]), "the group is taken")
+	release()
+	s.drained()
+	stop()
+	other["g"] = ids
+	require.Equal(t, other, s.effects())
+	s.replay()
+}
+
+// A handler that ignores the loss of its connection runs beside its successor in another worker, and nothing comes of it,
+// though it returns nil. Its own worker leaves the group alone until it has returned.
+func TestHandlerIgnoresItsLoss(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ids := s.enqueue(message("g", task{}), message("g", task{}))
+	told, returns := make(chan error, 1), make(chan struct{})
+	release := sync.OnceFunc(func() { close(returns) })
+	defer release()
+	var after atomic.Value
+	w := s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error {
+		pid, err := backend(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if _, err := s.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		told <- context.Cause(ctx)
+		<-returns
+		_, err = tx.Exec(context.WithoutCancel(ctx), "INSERT INTO effects (group_id, job_id, attempt) VALUES ('zombie', 0, 0)")
+		after.Store(err)
+		return nil
+	})
+	stop := s.employ(w)
+	require.ErrorIs(t, hear(s, told, "the loss"), fifo.ErrLost)
+	other := s.stubborn(0, nil)
+	stopOther := s.employ(other)
+	s.drained()
+	release()
+	stop()
+	stopOther()
+	require.Error(t, after.Load().(error))
+	require.Equal(t, map[string][]int64{"g": ids}, s.effects())
+	require.EqualValues(t, 1, w.Stats().Unknown)
+	require.EqualValues(t, 1, other.Stats().Lost, "the attempt is counted")
+	require.EqualValues(t, 2, other.Stats().Succeeded)
+}
+
+// A handler that returns while a goroutine of its own is in the middle of a statement has failed: the connection is given
+// up, because nobody can tell what the goroutine will do with it. The group is free when the server notices, within a
+// second (client_connection_check_interval).
+func TestGoroutineInAStatement(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	ids := s.enqueue(message("g", task{}), message("g", task{}))
+	leaked := make(chan error, 1)
+	w := s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		pid, err := backend(ctx, tx)
+		if err != nil {
+			return err
+		}
+		go func() {
+			_, err := tx.Exec(context.WithoutCancel(ctx), "SELECT pg_sleep(3600)")
+			leaked <- err
+		}()
+		for sleeping := false; !sleeping && err == nil; {
+			err = s.pool.QueryRow(ctx, "SELECT state = 'active' FROM pg_stat_activity WHERE pid = $1", pid).Scan(&sleeping)
+		}
+		return err
+	})
+	w.Concurrency = 1
+	stop := s.employ(w)
+	s.drained()
+	stop()
+	require.Error(t, hear(s, leaked, "the end of the statement"))
+	require.Equal(t, map[string][]int64{"g": ids}, s.effects())
+}
+
+// A handler that says PREPARE TRANSACTION, on a server that allows it, gives the group to a transaction without a session:
+// no death and no timeout ends that, somebody has to. Until then the group waits, and the others do not.
+func TestPreparedTransaction(t *testing.T) {
+	t.Parallel()
+	server, err := pgserver.Start(t.Context(), &pgserver.Options{
+		Settings: map[string]string{"max_prepared_transactions": "2"}, Logf: t.Logf,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	pool := pgtest.Connect(t, server.URL)
+	var allowed int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT current_setting('max_prepared_transactions')::int").Scan(&allowed))
+	if allowed == 0 {
+		t.Skip("the server allows no prepared transactions (max_prepared_transactions = 0)")
+	}
+	require.NoError(t, migrations.Up(t.Context(), pool, nil))
+	s := newSiteAt(t, server.URL)
+	ids := s.enqueue(message("g", task{}), message("g", task{}))
+	stop := s.employ(s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		_, err := tx.Exec(ctx, "PREPARE TRANSACTION 'left behind'")
+		return err
+	}))
+	s.until("the prepared transaction", func() bool { return s.number("SELECT count(*) FROM pg_prepared_xacts") == 1 })
+	want := s.fill(3, 5)
+	s.within(patience, "the other groups", func() bool { return s.jobs() == len(ids) })
+	require.Len(t, s.find("start", ids[0]), 1, "the group is held")
+	_, err = pool.Exec(t.Context(), "ROLLBACK PREPARED 'left behind'")
+	require.NoError(t, err)
+	s.drained()
+	stop()
+	want["g"] = ids
+	require.Equal(t, want, s.effects())
+}

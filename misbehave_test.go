@@ -1,0 +1,224 @@
+package pgfifo_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A vice is something that a handler should not do to the connection and the tables that are lent to it. It does so in
+// its first attempt, after it has written its effect.
+type vice struct {
+	do       func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error
+	fails    bool   // the attempt fails, and the next one is another
+	replaced bool   // the connection is certainly another one afterwards
+	leaves   string // what the next handlers on that connection find of it, as in any pool of connections
+}
+
+var vices = map[string]vice{
+	// What lasts for longer than the transaction costs the connection.
+	"SET of a session":     {do: statement("SET statement_timeout = '1h'"), replaced: true},
+	"SET search_path":      {do: statement("set search_path to pg_catalog"), replaced: true},
+	"SET of the isolation": {do: statement("SET default_transaction_isolation = serializable"), replaced: true},
+	"SET of the bounds":    {do: statement("SET idle_in_transaction_session_timeout = 0"), replaced: true},
+	"read only sessions":   {do: statement("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"), replaced: true},
+	"SET in a batch": {replaced: true, do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		b := &pgx.Batch{}
+		b.Queue("SELECT 1")
+		b.Queue("SET statement_timeout = '1h'")
+		return tx.SendBatch(ctx, b).Close()
+	}},
+	"SET by bun": {replaced: true, do: func(ctx context.Context, _ pgx.Tx, job *fifo.Job) error {
+		tx, err := job.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "SET statement_timeout = '1h'")
+		return err
+	}},
+	"RESET ALL":      {do: statement("RESET ALL"), replaced: true},
+	"LISTEN":         {do: statement("LISTEN news"), replaced: true},
+	"SET ROLE":       {do: statement("SET ROLE pg_monitor"), fails: true, replaced: true}, // it may not settle
+	"DEALLOCATE ALL": {do: statement("DEALLOCATE ALL"), fails: true, replaced: true},
+	"DISCARD ALL":    {do: statement("DISCARD ALL"), fails: true, replaced: true}, // refused in a transaction
+	"DEALLOCATE ALL by pgx": {fails: true, replaced: true, do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		return tx.Conn().DeallocateAll(ctx)
+	}},
+	// What is not noticed stays, as it does in any pool of connections. Looked at is how a statement begins.
+	"SET behind another": {do: statement("SELECT 1; SET statement_timeout = '1h'"), leaves: "statement_timeout"},
+	"SET by a function":  {do: statement("SELECT set_config('statement_timeout', '1h', false)"), leaves: "statement_timeout"},
+	"advisory lock":      {do: statement("SELECT pg_advisory_lock(77)"), leaves: "advisory lock"},
+	"temporary table":    {do: statement("CREATE TEMP TABLE mine (n int)"), leaves: "temporary"},
+	// What is for the transaction does no harm.
+	"SET LOCAL":                 {do: statement("SET LOCAL search_path = pg_catalog")},
+	"SET TRANSACTION READ ONLY": {do: statement("SET TRANSACTION READ ONLY")},
+	"UNLISTEN":                  {do: statement("UNLISTEN *")}, // lanes do not listen
+	"advisory lock, local":      {do: statement("SELECT pg_advisory_xact_lock(77)")},
+	// The library's own tables.
+	"LOCK TABLE jobs":         {do: statement("LOCK TABLE pgfifo.jobs IN ACCESS EXCLUSIVE MODE")},
+	"LOCK TABLE queue_groups": {do: statement("LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")},
+	"its own job deleted":     {do: ofJob("DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3")},
+	"its own job locked":      {do: ofJob("SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 FOR UPDATE")},
+	"its own job updated": {do: ofJob(
+		"UPDATE pgfifo.jobs SET payload = payload WHERE queue = $1 AND group_id = $2 AND id = $3")},
+	"its own group deleted": {do: ofJob("DELETE FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 AND $3 <> 0")},
+	"its own group updated": {do: ofJob(
+		"UPDATE pgfifo.queue_groups SET created_at = now() WHERE queue = $1 AND group_id = $2 AND $3 <> 0")},
+	// The connection itself.
+	"connection closed": {fails: true, replaced: true, do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		return tx.Conn().Close(ctx)
+	}},
+	"socket closed": {fails: true, replaced: true, do: func(_ context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		return tx.Conn().PgConn().Conn().Close()
+	}},
+	"connection hijacked": {fails: true, replaced: true, do: func(_ context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		c, err := tx.Conn().PgConn().Hijack()
+		if err != nil {
+			return err
+		}
+		return c.Conn.Close()
+	}},
+	"backend ended by itself": {fails: true, replaced: true, do: statement("SELECT pg_terminate_backend(pg_backend_pid())")},
+}
+
+func statement(sql string) func(context.Context, pgx.Tx, *fifo.Job) error {
+	return func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+		_, err := tx.Exec(ctx, sql)
+		return err
+	}
+}
+
+func ofJob(sql string) func(context.Context, pgx.Tx, *fifo.Job) error {
+	return func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error {
+		_, err := tx.Exec(ctx, sql, job.Queue, job.GroupID, job.ID)
+		return err
+	}
+}
+
+// symptoms tells what of a session is not as the library made it.
+const symptoms = `SELECT pg_backend_pid(), concat_ws(', ',
+	CASE WHEN current_setting('statement_timeout') <> '0' THEN 'statement_timeout' END,
+	CASE WHEN current_setting('idle_in_transaction_session_timeout') = '0' THEN 'no bounds' END,
+	CASE WHEN current_setting('search_path') <> '"$user", public' THEN 'search_path' END,
+	CASE WHEN current_user <> session_user THEN 'role' END,
+	CASE WHEN current_setting('transaction_isolation') <> 'read committed' THEN 'isolation' END,
+	CASE WHEN current_setting('transaction_read_only') <> 'off' THEN 'read only' END,
+	CASE WHEN EXISTS (SELECT FROM pg_listening_channels()) THEN 'listening' END,
+	CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) THEN 'advisory lock' END,
+	CASE WHEN pg_my_temp_schema() <> 0 THEN 'temporary' END)`
+
+// A sight is what one attempt found of its session when it began.
+type sight struct {
+	job      int64
+	attempt  int
+	backend  int
+	symptoms string
+}
+
+// A sinner is a handler with a vice.
+type sinner struct {
+	vice
+	first int64 // the id of the job that has it
+
+	mu   sync.Mutex
+	seen []sight
+}
+
+func (h *sinner) handle(ctx context.Context, job *fifo.Job) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	x := sight{job: job.ID, attempt: job.Attempt()}
+	if err := tx.QueryRow(ctx, symptoms).Scan(&x.backend, &x.symptoms); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.seen = append(h.seen, x)
+	h.mu.Unlock()
+	_, err = tx.Exec(ctx, "INSERT INTO public.effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
+		job.GroupID, job.ID, job.Attempt())
+	if err == nil && job.ID == h.first && job.Attempt() == 1 {
+		err = h.do(ctx, tx, job)
+	}
+	return err
+}
+
+// Whatever a handler does to what it is lent: each job has its effect once, its group's later jobs run in order, so do
+// those of another queue, and the one lane there is stays of use or is replaced.
+func TestVices(t *testing.T) {
+	t.Parallel()
+	for name, v := range vices {
+		for mode, batch := range map[string]fifo.Batch{"": {}, " in a batch": {Jobs: 3}} {
+			t.Run(name+mode, func(t *testing.T) {
+				t.Parallel()
+				testVice(t, v, batch)
+			})
+		}
+	}
+}
+
+func testVice(t *testing.T, v vice, batch fifo.Batch) {
+	s := newSite(t)
+	client := fifo.Open(s.pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	want := map[string][]int64{
+		"g":     s.enqueue(message("g", task{}), message("g", task{}), message("g", task{})),
+		"other": s.enqueue(fifo.Message{Queue: "q2", GroupID: "other"}, fifo.Message{Queue: "q2", GroupID: "other"}),
+	}
+	h := &sinner{vice: v, first: want["g"][0]}
+	w := &fifo.Worker{
+		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
+		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+	}
+	w.HandleEach(queue, batch, fifo.HandlerFunc(h.handle))
+	w.Handle("q2", fifo.HandlerFunc(h.handle))
+	stop := s.employ(w)
+	s.drained()
+	want["late"] = s.enqueue(message("late", task{}))
+	s.drained()
+	stop()
+
+	require.Equal(t, want, s.effects())
+	require.Zero(t, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
+	if batch.Jobs > 1 {
+		return // which of the batch run again, other tests say
+	}
+	attempts, sinner := 0, 0
+	for _, x := range h.seen {
+		want := ""
+		if sinner != 0 {
+			if v.replaced || v.leaves != "" {
+				require.Equal(t, v.replaced, x.backend != sinner, "%+v", h.seen)
+			}
+			want = v.leaves
+		}
+		require.Equal(t, want, x.symptoms, "%+v", h.seen)
+		if x.job == h.first {
+			attempts++
+			sinner = h.seen[0].backend // there was one lane, with one connection so far
+		}
+	}
+	require.Equal(t, v.fails, attempts == 2, "%+v", h.seen)
+}
+
+// employ runs a worker in this process; the returned function stops it, and requires that it ends well.
+func (s *site) employ(w *fifo.Worker) (stop func()) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(s, <-ended)
+	})
+	s.Cleanup(stop)
+	return stop
+}

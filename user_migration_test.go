@@ -1,0 +1,221 @@
+package pgfifo_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// An office is a site with accounts of the user's, to which all handlers write but those of group "elsewhere". The job
+// "long" stays in its transaction, after it has written, until finish is called.
+type office struct {
+	*site
+	began  chan struct{}
+	finish func()
+}
+
+func newOffice(t *testing.T, lanes int) *office {
+	o := &office{site: newSite(t), began: make(chan struct{})}
+	_, err := o.pool.Exec(t.Context(), "CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
+	require.NoError(t, err)
+	finish := make(chan struct{})
+	o.finish = sync.OnceFunc(func() { close(finish) })
+	began := sync.OnceFunc(func() { close(o.began) })
+	w := &fifo.Worker{
+		Client: o.client, Concurrency: lanes, PollInterval: 100 * time.Millisecond,
+		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+	}
+	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
+			job.GroupID, job.ID, job.Attempt())
+		if err == nil && job.GroupID != "elsewhere" {
+			_, err = tx.Exec(ctx, "INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET n = accounts.n + 1", job.GroupID)
+		}
+		if err != nil {
+			return err
+		}
+		switch string(job.Payload) {
+		case `"long"`:
+			began()
+			<-finish
+		case `"hopeless"`:
+			return fifo.DeadLetter(nil)
+		}
+		return nil
+	}))
+	stop := o.employ(w)
+	t.Cleanup(func() { // before stop
+		o.finish()
+		stop()
+	})
+	return o
+}
+
+func (o *office) send(group string, payloads ...string) []int64 {
+	o.Helper()
+	msgs := make([]fifo.Message, len(payloads))
+	for i, p := range payloads {
+		msgs[i] = fifo.Message{Queue: queue, GroupID: group, Payload: `"` + p + `"`}
+	}
+	return o.enqueue(msgs...)
+}
+
+// migrate runs a statement in a session of its own, and returns what tells how it ended.
+func (o *office) migrate(settings, sql string) <-chan error {
+	o.Helper()
+	conn := pgtest.Conn(o, o.url)
+	_, err := conn.Exec(o.Context(), "SET application_name = 'migration'; "+settings)
+	require.NoError(o, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(o.Context(), sql)
+		ended <- err
+	}()
+	return ended
+}
+
+// blocked tells how many sessions wait for a lock, apart from the migration itself.
+func (o *office) blocked() int {
+	return o.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND wait_event_type = 'Lock' AND application_name <> 'migration'`)
+}
+
+func (o *office) migrationWaits() {
+	o.Helper()
+	o.until("the migration to wait", func() bool {
+		return o.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND application_name = 'migration'`) == 1
+	})
+}
+
+const (
+	patient   = "SET lock_timeout = 0"
+	impatient = "SET lock_timeout = '200ms'"
+)
+
+func requireLockTimeout(t *testing.T, err error) {
+	t.Helper()
+	var pgErr *pgconn.PgError
+	require.ErrorAs(t, err, &pgErr)
+	require.Equal(t, "55P03", pgErr.Code)
+}
+
+// ALTER TABLE on a table of the user's waits for each running job that has used it, and behind it waits everybody else
+// who wants to: the lanes whose handlers do are stuck with it, their groups and no others. Without a lock_timeout that
+// lasts as long as the longest job; with one, no longer than that. Either way it all goes on, in order.
+func TestMigrationOfAUsersTable(t *testing.T) {
+	t.Parallel()
+	const sql = "ALTER TABLE accounts ADD COLUMN note text"
+	for name, x := range map[string]struct {
+		settings string
+		check    func(o *office, ended <-chan error)
+	}{
+		"without a lock_timeout": {patient, func(o *office, ended <-chan error) {
+			o.migrationWaits()
+			elsewhere := o.send("elsewhere", "a", "b", "c")
+			for _, g := range []string{"1", "2"} {
+				o.send(g, "a", "b")
+			}
+			o.until("two handlers to wait behind the migration", func() bool { return o.blocked() == 2 })
+			o.until("the group that uses no accounts", func() bool { return len(o.effects()["elsewhere"]) == len(elsewhere) })
+			require.Empty(o, o.effects()["1"])
+			o.finish()
+			require.NoError(o, hear(o.site, ended, "the migration"))
+		}},
+		"with a lock_timeout": {impatient, func(o *office, ended <-chan error) {
+			for _, g := range []string{"1", "2"} {
+				o.send(g, "a", "b")
+			}
+			requireLockTimeout(o.T, hear(o.site, ended, "the migration"))
+			o.until("everybody but the long job", func() bool { return o.jobs() == 2 })
+			require.Empty(o, o.effects()["g"])
+			o.finish()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t, 4)
+			ids := o.send("g", "long", "next")
+			hear(o.site, o.began, "the long job")
+			x.check(o, o.migrate(x.settings, sql))
+			o.drained()
+			require.Equal(t, ids, o.effects()["g"])
+			o.once()
+		})
+	}
+}
+
+// once requires that every job ran once, with one effect, and that its group's are in order.
+func (o *office) once() {
+	o.Helper()
+	require.Zero(o, o.number("SELECT count(*) FROM effects WHERE attempt <> 1"))
+	require.Zero(o, o.number("SELECT count(*) - count(DISTINCT job_id) FROM effects"))
+	require.Zero(o, o.number(`SELECT count(*) FROM (SELECT job_id < lag(job_id) OVER (PARTITION BY group_id ORDER BY n) AS back
+		FROM effects) e WHERE back`))
+}
+
+// ALTER TABLE on the library's own table waits for all running jobs, and behind it waits everything: claims, and
+// enqueues too, which wait for no job otherwise. Running jobs can end, for they have their locks. So whoever does that
+// sets a lock_timeout, as package migrations does.
+func TestMigrationOfTheJobsTable(t *testing.T) {
+	t.Parallel()
+	const sql = "ALTER TABLE pgfifo.jobs ADD COLUMN note text"
+	t.Run("without a lock_timeout", func(t *testing.T) {
+		t.Parallel()
+		o := newOffice(t, 4)
+		ids := o.send("g", "long", "next")
+		hear(o.site, o.began, "the long job")
+		ended := o.migrate(patient, sql)
+		o.migrationWaits()
+		sent := make(chan error, 1)
+		go func() {
+			_, err := o.client.Enqueue(t.Context(), message("other", task{}))
+			sent <- err
+		}()
+		o.until("the producer to wait", func() bool {
+			return o.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event_type = 'Lock' AND query LIKE '%INSERT INTO pgfifo.jobs%'`) == 1
+		})
+		o.finish()
+		require.NoError(t, hear(o.site, ended, "the migration"))
+		require.NoError(t, hear(o.site, sent, "the producer"))
+		o.drained()
+		require.Equal(t, ids, o.effects()["g"])
+		o.once()
+
+		// Statements that were prepared before the column was there, those for failures too.
+		late := o.send("late", "a", "hopeless", "b")
+		o.drained()
+		require.Equal(t, []int64{late[0], late[2]}, o.effects()["late"])
+		redriven, err := o.client.Redrive(t.Context(), groups.Key{Queue: queue})
+		require.NoError(t, err)
+		require.Equal(t, 1, redriven)
+		o.drained()
+		require.Equal(t, 1, o.number("SELECT count(*) FROM pgfifo.dead_letters"))
+	})
+	t.Run("with a lock_timeout", func(t *testing.T) {
+		t.Parallel()
+		o := newOffice(t, 4)
+		ids := o.send("g", "long", "next")
+		hear(o.site, o.began, "the long job")
+		requireLockTimeout(t, hear(o.site, o.migrate(impatient, sql), "the migration"))
+		other := o.send("other", "a", "b", "c")
+		o.until("the other group", func() bool { return len(o.effects()["other"]) == len(other) })
+		o.finish()
+		o.drained()
+		require.Equal(t, ids, o.effects()["g"])
+		o.once()
+	})
+}
