@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/killbench"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
@@ -34,6 +35,9 @@ type assignment struct {
 	Journal  string
 	Lanes    int
 	PollOnly bool
+	Session  groups.Session
+
+	MaxAttempts int
 }
 
 // A task is the payload of a job: what its handler does after it has written the job's effect.
@@ -91,7 +95,7 @@ func work(text string) error {
 	defer func() { _ = client.Close() }()
 	h := &hand{pool: pool, client: client, book: book}
 	worker := &fifo.Worker{
-		Client: client, Name: a.Name, Concurrency: a.Lanes,
+		Client: client, Name: a.Name, Concurrency: a.Lanes, Session: a.Session, MaxAttempts: a.MaxAttempts,
 		Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
 	}
 	worker.Handle(queue, fifo.JSON(h.handle))
@@ -107,6 +111,7 @@ type hand struct {
 
 func (h *hand) handle(ctx context.Context, job *fifo.Job, t task) error {
 	h.book.write("start", job)
+	defer h.book.write("end", job)
 	tx, err := job.Tx(ctx)
 	if err != nil {
 		return err
@@ -117,10 +122,9 @@ func (h *hand) handle(ctx context.Context, job *fifo.Job, t task) error {
 		return err
 	}
 	if t.Until == 0 || job.Attempt() <= t.Until {
-		err = h.act(ctx, job, t.Do)
+		return h.act(ctx, job, t.Do)
 	}
-	h.book.write("end", job)
-	return err
+	return nil
 }
 
 func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
@@ -133,7 +137,6 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 		_, err := h.pool.Exec(ctx, "SELECT pg_sleep(0.005)")
 		return err
 	case "panic":
-		h.book.write("end", job) // nothing of the handler runs after it
 		panic("as told")
 	case "postpone":
 		return fifo.RetryAfter(time.Hour, nil)
@@ -147,12 +150,9 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 		_ = self.Kill()
 		select {} // the signal is on its way
 	case "query":
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "SELECT pg_sleep(3600)")
-		return err
+		return execute(ctx, job, "SELECT pg_sleep(3600)")
+	case "stream": // there is always some of the answer on its way
+		return execute(ctx, job, "SELECT repeat('x', 100000), pg_sleep(0.002) FROM generate_series(1, 1000000)")
 	case "spawn": // the first job of a group, in the handler's own transaction
 		tx, err := job.Tx(ctx)
 		if err != nil {
@@ -164,8 +164,24 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 		return h.wait(ctx, job)
 	case "gate":
 		return h.wait(ctx, job)
+	case "hold":
+		h.book.write("wait", job)
+		<-ctx.Done()
+		if errors.Is(context.Cause(ctx), fifo.ErrLost) {
+			h.book.write("lost", job)
+		}
+		return context.Cause(ctx)
 	}
 	return fmt.Errorf("unknown action %q", what)
+}
+
+func execute(ctx context.Context, job *fifo.Job, sql string) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, sql)
+	return err
 }
 
 // wait leaves the job's transaction idle until the test opens the gate.
@@ -189,12 +205,22 @@ type process struct {
 // start starts a worker process with so many lanes. It does not outlive the test.
 func (s *site) start(lanes int) *process {
 	s.Helper()
+	return s.launch(assignment{Lanes: lanes}, (*exec.Cmd).Start)
+}
+
+// launch starts a worker process in its own way. What the assignment leaves out is the site's.
+func (s *site) launch(a assignment, run func(*exec.Cmd) error) *process {
+	s.Helper()
 	exe, err := os.Executable()
 	require.NoError(s, err)
 	s.count++
 	p := &process{name: fmt.Sprintf("worker-%d", s.count), cmd: exec.Command(exe)}
 	p.ready, p.exited = make(chan struct{}), make(chan struct{})
-	text, err := json.Marshal(assignment{Name: p.name, URL: s.url, Journal: s.journal, Lanes: lanes, PollOnly: s.pollOnly})
+	a.Name, a.Journal, a.PollOnly = p.name, s.journal, a.PollOnly || s.pollOnly
+	if a.URL == "" {
+		a.URL = s.url
+	}
+	text, err := json.Marshal(a)
 	require.NoError(s, err)
 	p.cmd.Env = append(os.Environ(), assignmentEnv+"="+string(text))
 	p.cmd.Stderr = s.Output()
@@ -202,7 +228,7 @@ func (s *site) start(lanes int) *process {
 	require.NoError(s, err)
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(s, err)
-	require.NoError(s, p.cmd.Start())
+	require.NoError(s, run(p.cmd))
 	go func() {
 		_, _ = stdout.Read(make([]byte, 1))
 		close(p.ready)

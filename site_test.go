@@ -28,7 +28,12 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	url := pgtest.URL(t)
+	return newSiteAt(t, pgtest.URL(t))
+}
+
+// newSiteAt returns a site in a database that is there, and migrated.
+func newSiteAt(t *testing.T, url string) *site {
+	t.Helper()
 	pool := pgtest.Connect(t, url)
 	s := &site{
 		T: t, url: url, pool: pool, client: fifo.Open(pool, nil),

@@ -38,8 +38,9 @@
 //     handler learns of it by its context (cause ErrLost), and may by then run beside its successor; package groups says
 //     for how long at most.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion. Effects
-//     elsewhere happen at least once: make them idempotent by the job's id. Job.Fence has a number with which another
-//     system can refuse what a worker sends that has lost the job without knowing.
+//     elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the payload where the
+//     server can lose commits (a standby that is promoted, synchronous_commit off), for it gives out ids again then.
+//     Job.Fence has a number with which another system can refuse what a worker sends that has lost the job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its worker
 //     counts as one, so a job that kills its workers ends as a dead letter too.
 //   - No waiting. An enqueue never waits for a running job, whatever that job does.

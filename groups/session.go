@@ -166,7 +166,7 @@ func (s Session) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Lo
 	}
 	for _, kv := range set {
 		err := drain(pipeline)
-		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) {
+		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" { // a pooler's refusal, say
 			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
 		} else if err != nil {
 			return err

@@ -1,0 +1,137 @@
+//go:build unix
+
+package pgfifo_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// A cluster is a PostgreSQL server of a test's own, to be crashed, restarted, copied and promoted.
+type cluster struct {
+	*daemon
+	bin  string
+	port int
+	set  map[string]string
+}
+
+// serverBin returns the folder of the server's binaries, or skips the test.
+func serverBin(t *testing.T) string {
+	t.Helper()
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path)
+		}
+	}
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		if dir := strings.TrimSpace(string(out)); isFile(filepath.Join(dir, "postgres")) {
+			return dir
+		}
+	}
+	t.Skip("skipped: no PostgreSQL server is installed here (postgres in PATH, or where pg_config says), and this test crashes one of its own")
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// newCluster makes a cluster and starts it, with the given settings.
+func newCluster(t *testing.T, set map[string]string) *cluster {
+	t.Helper()
+	c := &cluster{bin: serverBin(t), daemon: newDaemon(t, syscall.SIGQUIT), port: freePort(t), set: set}
+	c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+	c.serve(c.port)
+	return c
+}
+
+func (c *cluster) data() string { return filepath.Join(c.dir, "data") }
+
+// serve starts the server on a port and waits until it answers.
+func (c *cluster) serve(port int) {
+	c.Helper()
+	set := map[string]string{
+		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(port), "unix_socket_directories": "",
+		"fsync":             "off", // the machine goes on when the server crashes: what was written is there
+		"logging_collector": "off", "shared_buffers": "32MB",
+	}
+	maps.Copy(set, c.set)
+	args := []string{"-D", c.data()}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		args = append(args, "-c", name+"="+set[name])
+	}
+	c.start(filepath.Join(c.bin, "postgres"), args...)
+	c.await("the server's answer", func() bool {
+		select {
+		case <-c.exited:
+			require.FailNow(c, "the server ended", "%s", c.log())
+		default:
+		}
+		conn, err := pgx.Connect(c.Context(), c.url(port))
+		if err != nil {
+			return false
+		}
+		return conn.Close(c.Context()) == nil
+	})
+}
+
+// crash is an immediate shutdown: no checkpoint, nothing more is written.
+func (c *cluster) crash() {
+	c.Helper()
+	c.end(syscall.SIGQUIT)
+}
+
+func (c *cluster) url(ports ...int) string {
+	hosts := make([]string, len(ports))
+	for i, port := range ports {
+		hosts[i] = fmt.Sprint("127.0.0.1:", port)
+	}
+	return "postgres://postgres@" + strings.Join(hosts, ",") + "/postgres?sslmode=disable&target_session_attrs=any"
+}
+
+// query returns the one value of the one row, from the server on the given port.
+func query[T any](c *cluster, port int, sql string, args ...any) (v T) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.url(port))
+	require.NoError(c, err)
+	defer func() { _ = conn.Close(ctx) }()
+	require.NoError(c, conn.QueryRow(ctx, sql, args...).Scan(&v))
+	return v
+}
+
+func (c *cluster) exec(port int, sql string) {
+	c.Helper()
+	conn, err := pgx.Connect(c.Context(), c.url(port))
+	require.NoError(c, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(c.Context(), sql)
+	require.NoError(c, err, sql)
+}
+
+// migrate makes the library's schema and the table of effects.
+func (c *cluster) migrate() {
+	c.Helper()
+	pool, err := pgxpool.New(c.Context(), c.url(c.port))
+	require.NoError(c, err)
+	defer pool.Close()
+	require.NoError(c, migrations.Up(c.Context(), pool, nil))
+	c.exec(c.port, effectsTable)
+}

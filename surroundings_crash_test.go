@@ -1,0 +1,99 @@
+//go:build unix
+
+package pgfifo_test
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// freezeWalWriter keeps the server from writing what no commit waits for, as a power failure would; thaw it just before
+// the crash. It works three times a second otherwise, and an immediate shutdown alone would lose next to nothing.
+func (c *cluster) freezeWalWriter() (thaw func()) {
+	c.Helper()
+	pid := query[int](c, c.port, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
+	require.NoError(c, syscall.Kill(pid, syscall.SIGSTOP))
+	return func() {
+		_ = syscall.Kill(pid, syscall.SIGQUIT) // what it gets from the crash, and before it goes on
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// left returns a copy of what a crash has left.
+func (c *cluster) left() *cluster {
+	c.Helper()
+	left := &cluster{bin: c.bin, daemon: newDaemon(c.T, syscall.SIGQUIT), port: freePort(c.T), set: c.set}
+	left.run("cp", "-R", c.data(), left.data())
+	left.run("rm", "-f", filepath.Join(left.data(), "postmaster.pid"))
+	return left
+}
+
+// The server crashes in the middle of the work, and workers and producer find it again by themselves. With durable
+// commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left is
+// still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
+func TestServerCrash(t *testing.T) {
+	t.Parallel()
+	// What no commit flushes stays in memory until the crash.
+	lazy := map[string]string{
+		"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "16MB", "checkpoint_timeout": "1h",
+	}
+	for name, off := range map[string]string{
+		"durable":                            "",
+		"synchronous_commit=off":             "ALTER SYSTEM SET synchronous_commit = off",
+		"synchronous_commit=off of the role": "ALTER ROLE postgres SET synchronous_commit = off",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, lazy)
+			c.migrate()
+			s := siteOn(t, c.url(c.port))
+			backlog := s.fill(80, 40)
+			if off != "" {
+				c.exec(c.port, off)
+				c.exec(c.port, "SELECT pg_reload_conf()")
+				s.pool.Reset()
+			}
+			c.exec(c.port, "CHECKPOINT") // the backlog is on disk
+			thaw := c.freezeWalWriter()
+			p := s.produce()
+			p.more(10)
+			procs := []*process{s.start(1), s.start(1)}
+			s.atWork(len(procs))
+			s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
+
+			before := s.state(s.url)
+			thaw()
+			c.crash()
+			acked := p.down()
+			left := c.left() // what is there, before anybody works on it
+			c.serve(c.port)  // soon: what workers remember is fresh
+			left.serve(left.port)
+			after := s.state(left.url(left.port))
+			left.crash()
+			l := s.compare(acked, before, after)
+			for _, ids := range backlog {
+				require.Empty(t, minus(ids, after.all()), "on disk before")
+			}
+			again := both(l.undone, after.jobs)
+
+			s.pool.Reset()
+			p.more(50)
+			p.end()
+			s.drained()
+			s.stop(procs...)
+			s.requireAll(p, len(acked), after, &l)
+			t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
+				len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
+			if off == "" {
+				require.Empty(t, l.jobs)
+				require.Empty(t, l.undone)
+			} else {
+				require.NotEmpty(t, l.jobs, "it was not tried")
+				require.NotEmpty(t, again, "it was not tried")
+			}
+		})
+	}
+}

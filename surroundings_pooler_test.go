@@ -1,0 +1,207 @@
+//go:build unix
+
+package pgfifo_test
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// A bouncer is a pgbouncer in front of the test server.
+type bouncer struct {
+	*daemon
+	program string
+	port    int
+}
+
+// bouncerProgram returns the path of pgbouncer, or skips the test.
+func bouncerProgram(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		program = "/usr/sbin/pgbouncer" // Debian's, which is not in everybody's PATH
+	}
+	if !isFile(program) {
+		t.Skip("skipped: no pgbouncer is installed here")
+	}
+	return program
+}
+
+// bouncerVersion returns the x of version 1.x, or skips the test.
+func bouncerVersion(t *testing.T) int {
+	t.Helper()
+	version, err := exec.Command(bouncerProgram(t), "--version").Output()
+	require.NoError(t, err)
+	found := regexp.MustCompile(`PgBouncer 1\.(\d+)`).FindSubmatch(version)
+	require.NotNil(t, found, "%s", version)
+	minor, err := strconv.Atoi(string(found[1]))
+	require.NoError(t, err)
+	return minor
+}
+
+// newBouncer starts a pgbouncer, or skips the test.
+func newBouncer(t *testing.T, mode string, set map[string]string) *bouncer {
+	t.Helper()
+	program := bouncerProgram(t)
+	target, err := url.Parse(pgtest.EmptyURL(t))
+	require.NoError(t, err)
+	password, _ := target.User.Password()
+	b := &bouncer{daemon: newDaemon(t, syscall.SIGTERM), program: program, port: freePort(t)}
+	all := map[string]string{
+		"listen_addr": "127.0.0.1", "listen_port": strconv.Itoa(b.port), "unix_socket_dir": "",
+		"auth_type": "trust", "auth_file": b.file("users"), "pool_mode": mode,
+		"default_pool_size": "50", "max_client_conn": "200",
+	}
+	maps.Copy(all, set)
+	host, port := target.Hostname(), target.Port()
+	if port == "" {
+		port = "5432"
+	}
+	var ini strings.Builder
+	fmt.Fprintf(&ini, "[databases]\n* = host=%s port=%s\n[pgbouncer]\n", host, port)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&ini, "%s = %s\n", name, all[name])
+	}
+	b.write("ini", ini.String())
+	b.write("users", fmt.Sprintf("%q %q\n", target.User.Username(), password))
+	b.serve()
+	return b
+}
+
+func (b *bouncer) file(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bouncer) write(name, text string) {
+	b.Helper()
+	require.NoError(b, os.WriteFile(b.file(name), []byte(text), 0o600))
+	if b.cred != nil {
+		require.NoError(b, os.Chown(b.file(name), int(b.cred.Uid), int(b.cred.Gid)))
+	}
+}
+
+func (b *bouncer) serve() {
+	b.Helper()
+	b.start(b.program, b.file("ini"))
+	probe := b.through(pgtest.EmptyURL(b.T))
+	b.await("pgbouncer's answer", func() bool {
+		conn, err := pgx.Connect(b.Context(), probe)
+		if err != nil {
+			return false
+		}
+		return conn.Close(b.Context()) == nil
+	})
+}
+
+func (b *bouncer) kill() {
+	b.Helper()
+	b.end(syscall.SIGKILL)
+}
+
+// through returns the URL of the same database behind the bouncer.
+func (b *bouncer) through(direct string) string {
+	b.Helper()
+	u, err := url.Parse(direct)
+	require.NoError(b, err)
+	u.Host = fmt.Sprint("127.0.0.1:", b.port)
+	query := u.Query()
+	query.Set("sslmode", "disable")
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// startThrough starts a worker process that knows the server by another URL than the test.
+func (s *site) startThrough(url string, lanes int) *process {
+	s.Helper()
+	direct := s.url
+	s.url = url
+	defer func() { s.url = direct }()
+	return s.start(lanes)
+}
+
+// In session mode, worker processes keep their promises: order, exclusion, effects once, deaths counted.
+func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
+	t.Parallel()
+	b := newBouncer(t, "session", nil)
+	s := newSite(t)
+	through := b.through(s.url)
+	open := s.gate()
+	want := s.fill(20, 40)
+	gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
+	want["gate"] = gated
+	procs := map[string]*process{}
+	for range 3 {
+		p := s.startThrough(through, 4)
+		procs[p.name] = p
+	}
+	worker := s.waiting(gated[0], 1)
+	s.kill(procs[worker])
+	delete(procs, worker)
+	second := s.waiting(gated[0], 2)
+	require.NotEqual(t, worker, second)
+	require.Equal(t, 1, s.number("SELECT attempts FROM pgfifo.jobs WHERE id = $1", gated[0]))
+	open()
+	s.drained()
+	s.stop(slices.Collect(maps.Values(procs))...)
+	require.Equal(t, want, s.effects())
+	require.Greater(t, s.replay(), 1, "groups run in parallel")
+	requireCleanSessions(s, through)
+}
+
+// requireCleanSessions checks that nothing of a worker's is left in sessions that others are given.
+func requireCleanSessions(s *site, through string) {
+	s.Helper()
+	direct := pgtest.Conn(s, s.url)
+	const settings = `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
+		('synchronous_commit', 'enable_seqscan', 'plan_cache_mode', 'jit', 'idle_in_transaction_session_timeout')`
+	var want string
+	require.NoError(s, direct.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&want))
+	for range 8 { // all open at once
+		var got string
+		conn := pgtest.Conn(s, through)
+		require.NoError(s, conn.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&got))
+		require.Equal(s, want, got)
+	}
+}
+
+// A pgbouncer that is killed takes all its sessions with it: their jobs are lost attempts, as if the workers had died,
+// and run again when it is back. So it is when the server ends its sessions.
+func TestPoolerDies(t *testing.T) {
+	t.Parallel()
+	b := newBouncer(t, "session", nil)
+	s := newSite(t)
+	open := s.gate()
+	want := s.fill(10, 60)
+	gated := s.enqueue(message("gate", task{Do: "gate"}))
+	want["gate"] = gated
+	procs := []*process{s.startThrough(b.through(s.url), 4), s.startThrough(b.through(s.url), 4)}
+	const lanes = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'worker-%'"
+	s.waiting(gated[0], 1)
+	s.atWork(len(procs))
+	b.kill()
+	s.until("the server to free what the pooler held", func() bool { return s.number("SELECT count(*) "+lanes) == 0 })
+	b.serve()
+	s.waiting(gated[0], 2)
+	s.number("SELECT count(pg_terminate_backend(pid)) " + lanes)
+	s.waiting(gated[0], 3)
+	open()
+	s.drained()
+	s.stop(procs...)
+	require.Equal(t, want, s.effects())
+	for i, e := range s.find("start", gated[0]) {
+		require.Equal(t, i+1, e.attempt, "every loss is counted once")
+	}
+}

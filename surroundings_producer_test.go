@@ -1,0 +1,211 @@
+//go:build unix
+
+package pgfifo_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// connectIn returns a pool that sends its statements in the given way.
+func connectIn(t *testing.T, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	cfg.ConnConfig.DefaultQueryExecMode = mode
+	cfg.MaxConns = 8
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// In transaction mode, many producers share few sessions, in every way of enqueueing and most ways of pgx to send
+// statements; direct workers do the jobs of each group once and in order. Named prepared statements, pgx's default, need
+// a pgbouncer that knows them, 1.21 or later. QueryExecModeDescribeExec is not for it: what it describes in one
+// transaction, it executes in another.
+func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol,
+	} {
+		for _, commitOrder := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v,CommitOrder=%v", mode, commitOrder), func(t *testing.T) {
+				t.Parallel()
+				// Fewer than producers: those who wait for each other's commit hold one meanwhile.
+				set := map[string]string{"default_pool_size": "3"}
+				if mode == pgx.QueryExecModeCacheStatement {
+					if bouncerVersion(t) < 21 {
+						t.Skip("skipped: this pgbouncer is older than 1.21 and does not know prepared statements")
+					}
+					set["max_prepared_statements"] = "100"
+				}
+				b := newBouncer(t, "transaction", set)
+				s := newSite(t)
+				pool := connectIn(t, b.through(s.url), mode)
+				client := fifo.Open(pool, &fifo.Config{CommitOrder: commitOrder})
+				t.Cleanup(func() { require.NoError(t, client.Close()) })
+				procs := []*process{s.start(4), s.start(4)}
+
+				want := make(map[string][]int64)
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				errs := make(chan error, 8)
+				for n := range 8 { // each has a group of its own, and all share another
+					wg.Go(func() {
+						group := fmt.Sprint("g", n)
+						ids, err := produceInAllWays(t.Context(), client, pool, group)
+						mu.Lock()
+						want[group] = ids
+						mu.Unlock()
+						errs <- err
+					})
+				}
+				wg.Wait()
+				close(errs)
+				for err := range errs {
+					require.NoError(t, err)
+				}
+				s.drained()
+				s.stop(procs...)
+				effects := s.effects()
+				shared := effects["shared"]
+				if commitOrder {
+					require.IsIncreasing(t, shared)
+				}
+				slices.Sort(shared)
+				require.Len(t, slices.Compact(shared), 8*3*4, "once each")
+				delete(effects, "shared")
+				require.Equal(t, want, effects)
+			})
+		}
+	}
+}
+
+// produceInAllWays enqueues to a group of its own, in order, and to one that others share.
+func produceInAllWays(ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group string) (all []int64, err error) {
+	own, shared := message(group, task{}), message("shared", task{})
+	keep := func(ids []int64, err error) error {
+		if err == nil && len(ids) == 3 {
+			all = append(all, ids[0], ids[2])
+		}
+		if err == nil && len(ids) == 1 {
+			all = append(all, ids...)
+		}
+		return err
+	}
+	for range 3 {
+		if err := keep(client.Enqueue(ctx, own)); err != nil {
+			return nil, fmt.Errorf("one: %w", err)
+		}
+		if _, err := client.Enqueue(ctx, shared); err != nil {
+			return nil, fmt.Errorf("shared: %w", err)
+		}
+		if err := keep(client.Enqueue(ctx, own, shared, own)); err != nil {
+			return nil, fmt.Errorf("several: %w", err)
+		}
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if err := keep(client.EnqueuePgxTx(ctx, tx, own, shared, own)); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "SELECT pg_sleep(0.01)") // others commit meanwhile, unless they wait
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("pgx: %w", err)
+		}
+		tx, err := client.DB().BeginTx(ctx, nil)
+		if err != nil {
+			return nil, fmt.Errorf("bun: %w", err)
+		}
+		if err := keep(client.EnqueueTx(ctx, tx, own, shared, own)); err != nil {
+			_ = tx.Rollback()
+			return nil, fmt.Errorf("bun: %w", err)
+		}
+		if err := tx.Commit(); err != nil {
+			return nil, fmt.Errorf("bun: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// Behind transaction mode, everything that is not a worker works: migrations, listings, pauses, dead letters.
+func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
+	t.Parallel()
+	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "4"})
+	url := pgtest.EmptyURL(t)
+	ctx := t.Context()
+	errs := make(chan error, 4)
+	for range 4 { // at once, as four replicas that start
+		pool := connectIn(t, b.through(url), pgx.QueryExecModeExec)
+		go func() { errs <- migrations.Up(ctx, pool, nil) }()
+	}
+	for range 4 {
+		require.NoError(t, <-errs)
+	}
+	s := siteOn(t, url)
+	pool := connectIn(t, b.through(url), pgx.QueryExecModeExec)
+	client := fifo.Open(pool, nil)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	admin := client.Admin()
+
+	done := make(chan int64, 10)
+	s.work(&fifo.Worker{Client: s.client, Concurrency: 2}, func(_ context.Context, job *fifo.Job) error {
+		if strings.HasPrefix(job.GroupID, "bad") {
+			return fifo.DeadLetter(fmt.Errorf("as told"))
+		}
+		done <- job.ID
+		return nil
+	})
+	ids, err := client.Enqueue(ctx, message("g", task{}))
+	require.NoError(t, err)
+	require.Equal(t, ids[0], awaitValue(s, done, "the job"))
+
+	key := groups.Key{Queue: queue, GroupID: "paused"}
+	require.NoError(t, admin.Pause(ctx, key, "why"))
+	_, err = client.Enqueue(ctx, message("paused", task{}), message("bad", task{}))
+	require.NoError(t, err)
+	s.until("a dead letter", func() bool {
+		dead, err := client.DeadLetters(ctx, fifo.Filter{})
+		require.NoError(t, err)
+		return len(dead) == 1
+	})
+	list, err := admin.List(ctx, groups.Filter{Paused: true})
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "why", list[0].PauseReason)
+	n, err := admin.Purge(ctx, key)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	require.NoError(t, admin.Resume(ctx, key))
+	require.Zero(t, s.jobs())
+}
+
+// In statement mode there are no transactions: single enqueues work, everything else says why not.
+func TestStatementMode(t *testing.T) {
+	t.Parallel()
+	b := newBouncer(t, "statement", nil)
+	s := newSite(t)
+	pool := connectIn(t, b.through(s.url), pgx.QueryExecModeExec)
+	client := fifo.Open(pool, nil)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	_, err := client.Enqueue(t.Context(), message("g", task{}), message("g", task{}))
+	require.NoError(t, err)
+	require.Equal(t, 2, s.jobs())
+	_, err = pool.Begin(t.Context())
+	require.ErrorContains(t, err, "transaction blocks not allowed in statement pooling mode")
+}

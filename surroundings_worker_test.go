@@ -1,0 +1,36 @@
+package pgfifo_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// work runs a worker in this process, until the test ends.
+func (s *site) work(w *fifo.Worker, h fifo.HandlerFunc) {
+	s.Helper()
+	w.Handle(queue, h)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	s.Cleanup(func() {
+		stop()
+		require.NoError(s, <-ended)
+	})
+}
+
+// awaitValue waits for a value from a handler.
+func awaitValue[T any](s *site, from <-chan T, what string) (v T) {
+	s.Helper()
+	timer := time.NewTimer(3 * patience)
+	defer timer.Stop()
+	select {
+	case v = <-from:
+	case <-timer.C:
+		require.FailNow(s, "waited in vain for "+what)
+	}
+	return v
+}
