@@ -14,4 +14,10 @@ var (
 
 	// ErrNoVersion is returned by To for a version that does not exist.
 	ErrNoVersion = errors.New("migrations: no such version")
+
+	// ErrRole is returned by Grant and RolesSQL for names that they do not take.
+	ErrRole = errors.New("migrations: invalid role")
+
+	// ErrNotOwner is returned by Grant if the current role does not own the schema and its tables.
+	ErrNotOwner = errors.New("migrations: not the owner")
 )

@@ -1,0 +1,190 @@
+package pgfifo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// Whatever becomes of a job, its payload is in no log line, no error and no stored failure, unless its handler says it.
+func TestPayloadsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	v := newSieve(t)
+	pool := pgtest.Pool(t)
+	client := fifo.Open(pool, &fifo.Config{Logger: v.logger(), Hooks: &fifo.Hooks{
+		Settled: func(_ context.Context, job *fifo.Job, o fifo.Outcome, err error) {
+			if err != nil {
+				v.keep("settled as "+o.String(), err)
+			}
+		},
+	}})
+	defer func() { require.NoError(t, client.Close()) }()
+	ctx := t.Context()
+	send := func(queue, group, payload string) {
+		_, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: group, Payload: payload})
+		require.NoError(t, err)
+	}
+	for _, kind := range []string{"error", "panic", "timeout", "lost", "sql", "commit", "retry"} {
+		send("kinds", kind, fmt.Sprintf(`{"do": %q, "secret": %q}`, kind, canary))
+	}
+	undecodable := map[string]string{
+		"text": canary + " is no JSON", "quoted": `"` + canary + `"`, "number": canary, "field": `{"Int": ` + canary + `}`,
+		"string": `{"Int": "` + canary + `"}`, "tagged": `{"Tagged": "x` + canary + `"}`, "key": `{"Keys": {"` + canary + `": 1}}`,
+		"time": `{"Time": "` + canary + `"}`, "big": `{"Big": "x` + canary + `"}`, "addr": `{"Addr": "` + canary + `"}`,
+		"float": `{"Float": 1` + canary + `e999}`, "bytes": `{"Bytes": "!` + canary + `"}`, "json number": `{"Number": "x` + canary + `"}`,
+		"own": `{"Own": "` + canary + `"}`, "cut": `{"Int": ` + canary[:20], "array": `[` + canary + `]`,
+	}
+	for kind, payload := range undecodable {
+		send("undecodable", kind, payload)
+	}
+	for i := range 12 {
+		send("slice", fmt.Sprint(i%2), fmt.Sprint(canary, i))
+		send("each", fmt.Sprint(i), canary)
+	}
+	w := &fifo.Worker{
+		Client: client, Concurrency: 4, MaxAttempts: 2, JobTimeout: 2 * time.Second, PollInterval: 100 * time.Millisecond,
+		Retry: func(job *fifo.Job, _ error) time.Duration {
+			if strings.Contains(string(job.Payload), `"retry"`) {
+				panic("of the policy")
+			}
+			return 0
+		},
+		Session: groups.Session{Heartbeat: 50 * time.Millisecond},
+		Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
+	}
+	_, err := pool.Exec(ctx, "CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	require.NoError(t, err)
+	w.Handle("kinds", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error { return misfortune(ctx, pool, job) }))
+	w.Handle("undecodable", fifo.JSON(func(context.Context, *fifo.Job, undecodableInto) error { return nil }))
+	w.HandleBatch("slice", fifo.Batch{Jobs: 4}, fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+		if len(jobs) > 1 {
+			panic("of a batch")
+		}
+		return fifo.BatchError{jobs[0].ID: errors.New("as told")}
+	}))
+	w.HandleEach("each", fifo.Batch{Groups: 4}, fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return errors.New("as told") }))
+	s := &staff{T: t, owner: pool, logs: &v.logs}
+	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
+	require.Equal(t, 7+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
+
+	dead, err := client.DeadLetters(ctx, fifo.Filter{Limit: 1000})
+	require.NoError(t, err)
+	for _, d := range dead {
+		for _, f := range d.Failures {
+			v.failed("stored", fmt.Errorf("%+v", f))
+		}
+	}
+	require.Contains(t, v.logs.String(), "dead letter", "the log is on")
+
+	// Producers' mistakes.
+	for name, m := range map[string]fifo.Message{
+		"no queue": {GroupID: "g", Payload: canary}, "no group": {Queue: "q", Payload: canary},
+		"too large": {Queue: "q", GroupID: "g", Payload: strings.Repeat(canary, fifo.MaxPayloadBytes/len(canary)+1)},
+		"delay":     {Queue: "q", GroupID: "g", Payload: canary, Delay: -1},
+		"channel":   {Queue: "q", GroupID: "g", Payload: struct{ S, C any }{canary, make(chan int)}},
+		"number":    {Queue: "q", GroupID: "g", Payload: json.Number("x" + canary)},
+		"raw":       {Queue: "q", GroupID: "g", Payload: struct{ R json.RawMessage }{json.RawMessage(canary + "x")}},
+	} {
+		_, err := client.Enqueue(ctx, m)
+		v.failed(name, err)
+	}
+	_, err = pool.Exec(ctx, "ALTER TABLE pgfifo.jobs ADD CONSTRAINT never CHECK (id = 0) NOT VALID")
+	require.NoError(t, err)
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		cfg := pool.Config()
+		cfg.ConnConfig.DefaultQueryExecMode = mode
+		other, err := pgxpool.NewWithConfig(ctx, cfg)
+		require.NoError(t, err)
+		producer := fifo.Open(other, &fifo.Config{Logger: v.logger()})
+		m := fifo.Message{Queue: "q", GroupID: "g", Payload: canary}
+		_, err = producer.Enqueue(ctx, m)
+		v.failed(fmt.Sprint("constraint, one, ", mode), err)
+		_, err = producer.Enqueue(ctx, m, m)
+		v.failed(fmt.Sprint("constraint, two, ", mode), err)
+		tx, err := producer.DB().BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = producer.EnqueueTx(ctx, tx, m)
+		v.failed(fmt.Sprint("constraint, bun, ", mode), err)
+		require.NoError(t, tx.Rollback())
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err = producer.Enqueue(gone, m)
+		v.failed("cancelled", err)
+		require.NoError(t, producer.Close())
+		other.Close()
+		_, err = producer.Enqueue(ctx, m)
+		v.failed("closed", err)
+	}
+}
+
+// undecodableInto has a field for each way in which a decoder quotes what it does not like.
+type undecodableInto struct {
+	Int    int32
+	Tagged int `json:",string"`
+	Keys   map[int8]int
+	Time   time.Time
+	Big    *big.Int
+	Addr   netip.Addr
+	Float  float64
+	Bytes  []byte
+	Number json.Number
+	Own    verbose
+}
+
+// A verbose is a type of the application's whose decoder quotes its input.
+type verbose struct{}
+
+func (*verbose) UnmarshalJSON(b []byte) error { return fmt.Errorf("I do not like %s", b) }
+
+// misfortune is the handler of queue kinds.
+func misfortune(ctx context.Context, pool *pgxpool.Pool, job *fifo.Job) error {
+	var what struct{ Do string }
+	if err := job.Decode(&what); err != nil {
+		return err
+	}
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	switch what.Do {
+	case "panic":
+		panic("as told")
+	case "timeout":
+		<-ctx.Done()
+		return ctx.Err()
+	case "lost":
+		var pid int
+		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			return err
+		}
+		if _, err := pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	case "sql": // swallowed
+		_, _ = tx.Exec(ctx, "INSERT INTO nowhere VALUES ($1)", job.Payload)
+		return nil
+	case "commit":
+		_, err := tx.Exec(ctx, "INSERT INTO once VALUES (1), (1)")
+		return err
+	}
+	return errors.New("as told")
+}

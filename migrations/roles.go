@@ -1,0 +1,125 @@
+package migrations
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+//go:embed roles.sql
+var rolesSQL string
+
+// Roles names four group roles that share the work with no right too many: see roles.sql for what each may. Logins are
+// made members of them, with a CONNECTION LIMIT that keeps one program from using up the server's:
+//
+//	CREATE ROLE shop_web    LOGIN PASSWORD '...' CONNECTION LIMIT 40 IN ROLE pgfifo_producer;
+//	CREATE ROLE shop_worker LOGIN PASSWORD '...' CONNECTION LIMIT 60 IN ROLE pgfifo_worker;
+//
+// A worker process needs Concurrency + 2 connections and those of its client's pool. What a handler writes to tables of
+// the application's needs rights of its own, given to the worker's login.
+//
+// Roles belong to the whole cluster, so a member of a role has its rights in every database and schema where Grant was
+// called with that name. Two of the names may be the same: that role then has both parts.
+type Roles struct {
+	// Producer calls Client.Enqueue, EnqueueTx and EnqueuePgxTx. Defaults to "pgfifo_producer".
+	Producer string
+	// Worker runs a fifo.Worker, whose handlers may enqueue. Defaults to "pgfifo_worker".
+	Worker string
+	// Reader calls Client.Jobs and DeadLetters, and Admin.List, Measure and Pauses. Defaults to "pgfifo_reader".
+	Reader string
+	// Admin does what Reader does, and calls Client.Redrive and DeleteDeadLetters, and Admin.Pause, Resume and Purge.
+	// Defaults to "pgfifo_admin".
+	Admin string
+}
+
+// RolesSQL returns the statements that make the roles, and give each what it needs in the schema ("" means "pgfifo") and
+// nothing else, for your own tool: run it in one transaction, as the owner, after each migration. It returns
+// ErrRole for a name that is not made of ASCII letters, digits, '_', '-' and '.', and for the schema public, which is not
+// the library's own to close.
+func RolesSQL(schema string, roles Roles) (string, error) {
+	name, err := parse(schema)
+	if err != nil {
+		return "", err
+	}
+	return roles.sql(name)
+}
+
+// Grant runs RolesSQL in one transaction, as the owner of the schema and its tables, which must be at Latest. Call it
+// after Up, each time: where nothing has changed it changes nothing, and it waits for no running job.
+//
+// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them: PostgreSQL would give
+// a part of the rights and a warning. Roles that are missing are created, for which the role needs CREATEROLE.
+func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) error {
+	m, err := newMigrator(files, cfg)
+	if err != nil {
+		return err
+	}
+	sql, err := roles.sql(m.name)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := m.lock(ctx, tx); err != nil {
+			return err
+		}
+		if err := Check(ctx, tx, m.name.String()); err != nil {
+			return err
+		}
+		var owner bool
+		if err := tx.QueryRow(ctx, ownerSQL, m.name.String()).Scan(&owner); err != nil {
+			return fmt.Errorf("migrations: read the owner of schema %q: %w", m.name, err)
+		}
+		if !owner {
+			return fmt.Errorf("%w: schema %q", ErrNotOwner, m.name)
+		}
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("migrations: grant roles in schema %q: %w", m.name, err)
+		}
+		return nil
+	})
+}
+
+// ownerSQL tells whether the current role has the rights of the owner of the schema, its tables and its types.
+const ownerSQL = `
+	SELECT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
+	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c
+	                   WHERE c.relnamespace = n.oid AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')
+	                     AND c.relname IN ('jobs', 'queue_groups', 'pauses', 'fences', 'dead_letters'))
+	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t
+	                   WHERE t.typnamespace = n.oid AND NOT pg_catalog.pg_has_role(t.typowner, 'USAGE')
+	                     AND t.typname IN ('key', 'payload', 'count'))
+	FROM pg_catalog.pg_namespace n
+	WHERE n.nspname = $1::text`
+
+// roleName leaves out every character with a meaning in a string, a quoted identifier or a dollar quote.
+var roleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
+
+// sql returns roles.sql for the given names.
+func (r Roles) sql(name schema.Name) (string, error) {
+	if name.String() == "public" {
+		return "", fmt.Errorf("%w: the schema public is shared, and cannot be closed to others", ErrRole)
+	}
+	pairs := []string{schema.Default + ".", name.Ident() + ".", "SCHEMA " + schema.Default + " ", "SCHEMA " + name.Ident() + " "}
+	for _, role := range []struct{ given, standard string }{
+		{r.Producer, "pgfifo_producer"}, {r.Worker, "pgfifo_worker"}, {r.Reader, "pgfifo_reader"}, {r.Admin, "pgfifo_admin"},
+	} {
+		if role.given == "" {
+			role.given = role.standard
+		}
+		switch lower := strings.ToLower(role.given); {
+		case !roleName.MatchString(role.given):
+			return "", fmt.Errorf("%w: %q: at most 63 ASCII letters, digits and _ - . are allowed", ErrRole, role.given)
+		case strings.HasPrefix(lower, "pg_"), lower == "public", lower == "none":
+			return "", fmt.Errorf("%w: %q is PostgreSQL's own", ErrRole, role.given)
+		}
+		pairs = append(pairs, "'"+role.standard+"'", "'"+role.given+"'", role.standard, pgx.Identifier{role.given}.Sanitize())
+	}
+	return strings.NewReplacer(pairs...).Replace(rolesSQL), nil
+}

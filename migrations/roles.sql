@@ -1,0 +1,59 @@
+-- Rights for four group roles, exact to the column. Run in one transaction by the owner of the schema and its tables, or
+-- a superuser, after each migration, and any number of times: it locks no table, and workers go on meanwhile.
+--
+-- It makes the roles that are missing (that needs CREATEROLE; otherwise have them made before), takes from them and from
+-- PUBLIC whatever they have on the library's objects, and grants what follows. Logins are yours: make them members.
+--
+-- Nobody needs a right on the sequences: identity columns draw from them by themselves. So nobody but the owner can
+-- move them, and a producer cannot choose a job's id, which is its place.
+DO $roles$
+DECLARE
+    role_name text;
+BEGIN
+    FOREACH role_name IN ARRAY ARRAY['pgfifo_producer', 'pgfifo_worker', 'pgfifo_reader', 'pgfifo_admin'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = role_name::pg_catalog.name) THEN
+            BEGIN
+                EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL; -- roles are the whole cluster's: somebody did the same for another database
+            END;
+        END IF;
+    END LOOP;
+END
+$roles$;
+
+REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+REVOKE ALL ON TABLE pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences, pgfifo.dead_letters
+    FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
+    FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+-- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
+REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count
+    FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+
+GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+
+-- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, locks, changes and deletes nothing.
+GRANT INSERT (queue, group_id, payload, run_at, max_attempts), SELECT (id) ON pgfifo.jobs TO pgfifo_producer;
+
+-- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It cannot change a payload or a job's
+-- place, pause or resume, or read the payloads of dead letters. UPDATE of one column is what PostgreSQL asks for a row
+-- lock; DELETE lets it lock the whole table, too, and there is no DELETE without that.
+GRANT SELECT, INSERT (queue, group_id, payload, run_at, max_attempts), UPDATE (run_at, attempts, failures), DELETE
+    ON pgfifo.jobs TO pgfifo_worker;
+GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
+GRANT SELECT (queue, group_id) ON pgfifo.pauses TO pgfifo_worker;
+GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
+GRANT INSERT (queue, group_id, id, payload, attempts, max_attempts, enqueued_at, failures),
+      SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
+    ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Sweep.DeadLetterRetention
+
+-- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only: grant
+-- that to it where you may.
+GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
+
+-- Admin: reads, pauses, resumes, purges, redrives, deletes dead letters. It owns nothing, so it cannot migrate.
+GRANT SELECT, INSERT (queue, group_id, id, payload, max_attempts, enqueued_at, failures), UPDATE (run_at), DELETE
+    ON pgfifo.jobs TO pgfifo_admin;
+GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason), DELETE ON pgfifo.pauses TO pgfifo_admin;
+GRANT SELECT, DELETE ON pgfifo.dead_letters TO pgfifo_admin;

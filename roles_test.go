@@ -1,0 +1,204 @@
+package pgfifo_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// eachSchema runs a test in the library's own schema, and in one whose name needs every quoting there is.
+func eachSchema(t *testing.T, test func(t *testing.T, s *staff)) {
+	for _, schema := range []string{"", `Odd "pgfifo_worker' $roles$ schema`} {
+		t.Run(fmt.Sprintf("%q", schema), func(t *testing.T) {
+			t.Parallel()
+			test(t, newStaff(t, schema))
+		})
+	}
+}
+
+func TestProducerRole(t *testing.T) {
+	t.Parallel()
+	eachSchema(t, func(t *testing.T, s *staff) {
+		ctx, pool := t.Context(), s.as(s.roles.Producer)
+		listener := pgtest.Conn(t, s.url)
+		_, err := listener.Exec(ctx, "LISTEN "+ident(cmp.Or(s.schema, "pgfifo")))
+		require.NoError(t, err)
+		want := 0
+		for _, inOrder := range []bool{false, true} {
+			client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = inOrder })
+			one := message("g", task{})
+			one.Delay, one.MaxAttempts = time.Second, 3
+			ids, err := client.Enqueue(ctx, one)
+			require.NoError(t, err)
+			require.Len(t, ids, 1)
+			ids, err = client.Enqueue(ctx, one, message("h", task{}), one)
+			require.NoError(t, err)
+			require.Len(t, ids, 3)
+			require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				_, err := client.EnqueuePgxTx(ctx, tx, one)
+				return err
+			}))
+			tx, err := client.DB().BeginTx(ctx, nil)
+			require.NoError(t, err)
+			_, err = client.EnqueueTx(ctx, tx, one, one)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+			want += 7
+		}
+		require.Equal(t, want, s.number("SELECT count(*) FROM pgfifo.jobs"))
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_, err = listener.WaitForNotification(waiting)
+		require.NoError(t, err, "it tells workers")
+
+		_, err = s.client(pool).Redrive(ctx, groups.Key{Queue: queue})
+		requireRefused(t, err, "through the API, too")
+		require.Error(t, s.client(pool).Admin().Pause(ctx, groups.Key{Queue: queue}, ""))
+	})
+}
+
+func TestReaderRole(t *testing.T) {
+	t.Parallel()
+	eachSchema(t, func(t *testing.T, s *staff) {
+		ctx, pool := t.Context(), s.as(s.roles.Reader)
+		s.stock()
+		holder, err := s.owner.Begin(ctx)
+		require.NoError(t, err)
+		defer func() { _ = holder.Rollback(context.Background()) }()
+		_, err = holder.Exec(ctx, s.sql("SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE"))
+		require.NoError(t, err)
+
+		client := s.client(pool)
+		s.look(client)
+		list, err := client.Admin().List(ctx, groups.Filter{GroupID: "a"})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.True(t, list[0].Held)
+		require.Zero(t, list[0].HeldSince, "another role's session is not for everybody to see")
+		s.exec("GRANT pg_read_all_stats TO " + ident(s.roles.Reader))
+		list, err = client.Admin().List(ctx, groups.Filter{GroupID: "a"})
+		require.NoError(t, err)
+		require.NotZero(t, list[0].HeldSince)
+
+		_, err = client.Admin().Purge(ctx, groups.Key{Queue: queue})
+		require.Error(t, err)
+		_, err = client.DeleteDeadLetters(ctx, groups.Key{Queue: queue})
+		require.Error(t, err)
+		_, err = client.Enqueue(ctx, message("g", task{}))
+		requireRefused(t, err, "through the API, too")
+	})
+}
+
+// stock puts jobs, a pause and dead letters into the tables, as the owner.
+func (s *staff) stock() {
+	s.Helper()
+	s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', 'x'), ('q', 'a', 'y'), ('q', 'b', 'z')`)
+	s.exec(`INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'b')`)
+	s.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures) VALUES
+		('q', 'a', 1000, 'x', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]'),
+		('q', 'b', 1001, 'y', 1, now(), NULL), ('q', 'b', 1002, 'y', 1, now(), NULL)`)
+}
+
+// look reads whatever there is to be read, and requires that it is what stock put there.
+func (s *staff) look(client *fifo.Client) {
+	s.Helper()
+	ctx := s.Context()
+	jobs, err := client.Jobs(ctx, fifo.Filter{})
+	require.NoError(s, err)
+	require.Len(s, jobs, 3)
+	require.Equal(s, "x", string(jobs[0].Payload))
+	dead, err := client.DeadLetters(ctx, fifo.Filter{Queue: queue})
+	require.NoError(s, err)
+	require.Len(s, dead, 3)
+	list, err := client.Admin().List(ctx, groups.Filter{})
+	require.NoError(s, err)
+	require.Len(s, list, 2)
+	pauses, err := client.Admin().Pauses(ctx)
+	require.NoError(s, err)
+	require.Len(s, pauses, 1)
+	depth, err := client.Admin().Measure(ctx, queue)
+	require.NoError(s, err)
+	require.Equal(s, int64(3), depth.DeadLetters)
+}
+
+func TestAdminRole(t *testing.T) {
+	t.Parallel()
+	eachSchema(t, func(t *testing.T, s *staff) {
+		ctx, pool := t.Context(), s.as(s.roles.Admin)
+		s.stock()
+		client, key := s.client(pool), groups.Key{Queue: queue, GroupID: "c"}
+		s.look(client)
+		require.NoError(t, client.Admin().Pause(ctx, key, "why"))
+		require.NoError(t, client.Admin().Pause(ctx, key, "why not"))
+		require.NoError(t, client.Admin().Pause(ctx, groups.Key{Queue: queue}, "all"))
+		require.Equal(t, 3, s.number("SELECT count(*) FROM pgfifo.pauses"))
+		require.NoError(t, client.Admin().Resume(ctx, key))
+		require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
+
+		n, err := client.Redrive(ctx, groups.Key{Queue: queue, GroupID: "b"}, 1001)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE id = 1001"), "its old place")
+		n, err = client.DeleteDeadLetters(ctx, groups.Key{Queue: queue}, 1002)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		purged, err := client.Admin().Purge(ctx, groups.Key{Queue: queue})
+		require.NoError(t, err)
+		require.Equal(t, int64(4), purged)
+		require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
+
+		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema}), "the tables are not its own")
+	})
+}
+
+// Nothing that the roles may do lets one in who is a member of none, and rights that somebody gave by hand go.
+func TestGrantTakesAway(t *testing.T) {
+	t.Parallel()
+	s := newStaff(t, "")
+	s.stock()
+	s.exec("GRANT ALL ON SCHEMA pgfifo TO PUBLIC")
+	s.exec("GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO PUBLIC, " + ident(s.roles.Reader))
+	s.exec("GRANT UPDATE (payload) ON pgfifo.jobs TO " + ident(s.roles.Producer))
+	s.exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA pgfifo TO PUBLIC")
+	someone, producer := s.as(outsider), s.as(s.roles.Producer)
+	statements := []string{"DELETE FROM pgfifo.jobs WHERE id = 0", "SELECT nextval('pgfifo.jobs_id_seq')"}
+	for _, sql := range statements {
+		_, err := someone.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	_, err := producer.Exec(t.Context(), "UPDATE pgfifo.jobs SET payload = ''")
+	require.NoError(t, err)
+
+	// Beside a running job, which holds nothing up.
+	holder, err := s.owner.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = holder.Rollback(context.Background()) }()
+	_, err = holder.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 2 {
+		require.NoError(t, migrations.Grant(ctx, s.owner, s.roles, nil))
+	}
+	require.NoError(t, holder.Rollback(ctx))
+
+	for _, sql := range slices.Concat(statements, []string{"SELECT pgfifo.schema_version()"}) {
+		_, err := someone.Exec(t.Context(), sql)
+		requireRefused(t, err, sql)
+	}
+	_, err = producer.Exec(t.Context(), "UPDATE pgfifo.jobs SET payload = ''")
+	requireRefused(t, err, "")
+	_, err = s.client(producer).Enqueue(t.Context(), message("g", task{}))
+	require.NoError(t, err)
+}
