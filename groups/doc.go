@@ -15,6 +15,10 @@
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
 //     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
 //
+// One thing is not seen: a claim that is kept from running, between reading the head and locking it, for as long as another
+// worker's whole attempt takes from claim to death, reads an xmax from before that attempt, or locks over it with a stale head.
+// That lost attempt is not counted. It takes a starved server and an attempt of milliseconds.
+//
 // # Why groups stay in order
 //
 //   - Claim = hint, then group, then head. Candidates are read without locks (sql/candidates.sql) and may be stale. The
