@@ -1,4 +1,4 @@
-.PHONY: test race lint bench fuzz soak torture
+.PHONY: test race lint bench fuzz soak torture mutants
 
 test:
 	go test ./...
@@ -27,3 +27,7 @@ soak:
 # A million jobs, and thousands of faults; CI runs -profile ci, and every go test a short one.
 torture:
 	go run ./internal/torture/cmd/torture -profile long
+
+# Bugs planted on purpose, one build each: the harness, or a test, must catch every one.
+mutants:
+	go run ./internal/torture/cmd/mutants

@@ -21,9 +21,12 @@ const stopTimeout = 10 * time.Second
 type cluster struct {
 	bin    string    // folder of the server's binaries
 	dir    string    // all that the cluster writes: its data and its log
+	listen []string  // where it listens beside 127.0.0.1
 	owner  *owner    // whom its programs run as
 	guard  *guard    // cleans up if this process is killed
 	cmd    *exec.Cmd // the server, once it was started
+	argv   []string  // its arguments
+	url    string
 	exited chan struct{}
 }
 
@@ -37,12 +40,13 @@ func (s *starter) startLocal(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.listen = s.opts.Listen
 	url, err := c.start(ctx, s.opts.settings())
 	if err != nil {
 		err = fmt.Errorf("%w%s", err, c.logTail()) // before close removes the log
 		return nil, errors.Join(err, c.close())
 	}
-	return &Server{URL: url, stop: c.close}, nil
+	return &Server{URL: url, Log: c.log(), stop: c.close, halt: c.stop, resume: c.resume}, nil
 }
 
 // newCluster makes the cluster's folder, empty yet.
@@ -102,7 +106,21 @@ func (c *cluster) initdb(ctx context.Context) error {
 	if !cmd.ProcessState.Success() {
 		return fmt.Errorf("initdb: %s", cmd.ProcessState)
 	}
-	return nil
+	return c.admit()
+}
+
+// admit lets in who comes from the networks where the cluster listens beside
+// 127.0.0.1, which initdb has let in.
+func (c *cluster) admit() error {
+	if len(c.listen) == 0 {
+		return nil
+	}
+	hba, err := os.OpenFile(filepath.Join(c.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = hba.WriteString("host all all samenet trust\n")
+	return errors.Join(err, hba.Close())
 }
 
 // serve starts the server on a free port and waits until it answers.
@@ -114,16 +132,23 @@ func (c *cluster) serve(ctx context.Context, set map[string]string) (string, err
 	set = maps.Clone(set)
 	name := filepath.Base(c.dir)
 	maps.Copy(set, loopbackOnly(port, name))
-	cmd, err := c.command("postgres", append([]string{"-D", c.data()}, args(set)...)...)
+	set["listen_addresses"] = strings.Join(append([]string{set["listen_addresses"]}, c.listen...), ",")
+	c.argv = append([]string{"-D", c.data()}, args(set)...)
+	c.url = serverURL(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return c.url, c.resume(ctx)
+}
+
+// resume starts the server where it was before, and waits until it answers.
+func (c *cluster) resume(ctx context.Context) error {
+	cmd, err := c.command("postgres", c.argv...)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if c.exited, err = c.run(cmd); err != nil {
-		return "", err
+		return err
 	}
 	c.cmd = cmd
-	url := serverURL(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	return url, waitReady(ctx, url, name, c.exited)
+	return waitReady(ctx, c.url, filepath.Base(c.dir), c.exited)
 }
 
 // loopbackOnly returns the settings of a server that listens on a port of

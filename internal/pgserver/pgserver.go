@@ -12,8 +12,8 @@
 // its failure is the failure.
 //
 // Servers started here listen on 127.0.0.1 only (a container on a remote
-// daemon: on the daemon's host), take 300 connections, and go away with the
-// process that started them, even when it is killed: a local or embedded
+// daemon: on the daemon's host; see also Options.Listen), take 300
+// connections, and go away with the process that started them, even when it is killed: a local or embedded
 // cluster at once (on Unix), a container after 15 minutes.
 package pgserver
 
@@ -48,6 +48,10 @@ type Options struct {
 	// "max_locks_per_transaction": "256". They override this package's
 	// defaults, but not where the server listens.
 	Settings map[string]string
+	// Listen are further addresses of this machine, such as "10.1.2.1", at which
+	// a local server listens beside 127.0.0.1, for everybody in their networks.
+	// The other sources leave them out.
+	Listen []string
 	// Logf is told which source was chosen, its version, and why each earlier
 	// source was passed over. The default is silence.
 	Logf func(format string, args ...any)
@@ -62,7 +66,12 @@ type Server struct {
 	Source string
 	// Version is the server_version that the server reports, such as "17.2".
 	Version string
+	// Log is the file that the server writes its log to, or "" if that is not
+	// at hand. It goes with Close.
+	Log string
 
+	halt     func() error // nil: cannot be done
+	resume   func(context.Context) error
 	stop     func() error
 	stopOnce sync.Once
 	stopErr  error
