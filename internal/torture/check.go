@@ -1,0 +1,113 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The invariants, by the names that reports have for them.
+var invariants = []struct{ name, text string }{
+	{"I1", "no enqueue that returned is lost"},
+	{"I2", "nothing runs that was rolled back"},
+	{"I3", "no two handlers of a group at once"},
+	{"I3-lease", "a handler hears of a lost lease in time"},
+	{"I3-fence", "the sink takes no write of a former holder"},
+	{"I4", "commits and starts in order of ids, ids in order of enqueues"},
+	{"I5", "one effect per done job, none of others; spawned jobs with their parents"},
+	{"I6", "attempts are counted, each once"},
+	{"I7", "what a fault hit is free again in time"},
+	{"I8", "all drains, and nobody holds what he does not work"},
+	{"I9", "processes, transactions and sessions end as they should"},
+	{"I10", "an enqueue into a held group does not wait"},
+	{"I11", "no error in the server's log that nobody asked for"},
+}
+
+// A checker proves the invariants of a history, or finds where they are broken.
+type checker struct {
+	*history
+	turns      []*turn
+	byGroup    map[int32][]*turn
+	byJob      map[int64][]*turn
+	effectOf   map[int64]*effect // by job, the first
+	sent       map[int64]*enqueue
+	deaths     []int64 // by process
+	index      map[string]int32
+	windows    map[int32][]window
+	everywhere []window
+	frozen     map[int32][]window
+	deaf       map[int32][]window // what is sent is lost
+	exits      map[[2]int64]bool  // processes, and the jobs that ended them
+	down       []window           // the server was
+
+	covered map[int64]int // by job: lost attempts that were not counted, as may be
+
+	checked  map[string]int
+	counts   map[string]int
+	breaches []breach
+	latency  map[string][]int64
+}
+
+// check checks everything.
+func check(h *history) *checker {
+	c := &checker{
+		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
+		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window), deaf: make(map[int32][]window), covered: make(map[int64]int),
+		exits:   make(map[[2]int64]bool),
+		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
+	}
+	c.readDeaths()
+	c.readTurns()
+	c.readWindows()
+	for i := range h.enqueues {
+		c.sent[h.enqueues[i].n] = &h.enqueues[i]
+	}
+	for i := range h.effects {
+		if e := &h.effects[i]; c.effectOf[e.job] == nil {
+			c.effectOf[e.job] = e
+		}
+	}
+	c.breaches = append(c.breaches, h.breaches...)
+	c.checkLoss()
+	c.checkEffects()
+	c.checkSpawned()
+	c.checkOverlap()
+	c.checkLease()
+	c.checkFence()
+	c.checkCommits()
+	c.checkStarts()
+	c.checkIDs()
+	c.checkAttempts()
+	c.checkRelease()
+	c.checkLocks()
+	c.checkEnd()
+	c.checkEnqueues()
+	c.checkServerLog()
+	slices.SortStableFunc(c.breaches, func(a, b breach) int { return compare(a.at, b.at) })
+	return c
+}
+
+// did counts things that were checked.
+func (c *checker) did(invariant string, n int) { c.checked[invariant] += n }
+
+// count counts something that is worth telling.
+func (c *checker) count(what string, n int) { c.counts[what] += n }
+
+// broken takes down that an invariant is broken.
+func (c *checker) broken(invariant string, at int64, group int32, jobs []int64, format string, args ...any) {
+	c.breaches = append(c.breaches, breach{invariant, at, group, jobs, fmt.Sprintf(format, args...)})
+}
+
+// name names a process.
+func (c *checker) name(proc int32) string { return c.procs[proc] }
+
+// startedBy returns how many jobs had been started by then.
+func (c *checker) startedBy(at int64) int {
+	seen := make(map[int64]bool)
+	for _, t := range c.turns {
+		if t.start > at {
+			break
+		}
+		seen[t.job] = true
+	}
+	return len(seen)
+}

@@ -1,0 +1,128 @@
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+// shortLived is how long an attempt may last within one claim of another worker, one that is kept off its processor.
+const shortLived = int64(time.Second)
+
+// checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and the
+// same if it was given back. It is higher by no more than there were faults that may have taken a claim before its handler
+// began. It may be the same after a lost attempt if the server went down, for then PostgreSQL may have lost the evidence;
+// and in queues with batches, where the batch is charged, not each of its jobs; and, rarely, when a claim is kept from running
+// between its snapshot and its locks for as long as the whole attempt lasts: it does not see the evidence, and covers it.
+func (c *checker) checkAttempts() {
+	eaters := c.eaters()
+	between := func(from, to int64) int32 {
+		i, _ := slices.BinarySearch(eaters, from)
+		j, _ := slices.BinarySearch(eaters, to+1)
+		return int32(j - i)
+	}
+	lost := 0
+	var covered []*turn
+	for job, turns := range c.byJob {
+		plain := queueOf(turns[0].group, c.batches) == queuePlain
+		before := turn{start: c.enqueued(turns[0].msg).invoke}
+		for i, t := range turns {
+			if i > 0 && before.outcome != "retried" && before.outcome != "returned" {
+				lost++
+			}
+			c.did("I6", 1)
+			least := int32(1)
+			switch {
+			case i == 0 || before.outcome == "retried": // that was committed
+			case before.outcome == "returned", !plain, c.serverWent(before.start, t.start):
+				least = 0
+			}
+			most := least + between(before.start, t.start)
+			if least == 0 {
+				most++
+			}
+			if c.excuse(t.proc, 0, t.start) != "" { // it may have been lost before its handler began
+				least = min(least, t.attempt-before.attempt)
+			}
+			if plain && least == 1 && t.attempt == before.attempt && before.outcome == "" && before.over()-before.start < shortLived {
+				least = 0
+				c.covered[job]++
+				covered = append(covered, t)
+			}
+			if more := t.attempt - before.attempt; more < least || more > most {
+				c.broken("I6", t.start, t.group, []int64{job}, "attempt %d of job %d follows attempt %d (%s, %s); %d to %d more were to be expected",
+					t.attempt, job, before.attempt, before.word, before.outcome, least, most)
+			}
+			before = *t
+		}
+	}
+	if len(covered) > 0 {
+		slices.SortFunc(covered, func(a, b *turn) int { return compare(a.start, b.start) })
+		c.count("lost attempts that are not counted, perhaps because a stale claim covered the evidence", len(covered))
+	}
+	if t := len(covered); t > 1+lost/50 {
+		c.broken("I6", covered[0].start, covered[0].group, []int64{covered[0].job},
+			"%d of %d lost attempts are not counted; the first is attempt %d of job %d", t, lost, covered[0].attempt, covered[0].job)
+	}
+	for _, d := range c.dead {
+		turns := c.byJob[d.id]
+		c.did("I6", 1)
+		last := turn{start: c.enqueued(d.msg).invoke}
+		if len(turns) > 0 {
+			last = *turns[len(turns)-1]
+		}
+		if d.attempts < last.attempt || d.attempts > last.attempt+between(last.start, forever-1) {
+			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts; the last that ran was %d", d.id, d.attempts, last.attempt)
+		}
+		if d.failures != min(d.attempts, 50) {
+			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts and %d failures", d.id, d.attempts, d.failures)
+		}
+		c.checkPoison(&d, turns)
+	}
+}
+
+// checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more.
+func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
+	deaths := 0
+	for _, t := range turns {
+		if c.exits[[2]int64{int64(t.proc), t.job}] {
+			deaths++
+		}
+	}
+	if deaths == 0 {
+		return
+	}
+	c.count("jobs that killed their processes", 1)
+	first, last := turns[0], turns[len(turns)-1]
+	exact := d.queue == queuePlain && !c.serverWent(first.start, last.start)
+	if d.attempts != lives || exact && len(turns) > lives+c.covered[d.id] {
+		c.broken("I6", last.start, d.group, []int64{d.id}, "job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
+			d.id, deaths, len(turns), d.attempts, lives)
+	}
+}
+
+// eaters returns when something happened that may have taken a claim before its handler began, in order.
+func (c *checker) eaters() (at []int64) {
+	for _, m := range c.marks {
+		switch m.what {
+		case faultKill, faultTerminate, faultRestart, faultCrash, "resumed", faultReset, faultLose, "lost", "cut", "healed", faultStop, "cont", "dead":
+			at = append(at, m.at)
+		}
+	}
+	for i := range c.events {
+		switch e := &c.events[i]; e.kind {
+		case evTrouble, evLost, evStall, evExit:
+			at = append(at, e.at)
+		case evSettled:
+			if e.word == "unknown" {
+				at = append(at, e.at)
+			}
+		}
+	}
+	slices.Sort(at)
+	return at
+}
+
+// serverWent reports whether the server went down between the two times, or was down.
+func (c *checker) serverWent(from, to int64) bool {
+	return slices.ContainsFunc(c.down, func(w window) bool { return w.from <= to && from <= w.until })
+}

@@ -1,0 +1,125 @@
+package torture
+
+import (
+	"strings"
+	"time"
+)
+
+// idleLock is how long a group may be locked by a session that runs none of its jobs: longer than the server takes to
+// notice a silent worker.
+const idleLock = int64(4500 * time.Millisecond)
+
+// checkLocks: I8, whoever holds a group works. A session that holds one for long runs a handler meanwhile.
+func (c *checker) checkLocks() {
+	type key struct{ group, xid string }
+	first := make(map[key]lockSample)
+	told := make(map[key]bool)
+	busy := make(map[int64][]*turn) // by server process
+	for _, t := range c.turns {
+		if t.pid != 0 {
+			busy[t.pid] = append(busy[t.pid], t)
+		}
+	}
+	for _, s := range c.samples {
+		k := key{s.group, s.xid}
+		if _, ok := first[k]; !ok {
+			first[k] = s
+		}
+		c.did("I8", 1)
+		from := first[k].at
+		if s.at-from < idleLock || told[k] || c.serverWent(from, s.at) {
+			continue
+		}
+		worked := false
+		for _, t := range busy[s.pid] {
+			worked = worked || t.start < s.at && max(min(t.end, t.died), c.thawed(t)) > from
+		}
+		if !worked {
+			told[k] = true
+			c.broken("I8", from, -1, nil, "group %s was locked for %v by session %d, which ran none of its jobs",
+				s.group, time.Duration(s.at-from).Round(time.Millisecond), s.pid)
+		}
+	}
+}
+
+// thawed returns until when the process of a turn was frozen that was frozen when it ended.
+func (c *checker) thawed(t *turn) int64 {
+	for _, w := range c.frozen[t.proc] {
+		if w.from <= t.over() && t.over() <= w.until {
+			return w.until
+		}
+	}
+	return 0
+}
+
+// checkEnd: I8 and I9, what is left at the end, and how processes ended.
+func (c *checker) checkEnd() {
+	c.did("I8", 2)
+	c.did("I9", 3)
+	e := c.end
+	if e.Jobs > 0 {
+		c.broken("I8", forever, -1, nil, "%d jobs are left", e.Jobs)
+	}
+	if e.Locked > 0 {
+		c.broken("I8", forever, -1, nil, "%d of %d groups are locked though there are no jobs", e.Locked, e.Groups)
+	}
+	for what, n := range map[string]int{
+		"sessions hold something though there are no jobs": e.Holding,
+		"transactions are prepared":                        e.Prepared,
+		"sessions are left of workers that have stopped":   e.Sessions,
+	} {
+		if n > 0 {
+			c.broken("I9", forever, -1, nil, "%d %s", n, what)
+		}
+	}
+	ended := make(map[string]bool) // as they were told, or as their jobs are
+	for i := range c.events {
+		switch ev := &c.events[i]; ev.kind {
+		case evExit, evDown:
+			ended[c.name(ev.proc)] = true
+		case evListens:
+			c.broken("I9", ev.at, ev.group, []int64{ev.job}, "the session that works job %d listens to %s", ev.job, ev.word)
+		}
+	}
+	for _, m := range c.marks {
+		switch m.what {
+		case faultKill:
+			ended[m.proc] = true
+		case "dead":
+			c.did("I9", 1)
+			if !ended[m.proc] && strings.HasPrefix(m.proc, "w") && len(c.left) == 0 {
+				c.broken("I9", m.at, -1, nil, "worker %s ended by itself: %s", m.proc, m.note)
+			}
+		}
+	}
+}
+
+// asked are the SQLSTATEs that the faults, or the handlers on purpose, give rise to. All others are the library's doing.
+var asked = map[string]string{
+	"22012": "handlers divide by zero on purpose",
+	"57P01": "sessions are terminated",
+	"57P02": "a server process was killed",
+	"57P03": "the server starts or stops",
+	"57014": "a statement was cancelled when its context ended",
+	"25P03": "the session of a frozen worker was ended",
+	"08006": "the connection was reset",
+	"08003": "the connection was reset",
+	"08P01": "the connection was reset in the middle of a message",
+}
+
+// checkServerLog: I11, the server's log has no error of our sessions that nobody asked for.
+func (c *checker) checkServerLog() {
+	if !c.logged {
+		return
+	}
+	for _, e := range c.serverErrors {
+		if e.who == harness {
+			continue
+		}
+		c.did("I11", 1)
+		c.count("server errors "+e.state, 1)
+		if asked[e.state] == "" {
+			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package torture
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// lateWithin is how long workers may go on past a job with a lower id that was committed late, as documented, and a
+// tolerance for a busy machine.
+const lateWithin = int64(5*time.Second + 3*time.Second)
+
+// checkCommits: I4, each group's hash chain is that of its effects in their order, and that is the order of ids, but for
+// jobs that were committed late.
+func (c *checker) checkCommits() {
+	for from := 0; from < len(c.effects); {
+		group := c.effects[from].group
+		to := from
+		for to < len(c.effects) && c.effects[to].group == group {
+			to++
+		}
+		c.checkChain(group, c.effects[from:to])
+		highest := 0 // where
+		list := c.effects[from:to]
+		for i := range list {
+			c.did("I4", 1)
+			if list[i].job >= list[highest].job {
+				highest = i
+				continue
+			}
+			for j := range i {
+				if list[j].job > list[i].job {
+					c.overtaken(group, c.effectTurn(&list[j]), list[j].job, list[i].job, list[j].msg, list[i].msg, "was committed")
+				}
+			}
+		}
+		from = to
+	}
+}
+
+// checkChain replays a hash chain.
+func (c *checker) checkChain(group int32, effects []effect) {
+	c.did("I4", 1)
+	var h []byte
+	for i, e := range effects {
+		if e.place != int64(i+1) {
+			c.broken("I4", c.startOf(&effects[i]), group, []int64{e.job}, "place %d of the chain has the effect of place %d", i+1, e.place)
+			return
+		}
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64(h, uint64(e.job)))
+		h = sum[:]
+	}
+	if chain := c.chains[group]; chain.length != int64(len(effects)) || !bytes.Equal(chain.hash, h) {
+		c.broken("I4", forever, group, nil, "the chain has %d links, which are not the %d effects", chain.length, len(effects))
+	}
+}
+
+func (c *checker) effectTurn(e *effect) *turn {
+	var found *turn
+	for _, t := range c.byJob[e.job] {
+		if t.attempt == e.attempt {
+			found = t
+		}
+	}
+	return found
+}
+
+// checkStarts: I4, handlers of a group start in the order of ids, but for jobs that were committed late.
+func (c *checker) checkStarts() {
+	for group, turns := range c.byGroup {
+		highest := -1 // where
+		for i, t := range turns {
+			c.did("I4", 1)
+			if highest < 0 || t.job >= turns[highest].job {
+				highest = i
+				continue
+			}
+			if c.excuse(t.proc, 0, t.start) != "" {
+				continue // the stamp may be later than the claim: the job was lost in between
+			}
+			for j := i - 1; j >= 0; j-- {
+				if turns[j].job > t.job {
+					if c.sameBatch(turns[:j], turns[j], t.job) {
+						c.count("jobs that ran again because their batch was undone", 1)
+						break
+					}
+					c.overtaken(group, turns[j], turns[j].job, t.job, turns[j].msg, t.msg, "started")
+					break // the nearest one: what was before it has been looked at
+				}
+			}
+		}
+	}
+}
+
+// sameBatch reports whether a job had run just before, in the same batch as the turn, which was undone as a whole then.
+func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
+	if queueOf(x.group, c.batches) == queuePlain {
+		return false
+	}
+	for i := len(before) - 1; i >= 0; i-- {
+		if t := before[i]; t.job == job {
+			return t.proc == x.proc && (t.pid == x.pid || x.pid == 0) && t.settled > x.start
+		}
+	}
+	return false
+}
+
+// overtaken judges a job that came after one with a higher id. That may be if it was not there, or not for long, when the
+// other one started, and their enqueues overlapped, or it had been too late for its place already.
+func (c *checker) overtaken(group int32, by *turn, first, second, firstMsg, secondMsg int64, what string) {
+	x, y := c.enqueued(firstMsg), c.enqueued(secondMsg)
+	at := int64(forever)
+	if by != nil {
+		at = by.start
+	}
+	if by == nil || y.back > by.start-lateWithin {
+		switch {
+		case x.invoke < y.back && y.invoke < x.back:
+			c.count("lower ids that were committed late", 1)
+			return
+		case c.wentPast(group, second, y):
+			c.count("lower ids that were passed over because others had gone past before they were committed", 1)
+			return
+		}
+	}
+	c.broken("I4", at, group, []int64{first, second}, "job %d %s before job %d, which was there", first, what, second)
+}
+
+// wentPast reports whether the group had gone past a job's place before its enqueue returned: from then on workers may
+// begin their search behind it, until they are told of it.
+func (c *checker) wentPast(group int32, job int64, e enqueue) bool {
+	for _, z := range c.byGroup[group] {
+		if z.start > e.back {
+			break
+		}
+		if z.job > job && c.enqueued(z.msg).invoke < e.back {
+			return true
+		}
+	}
+	return false
+}
+
+// enqueued returns when a message was enqueued. A job that a handler spawned is there when that attempt has settled.
+func (c *checker) enqueued(msg int64) (e enqueue) {
+	if known := c.sent[msg]; known != nil {
+		e = *known
+		if e.back == 0 || e.result == resUnknown {
+			e.back = forever
+		}
+		return e
+	}
+	e.back = forever
+	if parent := c.sent[msg-children]; parent != nil {
+		for _, t := range c.byJob[parent.id] {
+			if e.invoke == 0 {
+				e.invoke = t.start
+			}
+			if eff := c.effectOf[t.job]; eff != nil && eff.attempt == t.attempt {
+				e.invoke, e.back = t.start, t.settled
+			}
+		}
+	}
+	return e
+}
+
+// checkIDs: I4, of two enqueues of a group of which one returned before the other began, the first has the lower id.
+func (c *checker) checkIDs() {
+	groups := make(map[int32][]*enqueue)
+	for i := range c.enqueues {
+		if e := &c.enqueues[i]; e.result == resOK {
+			groups[e.group] = append(groups[e.group], e)
+		}
+	}
+	for group, byInvoke := range groups {
+		byBack := slices.Clone(byInvoke)
+		slices.SortFunc(byBack, func(a, b *enqueue) int { return compare(a.back, b.back) })
+		slices.SortFunc(byInvoke, func(a, b *enqueue) int { return compare(a.invoke, b.invoke) })
+		var highest *enqueue
+		for _, e := range byInvoke {
+			for len(byBack) > 0 && byBack[0].back < e.invoke {
+				if highest == nil || byBack[0].id > highest.id {
+					highest = byBack[0]
+				}
+				byBack = byBack[1:]
+			}
+			c.did("I4", 1)
+			if highest != nil && highest.id > e.id {
+				c.broken("I4", e.invoke, group, []int64{highest.id, e.id}, "job %d was enqueued when the enqueue of job %d had returned", e.id, highest.id)
+			}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package torture
+
+import (
+	"time"
+)
+
+// late is how much later than the fact the stamp of a lost lease may be: a goroutine has to be scheduled first, on a
+// machine with more processes than processors.
+const late = int64(200 * time.Millisecond)
+
+// checkOverlap: I3, handlers of one group do not overlap, from their start until they return, are told that the job is
+// lost, or die with their process. Where a session was ended from the server's side, or the process did not get to run,
+// they may, for as long as it may take until they are told.
+func (c *checker) checkOverlap() {
+	for group, turns := range c.byGroup {
+		var open []*turn
+		told := make(map[*turn]string)
+		for _, b := range turns {
+			c.did("I3", 1)
+			still := open[:0]
+			for _, a := range open {
+				if !a.alive(b.start) {
+					continue
+				}
+				still = append(still, a)
+				why := c.excuse(a.proc, a.pid, b.start)
+				if why == "" && c.unheard(a, b.start) {
+					why = "a statement without an answer"
+				}
+				if why == "" { // it was b that was kept from running, between its claim and its start, and came too late
+					why = c.excuse(b.proc, b.pid, b.start)
+				}
+				switch {
+				case why != "":
+					if told[a] != why {
+						c.count("handlers that ran on beside a successor because of "+why, 1)
+						told[a] = why
+					}
+				case a.lost < b.start+late:
+					c.count("successors that began less than "+time.Duration(late).String()+" before a handler was told", 1)
+				default:
+					c.broken("I3", b.start, group, []int64{a.job, b.job},
+						"job %d attempt %d started in %s while job %d attempt %d ran in %s",
+						b.job, b.attempt, c.name(b.proc), a.job, a.attempt, c.name(a.proc))
+				}
+			}
+			open = append(still, b)
+		}
+	}
+}
+
+// learnt is learn, with the time until the next heartbeat and the tolerance for stamps.
+const learnt = int64(learn) + int64(200*time.Millisecond) + late
+
+// checkLease: a handler that runs when its session is ended, or cut off, hears of it within the bound, unless its process
+// does not get to run.
+func (c *checker) checkLease() {
+	for _, m := range c.marks {
+		proc, known := c.index[m.proc]
+		everybody := m.what == faultRestart || m.what == faultCrash
+		switch m.what {
+		case faultTerminate, faultReset, "cut", "cont", faultRestart, faultCrash:
+		default:
+			continue
+		}
+		if !known && !everybody {
+			continue
+		}
+		for _, t := range c.aliveAt(m.at) {
+			if !everybody && t.proc != proc || m.what == faultTerminate && (t.pid != m.pid || t.pid == 0) {
+				continue
+			}
+			if c.unheard(t, m.at) {
+				c.count("handlers that could not be told, in a statement without an answer", 1)
+				continue
+			}
+			c.did("I3-lease", 1)
+			until := t.over()
+			idle := c.ran(t.proc, m.at, m.at+learnt)
+			c.latency["told of "+m.what] = append(c.latency["told of "+m.what], max(until-m.at-idle, 0))
+			if until > m.at+learnt+idle {
+				c.broken("I3-lease", m.at+learnt, t.group, []int64{t.job},
+					"%s (%s) of %s, and the handler of job %d attempt %d had not heard of it %v later",
+					m.what, m.note, c.name(t.proc), t.job, t.attempt, time.Duration(min(until, m.at+int64(time.Minute))-m.at).Round(time.Millisecond))
+			}
+		}
+	}
+}
+
+// aliveAt returns the turns that were under way.
+func (c *checker) aliveAt(at int64) (turns []*turn) {
+	// Turns are in the order of their starts, and none lasts longer than that.
+	const longest = int64(2 * time.Minute)
+	for i := c.firstAfter(at) - 1; i >= 0 && c.turns[i].start > at-longest; i-- {
+		if c.turns[i].alive(at) {
+			turns = append(turns, c.turns[i])
+		}
+	}
+	return turns
+}
+
+// firstAfter returns the index of the first turn that began after that time.
+func (c *checker) firstAfter(at int64) int {
+	lo, hi := 0, len(c.turns)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if c.turns[mid].start <= at {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// checkFence: of two attempts of a group that asked for tokens, the later one has the higher one, and the sink took no
+// write of an earlier one after one of a later one. The order of attempts is that of their starts: a token is drawn after
+// the start, and only while the attempt's transaction is open.
+func (c *checker) checkFence() {
+	tokens := make(map[int32]map[int64]int) // by group and token: the place among the group's attempts
+	for group, turns := range c.byGroup {
+		tokens[group] = make(map[int64]int)
+		var last *turn
+		for i, t := range turns {
+			if t.token == 0 {
+				continue
+			}
+			c.did("I3-fence", 1)
+			// The jobs of a batch share a token.
+			if last != nil && (t.token < last.token || t.token == last.token && t.proc != last.proc) {
+				c.broken("I3-fence", t.start, group, []int64{last.job, t.job},
+					"job %d attempt %d has token %d, and job %d attempt %d before it had %d",
+					t.job, t.attempt, t.token, last.job, last.attempt, last.token)
+			}
+			tokens[group][t.token] = i
+			last = t
+		}
+	}
+	newest := make(map[int32]int)
+	for _, w := range c.writes {
+		i, known := tokens[w.group][w.token]
+		switch {
+		case !known: // its worker died before it could log the token
+			c.count("writes with a token that is in no log", 1)
+			continue
+		case !w.accepted:
+			c.count("stale writes refused by the sink", 1)
+			continue
+		}
+		c.did("I3-fence", 1)
+		if i < newest[w.group] {
+			c.broken("I3-fence", w.at, w.group, []int64{w.job}, "the sink took a write of job %d attempt %d with token %d after one of a later attempt",
+				w.job, w.attempt, w.token)
+		}
+		newest[w.group] = max(newest[w.group], i)
+	}
+}

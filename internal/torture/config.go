@@ -1,0 +1,135 @@
+package torture
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Config says what to run and what to break. Zero fields mean the defaults; faults default to none.
+type Config struct {
+	// Jobs is how many messages the producers send, and a few more if the last faults need something to be under way. Some
+	// are rolled back on purpose. Defaults to 1,000.
+	Jobs int
+	// Groups is the number of message groups. Defaults to 50.
+	Groups int
+	// Zipf is the exponent of the distribution of jobs over groups; 0: even. It must be more than 1 otherwise.
+	Zipf float64
+	// Processes is how many worker processes there are, each with Lanes lanes. Default to 3 and 4.
+	Processes, Lanes int
+	// Producers is how many producer processes there are. Defaults to 2.
+	Producers int
+	// Batch is the size of batches. Three groups in ten are in queues that are worked in batches. Defaults to 10;
+	// 1: no batches at all.
+	Batch int
+
+	Kills       int // SIGKILL of a worker process
+	Stops       int // SIGSTOP of a worker process for longer than every timeout, then SIGCONT
+	Terminates  int // pg_terminate_backend of a session of a worker, or sometimes of a producer
+	Restarts    int // immediate shutdown of the server, and its restart
+	Crashes     int // kill -9 of one server process: the server ends all sessions and recovers
+	Partitions  int // the link of two worker processes is taken down for longer than every timeout
+	LostCommits int // the server commits and its answer is not passed on
+	Resets      int // RST of all connections of two worker processes
+	Latencies   int // a while with slow connections of two worker processes
+
+	// Seed makes the plan and the jobs. Defaults to a random one.
+	Seed uint64
+	// For ends the run early: no more jobs are sent and no faults injected after that time. Defaults to no limit.
+	For time.Duration
+	// Dir is where the logs go, and stay. By default they are in a folder for temporary files, and stay only when a
+	// promise was broken.
+	Dir string
+	// Logf is told of the progress, if it is not nil.
+	Logf func(format string, args ...any)
+}
+
+// Profiles are Configs by name.
+var Profiles = map[string]Config{
+	"short": {
+		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
+		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1,
+	},
+	"ci": {
+		Jobs: 50_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
+		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10, Latencies: 3,
+	},
+	"long": {
+		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
+		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200, Resets: 100, Latencies: 20,
+	},
+}
+
+// Profile returns the Config of that name.
+func Profile(name string) (Config, error) {
+	cfg, ok := Profiles[name]
+	if !ok {
+		return Config{}, fmt.Errorf("torture: no profile %q among %v", name, slices.Sorted(maps.Keys(Profiles)))
+	}
+	return cfg, nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Jobs = orDefault(c.Jobs, 1000)
+	c.Groups = orDefault(c.Groups, 50)
+	c.Processes = orDefault(c.Processes, 3)
+	c.Lanes = orDefault(c.Lanes, 4)
+	c.Producers = orDefault(c.Producers, 2)
+	c.Batch = orDefault(c.Batch, 10)
+	c.Seed = orDefault(c.Seed, rand.Uint64()>>1)
+	if c.Logf == nil {
+		c.Logf = func(string, ...any) {}
+	}
+	return c
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.
+var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second}
+
+const (
+	// freeze is how long a process is stopped or cut off: longer than every timeout, of which the longest is that of the
+	// server's keepalives, in whole seconds.
+	freeze = 5500 * time.Millisecond
+	// learn is how long a handler may take to hear that its session was ended, or that the server is silent.
+	learn = time.Second + time.Second // Silence, and a second
+)
+
+// Queues and what they are worked with.
+const (
+	queuePlain = "plain" // one job a transaction
+	queueEach  = "each"  // HandleEach, several jobs of one group
+	queueSlice = "slice" // HandleBatch, several jobs of one group
+	queueWide  = "wide"  // HandleEach, one job each of several groups
+)
+
+// queueOf returns the queue of a group. Seven groups in ten are plain, and the groups that a Zipf distribution prefers
+// are of every kind.
+func queueOf(group int32, batches bool) string {
+	if !batches {
+		return queuePlain
+	}
+	switch group % 10 {
+	case 3:
+		return queueEach
+	case 6:
+		return queueSlice
+	case 9:
+		return queueWide
+	default:
+		return queuePlain
+	}
+}
+
+func groupID(group int32) string { return fmt.Sprint("g", group) }

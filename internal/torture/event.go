@@ -1,0 +1,142 @@
+package torture
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A kind says what happened.
+type kind uint8
+
+// What workers log, with what arg and word mean.
+const (
+	evNone    kind = iota
+	evStart        // a handler began with a job; arg: its message's number
+	evTx           // it has the transaction; arg: the server process
+	evFence        // it has its fencing token; arg: that
+	evWrite        // it called the sink; arg: the token; word: accepted or refused
+	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
+	evEnd          // it ended; word: ok, or why not
+	evLost         // its context was cancelled with ErrLost
+	evListens      // the session of its transaction listens; word: to that channel
+	evSettled      // the job's outcome; word: that
+	evExit         // the process is about to end itself
+	evStall        // the process did not get to run; arg: for how long
+	evTrouble      // the library logged a warning or an error
+	evUp           // the worker has begun
+	evDown         // the worker has stopped as told
+)
+
+var kindNames = []string{
+	"none", "start", "tx", "fence", "write", "spawn", "end", "lost", "listens", "settled", "exit", "stall", "trouble", "up", "down",
+}
+
+func (k kind) String() string { return kindNames[k] }
+
+// An event is a line of a worker's log.
+type event struct {
+	at      int64
+	job     int64
+	arg     int64
+	word    string
+	group   int32
+	attempt int32
+	proc    int32 // the index of the process among history.procs
+	kind    kind
+}
+
+// A journal is the event log of one process: one write is one line, made or not made when the process is killed.
+type journal struct {
+	mu   sync.Mutex
+	file *os.File
+	buf  []byte
+}
+
+func openJournal(path string) (*journal, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &journal{file: file}, err
+}
+
+// write appends an event as of now. A log that cannot be written makes the run worthless, so it ends the process.
+func (j *journal) write(k kind, group int32, job int64, attempt int, arg int64, word string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	b := strconv.AppendInt(j.buf[:0], now(), 10)
+	b = append(append(b, ' '), k.String()...)
+	b = strconv.AppendInt(append(b, ' '), int64(group), 10)
+	b = strconv.AppendInt(append(b, ' '), job, 10)
+	b = strconv.AppendInt(append(b, ' '), int64(attempt), 10)
+	b = strconv.AppendInt(append(b, ' '), arg, 10)
+	b = append(append(b, ' '), strings.ReplaceAll(word, "\n", " ")...)
+	j.flush(append(b, '\n'))
+}
+
+// line appends a line as of now.
+func (j *journal) line(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.flush(fmt.Appendf(strconv.AppendInt(j.buf[:0], now(), 10), " "+format+"\n", args...))
+}
+
+func (j *journal) flush(b []byte) {
+	j.buf = b
+	if _, err := j.file.Write(b); err != nil {
+		fmt.Fprintln(os.Stderr, "torture: event log:", err)
+		os.Exit(3)
+	}
+}
+
+// lines calls f with each whole line of a log. The last one is cut off where a full disk or the like cut it.
+func lines(path string, f func(line string) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	scan := bufio.NewScanner(file)
+	scan.Buffer(nil, 16<<20)
+	for n := 1; scan.Scan(); n++ {
+		if err := f(scan.Text()); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+	}
+	return scan.Err()
+}
+
+// readEvents reads the log of a worker process.
+func readEvents(path string, proc int32) (events []event, err error) {
+	words := make(map[string]string)
+	err = lines(path, func(line string) error {
+		f := strings.SplitN(line, " ", 7)
+		if len(f) != 7 {
+			return fmt.Errorf("%d fields in %q", len(f), line)
+		}
+		var n [5]int64
+		for i, at := range []int{0, 2, 3, 4, 5} {
+			if n[i], err = strconv.ParseInt(f[at], 10, 64); err != nil {
+				return err
+			}
+		}
+		k := evNone
+		for i, name := range kindNames {
+			if name == f[1] {
+				k = kind(i)
+			}
+		}
+		if k == evNone {
+			return fmt.Errorf("event %q", f[1])
+		}
+		if _, ok := words[f[6]]; !ok { // not to keep the line
+			words[f[6]] = strings.Clone(f[6])
+		}
+		events = append(events, event{
+			at: n[0], kind: k, group: int32(n[1]), job: n[2], attempt: int32(n[3]), arg: n[4], word: words[f[6]], proc: proc,
+		})
+		return nil
+	})
+	return events, err
+}

@@ -1,0 +1,188 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// The names of faults.
+const (
+	faultKill      = "kill"
+	faultStop      = "stop"
+	faultTerminate = "terminate"
+	faultRestart   = "restart"
+	faultCrash     = "crash"
+	faultPartition = "partition"
+	faultLose      = "lost-commit"
+	faultReset     = "reset"
+	faultLatency   = "latency"
+)
+
+// A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
+type fault interface {
+	name() string
+	inject(ctx context.Context, r *run, rng *rand.Rand) error
+}
+
+// slow is a fault that takes a while; others are injected meanwhile.
+type slow interface{ slow() }
+
+var errNotNow = errors.New("nobody to do it to")
+
+// plan returns all faults of the run, in the order in which they are to be injected.
+func (r *run) plan() (faults []fault) {
+	c := r.cfg
+	for _, kind := range []struct {
+		fault fault
+		count int
+	}{
+		{killFault{}, c.Kills},
+		{stopFault{}, c.Stops},
+		{terminateFault{}, c.Terminates},
+		{restartFault{}, c.Restarts},
+		{crashFault{}, c.Crashes},
+		{partitionFault{}, c.Partitions},
+		{loseFault{}, c.LostCommits},
+		{resetFault{}, c.Resets},
+		{latencyFault{}, c.Latencies},
+	} {
+		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
+			r.leave(kind.fault.name(), why)
+			continue
+		}
+		for range kind.count {
+			faults = append(faults, kind.fault)
+		}
+	}
+	rng := r.newRNG(1)
+	rng.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	return faults
+}
+
+// impossible returns why a kind of fault cannot be injected here, or "".
+func (r *run) impossible(f fault) string {
+	r.mu.Lock()
+	why := r.leftOut[f.name()]
+	r.mu.Unlock()
+	few := min(2, r.cfg.Processes/3)
+	switch f.(type) {
+	case killFault, stopFault:
+		if r.cfg.Processes < 2 {
+			return "there must be another worker process"
+		}
+		if _, ok := f.(stopFault); ok && !canStop {
+			return "processes cannot be stopped here"
+		}
+	case partitionFault, loseFault, resetFault, latencyFault:
+		if few == 0 {
+			return "it takes three worker processes"
+		}
+	}
+	return why
+}
+
+// nemesis injects the faults, in step with the jobs.
+func (r *run) nemesis(ctx context.Context, faults []fault) {
+	rng := r.newRNG(2)
+	room := make(chan struct{}, max(1, r.cfg.Processes/2))
+	began := time.Now()
+	for i, f := range faults {
+		due := int64(r.cfg.Jobs) * int64(i+1) / int64(len(faults)+1)
+		for r.progress() < due && !r.over(ctx, began) {
+			_ = pause(ctx, 10*time.Millisecond)
+		}
+		if r.over(ctx, began) {
+			r.leave(fmt.Sprintf("%d faults", len(faults)-i), "the run had come to its end")
+			break
+		}
+		seed := rng.Uint64()
+		work := func() {
+			defer func() { <-room }()
+			r.inject(ctx, f, rand.New(rand.NewPCG(seed, 0)))
+		}
+		room <- struct{}{}
+		r.begun.Add(1)
+		if _, ok := f.(slow); ok {
+			r.children.Go(work)
+		} else {
+			work()
+		}
+	}
+	for range cap(room) { // until all have ended
+		room <- struct{}{}
+	}
+	r.finished.Store(true)
+}
+
+// over reports whether the run is to come to an end, whatever is left to be done.
+func (r *run) over(ctx context.Context, began time.Time) bool {
+	if r.cfg.For > 0 && time.Since(began) > r.cfg.For {
+		r.enough.Store(true)
+	}
+	return ctx.Err() != nil || r.enough.Load() || r.failed() != nil
+}
+
+// inject injects a fault, as soon as that is possible.
+func (r *run) inject(ctx context.Context, f fault, rng *rand.Rand) {
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; {
+		if err = f.inject(ctx, r, rng); err == nil {
+			r.mu.Lock()
+			r.injected[f.name()]++
+			n := r.injected[f.name()]
+			r.mu.Unlock()
+			r.log("%s %d; %d of %d messages", f.name(), n, r.progress(), r.cfg.Jobs)
+			return
+		}
+		if !errors.Is(err, errNotNow) && r.failed() == nil && ctx.Err() == nil {
+			r.log("%s: %v", f.name(), err)
+		}
+		r.feed()
+		_ = pause(ctx, 20*time.Millisecond)
+	}
+	if ctx.Err() == nil {
+		r.fail(fmt.Errorf("%s: %w", f.name(), err))
+	}
+}
+
+// feed lets some messages be sent before their time.
+func (r *run) feed() {
+	if r.backlog.Load() == 0 && r.extra.Load() < int64(r.cfg.Jobs) {
+		r.extra.Add(5)
+	}
+}
+
+// A mark is something that the nemesis did or saw.
+type mark struct {
+	at   int64
+	what string
+	proc string
+	pid  int64
+	note string
+}
+
+// mark takes something down.
+func (r *run) mark(what, proc string, pid int64, note string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := mark{now(), what, proc, pid, note}
+	r.marks = append(r.marks, m)
+	if proc == "" {
+		proc = "-"
+	}
+	r.book.line("%s %s %d %s", what, proc, pid, note)
+}
+
+func waited(c <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

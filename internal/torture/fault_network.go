@@ -1,0 +1,160 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pgfifo/pgfifo/internal/netfault"
+)
+
+// behind returns the names of the worker processes of a way.
+func (r *run) behind(w way) (procs []*process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.slots {
+		if p != nil && p.way == w {
+			procs = append(procs, p)
+		}
+	}
+	return procs
+}
+
+// markAll takes something down for all processes of a way.
+func (r *run) markAll(what string, w way, note string) {
+	for _, p := range r.behind(w) {
+		r.mark(what, p.name, 0, note)
+	}
+}
+
+// partitionFault cuts worker processes off for longer than every timeout: by taking down the link of the network
+// namespace, or with the proxy, which loses what goes in one direction and keeps the connections open.
+type partitionFault struct{}
+
+// noteLoss ends the note of a partition that the kernels know nothing of.
+const noteLoss = " is lost"
+
+func (partitionFault) name() string { return faultPartition }
+func (partitionFault) slow()        {}
+
+func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+	r.server.RLock()
+	defer r.server.RUnlock()
+	w := byProxy
+	if r.net != nil && rng.IntN(3) > 0 {
+		w = byNet
+	}
+	dir := netfault.Direction(rng.IntN(2))
+	victims, ok := r.reserveAll(w)
+	if !ok {
+		return errNotNow
+	}
+	defer func() {
+		for _, p := range victims {
+			p.tell("go")
+			r.release(p)
+		}
+	}()
+	var held []int32
+	for _, p := range victims {
+		r.linger(ctx, p)
+		held = append(held, r.hub.held(p.name)...)
+	}
+	note := "the link is down"
+	if w == byProxy {
+		note = "what goes " + dir.String() + noteLoss
+	}
+	r.markAll("cut", w, note)
+	if w == byNet {
+		if err := r.net.Cut(); err != nil {
+			return fmt.Errorf("cut: %w", err)
+		}
+	} else {
+		r.proxy.Drop(dir, true)
+	}
+	r.probe(ctx, held)
+	_ = pause(ctx, freeze)
+	for _, p := range victims {
+		r.still(ctx, p)
+	}
+	r.markAll("healed", w, "")
+	if w == byNet {
+		return r.net.Heal()
+	}
+	r.proxy.Drop(dir, false)
+	return nil
+}
+
+// reserveAll is reserve for all processes of a way.
+func (r *run) reserveAll(w way) (procs []*process, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others := 0
+	for _, p := range r.slots {
+		switch {
+		case p == nil || p.ended():
+		case p.way == w && p.reserved:
+			return nil, false
+		case p.way == w:
+			procs = append(procs, p)
+		case !p.reserved:
+			others++
+		}
+	}
+	if len(procs) == 0 || others == 0 {
+		return nil, false
+	}
+	for _, p := range procs {
+		p.reserved = true
+	}
+	return procs, true
+}
+
+// loseFault has the server's answer to the next COMMIT through the proxy lost, with its connection.
+type loseFault struct{}
+
+func (loseFault) name() string { return faultLose }
+
+func (loseFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+	before := r.proxy.LostCommits()
+	r.markAll(faultLose, byProxy, "")
+	r.proxy.LoseCommits(1)
+	lost := until(ctx, 5*time.Second, func() bool {
+		r.feed()
+		return r.proxy.LostCommits() > before
+	})
+	if !lost {
+		r.proxy.LoseCommits(0)
+		return errNotNow // they are frozen, say
+	}
+	r.markAll("lost", byProxy, "")
+	return nil
+}
+
+// resetFault resets all connections through the proxy.
+type resetFault struct{}
+
+func (resetFault) name() string { return faultReset }
+
+func (resetFault) inject(_ context.Context, r *run, _ *rand.Rand) error {
+	r.markAll(faultReset, byProxy, "")
+	if r.proxy.Reset() == 0 {
+		return errNotNow
+	}
+	return nil
+}
+
+// latencyFault slows the proxy down for a while.
+type latencyFault struct{}
+
+func (latencyFault) name() string { return faultLatency }
+func (latencyFault) slow()        {}
+
+func (latencyFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+	r.markAll(faultLatency, byProxy, "")
+	r.proxy.Latency(time.Duration(5+rng.IntN(50)) * time.Millisecond)
+	_ = pause(ctx, 2*time.Second)
+	r.proxy.Latency(0)
+	return nil
+}

@@ -1,0 +1,92 @@
+package torture
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+func anyone(*process) bool { return true }
+
+// linger waits, for a short while, until a slow handler of the process is in the middle of its job, and keeps it there.
+func (r *run) linger(ctx context.Context, p *process) {
+	p.tell("linger")
+	until(ctx, 1500*time.Millisecond, func() bool {
+		r.feed()
+		return len(r.hub.held(p.name)) > 0 || p.ended()
+	})
+}
+
+// killFault kills a worker process.
+type killFault struct{}
+
+func (killFault) name() string { return faultKill }
+
+func (killFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+	p := r.reserve(rng.IntN, anyone)
+	if p == nil {
+		return errNotNow
+	}
+	if rng.IntN(3) == 0 {
+		r.linger(ctx, p)
+	}
+	r.kill(p)
+	name := p.name
+	r.children.Go(func() { r.gone(ctx, name) })
+	return nil
+}
+
+// gone waits until the server has no session left of a process that was killed, and takes down how long that took.
+func (r *run) gone(ctx context.Context, name string) {
+	const sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()"
+	until(ctx, 2*goneWithin, func() bool {
+		n := -1
+		err := r.pool.QueryRow(ctx, sql, name).Scan(&n)
+		return err == nil && n == 0
+	})
+	r.mark("gone", name, 0, "")
+}
+
+// stopFault freezes a worker process for longer than every timeout.
+type stopFault struct{}
+
+func (stopFault) name() string { return faultStop }
+func (stopFault) slow()        {}
+
+func (stopFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+	r.server.RLock()
+	defer r.server.RUnlock()
+	p := r.reserve(rng.IntN, func(p *process) bool { return p.way != byNet })
+	if p == nil {
+		return errNotNow
+	}
+	defer r.release(p)
+	r.linger(ctx, p)
+	held := r.hub.held(p.name)
+	r.mark(faultStop, p.name, 0, "")
+	if err := suspend(p.cmd.Process); err != nil {
+		return err
+	}
+	defer p.tell("go")
+	defer func() {
+		r.mark("cont", p.name, 0, "")
+		_ = proceed(p.cmd.Process)
+	}()
+	r.probe(ctx, held)
+	_ = pause(ctx, freeze)
+	r.still(ctx, p)
+	return nil
+}
+
+// still looks whether a process that cannot do anything has kept anything until now, and takes that down.
+func (r *run) still(ctx context.Context, p *process) {
+	if p.ended() {
+		return
+	}
+	var held int64
+	err := r.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+		WHERE application_name = $1 AND datname = current_database() AND backend_xid IS NOT NULL`, p.name).Scan(&held)
+	if err == nil {
+		r.mark("held", p.name, held, "")
+	}
+}

@@ -1,0 +1,247 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A hand has the handlers of a worker process.
+type hand struct {
+	name    string
+	groups  int32
+	batches bool
+	client  *fifo.Client
+	book    *journal
+	hub     *hubClient
+	gate    gate
+}
+
+// tell is told what the nemesis wants.
+func (h *hand) tell(word string) {
+	switch word {
+	case "linger":
+		h.gate.shut()
+	case "go":
+		h.gate.lift()
+	}
+}
+
+var errOnPurpose = errors.New("on purpose")
+
+// isDied reports whether an attempt died with its worker, as the one that found it says.
+func isDied(err error) bool { return errors.Is(err, fifo.ErrLost) && !errors.Is(err, errOnPurpose) }
+
+// handle is the handler of a single job.
+func (h *hand) handle(ctx context.Context, job *fifo.Job) error {
+	return h.one(ctx, job, job.PgxTx, true)
+}
+
+// handleBatch is the handler of the jobs of one group.
+func (h *hand) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
+	for _, job := range jobs {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		inner, err := tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		err = h.one(ctx, job, func(context.Context) (pgx.Tx, error) { return inner, nil }, false)
+		if err != nil {
+			if undone := inner.Rollback(ctx); undone != nil {
+				return errors.Join(err, undone)
+			}
+			return fifo.BatchError{job.ID: err} // those behind it run again
+		}
+		if err := inner.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An attempt is one call of a handler for one job.
+type attempt struct {
+	*hand
+	task
+	job   *fifo.Job
+	group int32
+	tx    pgx.Tx
+	alone bool // what it does with the transaction is undone if it returns an error
+}
+
+func (a *attempt) note(k kind, arg int64, word string) {
+	a.book.write(k, a.group, a.job.ID, a.job.Attempt(), arg, word)
+}
+
+// one works one job in the transaction that begin returns, and logs it.
+func (h *hand) one(ctx context.Context, job *fifo.Job, begin func(context.Context) (pgx.Tx, error), alone bool) (err error) {
+	a := &attempt{hand: h, job: job, alone: alone}
+	if a.group, err = groupOf(job.GroupID); err != nil {
+		return err
+	}
+	if a.task, err = readTask(job.Payload); err != nil {
+		return err
+	}
+	a.note(evStart, a.N, "-")
+	listening := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), fifo.ErrLost) {
+			a.note(evLost, 0, "-")
+		}
+	})
+	defer listening()
+	defer func() {
+		word := "ok"
+		if v := recover(); v != nil {
+			a.note(evEnd, 0, "panic")
+			panic(v)
+		}
+		if err != nil {
+			word = "error"
+			if !errors.Is(err, errOnPurpose) {
+				word += " " + err.Error()
+			}
+		}
+		a.note(evEnd, 0, word)
+	}()
+	if a.tx, err = begin(ctx); err != nil {
+		return err
+	}
+	a.note(evTx, int64(a.tx.Conn().PgConn().PID()), "-")
+	if _, err := a.tx.Exec(ctx, effectSQL, a.group, job.ID, job.Attempt(), a.N); err != nil {
+		return fmt.Errorf("effect: %w", err)
+	}
+	return a.act(ctx)
+}
+
+// act does what the task says.
+func (a *attempt) act(ctx context.Context) error {
+	first := a.job.Attempt() == 1
+	switch a.Do {
+	case doFence:
+		return a.outside(ctx, false)
+	case doSlow:
+		return a.outside(ctx, true)
+	case doNap:
+		return a.nap(ctx)
+	case doLetter:
+		return fifo.DeadLetter(errOnPurpose)
+	case doMend:
+		return a.mend(ctx)
+	case doSpawn:
+		return a.spawn(ctx)
+	case doExit:
+		a.note(evExit, 0, "-")
+		os.Exit(9)
+	case doKill:
+		a.note(evExit, 0, "-")
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Kill()
+		}
+		select {} // the signal is on its way
+	}
+	if !first {
+		return nil
+	}
+	switch a.Do {
+	case doError:
+		return errOnPurpose
+	case doPanic:
+		panic(errOnPurpose)
+	case doLater:
+		return fifo.RetryAfter(time.Duration(rand.Int64N(int64(5*time.Millisecond))), errOnPurpose)
+	case doSwallow:
+		if !a.alone { // the others' work would be undone, too
+			return errOnPurpose
+		}
+		_, _ = a.tx.Exec(ctx, "SELECT 1/0") // and nobody looks at the error
+	}
+	return nil
+}
+
+// nap has a statement take a while. Its session must listen to nothing: the cluster's queue of notices would wait for the
+// end of its transaction.
+func (a *attempt) nap(ctx context.Context) error {
+	const sql = "SELECT coalesce((SELECT min(c) FROM pg_listening_channels() c), '') FROM pg_sleep(0.02)"
+	var channel string
+	err := a.tx.QueryRow(ctx, sql).Scan(&channel)
+	if channel != "" {
+		a.note(evListens, 0, channel)
+	}
+	return err
+}
+
+// mend has a statement fail, and goes on as if nothing had happened.
+func (a *attempt) mend(ctx context.Context) error {
+	inner, err := a.tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := inner.Exec(ctx, "SELECT 1/0"); err == nil {
+		return errors.New("1/0 is a number")
+	}
+	return inner.Rollback(ctx)
+}
+
+// spawn enqueues a job that must exist exactly if this one is done.
+func (a *attempt) spawn(ctx context.Context) error {
+	child := task{N: a.N + children}
+	ids, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To, a.batches))
+	if err != nil {
+		return err
+	}
+	a.note(evSpawn, child.N, strconv.FormatInt(ids[0], 10))
+	return nil
+}
+
+// lingering is how long a slow handler waits at most for the nemesis to have had its way.
+const lingering = 2 * freeze
+
+// outside calls the sink. A slow handler calls it a second time, after whatever the nemesis does to it; every other one
+// does so even though its context has told it that the job is lost.
+func (a *attempt) outside(ctx context.Context, slow bool) error {
+	token, err := a.job.Fence(ctx)
+	if err != nil {
+		return err
+	}
+	a.note(evFence, token, "-")
+	if !slow {
+		return a.call(token, "once")
+	}
+	if err := a.call(token, "first"); err != nil {
+		return err
+	}
+	_ = pause(ctx, time.Millisecond+time.Duration(rand.Int64N(int64(10*time.Millisecond))))
+	a.gate.wait(ctx, lingering)
+	if ctx.Err() != nil && a.N%2 == 0 {
+		a.gate.wait(context.WithoutCancel(ctx), lingering) // it does not heed its context
+	}
+	if err := a.call(token, "second"); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// call writes to the sink.
+func (a *attempt) call(token int64, phase string) error {
+	accepted, err := a.hub.write(a.name, a.group, a.job.ID, a.job.Attempt(), token, phase)
+	if err != nil {
+		return err
+	}
+	word := "accepted"
+	if !accepted {
+		word = "refused"
+	}
+	a.note(evWrite, token, word)
+	return nil
+}

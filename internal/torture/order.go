@@ -1,0 +1,111 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const orderEnv = "PGFIFO_TORTURE_ORDER"
+
+// An order is what a process is told, in an environment variable: the URL may hold a password.
+type order struct {
+	Role   string // "worker" or "producer"
+	Name   string
+	URL    string
+	Dir    string // of the logs
+	Hub    string // the socket of the harness
+	Lanes  int
+	Batch  int
+	Groups int
+	Zipf   float64
+	Seed   uint64
+	Jobs   int
+}
+
+func (o order) journal() string { return filepath.Join(o.Dir, o.Name+".log") }
+
+// obey is the life of a worker or producer process.
+func obey(text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	_ = os.Unsetenv(orderEnv)
+	book, err := openJournal(o.journal())
+	if err != nil {
+		return err
+	}
+	switch o.Role {
+	case "worker":
+		return work(o, book)
+	case "producer":
+		return produce(o, book)
+	}
+	return fmt.Errorf("no role %q", o.Role)
+}
+
+// connect returns a pool. A producer's sessions bear its name. Of a worker's, those of the library's own bear it, whose
+// timeouts are the library's business; those of the pool, which have none, are told from them.
+func (o order) connect(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = int32(conns)
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		switch {
+		case o.Role == "producer":
+			c.RuntimeParams["application_name"] = o.Name
+		case c.RuntimeParams["application_name"] == "":
+			c.RuntimeParams["application_name"] = poolPrefix + o.Name
+		}
+		return nil
+	}
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// poolPrefix begins the application_name of a session of a worker's pool.
+const poolPrefix = "pool-"
+
+// untilOrphaned reads what the harness says, a word a line, and ends the process when the harness has ended.
+func untilOrphaned(heard func(word string)) {
+	var rest []byte
+	buf := make([]byte, 256)
+	for {
+		n, err := os.Stdin.Read(buf)
+		rest = append(rest, buf[:n]...)
+		for {
+			word, after, ok := strings.Cut(string(rest), "\n")
+			if !ok {
+				break
+			}
+			heard(word)
+			rest = []byte(after)
+		}
+		if err != nil {
+			os.Exit(2)
+		}
+	}
+}
+
+// logger passes the library's warnings to a journal.
+func logger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// troubles is the journal as a place for log lines.
+type troubles struct{ book *journal }
+
+func (t troubles) Write(p []byte) (int, error) {
+	t.book.write(evTrouble, 0, 0, 0, 0, strings.TrimSpace(string(p)))
+	return len(p), nil
+}

@@ -1,0 +1,61 @@
+package torture
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A seed stands for a plan: all the faults that were asked for, in one order.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	names := func(seed uint64) (list []string) {
+		cfg := Profiles["ci"]
+		cfg.Seed = seed
+		r := &run{cfg: cfg, leftOut: map[string]string{faultCrash: "not today"}, log: t.Logf}
+		for _, f := range r.plan() {
+			list = append(list, f.name())
+		}
+		return list
+	}
+	one := names(1)
+	require.Equal(t, one, names(1))
+	require.NotEqual(t, one, names(2))
+	counts := make(map[string]int)
+	for _, name := range one {
+		counts[name]++
+	}
+	require.Equal(t, map[string]int{
+		faultKill: 100, faultStop: 20, faultTerminate: 50, faultRestart: 5, faultPartition: 5, faultLose: 20, faultReset: 10,
+		faultLatency: 3,
+	}, counts)
+}
+
+// What cannot be injected is left out, and told.
+func TestPlanWithoutProxy(t *testing.T) {
+	t.Parallel()
+	r := &run{cfg: Config{Processes: 1, Kills: 1, Resets: 1}, leftOut: make(map[string]string), log: t.Logf}
+	require.Empty(t, r.plan())
+	require.Contains(t, r.leftOut[faultKill], "another worker process")
+	require.Contains(t, r.leftOut[faultReset], "three worker processes")
+}
+
+// The same message has the same task in every run with the seed.
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	const many = 20_000
+	o := order{Groups: 50, Jobs: many}
+	counts := make(map[string]int)
+	rng, again := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))
+	for n := range int64(many) {
+		a := newTask(rng, n, o)
+		require.Equal(t, a, newTask(again, n, o))
+		counts[a.Do]++
+		require.Equal(t, a.Do == doExit || a.Do == doKill, a.message(0, true).MaxAttempts == lives)
+	}
+	for _, c := range chances {
+		require.InDelta(t, c.chance*many/1000, counts[c.do], float64(c.chance*many/1000)/2+10, c.do)
+	}
+	require.InDelta(t, poisons(many), counts[doExit]+counts[doKill], 15)
+}

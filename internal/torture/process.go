@@ -1,0 +1,192 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// A way is how a process reaches the server.
+type way string
+
+const (
+	direct  way = "direct"
+	byProxy way = "proxy"
+	byNet   way = "net"
+)
+
+// wayOf returns the way of the processes in a slot: a few are behind the proxy, a few in the network namespace.
+func (r *run) wayOf(slot int) way {
+	few := min(2, r.cfg.Processes/3)
+	switch {
+	case slot < few:
+		return byProxy
+	case slot < 2*few && r.net != nil:
+		return byNet
+	}
+	return direct
+}
+
+// A process is a worker or producer process, seen from the harness.
+type process struct {
+	name   string
+	slot   int // -1: a producer
+	way    way
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser // its end is the end of the process
+	exited chan struct{}
+
+	reserved bool // some fault has to do with it; run.mu
+}
+
+// spawn starts a process. It does not outlive the harness.
+func (r *run) spawn(role, name string, slot int, w way) (*process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(order{
+		Role: role, Name: name, URL: r.way(w), Dir: r.dir, Hub: filepath.Join(r.hubs, "hub"), Lanes: r.cfg.Lanes,
+		Batch: r.cfg.Batch, Groups: r.cfg.Groups, Zipf: r.cfg.Zipf, Seed: r.cfg.Seed, Jobs: r.cfg.Jobs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	errs, err := os.OpenFile(filepath.Join(r.dir, name+".err"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = errs.Close() }()
+	p := &process{name: name, slot: slot, way: w, cmd: exec.Command(exe), exited: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), orderEnv+"="+string(text))
+	p.cmd.Stdout, p.cmd.Stderr = errs, errs
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	r.mark("spawn", name, 0, string(w))
+	if w == byNet {
+		err = r.net.Run(p.cmd)
+	} else {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// man starts the worker of a slot, and another one whenever it has died.
+func (r *run) man(slot int) error {
+	r.mu.Lock()
+	if r.stopping {
+		r.mu.Unlock()
+		return nil
+	}
+	r.spawned++
+	name := fmt.Sprint("w", r.spawned)
+	r.mu.Unlock()
+	p, err := r.spawn("worker", name, slot, r.wayOf(slot))
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.slots[slot] = p
+	r.mu.Unlock()
+	r.children.Go(func() {
+		_ = p.cmd.Wait() // how it ended, its state says
+		r.mark("dead", p.name, 0, p.cmd.ProcessState.String())
+		r.hub.forget(p.name)
+		close(p.exited)
+		_ = p.stdin.Close()
+		if err := r.man(slot); err != nil {
+			r.fail(err)
+		}
+	})
+	return nil
+}
+
+// tell says a word to a process.
+func (p *process) tell(word string) { _, _ = io.WriteString(p.stdin, word+"\n") }
+
+// kill ends a process with SIGKILL, and waits for that.
+func (r *run) kill(p *process) {
+	r.mark(faultKill, p.name, 0, "")
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// reserve returns a worker process that no other fault has to do with, and that is as wanted, or nil. There is always
+// another one that nothing is done to.
+func (r *run) reserve(pick func(n int) int, wanted func(*process) bool) *process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var fit []*process
+	untouched := 0
+	for _, p := range r.slots {
+		if p == nil || p.reserved || p.ended() {
+			continue
+		}
+		untouched++
+		if wanted(p) {
+			fit = append(fit, p)
+		}
+	}
+	if untouched < 2 || len(fit) == 0 {
+		return nil
+	}
+	p := fit[pick(len(fit))]
+	p.reserved = true
+	return p
+}
+
+// release is the end of reserve.
+func (r *run) release(p *process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.reserved = false
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopWorkers tells the workers to stop, and waits until they have. It returns those that did not in time.
+func (r *run) stopWorkers() (late []string) {
+	r.mu.Lock()
+	r.stopping = true
+	slots := r.slots
+	r.mu.Unlock()
+	for _, p := range slots {
+		p.tell("go")
+		p.tell("stop")
+	}
+	for _, p := range slots {
+		if !waited(p.exited, stopWithin) {
+			late = append(late, p.name)
+			r.kill(p)
+		}
+	}
+	return late
+}
+
+// halt ends all processes that are left.
+func (r *run) halt() {
+	r.mu.Lock()
+	r.stopping = true
+	slots := r.slots
+	r.mu.Unlock()
+	for _, p := range slots {
+		if p != nil && !p.ended() {
+			_ = p.cmd.Process.Kill()
+			<-p.exited
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// hands is how many goroutines of a producer process enqueue beside each other.
+const hands = 3
+
+// produce is the life of a producer process, until there is no more to send.
+func produce(o order, book *journal) error {
+	ctx := context.Background()
+	pool, err := o.connect(ctx, hands)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, &fifo.Config{Logger: logger(logLines{book})})
+	defer func() { _ = client.Close() }()
+	go untilOrphaned(func(string) {})
+	p := &producer{order: o, pool: pool, client: client, book: book, hub: &hubClient{path: o.Hub}}
+	var all sync.WaitGroup
+	errs := make([]error, hands)
+	for i := range errs {
+		all.Go(func() { errs[i] = p.run(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// logLines is a producer's journal as a place for log lines.
+type logLines struct{ book *journal }
+
+func (l logLines) Write(p []byte) (int, error) {
+	l.book.line("log 0 - %s", strings.ReplaceAll(strings.TrimSpace(string(p)), "\n", " "))
+	return len(p), nil
+}
+
+// A producer is a producer process.
+type producer struct {
+	order
+	pool   *pgxpool.Pool
+	client *fifo.Client
+	book   *journal
+	hub    *hubClient
+	ops    atomic.Int64
+}
+
+// run sends the messages of one ticket after the other.
+func (p *producer) run(ctx context.Context) error {
+	for {
+		from, count, err := p.hub.ticket()
+		if err != nil || count == 0 {
+			return err
+		}
+		rng := rand.New(rand.NewPCG(p.Seed, uint64(from)))
+		pick := p.picker(rng)
+		for n := from; n < from+count; {
+			size := 1
+			switch u := rng.IntN(100); {
+			case u < 10:
+				size = 2 + rng.IntN(10)
+			case u < 15:
+				size = 2
+			}
+			var tasks []task
+			var to []int32
+			for ; n < from+count && len(tasks) < size; n++ {
+				tasks = append(tasks, newTask(rng, n, p.order))
+				to = append(to, pick())
+			}
+			p.send(ctx, rng, tasks, to)
+		}
+	}
+}
+
+// picker returns a function that picks a group.
+func (p *producer) picker(rng *rand.Rand) func() int32 {
+	if p.Zipf == 0 {
+		return func() int32 { return rng.Int32N(int32(p.Groups)) }
+	}
+	zipf := rand.NewZipf(rng, p.Zipf, 1, uint64(p.Groups-1))
+	return func() int32 { return int32(zipf.Uint64()) }
+}
+
+// How messages are sent.
+const (
+	howPlain    = "plain"    // Enqueue
+	howPgx      = "pgx"      // EnqueuePgxTx, and commit
+	howBun      = "bun"      // EnqueueTx in a bun.Tx, and commit
+	howRollback = "rollback" // the same, and roll back
+)
+
+var errRolledBack = errors.New("rolled back on purpose")
+
+// send sends messages one way or the other, and logs what became of that.
+func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []int32) {
+	how := howPlain
+	switch u := rng.IntN(100); {
+	case u < 12:
+		how = howPgx
+	case u < 18:
+		how = howBun
+	case u < 21:
+		how = howRollback
+	}
+	linger := time.Duration(0) // with the transaction open, so that enqueues overlap
+	if rng.IntN(4) == 0 {
+		linger = time.Duration(rng.Int64N(int64(10 * time.Millisecond)))
+	}
+	msgs := make([]fifo.Message, len(tasks))
+	list := make([]string, len(tasks))
+	for i, t := range tasks {
+		msgs[i] = t.message(to[i], p.Batch > 1)
+		if rng.IntN(50) == 0 {
+			msgs[i].Delay = time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
+		}
+		list[i] = fmt.Sprint(t.N, ":", to[i])
+	}
+	op := p.ops.Add(1)
+	p.book.line("invoke %d %s %s", op, how, strings.Join(list, ","))
+	ids, err := p.enqueue(ctx, how, linger, msgs)
+	switch {
+	case err == nil:
+		p.book.line("ok %d %s %s", op, how, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]"))
+		return
+	case failed(err):
+		p.book.line("fail %d %s %s", op, how, strings.ReplaceAll(err.Error(), "\n", " "))
+	default:
+		p.book.line("unknown %d %s %s", op, how, strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if !errors.Is(err, errRolledBack) {
+		_ = pause(ctx, 20*time.Millisecond) // the server may be down
+	}
+}
+
+// notCommitted is an error before a transaction's COMMIT was sent: nothing of it can be there.
+type notCommitted struct{ error }
+
+func (e notCommitted) Unwrap() error { return e.error }
+
+// committing is an error of a COMMIT that was sent. pgx calls some of them safe to retry that are not.
+type committing struct{ error }
+
+func (e committing) Unwrap() error { return e.error }
+
+func inCommit(err error) error {
+	if err != nil {
+		err = committing{err}
+	}
+	return err
+}
+
+func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration, msgs []fifo.Message) (ids []int64, err error) {
+	switch how {
+	case howPgx, howRollback:
+		tx, err := p.pool.Begin(ctx)
+		if err != nil {
+			return nil, notCommitted{err}
+		}
+		defer tx.Rollback(ctx)
+		if ids, err = p.client.EnqueuePgxTx(ctx, tx, msgs...); err != nil {
+			return nil, notCommitted{err}
+		}
+		_ = pause(ctx, linger)
+		if how == howRollback {
+			_ = tx.Rollback(ctx)
+			return nil, notCommitted{errRolledBack}
+		}
+		return ids, inCommit(tx.Commit(ctx))
+	case howBun:
+		tx, err := p.client.DB().BeginTx(ctx, nil)
+		if err != nil {
+			return nil, notCommitted{err}
+		}
+		defer func() { _ = tx.Rollback() }()
+		if ids, err = p.client.EnqueueTx(ctx, tx, msgs...); err != nil {
+			return nil, notCommitted{err}
+		}
+		_ = pause(ctx, linger)
+		return ids, inCommit(tx.Commit())
+	default:
+		return p.client.Enqueue(ctx, msgs...)
+	}
+}
+
+// failed reports whether an enqueue is known to have had no effect.
+func failed(err error) bool {
+	var before notCommitted
+	var commit committing
+	var pgErr *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &before), errors.As(err, &connect), errors.Is(err, fifo.ErrInvalidMessage),
+		errors.Is(err, pgx.ErrTxCommitRollback), pgconn.SafeToRetry(err) && !errors.As(err, &commit):
+		return true
+	case errors.As(err, &pgErr): // an error of the statement, not of the session's end
+		return pgErr.Severity == "ERROR"
+	}
+	return false
+}

@@ -1,0 +1,326 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// A run is a run under way.
+type run struct {
+	cfg   Config
+	log   func(format string, args ...any)
+	began time.Time
+	dir   string
+	hubs  string // folder of the hub's socket
+
+	srv      *pgserver.Server
+	database string // that was created for the run
+	url      string // of that
+	pool     *pgxpool.Pool
+	client   *fifo.Client // for probes
+	proxy    *netfault.Proxy
+	net      *netfault.Net // nil where there is none
+	hub      *hub
+	book     *journal // of the nemesis
+	probes   *journal
+	locks    bool // pgrowlocks is there
+
+	server sync.RWMutex // held for writing while the server is down on purpose
+
+	mu       sync.Mutex // what is below
+	slots    []*process
+	spawned  int
+	stopping bool
+	marks    []mark
+	leftOut  map[string]string // faults and checks: why
+	injected map[string]int
+	samples  []lockSample
+	end      endState
+	drain    []breach // what the drain found
+	failure  error    // of the harness
+
+	granted  atomic.Int64 // messages that producers were told to send
+	backlog  atomic.Int64 // jobs in the table, at the last look
+	begun    atomic.Int64 // faults
+	planned  int64
+	extra    atomic.Int64 // messages that may be sent before their time, because a fault needs something to be under way
+	finished atomic.Bool  // the nemesis has nothing more to do
+	enough   atomic.Bool  // no more messages and faults: Config.For has passed
+	probed   atomic.Int64
+	children sync.WaitGroup // goroutines
+}
+
+// open makes what the run needs.
+func (r *run) open(ctx context.Context) (err error) {
+	r.injected = make(map[string]int)
+	if r.dir, err = r.folder(); err != nil {
+		return err
+	}
+	// Not below r.dir: the path of a socket is short.
+	if r.hubs, err = os.MkdirTemp("", "torture-"); err != nil {
+		return err
+	}
+	if r.book, err = openJournal(filepath.Join(r.dir, "nemesis.log")); err != nil {
+		return err
+	}
+	if r.probes, err = openJournal(filepath.Join(r.dir, "probes.log")); err != nil {
+		return err
+	}
+	sink, err := openJournal(filepath.Join(r.dir, "sink.log"))
+	if err != nil {
+		return err
+	}
+	if r.hub, err = newHub(filepath.Join(r.hubs, "hub"), sink, r.tickets); err != nil {
+		return err
+	}
+	if clockRemark != "" {
+		r.leave("clock", clockRemark)
+	}
+	if r.net, err = netfault.NewNet(); err != nil {
+		r.leave("partitions of a network namespace", err.Error())
+		r.net = nil
+	}
+	if err := r.openServer(ctx); err != nil {
+		return err
+	}
+	host := r.srv.URL
+	if u, err := url.Parse(host); err == nil {
+		host = u.Host
+	}
+	if r.proxy, err = netfault.NewProxy(host); err != nil {
+		return err
+	}
+	return r.openDatabase(ctx)
+}
+
+func (r *run) folder() (string, error) {
+	if r.cfg.Dir == "" {
+		return os.MkdirTemp("", "pgfifo-torture-")
+	}
+	dir, err := filepath.Abs(filepath.Join(r.cfg.Dir, fmt.Sprintf("seed-%d", r.cfg.Seed)))
+	if err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(dir); err != nil { // of an earlier run
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+func (r *run) openServer(ctx context.Context) (err error) {
+	opts := &pgserver.Options{
+		Durable: true,
+		Settings: map[string]string{
+			"shared_buffers": "256MB", "max_connections": "500", "max_wal_size": "4GB", "log_line_prefix": logPrefix,
+			"log_min_messages": "warning", "log_min_error_statement": "error", "log_checkpoints": "off", "autovacuum_naptime": "5s",
+		},
+		Logf: r.log,
+	}
+	if r.net != nil {
+		opts.Listen = []string{r.net.HostIP()}
+	}
+	if r.srv, err = pgserver.Start(ctx, opts); err != nil {
+		return err
+	}
+	if !r.srv.CanCrash() {
+		for _, name := range []string{faultRestart, faultCrash} {
+			r.leave(name, fmt.Sprintf("the server is not ours to break: it is from %q", r.srv.Source))
+		}
+	} else if runtime.GOOS == "windows" {
+		r.leave(faultCrash, "a server process cannot be killed here")
+	}
+	if r.net != nil && r.srv.Source != "local" {
+		r.leave("partitions of a network namespace", fmt.Sprintf("the server from %q does not listen there", r.srv.Source))
+		_ = r.net.Close()
+		r.net = nil
+	}
+	if r.srv.Log == "" {
+		r.leave("I11", "the server's log is not at hand")
+	}
+	return nil
+}
+
+// openDatabase makes a migrated database with the handlers' tables.
+func (r *run) openDatabase(ctx context.Context) error {
+	r.database = fmt.Sprintf("pgfifo_torture_%d_%d", os.Getpid(), r.cfg.Seed%1000)
+	if err := r.admin(ctx, "CREATE DATABASE "+r.database); err != nil {
+		return err
+	}
+	r.url = r.at(r.srv.URL, "")
+	cfg, err := pgxpool.ParseConfig(r.url)
+	if err != nil {
+		return err
+	}
+	cfg.ConnConfig.RuntimeParams["application_name"] = harness
+	if r.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return err
+	}
+	if err := migrations.Up(ctx, r.pool, nil); err != nil {
+		return err
+	}
+	if _, err := r.pool.Exec(ctx, tablesSQL); err != nil {
+		return err
+	}
+	if _, err := r.pool.Exec(ctx, "CREATE EXTENSION pgrowlocks"); err != nil {
+		r.leave("I8: who holds locks", "no extension pgrowlocks: "+err.Error())
+	} else {
+		r.locks = true
+	}
+	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(logLines{r.probes})})
+	return nil
+}
+
+// harness is the harness's own application_name.
+const harness = "torture"
+
+// at returns a URL of the run's database; host is another one to reach it by.
+func (r *run) at(base, host string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	u.Path = "/" + r.database
+	if host != "" {
+		u.Host = host
+	}
+	return u.String()
+}
+
+// way returns the URL by which the processes of a way reach the server.
+func (r *run) way(w way) string {
+	switch w {
+	case byProxy:
+		return r.at(r.srv.URL, r.proxy.Addr())
+	case byNet:
+		u, err := url.Parse(r.srv.URL)
+		if err != nil {
+			return r.srv.URL
+		}
+		return r.at(r.srv.URL, net.JoinHostPort(r.net.HostIP(), u.Port()))
+	}
+	return r.url
+}
+
+func (r *run) admin(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, r.srv.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// leave takes down what is left out, and why.
+func (r *run) leave(what, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leftOut[what] = why
+	r.log("left out: %s: %s", what, why)
+}
+
+// tickets waits until there is something to send, and returns what.
+func (r *run) tickets() (from, count int64) {
+	const most = 50
+	for {
+		r.mu.Lock()
+		granted := r.granted.Load()
+		limit, last := r.gate()
+		done := granted >= limit && last || r.stopping || r.enough.Load()
+		if !done && granted < limit && granted-r.progress() < r.maxBacklog() {
+			n := min(most, limit-granted)
+			r.granted.Add(n)
+			r.mu.Unlock()
+			return granted + 1, n
+		}
+		r.mu.Unlock()
+		if done {
+			return 0, 0
+		}
+		_ = pause(context.Background(), 5*time.Millisecond)
+	}
+}
+
+// gate returns how many messages may be sent by now, and whether that is all. No more are sent before more faults have
+// begun, so that these come all through the run; and some are sent beyond Config.Jobs if the last faults need them.
+func (r *run) gate() (limit int64, last bool) {
+	jobs := int64(r.cfg.Jobs)
+	if r.finished.Load() {
+		return jobs, true
+	}
+	if begun := r.begun.Load(); begun < r.planned {
+		return min(jobs, jobs*(begun+2)/(r.planned+1)) + r.extra.Load(), false
+	}
+	return jobs + r.extra.Load(), false
+}
+
+// progress is how many messages are done, roughly.
+func (r *run) progress() int64 { return r.granted.Load() - r.backlog.Load() }
+
+func (r *run) maxBacklog() int64 { return int64(min(max(r.cfg.Jobs/5, 500), 20_000)) }
+
+// fail takes down a failure of the harness.
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = errors.Join(r.failure, err)
+}
+
+func (r *run) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+// close frees all that open made. The logs stay.
+func (r *run) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r.halt()
+	if r.hub != nil {
+		r.hub.close()
+	}
+	r.children.Wait()
+	if r.client != nil {
+		_ = r.client.Close()
+	}
+	if r.pool != nil {
+		r.pool.Close()
+	}
+	if r.proxy != nil {
+		_ = r.proxy.Close()
+	}
+	if r.srv != nil {
+		if r.database != "" && !r.srv.CanCrash() { // otherwise it goes with the server
+			_ = r.admin(ctx, "DROP DATABASE IF EXISTS "+r.database+" WITH (FORCE)")
+		}
+		_ = r.srv.Close()
+	}
+	if r.net != nil {
+		_ = r.net.Close()
+	}
+	if r.hubs != "" {
+		_ = os.RemoveAll(r.hubs)
+	}
+}
+
+// newRNG returns the random numbers for one purpose.
+func (r *run) newRNG(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.cfg.Seed, purpose)) }

@@ -1,0 +1,73 @@
+package torture
+
+import (
+	"io"
+	"os"
+	"strings"
+)
+
+// logPrefix begins each line of the server's log: with who, and the SQLSTATE.
+const logPrefix = "%m [%p] %d %a %e "
+
+// A serverLog is what the server's log says of the run's sessions.
+type serverLog struct {
+	serverErrors []serverError
+	logged       bool // there was one
+}
+
+// A serverError is a line of the server's log, with its statement if that follows.
+type serverError struct {
+	who, state, text string
+}
+
+// readServerLog keeps a copy of the log, and reads it.
+func (h *history) readServerLog(path, database, copyTo string) error {
+	if path == "" {
+		return nil
+	}
+	if err := copyFile(path, copyTo); err != nil {
+		return err
+	}
+	h.logged = true
+	return lines(copyTo, func(line string) error {
+		if e, ok := parseServerLine(line, database); ok {
+			h.serverErrors = append(h.serverErrors, e)
+		} else if n := len(h.serverErrors); n > 0 && strings.Contains(line, " STATEMENT: ") {
+			_, statement, _ := strings.Cut(line, " STATEMENT: ")
+			if e := &h.serverErrors[n-1]; !strings.Contains(e.text, " in: ") {
+				e.text += " in: " + strings.TrimSpace(statement)
+			}
+		}
+		return nil
+	})
+}
+
+// parseServerLine reads "date time zone [pid] database application sqlstate LEVEL:  text".
+func parseServerLine(line, database string) (serverError, bool) {
+	f := strings.SplitN(line, " ", 8)
+	if len(f) < 8 || f[4] != database {
+		return serverError{}, false
+	}
+	level, text, ok := strings.Cut(f[7], ":  ")
+	if !ok || level != "ERROR" && level != "FATAL" && level != "PANIC" {
+		return serverError{}, false
+	}
+	return serverError{who: f[5], state: f[6], text: level + ": " + text}, true
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}

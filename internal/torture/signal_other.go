@@ -1,0 +1,18 @@
+//go:build !unix
+
+package torture
+
+import (
+	"errors"
+	"os"
+)
+
+const canStop = false
+
+var errNoSignals = errors.New("no signals on this system")
+
+func suspend(*os.Process) error { return errNoSignals }
+
+func proceed(*os.Process) error { return errNoSignals }
+
+func killBackend(int) error { return errNoSignals }

@@ -1,0 +1,89 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+)
+
+// storyLines is how long a story may be.
+const storyLines = 60
+
+// story tells the history of a group around a breach: of the jobs concerned, and what was done to the processes that ran
+// them, until a little later.
+func (c *checker) story(b breach) []string {
+	type line struct {
+		at   int64
+		text string
+	}
+	var told []line
+	first, last := int64(forever), b.at
+	procs := make(map[int32]bool)
+	mine := func(group int32, job int64) bool {
+		return slices.Contains(b.jobs, job) || len(b.jobs) == 0 && group == b.group && group >= 0
+	}
+	for i := range c.events {
+		e := &c.events[i]
+		if e.job == 0 || !mine(e.group, e.job) || b.at != forever && e.at > b.at+int64(freeze) {
+			continue
+		}
+		first = min(first, e.at)
+		if b.at == forever {
+			last = e.at // they are in order
+		}
+		procs[e.proc] = true
+		told = append(told, line{e.at, fmt.Sprintf("%s: %v of job %d attempt %d of %s/%s %s", c.name(e.proc), e.kind, e.job,
+			e.attempt, queueOf(e.group, c.batches), groupID(e.group), detail(e))})
+	}
+	for _, s := range c.enqueues {
+		if slices.Contains(b.jobs, s.id) && s.id != 0 {
+			told = append(told, line{s.invoke, fmt.Sprintf("enqueue (%s) of job %d begins", s.how, s.id)},
+				line{s.back, fmt.Sprintf("enqueue (%s) of job %d has returned", s.how, s.id)})
+		}
+	}
+	for _, m := range c.marks {
+		proc, known := c.index[m.proc]
+		if m.at >= first-int64(session.ServerSilence) && m.at <= last+int64(session.ServerSilence) && (!known || procs[proc]) {
+			told = append(told, line{m.at, fmt.Sprintf("nemesis: %s %s %d %s", m.what, m.proc, m.pid, m.note)})
+		}
+	}
+	for i := range c.effects {
+		if e := &c.effects[i]; slices.Contains(b.jobs, e.job) {
+			told = append(told, line{forever, fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job, e.attempt, e.place)})
+		}
+	}
+	if len(told) > 0 && first == forever { // no handler ran
+		first = told[0].at
+	}
+	slices.SortStableFunc(told, func(a, b line) int { return compare(a.at, b.at) })
+	if len(told) > storyLines { // the last ones before the breach matter most
+		told = slices.Concat(told[:storyLines/3], []line{{told[storyLines/3].at, "..."}}, told[len(told)-2*storyLines/3:])
+	}
+	list := []string{"about: " + b.text}
+	for _, l := range told {
+		when := "           "
+		if l.at != forever {
+			when = fmt.Sprintf("%+10.1fms", float64(l.at-first)/1e6)
+		}
+		list = append(list, when+"  "+l.text)
+	}
+	return list
+}
+
+// detail is what an event's arg and word mean.
+func detail(e *event) string {
+	switch e.kind {
+	case evStart:
+		return fmt.Sprintf("(message %d)", e.arg)
+	case evTx:
+		return fmt.Sprintf("(session %d)", e.arg)
+	case evFence:
+		return fmt.Sprintf("(token %d)", e.arg)
+	case evWrite:
+		return fmt.Sprintf("(token %d, %s)", e.arg, e.word)
+	case evSpawn:
+		return fmt.Sprintf("(job %s)", e.word)
+	case evEnd, evListens, evSettled:
+		return "(" + e.word + ")"
+	}
+	return ""
+}

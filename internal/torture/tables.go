@@ -1,0 +1,19 @@
+package torture
+
+// tablesSQL are the tables that handlers write to. No key keeps effects single or in order: only the queue does.
+const tablesSQL = `
+CREATE TABLE effects (
+	grp integer NOT NULL, place bigint NOT NULL, job bigint NOT NULL, attempt integer NOT NULL, msg bigint NOT NULL);
+CREATE TABLE chains (
+	grp integer PRIMARY KEY, length bigint NOT NULL, h bytea NOT NULL) WITH (fillfactor = 50);
+`
+
+// effectSQL adds a link to the group's hash chain, and the effect with its place in the chain. $1 group, $2 job,
+// $3 attempt, $4 number of the message.
+const effectSQL = `
+WITH link AS (
+	INSERT INTO chains AS c (grp, length, h) VALUES ($1::integer, 1, sha256(int8send($2::bigint)))
+	ON CONFLICT (grp) DO UPDATE SET length = c.length + 1, h = sha256(c.h || int8send($2::bigint))
+	RETURNING length
+)
+INSERT INTO effects (grp, place, job, attempt, msg) SELECT $1::integer, length, $2::bigint, $3::integer, $4::bigint FROM link`

@@ -1,0 +1,104 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A task is the payload of a job.
+type task struct {
+	N  int64  // the message's number
+	Do string `json:",omitempty"` // what its handler does beside writing its effect
+	To int32  `json:",omitempty"` // the group of the job that it spawns
+}
+
+// children is what the number of a spawned job is higher by than that of its parent.
+const children = 1 << 40
+
+// What handlers do. Those that fail do so in their first attempt only.
+const (
+	doFence   = "fence"   // call the sink once
+	doSlow    = "slow"    // call it, wait a little, or for as long as the nemesis says, and call it again
+	doNap     = "nap"     // a statement that takes a while
+	doError   = "error"   // return an error
+	doPanic   = "panic"   // panic
+	doLater   = "later"   // return fifo.RetryAfter
+	doLetter  = "letter"  // return fifo.DeadLetter
+	doSwallow = "swallow" // have a statement fail, and return nil
+	doMend    = "mend"    // have one fail in a savepoint of its own, and roll that back
+	doSpawn   = "spawn"   // enqueue a job to another group, in the job's transaction
+	doExit    = "exit"    // end the process
+	doKill    = "kill"    // kill the process
+)
+
+// lives is how many attempts a job has that kills its process.
+const lives = 3
+
+// chances are how many jobs of a thousand do what. The rest only write their effect.
+var chances = []struct {
+	do     string
+	chance int
+}{
+	{doFence, 100},
+	{doSlow, 40},
+	{doNap, 5},
+	{doError, 20},
+	{doPanic, 5},
+	{doLater, 5},
+	{doLetter, 3},
+	{doSwallow, 5},
+	{doMend, 5},
+	{doSpawn, 20},
+}
+
+// newTask returns the task of a message. As many of all as poisons says kill their process.
+func newTask(rng *rand.Rand, n int64, o order) task {
+	t := task{N: n}
+	if rng.IntN(o.Jobs) < poisons(o.Jobs) {
+		t.Do = []string{doExit, doKill}[rng.IntN(2)]
+		return t
+	}
+	left := rng.IntN(1000)
+	for _, c := range chances {
+		if left < c.chance {
+			t.Do = c.do
+			break
+		}
+		left -= c.chance
+	}
+	if t.Do == doSpawn {
+		t.To = rng.Int32N(int32(o.Groups))
+	}
+	return t
+}
+
+// poisons is how many jobs kill their process, roughly: each does it three times.
+func poisons(jobs int) int { return min(jobs/1500, 60) }
+
+// message returns a message with the task.
+func (t task) message(group int32, batches bool) fifo.Message {
+	m := fifo.Message{Queue: queueOf(group, batches), GroupID: groupID(group), Payload: t}
+	if t.Do == doExit || t.Do == doKill {
+		m.MaxAttempts = lives
+	}
+	return m
+}
+
+// readTask returns the task of a payload.
+func readTask(payload []byte) (t task, err error) {
+	err = json.Unmarshal(payload, &t)
+	return t, err
+}
+
+// groupOf returns the group with that id.
+func groupOf(id string) (int32, error) {
+	if len(id) < 2 || id[0] != 'g' {
+		return 0, fmt.Errorf("group id %q", id)
+	}
+	n, err := strconv.ParseInt(id[1:], 10, 32)
+	return int32(n), err
+}

@@ -1,0 +1,264 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// stuckAfter is how long nothing may happen while there is work.
+	stuckAfter = 20 * time.Second
+	// drainWithin is how long the rest of the work may take after the last fault, beside time for the work itself.
+	drainWithin = 60 * time.Second
+	// quietWithin is how long sessions may hold something when there is no work, or be there when their workers have
+	// stopped.
+	quietWithin = 10 * time.Second
+	// stopWithin is how long a worker may take to stop when it is told to.
+	stopWithin = 25 * time.Second
+	// goneWithin bounds how long the server may keep a session of a killed process. The plan's figure is
+	// client_connection_check_interval and 1.5 seconds; this allows for a machine that is busy.
+	goneWithin = 15 * time.Second
+)
+
+// An endState is what is left when the workers have nothing to do, and when they have stopped.
+type endState struct {
+	Holding  int // sessions of workers in a transaction that holds something
+	Locked   int // rows of groups that somebody has locked
+	Groups   int // rows of groups
+	Prepared int // prepared transactions
+	Sessions int // after the workers have stopped
+	Jobs     int // left in the table
+}
+
+// A breach is a promise broken, as whoever saw it tells.
+type breach struct {
+	invariant string
+	at        int64
+	group     int32 // -1: none
+	jobs      []int64
+	text      string
+}
+
+// breach takes one down.
+func (r *run) breach(invariant, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.mu.Lock()
+	r.drain = append(r.drain, breach{invariant: invariant, at: now(), group: -1, text: text})
+	r.mu.Unlock()
+	r.log("%s: %s", invariant, text)
+}
+
+// work runs the processes and the nemesis, to the end of the work.
+func (r *run) work(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	faults := r.plan()
+	r.planned = int64(len(faults))
+	r.slots = make([]*process, r.cfg.Processes)
+	for slot := range r.slots {
+		if err := r.man(slot); err != nil {
+			return err
+		}
+	}
+	r.children.Go(func() { r.watch(ctx) })
+	r.children.Go(func() { r.sample(ctx) })
+	var producers []*process
+	for i := range r.cfg.Producers {
+		p, err := r.spawn("producer", fmt.Sprint("p", i+1), -1, direct)
+		if err != nil {
+			return err
+		}
+		producers = append(producers, p)
+		r.children.Go(func() {
+			if err := p.cmd.Wait(); err != nil {
+				r.breach("I9", "producer %s ended: %v", p.name, err)
+			}
+			r.mark("dead", p.name, 0, p.cmd.ProcessState.String())
+			close(p.exited)
+		})
+	}
+	defer func() {
+		for _, p := range producers {
+			_ = p.stdin.Close() // that ends it
+		}
+	}()
+	injected := make(chan struct{})
+	go func() {
+		defer close(injected)
+		r.nemesis(ctx, faults)
+	}()
+	stuck := r.await(ctx, "the end of the faults", 0, func() bool { return waited(injected, 0) })
+	if !stuck {
+		stuck = r.await(ctx, "the producers", 0, func() bool {
+			return !slices.ContainsFunc(producers, func(p *process) bool { return !p.ended() })
+		})
+	}
+	if !stuck {
+		r.log("all messages are sent; %d jobs to go", r.backlog.Load())
+		limit := drainWithin + time.Duration(r.backlog.Load())*5*time.Millisecond
+		stuck = r.await(ctx, "an empty queue", limit, func() bool { return r.jobs(ctx) == 0 })
+	}
+	if err := r.failed(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if stuck {
+		r.enough.Store(true)
+		r.stuck(ctx)
+		cancel()
+		r.end.Jobs = max(r.jobs(context.WithoutCancel(ctx)), 1)
+		<-injected
+		r.halt()
+		return nil
+	}
+	r.quiet(ctx)
+	cancel()
+	return nil
+}
+
+// await waits for a condition, and reports whether that was in vain: nothing happened for too long, or limit (0: none)
+// has passed.
+func (r *run) await(ctx context.Context, what string, limit time.Duration, cond func() bool) (stuck bool) {
+	began := time.Now()
+	last, at := r.state(ctx), time.Now()
+	for !cond() {
+		if pause(ctx, 200*time.Millisecond) != nil || r.failed() != nil {
+			return false
+		}
+		if s := r.state(ctx); s != last {
+			last, at = s, time.Now()
+		}
+		if time.Since(at) > stuckAfter {
+			r.breach("I8", "nothing happened for %v, waiting for %s: %d jobs are left", stuckAfter, what, r.jobs(ctx))
+			return true
+		}
+		if limit > 0 && time.Since(began) > limit {
+			r.breach("I8", "%v after the last fault, waiting for %s: %d jobs are left", limit, what, r.jobs(ctx))
+			return true
+		}
+	}
+	return false
+}
+
+// state is something that changes whenever something is done.
+func (r *run) state(ctx context.Context) (s [4]int64) {
+	s[0], s[1] = r.granted.Load(), r.begun.Load()
+	_ = r.pool.QueryRow(ctx, `SELECT (SELECT coalesce(sum(length), 0) FROM chains),
+		(SELECT count(*) FROM pgfifo.dead_letters)`).Scan(&s[2], &s[3])
+	return s
+}
+
+// jobs returns how many there are, or -1.
+func (r *run) jobs(ctx context.Context) int {
+	n := -1
+	if r.pool.QueryRow(ctx, "SELECT count(*) FROM pgfifo.jobs").Scan(&n) != nil {
+		return -1
+	}
+	return n
+}
+
+// watch keeps an eye on the backlog, and says how far the run is.
+func (r *run) watch(ctx context.Context) {
+	said := time.Now()
+	for pause(ctx, 50*time.Millisecond) == nil {
+		if n := r.jobs(ctx); n >= 0 {
+			r.backlog.Store(int64(n))
+		}
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			r.log("%v: %d of %d messages done, %d of %d faults begun",
+				time.Since(r.began).Round(time.Second), r.progress(), r.cfg.Jobs, r.begun.Load(), r.planned)
+		}
+	}
+}
+
+// A lockSample is a row of a group that was locked at that time.
+type lockSample struct {
+	at    int64
+	group string
+	pid   int64
+	xid   string
+}
+
+// sample looks from time to time who has which groups locked.
+func (r *run) sample(ctx context.Context) {
+	if !r.locks {
+		return
+	}
+	const sql = `SELECT g.queue || '/' || g.group_id, l.pids[1], l.locker::text
+		FROM pgrowlocks('pgfifo.queue_groups') l JOIN pgfifo.queue_groups g ON g.ctid = l.locked_row`
+	for pause(ctx, time.Second) == nil {
+		rows, err := r.pool.Query(ctx, sql)
+		if err != nil {
+			continue
+		}
+		var list []lockSample
+		for rows.Next() {
+			s := lockSample{at: now()}
+			if rows.Scan(&s.group, &s.pid, &s.xid) == nil {
+				list = append(list, s)
+			}
+		}
+		if rows.Err() == nil {
+			r.mu.Lock()
+			r.samples = append(r.samples, list...)
+			r.mu.Unlock()
+		}
+	}
+}
+
+// quiet looks at what is left when all is done, and has the workers stop.
+func (r *run) quiet(ctx context.Context) {
+	end := &r.end
+	get := func(sql string, to *int) bool {
+		return r.pool.QueryRow(ctx, sql).Scan(to) == nil
+	}
+	const holding = `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name <> 'torture' AND backend_xid IS NOT NULL`
+	until(ctx, quietWithin, func() bool { return get(holding, &end.Holding) && end.Holding == 0 })
+	until(ctx, quietWithin, func() bool {
+		free := 0
+		ok := get("SELECT count(*) FROM pgfifo.queue_groups", &end.Groups) &&
+			get("SELECT count(*) FROM (SELECT FROM pgfifo.queue_groups FOR UPDATE SKIP LOCKED) free", &free)
+		end.Locked = max(end.Groups-free, 0)
+		return ok && end.Locked == 0
+	})
+	get("SELECT count(*) FROM pg_prepared_xacts", &end.Prepared)
+	for _, name := range r.stopWorkers() {
+		r.breach("I9", "worker %s did not stop within %v", name, stopWithin)
+	}
+	const sessions = `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name <> 'torture' AND backend_type = 'client backend'
+		  AND NOT (application_name LIKE 'pool-%' AND state = 'idle')` // the user's affair: one of a worker killed while it was cut off
+	until(ctx, quietWithin, func() bool { return get(sessions, &end.Sessions) && end.Sessions == 0 })
+	get("SELECT count(*) FROM pgfifo.jobs", &end.Jobs)
+}
+
+// stuck says which groups nobody works.
+func (r *run) stuck(ctx context.Context) {
+	rows, err := r.pool.Query(ctx, `SELECT j.queue || '/' || j.group_id, count(*), min(j.id),
+		coalesce((SELECT string_agg(a.application_name || ' (' || a.pid || ', ' || coalesce(a.state, '') || ')', ' ')
+		          FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
+		FROM pgfifo.jobs j GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
+	if err != nil {
+		r.log("stuck groups: %v", err)
+		return
+	}
+	var list []string
+	for rows.Next() {
+		var group, holder string
+		var n, head int64
+		if rows.Scan(&group, &n, &head, &holder) == nil {
+			list = append(list, fmt.Sprintf("%s: %d jobs, head %d, held by %s", group, n, head, holder))
+		}
+	}
+	r.mark("stuck", "", 0, strings.Join(list, "; "))
+	if len(list) > 0 {
+		r.breach("I8", "stuck groups: %s", strings.Join(list, "; "))
+	}
+}

@@ -1,0 +1,134 @@
+package torture
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// work is the life of a worker process, until it is told to stop, its death, or that of its parent.
+func work(o order, book *journal) error {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, err := o.connect(ctx, o.Lanes)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, &fifo.Config{
+		Logger: logger(troubles{book}),
+		Hooks: &fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(book, job, outcome, err)
+		}},
+	})
+	defer func() { _ = client.Close() }()
+	h := &hand{name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub}}
+	worker := &fifo.Worker{
+		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
+		MaxAttempts: 1000, Retry: fifo.Backoff(time.Millisecond, 20*time.Millisecond),
+	}
+	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))
+	if o.Batch > 1 {
+		worker.HandleEach(queueEach, fifo.Batch{Jobs: o.Batch}, fifo.HandlerFunc(h.handle))
+		worker.HandleEach(queueWide, fifo.Batch{Groups: o.Batch}, fifo.HandlerFunc(h.handle))
+		worker.HandleBatch(queueSlice, fifo.Batch{Jobs: o.Batch}, fifo.BatchHandlerFunc(h.handleBatch))
+	}
+	go untilOrphaned(func(word string) {
+		if word == "stop" {
+			stop()
+		}
+		h.tell(word)
+	})
+	go watchStalls(book)
+	book.write(evUp, 0, 0, 0, 0, "-")
+	for { // as a supervisor would: the server may be down just now
+		err := worker.Run(ctx)
+		if ctx.Err() != nil {
+			if err == nil {
+				book.write(evDown, 0, 0, 0, 0, "-")
+			}
+			return err
+		}
+		book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
+		_ = pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// settled logs the outcome of an attempt. One that died with another worker has a word of its own.
+func settled(book *journal, job *fifo.Job, outcome fifo.Outcome, err error) {
+	group, gerr := groupOf(job.GroupID)
+	if gerr != nil {
+		return
+	}
+	word := outcome.String()
+	if (outcome == fifo.Retried || outcome == fifo.Buried) && isDied(err) {
+		word = "found-" + word
+	}
+	book.write(evSettled, group, job.ID, job.Attempt(), 0, word)
+}
+
+const (
+	watchEvery = 20 * time.Millisecond
+	// stall is how long this process has to be kept from running for that to be logged. It is well below the time
+	// between a worker's giving up and the server's.
+	stall = 300 * time.Millisecond
+)
+
+// watchStalls logs when the process did not get to run: it was stopped, or the machine has too much to do. What happens
+// then is no fault of the queue's.
+func watchStalls(book *journal) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for last := now(); ; {
+		<-tick.C
+		at := now()
+		if gap := at - last; gap > int64(stall) {
+			book.write(evStall, 0, 0, 0, gap, "-")
+		}
+		last = at
+	}
+}
+
+// A gate holds slow handlers back while the nemesis wants some to run.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // nil: open
+}
+
+// shut makes wait wait.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == nil {
+		g.open = make(chan struct{})
+	}
+}
+
+// lift lets all through.
+func (g *gate) lift() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open != nil {
+		close(g.open)
+		g.open = nil
+	}
+}
+
+// wait waits for lift, at most as long as limit, or until ctx is done.
+func (g *gate) wait(ctx context.Context, limit time.Duration) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-open:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
