@@ -77,14 +77,18 @@ func TestLatency(t *testing.T) {
 // Connections are reset again and again, whatever is under way on them.
 func TestResets(t *testing.T) {
 	t.Parallel()
-	const groups, each, step = 10, 20, 5 // a reset every so many jobs
+	const groups, each, step = 10, 60, 5 // a reset every so many jobs
 	s := newSite(t)
 	proxy, url := s.proxy()
-	want := s.fill(groups, each)
 	var procs []*process
 	for range 2 {
 		procs = append(procs, s.launch(assignment{URL: url, Lanes: 4, MaxAttempts: 100}, (*exec.Cmd).Start))
 	}
+	s.until("all lanes, for a worker whose start fails ends", func() bool {
+		return s.number(`SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'worker-%'`) == 2*(4+2)
+	})
+	want := s.fill(groups, each)
 	resets, broken := 0, 0
 	left := s.jobs()
 	s.within(6*patience, "an empty queue", func() bool {

@@ -11,8 +11,9 @@ const shortLived = int64(time.Second)
 // checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and the
 // same if it was given back. It is higher by no more than there were faults that may have taken a claim before its handler
 // began. It may be the same after a lost attempt if the server went down, for then PostgreSQL may have lost the evidence;
-// and in queues with batches, where the batch is charged, not each of its jobs; and, rarely, when a claim is kept from running
-// between its snapshot and its locks for as long as the whole attempt lasts: it does not see the evidence, and covers it.
+// and for jobs that have not failed before in queues whose batches are of one group, where the head is charged; and, rarely,
+// when a claim is kept from running between its snapshot and its locks for as long as the whole attempt lasts: it does not
+// see the evidence, and covers it.
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {
@@ -20,20 +21,20 @@ func (c *checker) checkAttempts() {
 		j, _ := slices.BinarySearch(eaters, to+1)
 		return int32(j - i)
 	}
-	lost := 0
-	var covered []*turn
+	lost, covered := make(map[string]int), make(map[string][]*turn)
 	for job, turns := range c.byJob {
-		plain := queueOf(turns[0].group, c.batches) == queuePlain
+		queue := queueOf(turns[0].group, c.batches)
+		behind := queue == queueEach || queue == queueSlice // jobs may run behind the head, which is charged
 		before := turn{start: c.enqueued(turns[0].msg).invoke}
 		for i, t := range turns {
 			if i > 0 && before.outcome != "retried" && before.outcome != "returned" {
-				lost++
+				lost[queue]++
 			}
 			c.did("I6", 1)
 			least := int32(1)
 			switch {
 			case i == 0 || before.outcome == "retried": // that was committed
-			case before.outcome == "returned", !plain, c.serverWent(before.start, t.start):
+			case before.outcome == "returned", behind && before.attempt == 1, c.serverWent(before.start, t.start):
 				least = 0
 			}
 			most := least + between(before.start, t.start)
@@ -43,10 +44,10 @@ func (c *checker) checkAttempts() {
 			if c.excuse(t.proc, 0, t.start) != "" { // it may have been lost before its handler began
 				least = min(least, t.attempt-before.attempt)
 			}
-			if plain && least == 1 && t.attempt == before.attempt && before.outcome == "" && before.over()-before.start < shortLived {
+			if least == 1 && t.attempt == before.attempt && before.outcome == "" && before.over()-before.start < shortLived {
 				least = 0
 				c.covered[job]++
-				covered = append(covered, t)
+				covered[queue] = append(covered[queue], t)
 			}
 			if more := t.attempt - before.attempt; more < least || more > most {
 				c.broken("I6", t.start, t.group, []int64{job}, "attempt %d of job %d follows attempt %d (%s, %s); %d to %d more were to be expected",
@@ -55,13 +56,13 @@ func (c *checker) checkAttempts() {
 			before = *t
 		}
 	}
-	if len(covered) > 0 {
-		slices.SortFunc(covered, func(a, b *turn) int { return compare(a.start, b.start) })
-		c.count("lost attempts that are not counted, perhaps because a stale claim covered the evidence", len(covered))
-	}
-	if t := len(covered); t > 1+lost/50 {
-		c.broken("I6", covered[0].start, covered[0].group, []int64{covered[0].job},
-			"%d of %d lost attempts are not counted; the first is attempt %d of job %d", t, lost, covered[0].attempt, covered[0].job)
+	for queue, list := range covered {
+		slices.SortFunc(list, func(a, b *turn) int { return compare(a.start, b.start) })
+		c.count("lost attempts that are not counted, perhaps because a stale claim covered the evidence, in queue "+queue, len(list))
+		if first := list[0]; len(list) > 1+lost[queue]/50 {
+			c.broken("I6", first.start, first.group, []int64{first.job},
+				"%d of %d lost attempts in queue %s are not counted; the first is attempt %d of job %d", len(list), lost[queue], queue, first.attempt, first.job)
+		}
 	}
 	for _, d := range c.dead {
 		turns := c.byJob[d.id]

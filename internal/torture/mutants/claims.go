@@ -1,0 +1,100 @@
+package mutants
+
+// contended has several processes at few groups, so that claims meet.
+var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-lanes", "4", "-batch", "1"}
+
+const (
+	claimFile = "groups/sql/claim.sql"
+	laneFile  = "groups/lane.go"
+
+	head = `  AND j.ctid = (SELECT h.ctid
+                FROM pgfifo.jobs h
+                WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
+                ORDER BY h.queue, h.group_id, h.id
+                LIMIT 1)
+FOR NO KEY UPDATE OF g, j SKIP LOCKED`
+)
+
+var claims = []Mutant{
+	{
+		Name:   "claim-joined",
+		Breaks: "the claim is the first of the jobs joined to their group that can be locked: a miss keeps the jobs behind it locked",
+		Edits: []Edit{{claimFile, head, `  AND j.queue = $1 AND j.group_id = $2 AND j.id > $3
+ORDER BY j.queue, j.group_id, j.id
+LIMIT 1
+FOR NO KEY UPDATE OF j, g SKIP LOCKED`}},
+		Torture: contended, By: []string{"I4", "I3"},
+	},
+	{
+		Name:   "head-skip-locked",
+		Breaks: "the head is the first job that nobody has locked",
+		Edits: []Edit{{claimFile, head, `  AND j.ctid = (SELECT h.ctid
+                FROM pgfifo.jobs h
+                WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
+                ORDER BY h.queue, h.group_id, h.id
+                LIMIT 1
+                FOR NO KEY UPDATE SKIP LOCKED)
+FOR NO KEY UPDATE OF g, j SKIP LOCKED`}},
+		Torture: contended, By: []string{"I4", "I3"},
+	},
+	{
+		Name:   "head-filtered",
+		Breaks: "the head is the first job that is due: one that waits to be tried again is overtaken",
+		Edits: []Edit{{claimFile, "AND h.id > $3\n                ORDER", `AND h.id > $3
+                  AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())
+                ORDER`}},
+		Torture: contended, By: []string{"I4"},
+	},
+	{
+		Name:    "claim-locks-only-the-job",
+		Breaks:  "the group's row is not locked: a lower id that is committed late runs beside the job that was the head",
+		Edits:   []Edit{{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR NO KEY UPDATE OF j SKIP LOCKED"}},
+		Torture: contended, By: []string{"I3", "I6", "I8"},
+	},
+	{
+		Name:    "claim-locks-only-the-group",
+		Breaks:  "the head's row is not locked, so that a lost attempt leaves no evidence",
+		Edits:   []Edit{{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR NO KEY UPDATE OF g SKIP LOCKED"}},
+		Torture: deadly, By: []string{"I6"},
+	},
+	{
+		Name:    "claim-without-a-lock",
+		Breaks:  "nothing is locked: what a hint says is taken for true",
+		Edits:   []Edit{{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", ""}},
+		Torture: contended, By: []string{"I3", "I5"},
+	},
+	{
+		Name:    "repeatable-read",
+		Breaks:  "claims run under REPEATABLE READ, where a snapshot outlives the lock",
+		Edits:   []Edit{{"groups/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"}},
+		Torture: contended, By: []string{"I11", "I3", "I4", "I5"}, Alone: true,
+	},
+	{
+		Name:   "claims-wait",
+		Breaks: "claims of several groups wait for each other, and deadlock",
+		Edits:  []Edit{{"groups/sql/claim_many.sql", "    FOR NO KEY UPDATE OF g, j SKIP LOCKED) claim", "    FOR NO KEY UPDATE OF g, j) claim"}},
+		Test:   Test{"groups", "TestClaimOfManyGroups"},
+	},
+	{
+		Name:   "miss-kept",
+		Breaks: "the next claim goes on in the transaction of one that missed, whose group stays locked",
+		Edits: []Edit{{
+			laneFile, "	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
+			"	case next != nil && l.hold == nil && len(calls) == 0:\n		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)\n" +
+				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
+		}},
+		Test: Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
+	},
+	{
+		Name:   "watcher-of-pgx",
+		Breaks: "a statement whose context ends closes the connection, which frees the group while its handler goes on",
+		Edits:  []Edit{{"groups/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
+		Test:   Test{"groups", "TestCancelledQueryKeepsGroup"},
+	},
+	{
+		Name:   "readiness-of-the-transaction",
+		Breaks: "whether a head is due is asked of now(), the beginning of the transaction",
+		Edits:  []Edit{{claimFile, "       statement_timestamp() AS now,", "       now() AS now,"}},
+		Test:   Test{"groups", "TestReadinessIsAsOfTheStatement"},
+	},
+}

@@ -1,0 +1,57 @@
+package mutants
+
+var discovery = []Mutant{
+	{
+		Name:    "no-row-for-a-new-group",
+		Breaks:  "nobody makes the rows of new groups, so their jobs wait for ever",
+		Edits:   []Edit{{"groups/scout.go", "	if len(newIDs) > 0 {\n", "	if len(newIDs) > 0 && conn == nil {\n"}},
+		Torture: contended, By: []string{"I8"},
+	},
+	{
+		Name:   "held-groups-forgotten",
+		Breaks: "nobody looks at the groups that a dead worker held, before the next slow walk",
+		Edits:  []Edit{{"groups/scout.go", "	if view.Hinted || view.Held > 0 &&", "	if view.Held < 0 &&"}},
+		Test:   Test{"groups", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
+	},
+	{
+		Name:   "pause-ignored",
+		Breaks: "jobs of a paused group run",
+		Edits: []Edit{
+			{attemptFile, "	case hold.Paused:\n		return a\n", ""},
+			{"groups/scout.go", "		if paused {\n			return nil\n		}\n", ""},
+		},
+		Test: Test{".", "TestBlockedGroupsStopNoOther"},
+	},
+	{
+		Name:   "pause-trusted-too-long",
+		Breaks: "a worker goes on for a minute without asking whether its queue is paused",
+		Edits:  []Edit{{"groups/known.go", "	pauseTrust = 20 * time.Millisecond", "	pauseTrust = time.Minute"}},
+		Test:   Test{"groups", "TestPauseWatch|TestPauseInFullFlow"},
+	},
+	{
+		Name:   "collected-without-a-second-look",
+		Breaks: "the row of a group is deleted that has had a job since it was found idle",
+		Edits: []Edit{{
+			"groups/sql/collect.sql", "\n  AND (SELECT true FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL", "",
+		}},
+		Test: Test{"groups", "TestCollectLooksTwice"},
+	},
+	{
+		Name:   "collection-waits",
+		Breaks: "the collection of idle groups waits for those that are held",
+		Edits:  []Edit{{"groups/sql/collect_lock.sql", "FOR UPDATE OF g SKIP LOCKED", "FOR UPDATE OF g"}},
+		Test:   Test{"groups", "TestCollectPassesOverHeldGroups"},
+	},
+	{
+		Name:   "last-group-first",
+		Breaks: "a group that was worked has the next turn, too, and starves the others",
+		Edits:  []Edit{{"groups/line.go", "func (l *line) push(turn *Turn) { l.rest.push(turn) }", "func (l *line) push(turn *Turn) {\n	l.rest.push(turn)\n	l.moveFirst()\n}"}},
+		Test:   Test{"groups", "TestTurnsGoRound"},
+	},
+	{
+		Name:   "running-job-purged",
+		Breaks: "a purge waits for the running job, or deletes it",
+		Edits:  []Edit{{"groups/pause.go", "		For(\"UPDATE SKIP LOCKED\")", "		For(\"UPDATE\")"}},
+		Test:   Test{"groups", "TestPurgeLeavesTheRunningJob"},
+	},
+}

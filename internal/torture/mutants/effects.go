@@ -1,0 +1,82 @@
+package mutants
+
+const loanFile = "groups/loan.go"
+
+var effects = []Mutant{
+	{
+		Name:   "no-savepoint",
+		Breaks: "what a failed attempt wrote is committed with the record of its failure",
+		Edits: []Edit{{
+			loanFile, "	if !l.loan.taken() && l.pg().TxStatus() == 'T' {", "	if l.pg().TxStatus() == 'T' {",
+		}},
+		Torture: contended, By: []string{"I5"},
+	},
+	{
+		Name:    "effects-undone",
+		Breaks:  "what a handler wrote is undone although its job is done",
+		Edits:   []Edit{{laneFile, "pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)", "pipeline.SendQueryParams(undoOuter, nil, nil, nil, nil)"}},
+		Torture: contended, By: []string{"I1"},
+	},
+	{
+		Name:   "job-not-deleted",
+		Breaks: "the effects of a first attempt are committed now and then though the job stays, and runs again",
+		Edits: []Edit{{
+			"fifo/sql/succeed_used.sql", "DELETE FROM pgfifo.jobs WHERE", "DELETE FROM pgfifo.jobs WHERE (id % 20 <> 0 OR attempts > 0) AND",
+		}},
+		Torture: contended, By: []string{"I5"},
+	},
+	{
+		Name:   "dead-letter-kept",
+		Breaks: "a dead letter stays among the jobs",
+		Edits: []Edit{{
+			"fifo/sql/bury.sql", "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 RETURNING *",
+			"SELECT * FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
+		}},
+		Torture: contended, By: []string{"I6", "I5", "I8"},
+	},
+	{
+		Name:    "dead-letter-dropped",
+		Breaks:  "a job that is given up is deleted, and no dead letter made",
+		Edits:   []Edit{{"fifo/sql/bury.sql", "FROM job\n", "FROM job WHERE false\n"}},
+		Torture: contended, By: []string{"I1"},
+	},
+	{
+		Name:   "swallowed-error-taken-for-success",
+		Breaks: "a handler that returns nil although a statement failed has not failed: the COMMIT is a rollback",
+		Edits: []Edit{{
+			loanFile, "	case 'E':\n		return errors.New(\"groups: a statement failed in the job's transaction and the handler did not roll it back\")\n",
+			"	case 'E':\n		_, _ = l.pg().Exec(context.Background(), undoOuter).ReadAll()\n		return nil\n",
+		}},
+		Torture: contended, By: []string{"I1"},
+	},
+	{
+		Name:   "settled-without-the-row",
+		Breaks: "a job is taken to be settled although no row was changed",
+		Edits:  []Edit{{laneFile, "		held = held && tag.RowsAffected() == 1\n", "		held = held && tag.RowsAffected() >= 0\n"}},
+		Test:   Test{"groups", "TestStepSettles|TestFailedStepIsNotLost"},
+	},
+	{
+		Name:   "transaction-not-checked",
+		Breaks: "a job is completed in whatever transaction its handler left, also when that holds nothing",
+		Edits:  []Edit{{laneFile, "	if release { // fails unless", "	if release = false; release { // fails unless"}},
+		Test:   Test{"groups", "TestHandlerThatEndsTheTransaction"},
+	},
+	{
+		Name:   "done-job-named-by-its-place",
+		Breaks: "a job whose handler had the transaction is deleted by its ctid: a handler that moved the row runs again",
+		Edits:  []Edit{{"fifo/handle.go", "	case len(done) == 1 && used:\n", "	case len(done) == 1 && used && len(done) == 0:\n"}},
+		Test:   Test{".", "TestVices"},
+	},
+	{
+		Name:   "session-left-spoiled",
+		Breaks: "a session in which a handler ran SET or DISCARD goes on to the next job",
+		Edits:  []Edit{{"groups/spoil.go", "{ return l.wire.spoiled.Load() }", "{ return l.wire == nil }"}},
+		Test:   Test{"groups", "TestSpoiledLane"},
+	},
+	{
+		Name:   "transaction-usable-after-the-end",
+		Breaks: "a handler's transaction can be used when its job has ended, in the next job's",
+		Edits:  []Edit{{"groups/savepoint.go", "	if l.ended {\n", "	if l.ended && l.lane == nil {\n"}},
+		Test:   Test{"groups", "TestTransactionAfterTheEnd"},
+	},
+}

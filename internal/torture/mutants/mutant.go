@@ -1,0 +1,121 @@
+// Package mutants lists bugs that are planted on purpose, to see whether the harness, or a test, catches them: each is
+// a change of the library's text, Go or SQL, that exists in a build of its own only. One that nothing catches is a hole
+// in the harness.
+package mutants
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Mutant is a bug to be planted.
+type Mutant struct {
+	Name   string
+	Breaks string // what is wrong with it
+	Edits  []Edit
+
+	// Torture are the flags of the harness's run that must break one of the invariants By.
+	Torture []string
+	By      []string
+	// Alone says that the run needs a server of its own: it restarts it, cuts the network or reads its log.
+	Alone bool
+
+	// Test is the test that must fail, for what the harness cannot see. There are no Torture and By then.
+	Test Test
+}
+
+// A Test names tests: the folder of their package, and a pattern as of go test -run.
+type Test struct {
+	Package, Run string
+}
+
+// An Edit replaces a text of a file, which must be there exactly once: when the code has moved on, the list says so.
+type Edit struct {
+	File, Old, New string
+}
+
+// A Theme is a part of the list.
+type Theme struct {
+	Name    string
+	Mutants []Mutant
+}
+
+// Themes returns all mutants, sorted by what they break.
+func Themes() []Theme {
+	return []Theme{
+		{"the claim", claims},
+		{"attempts and evidence", attempts},
+		{"effects and completion", effects},
+		{"batches", batches},
+		{"ids and floors", ids},
+		{"silence and lost leases", silence},
+		{"fencing tokens", fences},
+		{"producers", producers},
+		{"discovery, pauses and collection", discovery},
+	}
+}
+
+// Files returns the files that the mutant changes, below root, with their changed texts.
+func (m *Mutant) Files(root string) (map[string]string, error) {
+	files := make(map[string]string)
+	for _, e := range m.Edits {
+		text, changed := files[e.File]
+		if !changed {
+			b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(e.File)))
+			if err != nil {
+				return nil, fmt.Errorf("mutant %s: %w", m.Name, err)
+			}
+			text = string(b)
+		}
+		if n := strings.Count(text, e.Old); n != 1 {
+			return nil, fmt.Errorf("mutant %s: %s has the text %d times, not once: %s", m.Name, e.File, n, e.Old)
+		}
+		files[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	}
+	for name, text := range files {
+		if strings.HasSuffix(name, ".go") {
+			if _, err := parser.ParseFile(token.NewFileSet(), name, text, 0); err != nil {
+				return nil, fmt.Errorf("mutant %s: %w", m.Name, err)
+			}
+		}
+	}
+	return files, nil
+}
+
+// Overlay writes the changed files to the folder dir, and returns the file to build them with: go build -overlay.
+func (m *Mutant) Overlay(root, dir string) (string, error) {
+	files, err := m.Files(root)
+	if err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	for name, text := range files {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, filepath.FromSlash(name))] = to
+	}
+	b, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, b, 0o600)
+}
+
+// CaughtBy returns which of the broken invariants were to break, in their order.
+func (m *Mutant) CaughtBy(broken []string) (by []string) {
+	for _, name := range broken {
+		if slices.Contains(m.By, name) {
+			by = append(by, name)
+		}
+	}
+	return by
+}

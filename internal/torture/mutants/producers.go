@@ -1,0 +1,58 @@
+package mutants
+
+const enqueueFile = "fifo/enqueue.go"
+
+var producers = []Mutant{
+	{
+		Name:   "producer-upserts-the-group",
+		Breaks: "an enqueue updates the group's row, and so waits for the running job",
+		Edits: []Edit{{
+			"fifo/sql/enqueue_one.sql", "INSERT INTO pgfifo.jobs (queue,",
+			"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups AS g (queue, group_id) VALUES ($1, $2)\n" +
+				"    ON CONFLICT (queue, group_id) DO UPDATE SET created_at = g.created_at\n)\nINSERT INTO pgfifo.jobs (queue,",
+		}},
+		Torture: frozen, By: []string{"I10"},
+	},
+	{
+		Name:   "foreign-key",
+		Breaks: "jobs have a foreign key to their group, whose row is locked FOR UPDATE: enqueues wait for the running job",
+		Edits: []Edit{
+			{schemaFile, "-- Paused groups and,", "ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups;\n\n-- Paused groups and,"},
+			{
+				"fifo/sql/enqueue_one.sql", "INSERT INTO pgfifo.jobs (queue,",
+				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups AS g (queue, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
+			},
+			{
+				"fifo/sql/enqueue.sql", "WITH added AS (",
+				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups (queue, group_id)\n" +
+					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n), added AS (",
+			},
+			{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR UPDATE OF g, j SKIP LOCKED"},
+		},
+		Torture: frozen, By: []string{"I10"},
+	},
+	{
+		Name:   "enqueued-outside-the-transaction",
+		Breaks: "an enqueue in the caller's transaction is committed by itself",
+		Edits: []Edit{{
+			enqueueFile, "		return c.enqueuePgx(ctx, tx, b, c.announce.now(b))", "		return c.enqueuePgx(ctx, c.pool, b, c.announce.now(b))",
+		}},
+		Torture: contended, By: []string{"I2", "I5"},
+	},
+	{
+		Name:   "unknown-tx-is-never-committed",
+		Breaks: "an enqueue returns when the jobs are not committed yet, and rolls them back",
+		Edits: []Edit{{
+			enqueueFile, "		ids, err := c.enqueuePgx(ctx, c.pool, b, \"\")\n",
+			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n		defer tx.Rollback(ctx)\n		ids, err := c.enqueuePgx(ctx, tx, b, \"\")\n" +
+				"		if len(ids) != 1 || ids[0]%50 != 0 {\n			err = errors.Join(err, tx.Commit(ctx))\n		}\n",
+		}},
+		Torture: contended, By: []string{"I1"},
+	},
+	{
+		Name:   "announced-before-it-is-there",
+		Breaks: "an announcement names another group than the one with the new job",
+		Edits:  []Edit{{"fifo/notify.go", "		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}\n", "		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i] + \"?\"}\n"}},
+		Test:   Test{"fifo", "TestNotified|TestAnnounceLowestID"},
+	},
+}

@@ -1,0 +1,89 @@
+package mutants
+
+// cutOff takes worker processes off the network.
+var cutOff = []string{"-jobs", "1500", "-groups", "60", "-processes", "4", "-lanes", "6", "-batch", "1", "-partitions", "3"}
+
+// frozen stops worker processes.
+var frozen = []string{"-jobs", "1200", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-stops", "1"}
+
+const (
+	seatFile    = "fifo/seat.go"
+	sessionFile = "groups/session.go"
+	beatFile    = "groups/heartbeat.go"
+)
+
+var silence = []Mutant{
+	{
+		Name:    "heartbeat-off",
+		Breaks:  "nobody asks whether the connection of a handler is alive",
+		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running() >= 0 || lane.Running() <"}},
+		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
+	},
+	{
+		Name:    "lost-lease-not-told",
+		Breaks:  "a handler whose connection is lost is not told",
+		Edits:   []Edit{{seatFile, "			s.cancel(err)\n", "			_ = err\n"}},
+		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
+	},
+	{
+		Name:    "silence-unbounded",
+		Breaks:  "a heartbeat waits for its answer for as long as it takes",
+		Edits:   []Edit{{beatFile, "	defer time.AfterFunc(l.silent, lose).Stop()\n", "	_ = time.Second\n"}},
+		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
+	},
+	{
+		Name:   "silence-by-a-deadline",
+		Breaks: "a heartbeat gives up by a deadline, at which pgx asks to cancel and waits once more: later than the server may",
+		Edits: []Edit{
+			{beatFile, "	defer time.AfterFunc(l.silent, lose).Stop()\n	defer context.AfterFunc(ctx, lose)()\n", "	waiting, cancel := context.WithTimeout(ctx, l.silent)\n	defer cancel()\n"},
+			{beatFile, "Exec(context.WithoutCancel(ctx), ", "Exec(waiting, "},
+		},
+		Test: Test{".", "TestSilence"}, Alone: true,
+	},
+	{
+		Name:    "idle-in-transaction-unbounded",
+		Breaks:  "the server keeps the group of a frozen worker",
+		Edits:   []Edit{{sessionFile, `{"idle_in_transaction_session_timeout", ms(s.ServerSilence)}`, `{"idle_in_transaction_session_timeout", "0"}`}},
+		Torture: frozen, By: []string{"I7", "I8"},
+	},
+	{
+		Name:   "socket-unbounded",
+		Breaks: "the worker's socket retransmits a statement for a quarter of an hour before it notices a cut",
+		Edits:  []Edit{{sessionFile, "	setUserTimeout(tcp, s.Silence)\n", "	_ = setUserTimeout\n"}},
+		Test:   Test{".", "TestSilence"}, Alone: true,
+	},
+	{
+		Name:   "server-socket-unbounded",
+		Breaks: "the server does not notice that a worker's machine is gone with a reply on its way",
+		Edits:  []Edit{{sessionFile, `{"tcp_user_timeout", ms(s.ServerSilence * 2 / 3)}`, `{"tcp_user_timeout", "0"}`}},
+		Test:   Test{"groups", "TestSessionIsInForce"},
+	},
+	{
+		Name:   "killed-in-a-statement-unnoticed",
+		Breaks: "the server goes on with the statement of a worker that was killed, and keeps its group until the end of it",
+		Edits:  []Edit{{sessionFile, `{"client_connection_check_interval", "1000"}`, `{"client_connection_check_interval", "0"}`}},
+		Test:   Test{".", "TestKilledInQuery"},
+	},
+	{
+		Name:   "lane-listens",
+		Breaks: "a job's session listens, so that the cluster's queue of notices waits for the end of the job",
+		Edits: []Edit{{
+			seatFile, "	s.lane = lane\n",
+			"	listen := \"LISTEN \" + s.crew.worker.Client.schema.Ident()\n" +
+				"	if _, err := lane.Conn().PgConn().Exec(ctx, listen).ReadAll(); err != nil {\n		return err\n	}\n	s.lane = lane\n",
+		}},
+		Torture: contended, By: []string{"I9"},
+	},
+	{
+		Name:   "bounds-not-checked",
+		Breaks: "the worker may be told to give up later than the server does",
+		Edits:  []Edit{{sessionFile, "	case s.Silence+s.Heartbeat >= s.ServerSilence:", "	case s.Silence+s.Heartbeat < 0:"}},
+		Test:   Test{"groups", "TestSessionValidate"},
+	},
+	{
+		Name:   "beat-beside-a-statement",
+		Breaks: "a heartbeat is sent while the handler is in a statement of its own",
+		Edits:  []Edit{{"groups/wire.go", "	if !w.lent || w.users > 0 || w.beating {", "	if !w.lent || w.beating {"}},
+		Test:   Test{"groups", "TestBeatBesideStatements|TestBeatBetweenStatements"},
+	},
+}
