@@ -24,7 +24,7 @@ soak:
 	go run ./internal/soak/cmd/soak
 	go run ./internal/soak/cmd/soak -for 15m
 
-# A million jobs, and thousands of faults; CI runs -profile ci, and every go test a short one.
+# A million jobs, and thousands of faults; every go test runs a short one, and -profile ci is between them.
 torture:
 	go run ./internal/torture/cmd/torture -profile long
 
