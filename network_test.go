@@ -84,16 +84,16 @@ func TestResets(t *testing.T) {
 	for range 2 {
 		procs = append(procs, s.launch(assignment{URL: url, Lanes: 4, MaxAttempts: 100}, (*exec.Cmd).Start))
 	}
-	s.until("all lanes, for a worker whose start fails ends", func() bool {
+	s.until("both at work, for a worker whose start fails ends", func() bool {
 		return s.number(`SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE 'worker-%'`) == 2*(4+2)
+			WHERE datname = current_database() AND application_name LIKE 'worker-%' AND query ILIKE 'listen%'`) == len(procs)
 	})
 	want := s.fill(groups, each)
 	resets, broken := 0, 0
 	left := s.jobs()
 	s.within(6*patience, "an empty queue", func() bool {
 		now := s.jobs()
-		if now <= left-step {
+		if now <= left-step && resets < 20 { // each costs a pause before the next dial
 			left = now
 			resets++
 			broken += proxy.Reset()
@@ -102,7 +102,7 @@ func TestResets(t *testing.T) {
 	})
 	s.stop(procs...)
 	t.Log(resets, "resets of", broken, "connections")
-	require.GreaterOrEqual(t, resets, 10)
+	require.GreaterOrEqual(t, resets, 4)
 	require.GreaterOrEqual(t, broken, 5*resets, "with the lanes at work")
 	require.Equal(t, want, s.effects(), "each once, in order")
 	s.requireStarts()

@@ -149,7 +149,26 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 			h.Turn.evidence = evidence{h.ID, h.lastXID}
 		}
 	}
-	return &Hold{Held: company[0], Rest: company[1:], partial: len(company) < len(turns)}, nil
+	hold := &Hold{Held: company[0], Rest: company[1:], partial: len(company) < len(turns)}
+	if hold.partial {
+		hold.claimed = heads
+	}
+	return hold, nil
+}
+
+// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of everything
+// then that was claimed.
+func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
+	all := Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
+	lost, err := l.dead(ctx, &all)
+	if err != nil || len(lost) == 0 {
+		return false, err
+	}
+	hold.Held, hold.Rest, hold.partial = all.Held, all.Rest, false
+	for h := range hold.heads() {
+		h.Turn.evidence = evidence{} // it is to be charged now, and not once more when it is claimed again
+	}
+	return true, nil
 }
 
 // claimAgain gives up a claim of many groups that did not get them all, and claims those again that it got: no group stays

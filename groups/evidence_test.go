@@ -216,3 +216,34 @@ func TestClaimer(t *testing.T) {
 		require.Equal(t, c.want, claimer(c.job, c.group), "%+v", c)
 	}
 }
+
+// A claim of several groups that does not get them all is given up, but not if that would cover the evidence of a crash:
+// another process might have the group next.
+func TestEvidenceIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a", "b", "c")
+	dead, other, l := s.lane(), s.lane(), s.lane()
+	s.claim(dead, "a")
+	s.terminate(dead.pg().PID())
+	held := s.claim(other, "b")
+
+	h, got := s.together(l, "a", "b", "c")
+	require.Equal(t, "a c", got)
+	require.NotNil(t, h.claimed, "the first claim, not one after that was given up")
+	lost, err := l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	require.Equal(t, "a", lost[0].GroupID)
+	require.Zero(t, h.Turn.evidence, "charged once")
+	s.end(l, retryIn(&Hold{Held: *lost[0]}, 0)...)
+
+	// Without a crash it is given up.
+	h, got = s.together(l, "a", "b", "c")
+	require.Equal(t, "c", got)
+	require.Nil(t, h.claimed)
+	s.end(l)
+	s.end(other, succeed(held)...)
+	require.True(t, s.misses(l, "b"))
+	require.Equal(t, 1, s.claim(l, "a").Attempts)
+}

@@ -17,8 +17,9 @@ type Hold struct {
 	Rest []Held
 
 	lane    *Lane
-	loan    Loan // the first one
-	partial bool // the claim was for more groups
+	loan    Loan   // the first one
+	partial bool   // the claim was for more groups
+	claimed []Held // then: all heads that it got
 }
 
 // A Held is a job that a Hold owns.

@@ -61,6 +61,8 @@ type Dialer struct {
 	// Logger is told of session settings that are not available. Required.
 	Logger *slog.Logger
 
+	probing sync.Mutex
+
 	once sync.Once
 	bun  *laneDB
 }
@@ -221,7 +223,9 @@ func (l *Lane) Used() bool { return l.used }
 // once, because the missed group's row may be locked until it does.
 //
 // A next with other turns beside it (Turn.With) is claimed with them. If some of them cannot be had, or are to run alone,
-// another round trip gives them back and claims those that can, so that no group is held that is not worked.
+// another round trip gives them back and claims those that can, so that no group is held that is not worked. Not so if
+// the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is of all that were
+// claimed, for their lost attempts to be recorded before anything is worked.
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
 // the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on; one on
@@ -229,6 +233,14 @@ func (l *Lane) Used() bool { return l.used }
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.partial {
+		var lost bool
+		if lost, err = l.keepEvidence(ctx, hold); err != nil {
+			_ = l.Close()
+			return nil, settled, err
+		}
+		if lost {
+			return hold, settled, nil
+		}
 		hold, err = l.claimAgain(ctx, hold)
 	}
 	return hold, settled, err
@@ -342,7 +354,11 @@ func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 	if l.hold == nil {
 		return nil, nil
 	}
-	for h := range l.hold.heads() {
+	return l.dead(ctx, l.hold)
+}
+
+func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
+	for h := range hold.heads() {
 		if h.lastXID == 0 {
 			continue
 		}

@@ -16,7 +16,7 @@ var ErrPooled = errors.New("groups: a pooler shares the worker's session with ot
 
 // pooledTries is how often to look whether two connections share a session: a pooler need not give the session that was
 // used last to whoever asks next.
-const pooledTries = 5
+const pooledTries = 10
 
 // own returns ErrPooled if the new connection is not a session of its own. Nothing has been set on it yet.
 //
@@ -30,6 +30,8 @@ func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Session.withDefaults().Silence)
 	defer cancel()
+	d.probing.Lock() // lanes that are dialed at once would take each other's sessions
+	defer d.probing.Unlock()
 	for range pooledTries {
 		if err := d.rival(ctx, conn, pid); err != nil {
 			return err
