@@ -81,9 +81,10 @@ func (g *gate) run(ctx context.Context, all []subject) ([]result, error) {
 		return nil, errors.New("no mutant has such a name")
 	}
 	var err error
-	g.shared, err = pgserver.Start(ctx, &pgserver.Options{
-		Settings: map[string]string{"shared_buffers": "256MB", "max_connections": "600", "max_wal_size": "4GB", "autovacuum_naptime": "5s"},
-	})
+	g.shared, err = pgserver.Start(ctx, &pgserver.Options{Settings: map[string]string{
+		"shared_buffers": "256MB", "max_connections": "600", "max_wal_size": "4GB", "autovacuum_naptime": "5s",
+		"lock_timeout": "15s", // a mutant that waits where nothing may wait is to fail its test, not to hang it
+	}})
 	if err != nil {
 		return nil, err
 	}

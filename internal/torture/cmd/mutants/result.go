@@ -116,7 +116,7 @@ func (r *result) test(ctx context.Context, g *gate, dir, overlay string) {
 	}
 	defer func() { _ = os.Remove(program) }()
 	r.tries++
-	args := []string{"-test.run", "^(" + r.Test.Run + ")$", "-test.timeout", "90s", "-test.v"}
+	args := []string{"-test.run", "^(" + r.Test.Run + ")$", "-test.timeout", "140s", "-test.v"}
 	output, err := g.execute(ctx, filepath.Join(g.root, r.Test.Package), program, args, r.Alone)
 	if err := os.WriteFile(filepath.Join(dir, "output.txt"), output, 0o600); err != nil {
 		r.err = err
