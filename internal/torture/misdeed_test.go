@@ -1,0 +1,124 @@
+package torture
+
+// overlap has a job of w1 that goes on while w2 begins with it anew. The functions are called before and after that.
+func (b *book) overlap(before func(), after ...func()) {
+	b.send(10, 10, 1, resOK)
+	b.event(0, evStart, 1, 10, 1, 10, "-")
+	b.event(0, evTx, 1, 10, 1, 71, "-")
+	before()
+	b.run(1, 10, 1, 2, "ok", "succeeded")
+	b.effect(1, 10, 2)
+	for _, f := range after {
+		f()
+	}
+	b.event(0, evEnd, 1, 10, 1, 0, "error")
+	b.event(0, evSettled, 1, 10, 1, 0, "unknown")
+}
+
+// alone has a job that goes on while something happens.
+func (b *book) alone(meanwhile func()) {
+	b.send(10, 10, 1, resOK)
+	b.event(0, evStart, 1, 10, 1, 10, "-")
+	b.event(0, evTx, 1, 10, 1, 71, "-")
+	meanwhile()
+	b.event(0, evEnd, 1, 10, 1, 0, "ok")
+	b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
+	b.effect(1, 10, 1)
+}
+
+// tokens has an attempt that asks for a token.
+func (b *book) tokens(job int64, attempt int32, token int64, word, outcome string) {
+	b.event(0, evStart, 1, job, attempt, job, "-")
+	b.event(0, evFence, 1, job, attempt, token, "-")
+	b.event(0, evEnd, 1, job, attempt, 0, word)
+	b.event(0, evSettled, 1, job, attempt, 0, outcome)
+}
+
+func (b *book) two() { b.twoIn(1) }
+
+func (b *book) twoIn(group int32) {
+	b.send(10, 10, group, resOK)
+	b.send(11, 11, group, resOK)
+}
+
+// passedOver has job 11 run before job 10 is committed, and then job 12, whose enqueue begins when that of job 10 has
+// returned, so many milliseconds later, before job 10.
+func (b *book) passedOver(later int64) {
+	b.two()
+	late := &b.enqueues[len(b.enqueues)-2]
+	b.run(0, 11, 1, 1, "ok", "succeeded")
+	late.back = b.now * ms
+	b.now += later + 1
+	b.send(12, 12, 1, resOK)
+	b.run(0, 12, 1, 1, "ok", "succeeded")
+	b.run(0, 10, 1, 1, "ok", "succeeded")
+	for _, job := range []int64{11, 12, 10} {
+		b.effect(1, job, 1)
+	}
+}
+
+// spawn has a job that enqueues another one in its only attempt.
+func (b *book) spawn(word string, exists bool) {
+	b.send(10, 10, 1, resOK)
+	b.event(0, evStart, 1, 10, 1, 10, "-")
+	b.event(0, evSpawn, 1, 10, 1, 10+children, "20")
+	b.event(0, evEnd, 1, 10, 1, 0, word)
+	if word == "ok" {
+		b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
+		b.effect(1, 10, 1)
+	} else {
+		b.event(0, evSettled, 1, 10, 1, 0, "buried")
+		b.bury(1, 10, 1)
+	}
+	if exists {
+		b.run(0, 20, 2, 1, "ok", "succeeded")
+		b.events[len(b.events)-4].arg = 10 + children
+		b.effect(2, 20, 1)
+		b.effects[len(b.effects)-1].msg = 10 + children
+	}
+}
+
+// lost has a job whose worker is killed, and whose next attempt has that number.
+func (b *book) lost(next int32) { b.lostAfter(0, next) }
+
+// lostAfter is lost, with so many milliseconds from the start to the death.
+func (b *book) lostAfter(ms int64, next int32) {
+	b.send(10, 10, 1, resOK)
+	b.event(2, evStart, 1, 10, 1, 10, "-")
+	b.now += ms
+	b.mark(faultKill, "w3", 0)
+	b.mark("dead", "w3", 0)
+	b.run(0, 10, 1, next, "ok", "succeeded")
+	b.effect(1, 10, next)
+}
+
+// poison has a job that kills so many processes, and is a dead letter then.
+func (b *book) poison(deaths int) {
+	b.procs = append(b.procs, "w5", "w6", "w7")
+	b.send(10, 10, 1, resOK)
+	for i := range deaths {
+		b.exit(int32(2+i), 10, 1, int32(min(i+1, lives)))
+	}
+	b.bury(1, 10, lives)
+}
+
+// locked has a group locked for some seconds.
+func (b *book) locked(pid int64) {
+	for range 6 {
+		b.samples = append(b.samples, lockSample{b.now * ms, "plain/g1", pid, "777"})
+		b.now += 1000
+	}
+}
+
+// probe enqueues into a held group, in so many milliseconds.
+func (b *book) probe(took int64) {
+	n := int64(probes + 1)
+	b.enqueues = append(b.enqueues, enqueue{
+		n: n, id: 10, group: 1, result: resOK, invoke: b.now * ms, back: (b.now + took) * ms, how: howProbe,
+	})
+	b.now += took
+	b.run(0, 10, 1, 1, "ok", "succeeded")
+	b.events[len(b.events)-4].arg = n
+	b.effect(1, 10, 1)
+	b.effects[len(b.effects)-1].msg = n
+}
