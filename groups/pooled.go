@@ -14,9 +14,9 @@ import (
 // transactions, and be left behind on those of other programs.
 var ErrPooled = errors.New("groups: a pooler shares the worker's session with others: connect directly, or in session mode")
 
-// pooledTries is how often to look whether two connections share a session: a pooler need not give the session that was
-// used last to whoever asks next.
-const pooledTries = 10
+// pooledTries is how often to look whether two connections share a session: beside other clients at work, which session a
+// pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
+const pooledTries = 40
 
 // own returns ErrPooled if the new connection is not a session of its own. Nothing has been set on it yet.
 //
@@ -47,6 +47,10 @@ func (d *Dialer) rival(ctx context.Context, conn *pgconn.PgConn, pid uint32) err
 	}
 	defer pooled.Release()
 	rival := pooled.Conn().PgConn()
+	// A pooler gives the session that was used last first: that has to be this connection's, not the former rival's.
+	if err := same(ctx, conn, pid); err != nil {
+		return err
+	}
 	_, err = rival.Exec(ctx, "BEGIN").ReadAll()
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) { // refused in statement mode
 		return fmt.Errorf("%w: %w", ErrPooled, err)
@@ -62,6 +66,11 @@ func (d *Dialer) rival(ctx context.Context, conn *pgconn.PgConn, pid uint32) err
 	if other == pid {
 		return ErrPooled
 	}
+	return same(ctx, conn, pid)
+}
+
+// same returns ErrPooled if the connection is answered by another process than pid.
+func same(ctx context.Context, conn *pgconn.PgConn, pid uint32) error {
 	again, err := backend(ctx, conn)
 	if err == nil && again != pid {
 		err = ErrPooled
