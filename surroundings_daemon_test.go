@@ -37,6 +37,9 @@ func newDaemon(t *testing.T, quit syscall.Signal) *daemon {
 	d := &daemon{T: t, dir: dir, quit: quit, cred: otherUser(t)}
 	t.Cleanup(func() {
 		d.end(quit)
+		if t.Failed() {
+			t.Logf("the log of %s: %s", dir, d.log())
+		}
 		require.NoError(t, os.RemoveAll(dir))
 	})
 	if d.cred != nil {
@@ -113,10 +116,8 @@ func (d *daemon) end(sig syscall.Signal) {
 		_, _ = io.WriteString(d.alive, "ended\n")
 		_ = d.alive.Close()
 	}()
-	select {
-	case <-d.exited: // its id may be somebody else's by now
+	if d.ended() { // its id may be somebody else's by now
 		return
-	default:
 	}
 	text, err := os.ReadFile(filepath.Join(d.dir, "pid"))
 	require.NoError(d, err)
@@ -129,6 +130,16 @@ func (d *daemon) end(sig syscall.Signal) {
 	case <-d.exited:
 	case <-timer.C:
 		require.FailNow(d, "a server does not end", "%s", d.log())
+	}
+}
+
+// ended tells whether the program is gone.
+func (d *daemon) ended() bool {
+	select {
+	case <-d.exited:
+		return true
+	default:
+		return false
 	}
 }
 

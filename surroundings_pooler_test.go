@@ -3,6 +3,7 @@
 package pgfifo_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/url"
@@ -111,6 +112,17 @@ func (b *bouncer) kill() {
 	b.end(syscall.SIGKILL)
 }
 
+// endedItself tells whether this pgbouncer, which refuses connections, has died of a cancel request, as 1.18.0 and 1.19.0 do
+// at times (its issue #801). A worker that is stopped sends them.
+func (b *bouncer) endedItself() bool {
+	b.Helper()
+	if bouncerVersion(b.T) >= 20 {
+		return false
+	}
+	b.await("the end of pgbouncer", b.ended)
+	return strings.Contains(b.log(), "bad client state")
+}
+
 // through returns the URL of the same database behind the bouncer.
 func (b *bouncer) through(direct string) string {
 	b.Helper()
@@ -158,12 +170,13 @@ func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	s.stop(slices.Collect(maps.Values(procs))...)
 	require.Equal(t, want, s.effects())
 	require.Greater(t, s.replay(), 1, "groups run in parallel")
-	requireCleanSessions(s, through)
+	requireCleanSessions(s, b)
 }
 
 // requireCleanSessions checks that nothing of a worker's is left in sessions that others are given.
-func requireCleanSessions(s *site, through string) {
+func requireCleanSessions(s *site, b *bouncer) {
 	s.Helper()
+	through := b.through(s.url)
 	direct := pgtest.Conn(s, s.url)
 	const settings = `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
 		('synchronous_commit', 'enable_seqscan', 'plan_cache_mode', 'jit', 'idle_in_transaction_session_timeout')`
@@ -171,7 +184,12 @@ func requireCleanSessions(s *site, through string) {
 	require.NoError(s, direct.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&want))
 	for range 8 { // all open at once
 		var got string
-		conn := pgtest.Conn(s, through)
+		conn, err := pgx.Connect(s.Context(), through)
+		if err != nil && b.endedItself() { // and took the sessions with it
+			return
+		}
+		require.NoError(s, err)
+		s.Cleanup(func() { _ = conn.Close(context.Background()) })
 		require.NoError(s, conn.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&got))
 		require.Equal(s, want, got)
 	}

@@ -51,7 +51,7 @@ func TestWorkerRefusesSharedSessions(t *testing.T) {
 			}
 			require.Equal(t, 1, s.jobs())
 			if mode == "transaction" {
-				requireCleanSessions(s, through)
+				requireCleanSessions(s, b)
 			}
 		})
 	}
