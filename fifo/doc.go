@@ -33,9 +33,8 @@
 //   - Order. Of two jobs of a group, the one with the lower id runs first. Ids are drawn inside the enqueue, so an enqueue
 //     that returned before another began comes first. Enqueues that overlap, such as two open transactions, are ordered
 //     by when they drew their ids, not by when they commit; if the one with the lower id commits after the higher one ran,
-//     it runs next, as soon as it is found: when its notification arrives, or within 5 seconds. Until then messages that
-//     were enqueued after that commit may run before it. Config.CommitOrder makes producers of a group wait for each other
-//     instead.
+//     it runs next, and before all that is enqueued after that commit. Config.CommitOrder makes producers of a group wait
+//     for each other instead.
 //   - Exclusion. While a job's transaction is open, nobody else runs a job of its group. When a connection is lost, the
 //     handler learns of it by its context (cause ErrLost), and may by then run beside its successor; package groups says
 //     for how long at most.

@@ -39,7 +39,7 @@
 //     unheld job succeed.
 //   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the other
 //     began, the first is worked first. Overlapping ones may commit the other way round; a lower id that appears late is
-//     worked next (see floors in line.go for how soon).
+//     worked next: no claim looks only behind an id that an open transaction may still commit below (see floors in floor.go).
 //
 // # Batches
 //

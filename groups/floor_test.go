@@ -7,6 +7,77 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// trust has the scout find that nobody enqueues.
+func trust(turns *Turns) {
+	turns.AskWriters()
+	turns.Writers(nil, false)
+}
+
+// again finishes jobs of a group, one by one. The first of three is the floor at their end.
+func again(t *testing.T, turns *Turns, turn *Turn, ids ...int64) {
+	t.Helper()
+	for _, id := range ids {
+		trust(turns)
+		require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
+	}
+}
+
+// A floor comes into force when all have ended who were writing to the jobs after its job was finished, and a claim from
+// then has found nothing below it.
+func TestFloorComesIntoForce(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		writers  []string
+		prepared bool
+	}
+	for name, c := range map[string]struct {
+		answers []answer // one before each claim
+		floor   int64    // at the last one
+	}{
+		"not asked":         {make([]answer, 0), 0},
+		"at once":           {[]answer{{}, {}, {}}, 1},
+		"a short one":       {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"2/2"}, false}, {[]string{"2/3"}, false}}, 1},
+		"a long one":        {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"3/1", "2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}}, 0},
+		"its end":           {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"3/1", "2/1"}, false}, {[]string{"3/1"}, false}, {[]string{"3/1"}, false}}, 1},
+		"one from before":   {[]answer{{[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}}, 0},
+		"prepared":          {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true}}, 0},
+		"prepared and gone": {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {nil, false}, {nil, false}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			turns := NewTurns(16)
+			turns.Announce(group("a"), 1)
+			turn := turns.TryNext()
+			id := int64(1)
+			for _, a := range c.answers {
+				turns.AskWriters()
+				turns.Writers(a.writers, a.prepared)
+				require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
+				id++
+			}
+			require.Equal(t, c.floor, turn.floor.id)
+			require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
+			require.GreaterOrEqual(t, turn.floor.id, c.floor)
+		})
+	}
+}
+
+// A claim that began before the writers had ended may not have seen what they committed.
+func TestFloorNeedsANewClaim(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(16)
+	turns.Announce(group("a"), 5)
+	turn := turns.TryNext()
+	require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
+	trust(turns)
+	require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true}), "claimed before")
+	require.Zero(t, turn.floor.id)
+	require.True(t, turns.Again(turn, Outcome{Finished: 3, More: true}), "committed late, and seen")
+	require.Zero(t, turn.floor.id)
+	require.True(t, turns.Again(turn, Outcome{Finished: 7, More: true}))
+	require.Equal(t, int64(5), turn.floor.id)
+}
+
 // A group that always has work is always with a lane: what appears below its floor must be found all the same.
 func TestFloorOfBusyGroup(t *testing.T) {
 	t.Parallel()
@@ -15,10 +86,11 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		meanwhile func(*Turns)
 		floor     int64
 	}{
-		"nothing":          {func(*Turns) {}, 11},
-		"later announced":  {func(t *Turns) { t.Announce(key, 12) }, 11},
-		"itself found":     {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 11}}) }, 11},
+		"nothing":          {func(*Turns) {}, 10},
+		"later announced":  {func(t *Turns) { t.Announce(key, 14) }, 10},
+		"itself found":     {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 13}}) }, 10},
 		"lower announced":  {func(t *Turns) { t.Announce(key, 5) }, 0},
+		"between":          {func(t *Turns) { t.Announce(key, 11) }, 0},
 		"some announced":   {func(t *Turns) { t.Announce(key, 0) }, 0},
 		"lower discovered": {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
 		"time passed":      {func(t *Turns) { t.floors.born = time.Now().Add(-floorAge); t.Look() }, 0},
@@ -28,17 +100,44 @@ func TestFloorOfBusyGroup(t *testing.T) {
 			turns := NewTurns(16)
 			turns.Announce(key, 10)
 			turn := turns.TryNext()
-			require.True(t, turns.Again(turn, Outcome{Finished: 10, More: true}))
+			again(t, turns, turn, 10, 11, 12)
 			require.Equal(t, int64(10), turn.floor.id)
 
-			c.meanwhile(turns) // a lane has job 11
-			require.True(t, turns.Again(turn, Outcome{Finished: 11, More: true}))
+			c.meanwhile(turns) // a lane has job 13
+			require.True(t, turns.Again(turn, Outcome{Finished: 13, More: true}))
 			require.Equal(t, c.floor, turn.floor.id)
 
-			require.True(t, turns.Again(turn, Outcome{Finished: 12, More: true}))
-			require.Equal(t, int64(12), turn.floor.id, "it is raised again by the next job")
+			again(t, turns, turn, 14, 15, 16)
+			require.GreaterOrEqual(t, turn.floor.id, int64(10), "it is raised again by the next jobs")
 		})
 	}
+}
+
+// Old floors are confirmed by one claim without them, also while somebody writes for long.
+func TestFloorsAge(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(16)
+	turns.Announce(group("a"), 10)
+	turn := turns.TryNext()
+	again(t, turns, turn, 10, 11, 12)
+	turns.AskWriters()
+	turns.Writers([]string{"2/1"}, false)
+	f := &turns.floors
+	for id := int64(13); id < 30; id += 3 {
+		require.False(t, f.age(f.born.Add(floorAge-1)))
+		require.True(t, f.age(f.born.Add(floorAge)))
+		require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}), "claimed with it")
+		require.Zero(t, turn.floor.id)
+		require.True(t, turns.Again(turn, Outcome{Finished: id + 1, More: true}), "claimed without")
+		require.Equal(t, int64(10), turn.floor.id)
+		require.True(t, turns.Again(turn, Outcome{Finished: id + 2, More: true}))
+		require.Equal(t, int64(10), turn.floor.id)
+	}
+	for range 2 {
+		require.True(t, f.age(f.born.Add(floorAge)))
+	}
+	require.Empty(t, f.marks)
+	require.Empty(t, f.aged)
 }
 
 // The first job after floors were forgotten has no floor to drop, but would set one.
@@ -50,9 +149,7 @@ func TestFloorBelowFirstClaim(t *testing.T) {
 	turn := turns.TryNext()
 	turns.Announce(key, 5)
 	turns.Done(turn, Outcome{Finished: 10, More: true})
-	turn = turns.TryNext()
-	require.NotNil(t, turn)
-	require.Zero(t, turn.floor.id)
+	require.Empty(t, turns.floors.marks)
 }
 
 // A server that has lost its newest commits has jobs again that were finished. A floor from before is not for connections
@@ -63,12 +160,13 @@ func TestFloorOfAServerThatForgot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.enqueue(3, ids...)
+			s.enqueue(5, ids...)
 			turns := roomyTurns()
 			turns.SetBatch(queue, Batch{Groups: len(ids)})
 			turns.Offer(ready(ids...))
 			l := s.lane()
-			for range 2 {
+			for range 4 {
+				trust(turns)
 				turn := turns.TryNext()
 				h, _, err := l.Step(t.Context(), nil, turn)
 				require.NoError(t, err)

@@ -2,8 +2,6 @@ package groups
 
 import (
 	"container/heap"
-	"sync/atomic"
-	"time"
 )
 
 // fifo is a queue in a slice, without a copy per element.
@@ -102,54 +100,3 @@ func (h *dueHeap) Pop() any {
 func (h *dueHeap) push(t *Turn) { heap.Push(h, t) }
 
 func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }
-
-// floors remembers the last job that was finished in a group, so that a claim does not walk over the dead entries of
-// those before it: vacuum cannot remove them while any transaction is old, and a long job is an old transaction.
-//
-// A floor is a hint. A lower id may still appear: an enqueue that commits late, a redrive. So all floors are forgotten
-// every floorAge, however often they are raised meanwhile; one is dropped when a lower id is announced or discovered,
-// and when a claim finds nothing behind it.
-//
-// A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the job,
-// and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is the
-// server that has it.
-type floors struct {
-	ids  map[Key]floor
-	born time.Time
-}
-
-// A floor is the id of a finished job, and how many lanes had been dialed when its turn began.
-type floor struct {
-	id      int64
-	learned int64
-}
-
-// dials counts the lanes that were dialed by this process.
-var dials atomic.Int64
-
-// floorAge bounds how long a late lower id can be passed over when nobody announces it.
-const floorAge = 5 * time.Second
-
-func newFloors() floors { return floors{ids: make(map[Key]floor), born: time.Now()} }
-
-func (f *floors) get(k Key) floor { return f.ids[k] }
-
-func (f *floors) set(k Key, v floor) { f.ids[k] = v }
-
-// below drops the floor of a group if the job with this id lies under it.
-func (f *floors) below(k Key, id int64) {
-	if id <= f.ids[k].id {
-		delete(f.ids, k)
-	}
-}
-
-func (f *floors) drop(k Key) { delete(f.ids, k) }
-
-// age forgets them all when they are old enough, and reports whether it did.
-func (f *floors) age(now time.Time) bool {
-	if now.Sub(f.born) < floorAge {
-		return false
-	}
-	f.ids, f.born = make(map[Key]floor), now
-	return true
-}

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -63,8 +64,56 @@ func TestLateLowerIDIsClaimedNext(t *testing.T) {
 	require.Equal(t, int64(3), h.ID)
 }
 
-// Turns remember a floor. A notification with a lower id, or a walk that sees one, drops it at once.
-func TestLateLowerIDDropsTheFloor(t *testing.T) {
+// An enqueue that draws its id and commits late is before all that are made after it has returned. So no floor goes past it,
+// however many jobs are finished meanwhile, and though nobody tells.
+func TestLateLowerIDIsNotHidden(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"COMMIT", "ROLLBACK"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			turns, scout := s.scout(time.Second, queue)
+			watch := func() {
+				t.Helper()
+				require.NoError(t, scout.checkWriters(t.Context(), s.session().Conn))
+			}
+			producer := s.session()
+			_, err := producer.Exec(t.Context(), "BEGIN")
+			require.NoError(t, err)
+			_, err = producer.Exec(t.Context(), "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+			require.NoError(t, err)
+			s.enqueue(12, "a")
+			turns.Announce(group("a"), 2)
+			l := s.lane()
+			turn := turns.TryNext()
+			work := func(id int64) {
+				t.Helper()
+				watch()
+				h, _, err := l.Step(t.Context(), nil, turn)
+				require.NoError(t, err)
+				require.Equal(t, id, h.ID)
+				s.end(l, succeed(h)...)
+				require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
+			}
+			for id := int64(2); id < 8; id++ {
+				work(id)
+			}
+			require.Zero(t, turn.floor.id)
+			_, err = producer.Exec(t.Context(), end)
+			require.NoError(t, err)
+			if end == "COMMIT" {
+				work(1)
+			}
+			for id := int64(8); id < 12; id++ {
+				work(id)
+			}
+			require.Positive(t, turn.floor.id)
+		})
+	}
+}
+
+// A job that is put back with its old id lies below the floor: a notification, or a walk that sees it, drops that at once.
+func TestLowerIDDropsTheFloor(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(*Turns){
 		"announced": func(turns *Turns) { turns.Announce(group("a"), 1) },
@@ -73,36 +122,35 @@ func TestLateLowerIDDropsTheFloor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			l := s.lane()
-			h, producer := late(s, l)
-			turns := NewTurns(10)
-			turns.Walked(true)
-			turns.Announce(h.Key, 2)
-			turn := turns.TryNext()
-			require.NoError(t, producer.Commit(t.Context()))
-			turns.Done(turn, Outcome{Finished: 2, More: true})
+			turns := floored(s)
 			tell(turns)
-			h, _, err := l.Step(t.Context(), succeed(h), turns.TryNext())
+			h, _, err := s.lane().Step(t.Context(), nil, turns.TryNext())
 			require.NoError(t, err)
 			require.Equal(t, int64(1), h.ID)
 		})
 	}
 }
 
-// If nobody tells, it is found when there is nothing above the floor.
+// floored returns Turns that have finished three jobs of group a, the first of which was put back since.
+func floored(s *stage) *Turns {
+	s.Helper()
+	turns := NewTurns(10)
+	turns.Walked(true)
+	turns.Announce(group("a"), 1)
+	for id := int64(1); id <= 3; id++ {
+		trust(turns)
+		turns.Done(turns.TryNext(), Outcome{Finished: id, More: true})
+	}
+	require.Equal(s, int64(2), turns.floors.get(group("a")).id)
+	s.enqueue(1, "a")
+	return turns
+}
+
+// If nobody tells that a job was put back with its old id, it is found when there is nothing above the floor.
 func TestFloorThatHidesTheOnlyJob(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	l := s.lane()
-	h, producer := late(s, l)
-	s.end(l, succeed(h)...)
-	s.end(l, succeed(s.claim(l, "a"))...) // job 3
-	require.NoError(t, producer.Commit(t.Context()))
-	turns := NewTurns(10)
-	turns.Walked(true)
-	turns.Announce(h.Key, 2)
-	turns.Done(turns.TryNext(), Outcome{Finished: 3, More: true})
-
+	l, turns := s.lane(), floored(s)
 	turn := turns.TryNext()
 	hold, _, err := l.Step(t.Context(), nil, turn)
 	require.NoError(t, err)

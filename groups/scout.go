@@ -31,18 +31,19 @@ type Scout struct {
 	skip    bool          // the next batch: skip from group to group, instead of reading job after job
 	took    time.Duration // the present walk's statements,
 	batch   time.Duration // and the last one
-	checked time.Time     // when held groups were last looked at
+	checked time.Time     // when held groups were last looked at,
+	asked   time.Time     // and writers,
+	asking  time.Duration // which took so long
 	news    int           // since the walk began
 	orphans map[Key]bool  // groups whose worker has just died
 	look    chan struct{}
 }
 
 const (
-	maxRest   = time.Second           // between looks at the Turns, which forget their floors then, however slow walks are
-	minGap    = 2 * time.Millisecond  // between walks while they bring news
-	heldGap   = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
-	walkBatch = 512                   // groups per statement, or jobs where groups are short
-	adjacent  = 8                     // jobs a group, from which on it is better to skip
+	maxRest   = time.Second          // between looks at the Turns, which forget their floors then, however slow walks are
+	minGap    = 2 * time.Millisecond // between walks while they bring news
+	walkBatch = 512                  // groups per statement, or jobs where groups are short
+	adjacent  = 8                    // jobs a group, from which on it is better to skip
 )
 
 // NewScout returns a Scout for the queues.
@@ -95,6 +96,11 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 			return 0, err
 		}
 	}
+	if view.Raised && s.nextAsk() <= 0 {
+		if err := s.checkWriters(ctx, conn); err != nil {
+			return 0, err
+		}
+	}
 	next := s.nextWalk(view)
 	if next <= 0 {
 		if err := s.walk(ctx, conn, min(view.Room, walkBatch)); err != nil {
@@ -108,19 +114,13 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if due >= 0 {
 		wait = min(wait, due)
 	}
+	if view.Raised || view.Worked {
+		wait = min(wait, max(s.nextAsk(), 0))
+	}
 	if view.Held > 0 {
 		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
 	}
 	return wait, nil
-}
-
-// heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
-// them may have lost its worker.
-func (v View) heldGap() time.Duration {
-	if v.Idle {
-		return heldGap
-	}
-	return 2 * heldGap
 }
 
 // rare returns how long to wait between walks that take so long, while the lanes have enough to do: they take a few percent
@@ -218,44 +218,6 @@ func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
-}
-
-// checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
-// then one about the groups of those that ended.
-func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
-	s.checked = time.Now()
-	xids, keys := s.Turns.Held()
-	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
-	if len(xids) > 0 {
-		rows, err := conn.Query(ctx, s.Schema.Qualify(endedSQL), xids)
-		if err == nil {
-			var xid int64
-			var aborted bool
-			_, err = pgx.ForEachRow(rows, []any{&xid, &aborted}, func() error {
-				died[xid] = aborted
-				return nil
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("groups: look at other workers: %w", err)
-		}
-	}
-	ended, orphans := s.Turns.HeldBy(died)
-	keys = append(keys, ended...)
-	s.orphans = orphans
-	defer func() { s.orphans = nil }()
-	if len(keys) == 0 {
-		return nil
-	}
-	queues, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		queues[i], ids[i] = k.Queue, k.GroupID
-	}
-	s.Turns.Gone(keys) // those that still have jobs come back as candidates
-	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
-		return fmt.Errorf("groups: look at held groups: %w", err)
-	}
-	return nil
 }
 
 // read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads

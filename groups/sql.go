@@ -27,6 +27,8 @@ var (
 	ensureSQL string
 	//go:embed sql/ended.sql
 	endedSQL string
+	//go:embed sql/writers.sql
+	writersSQL string
 	//go:embed sql/fence_claim.sql
 	fenceClaimSQL string
 	//go:embed sql/fence.sql

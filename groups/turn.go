@@ -22,6 +22,7 @@ type Turn struct {
 	again  bool // announced while a lane had it
 	head   int64
 	floor  floor
+	safe   int64     // of the floors, when the turn began
 	dialed int64     // the count of dials when the turn began
 	lowest int64     // id that was announced or discovered while a lane had it
 	at     time.Time // due

@@ -102,8 +102,8 @@ func (t *Turns) take() *Turn {
 
 // lend prepares a group's claim.
 func (t *Turns) lend(turn *Turn) {
-	turn.state, turn.floor, turn.lowest = withLane, t.floors.get(turn.Key), math.MaxInt64
-	turn.dialed = dials.Load()
+	turn.state, turn.lowest = withLane, math.MaxInt64
+	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, dials.Load()
 	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
 	turn.known, turn.ask = false, nil
 	if turn.ahead > 1 || turn.Jobs > 1 {
@@ -130,14 +130,14 @@ func (t *Turns) gather(turn *Turn, groups int) {
 	}
 }
 
-// finished raises the floor to the job that is gone, unless that would hide one that has appeared since the claim.
+// finished enters that the job is gone, unless that would hide one that has appeared since the claim.
 func (t *Turns) finished(turn *Turn, id int64) {
 	if id <= 0 {
 		return
 	}
 	t.worked = true
 	if id <= turn.lowest {
-		t.floors.set(turn.Key, floor{id, turn.dialed})
+		t.floors.raise(turn, id)
 	}
 }
 
@@ -174,7 +174,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	hinted := turn.Hinted
 	turn.again, turn.Hinted = false, false
 	t.finished(turn, o.Finished)
-	if o.Finished <= 0 { // Again raised the floor to a job that could not be completed, or it hid one that came late
+	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
 		t.floors.drop(turn.Key)
 	}
 	switch {

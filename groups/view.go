@@ -12,6 +12,7 @@ type View struct {
 	Idle    bool // lanes wait for a group
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
+	Raised  bool // jobs were worked since writers were last asked for
 	Hinted  bool // among them one that was announced and missed: it may have no row
 }
 
@@ -19,7 +20,7 @@ type View struct {
 func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held)}
+	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held), Raised: t.floors.raised}
 	for turn := range t.held {
 		if turn.Hinted {
 			v.Hinted = true
@@ -33,6 +34,21 @@ func (t *Turns) Look() View {
 		}
 	}
 	return v
+}
+
+// AskWriters says that the transactions which write to the jobs are about to be asked for, and Writers tells who they are, and
+// whether one of them is prepared.
+func (t *Turns) AskWriters() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.ask()
+}
+
+// Writers enters the answer: see AskWriters.
+func (t *Turns) Writers(writers []string, prepared bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.answered(writers, prepared)
 }
 
 // Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has

@@ -17,12 +17,18 @@ var ids = []Mutant{
 	},
 	{
 		Name:   "floors-never-forgotten",
-		Breaks: "a lower id that is committed late is passed over for as long as its group has other jobs",
+		Breaks: "a job that is put back with its old id is passed over for as long as its group has other jobs",
 		Edits: []Edit{
-			{"groups/line.go", "	if now.Sub(f.born) < floorAge {", "	if f.born.Before(now) {"},
-			{"groups/line.go", "	if id <= f.ids[k].id {", "	if id > f.ids[k].id && id < 0 {"},
+			{"groups/floor.go", "	if now.Sub(f.born) < floorAge {", "	if f.born.Before(now) {"},
+			{"groups/floor.go", "; id <= max(m.floor.id", "; id < 0 && id <= max(m.floor.id"},
 		},
-		Test: Test{"groups", "TestFloors|TestFloorOfBusyGroup|TestLateLowerIDDropsTheFloor"},
+		Test: Test{"groups", "TestFloors|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
+	},
+	{
+		Name:   "floor-over-open-enqueues",
+		Breaks: "a finished job is the floor at once, while a lower id may be on its way",
+		Edits:  []Edit{{"groups/floor.go", "func (f *floors) get(k Key) floor { return f.marks[k].floor }", "func (f *floors) get(k Key) floor { return f.marks[k].next }"}},
+		Test:   Test{"groups", "TestLateLowerIDIsNotHidden|TestFloorComesIntoForce"},
 	},
 	{
 		Name:   "floor-raised-over-a-late-job",

@@ -1,0 +1,124 @@
+package groups
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// floors remembers how far the jobs of a group are done, so that a claim does not walk over the dead entries of those
+// before: vacuum cannot remove them while any transaction is old, and a long job is an old transaction.
+//
+// A floor hides what lies below it, and a lower id may be there and not be seen yet: its enqueue drew it and has not
+// committed. When that returns, its job is before everything that is enqueued afterwards, and a floor may not turn that
+// round. So a finished job becomes its group's floor only when
+//
+//   - every transaction has ended that was writing to the jobs after it was finished. Who has drawn a lower id is among
+//     them: an INSERT locks its table before it draws, and until its transaction ends. The scout asks for them (writers.sql);
+//   - and then a claim that was not kept from looking has found nothing below it.
+//
+// What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
+// lower id is announced or discovered, and when a claim finds nothing behind it; and every floorAge all groups are claimed
+// without floors once.
+//
+// A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the job,
+// and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is the
+// server that has it.
+type floors struct {
+	marks map[Key]mark
+	aged  map[Key]mark // not in force any more: the next claim confirms them, or does not
+	born  time.Time
+
+	epoch   int64    // how often the writers were asked for
+	safe    int64    // all writers have ended that the answer of this epoch told of
+	asked   int64    // the epoch whose writers are waited for,
+	writers []string // those of them that have not ended
+	raised  bool     // a job was finished since they were asked for
+}
+
+// A mark is what is known of one group.
+type mark struct {
+	floor floor // in force
+	next  floor // to come into force
+	since int64 // the epoch in which next was finished
+}
+
+// A floor is the id of a finished job, and how many lanes had been dialed when its turn began.
+type floor struct {
+	id      int64
+	learned int64
+}
+
+// dials counts the lanes that were dialed by this process.
+var dials atomic.Int64
+
+// floorAge bounds how long a job that was put back below its group's floor can be passed over when nobody announces it.
+const floorAge = 5 * time.Second
+
+func newFloors() floors { return floors{marks: make(map[Key]mark), born: time.Now()} }
+
+// get returns the floor of a group that is in force.
+func (f *floors) get(k Key) floor { return f.marks[k].floor }
+
+// raise enters that the job with this id is gone from the group of the turn.
+func (f *floors) raise(turn *Turn, id int64) {
+	f.raised = true
+	m, ok := f.marks[turn.Key]
+	if !ok {
+		m = f.aged[turn.Key]
+		if m.floor.id > 0 {
+			m = mark{next: m.floor, since: -1} // its writers have ended long ago
+		}
+	}
+	confirmed := turn.floor.id < m.next.id && m.next.id < id && m.since < turn.safe
+	if confirmed {
+		m.floor = m.next
+	}
+	if confirmed || m.next.id == 0 {
+		m.next, m.since = floor{id, turn.dialed}, f.epoch
+	}
+	f.marks[turn.Key] = m
+}
+
+// below drops what is known of a group if the job with this id lies under it.
+func (f *floors) below(k Key, id int64) {
+	if m, old := f.marks[k], f.aged[k]; id <= max(m.floor.id, m.next.id, old.floor.id, old.next.id) {
+		f.drop(k)
+	}
+}
+
+func (f *floors) drop(k Key) {
+	delete(f.marks, k)
+	delete(f.aged, k)
+}
+
+// age takes all floors out of force when they are old enough, and reports whether it did.
+func (f *floors) age(now time.Time) bool {
+	if now.Sub(f.born) < floorAge {
+		return false
+	}
+	f.aged, f.marks, f.born = f.marks, make(map[Key]mark), now
+	return true
+}
+
+// ask begins an epoch, just before the writers are asked for.
+func (f *floors) ask() {
+	f.epoch++
+	f.raised = false
+}
+
+// answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under which it
+// wrote before, so while there is one, none of those has ended that are waited for.
+func (f *floors) answered(writers []string, prepared bool) {
+	if len(f.writers) > 0 {
+		f.writers = slices.DeleteFunc(f.writers, func(w string) bool { return !prepared && !slices.Contains(writers, w) })
+		if len(f.writers) > 0 {
+			return
+		}
+		f.safe = f.asked
+	}
+	f.asked, f.writers = f.epoch, writers
+	if len(writers) == 0 {
+		f.safe = f.epoch
+	}
+}

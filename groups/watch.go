@@ -1,0 +1,89 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What the scout watches beside its walks: the groups that others hold, and those who enqueue.
+
+const (
+	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
+	askGap  = 50 * time.Millisecond // between looks at those who enqueue; more if that takes over a 50th of it
+)
+
+// heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// them may have lost its worker.
+func (v View) heldGap() time.Duration {
+	if v.Idle {
+		return heldGap
+	}
+	return 2 * heldGap
+}
+
+// checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
+// then one about the groups of those that ended.
+func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
+	s.checked = time.Now()
+	xids, keys := s.Turns.Held()
+	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
+	if len(xids) > 0 {
+		rows, err := conn.Query(ctx, s.Schema.Qualify(endedSQL), xids)
+		if err == nil {
+			var xid int64
+			var aborted bool
+			_, err = pgx.ForEachRow(rows, []any{&xid, &aborted}, func() error {
+				died[xid] = aborted
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("groups: look at other workers: %w", err)
+		}
+	}
+	ended, orphans := s.Turns.HeldBy(died)
+	keys = append(keys, ended...)
+	s.orphans = orphans
+	defer func() { s.orphans = nil }()
+	if len(keys) == 0 {
+		return nil
+	}
+	queues, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		queues[i], ids[i] = k.Queue, k.GroupID
+	}
+	s.Turns.Gone(keys) // those that still have jobs come back as candidates
+	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
+		return fmt.Errorf("groups: look at held groups: %w", err)
+	}
+	return nil
+}
+
+// nextAsk returns how long to leave those alone who write to the jobs.
+func (s *Scout) nextAsk() time.Duration { return max(askGap, 50*s.asking) - time.Since(s.asked) }
+
+// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors.
+func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
+	begin := time.Now()
+	s.Turns.AskWriters()
+	var writers []string
+	var writer string
+	var prepared, some bool
+	rows, err := conn.Query(ctx, writersSQL, s.Schema.String())
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&writer, &prepared}, func() error {
+			writers, some = append(writers, writer), some || prepared
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("groups: look at those who enqueue: %w", err)
+	}
+	s.Turns.Writers(writers, some)
+	s.asked = time.Now()
+	s.asking = s.asked.Sub(begin)
+	return nil
+}
