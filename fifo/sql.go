@@ -29,6 +29,8 @@ var (
 	redriveSQL string
 	//go:embed sql/expire.sql
 	expireSQL string
+	//go:embed sql/sweep.sql
+	sweepSQL string
 )
 
 // Names of the statements that settle a job, prepared on every lane.

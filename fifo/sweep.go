@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,12 +61,12 @@ var errSweeping = errors.New("fifo: another worker is sweeping")
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
 func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {
 	client := c.worker.Client
+	bound := strconv.FormatInt(max(c.worker.Session.Bound().Milliseconds(), 1), 10)
 	for range sweepBudget {
 		n := int64(0)
 		err := pgx.BeginFunc(ctx, client.pool, func(tx pgx.Tx) error {
 			var alone bool
-			err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0::bigint))",
-				"pgfifo sweep "+client.schema.String()).Scan(&alone)
+			err := tx.QueryRow(ctx, sweepSQL, "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
 			if err != nil {
 				return err
 			}

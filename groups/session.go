@@ -51,6 +51,9 @@ func (s Session) withDefaults() Session {
 // HeartbeatInterval returns Heartbeat, or its default.
 func (s Session) HeartbeatInterval() time.Duration { return s.withDefaults().Heartbeat }
 
+// Bound returns ServerSilence, or its default.
+func (s Session) Bound() time.Duration { return s.withDefaults().ServerSilence }
+
 // Validate returns an error that wraps ErrSession if the bounds, defaults filled in, contradict each other.
 func (s Session) Validate() error {
 	s = s.withDefaults()
