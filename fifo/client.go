@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"log/slog"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -25,6 +27,7 @@ type Client struct {
 	cfg      Config
 	err      error       // of the configuration: every call returns it
 	checked  atomic.Bool // the schema's version is right
+	conforms atomic.Bool // so is a connection of the pool
 	announce announcer
 }
 
@@ -46,7 +49,8 @@ type Config struct {
 }
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
-// call that needs it. The caller still owns pool, and closes it after the Client.
+// call that needs it, and so is one with standard_conforming_strings off. The caller still owns pool, and closes it after
+// the Client.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	c := &Client{pool: pool}
 	if cfg != nil {
@@ -59,13 +63,15 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 		c.cfg.Hooks = &Hooks{}
 	}
 	c.schema, c.err = schema.Parse(c.cfg.Schema)
-	c.sqlDB = stdlib.OpenDBFromPool(pool)
+	c.sqlDB = sql.OpenDB(connector{stdlib.GetPoolConnector(pool)})
+	c.sqlDB.SetMaxIdleConns(0) // the pool keeps them
 	c.db = bun.NewDB(c.sqlDB, pgdialect.New())
 	c.announce.init(c)
 	return c
 }
 
-// DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it.
+// DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it. Its queries fail with
+// ErrNonconforming on a connection where bun's quoting would not hold.
 //
 // Have writes that must not happen twice in a transaction: outside one, database/sql may run a statement again whose answer
 // was lost with the connection.
@@ -93,4 +99,40 @@ func (c *Client) check(ctx context.Context, db migrations.Querier) error {
 	}
 	c.checked.Store(true)
 	return nil
+}
+
+// checkPool is check on a connection of the pool, whose syntax of strings has to be the standard's too. What is enqueued
+// in a transaction of the caller's needs no such look: it is sent as parameters.
+func (c *Client) checkPool(ctx context.Context) error {
+	if c.err != nil || c.conforms.Load() {
+		return c.check(ctx, c.pool)
+	}
+	conn, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := conforming.Check(conn.Conn().PgConn()); err != nil {
+		return err
+	}
+	if err := c.check(ctx, conn); err != nil {
+		return err
+	}
+	c.conforms.Store(true)
+	return nil
+}
+
+// A connector is the pool's, and looks at each connection that it gives: the setting may differ between them, and change.
+type connector struct{ driver.Connector }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := conforming.Check(conn.(*stdlib.Conn).Conn().PgConn()); err != nil {
+		_ = conn.Close() // back to the pool
+		return nil, err
+	}
+	return conn, nil
 }

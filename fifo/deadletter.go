@@ -79,7 +79,7 @@ func (c *Client) DeadLetters(ctx context.Context, f Filter) ([]DeadLetterJob, er
 }
 
 func (c *Client) list(ctx context.Context, model any, table string, f Filter) error {
-	if err := c.check(ctx, c.pool); err != nil {
+	if err := c.checkPool(ctx); err != nil {
 		return err
 	}
 	q := c.db.NewSelect().Model(model).ModelTableExpr(table, bun.Name(c.schema.String()))
@@ -150,5 +150,5 @@ func (c *Client) checkDeadLetters(ctx context.Context, key groups.Key) error {
 			return err
 		}
 	}
-	return c.check(ctx, c.pool)
+	return c.checkPool(ctx)
 }

@@ -31,7 +31,7 @@ type Tx interface {
 // true of a COMMIT that was sent and whose answer was lost.
 func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
-		if err := c.check(ctx, c.pool); err != nil {
+		if err := c.checkPool(ctx); err != nil {
 			return nil, err
 		}
 		ids, err := c.enqueuePgx(ctx, c.pool, b, "")

@@ -7,6 +7,10 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
+// ErrNonconforming is returned on a connection with standard_conforming_strings off, before anything of the caller's is
+// sent: by whatever uses the client's pool, by DB, and by Admin.
+var ErrNonconforming = groups.ErrNonconforming
+
 // Errors of messages, before any SQL.
 var (
 	// ErrInvalidMessage is returned for a message that cannot be enqueued as it is; the text names the message's

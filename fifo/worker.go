@@ -113,8 +113,8 @@ type settings struct {
 // those that still run, which gives their jobs back, and returns nil if all handlers ended, ErrDrainTimeout if not.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
-// ErrConnections, the errors of migrations.Check. A connection that is lost later is dialed again, for as long as it
-// takes; that is logged.
+// ErrConnections, ErrNonconforming, the errors of migrations.Check. A connection that is lost later is dialed again, for
+// as long as it takes; that is logged.
 func (w *Worker) Run(ctx context.Context) error {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -124,7 +124,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer w.running.Store(false)
-	if err := w.Client.check(ctx, w.Client.pool); err != nil {
+	if err := w.Client.checkPool(ctx); err != nil {
 		if ctx.Err() != nil { // told to stop before it began
 			return nil
 		}
@@ -154,7 +154,7 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := w.Client.check(ctx, w.Client.pool); err != nil {
+	if err := w.Client.checkPool(ctx); err != nil {
 		return false, err
 	}
 	set.lanes, set.once = 1, true

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -125,6 +126,9 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, e
 	}
 	if err == nil && d.Pool.AfterConnect != nil {
 		err = d.Pool.AfterConnect(ctx, conn.Conn())
+	}
+	if err == nil { // for handlers that use bun
+		err = conforming.Check(conn.Conn().PgConn())
 	}
 	if err != nil {
 		_ = conn.Close()

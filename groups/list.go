@@ -9,14 +9,19 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
+
+// ErrNonconforming is returned by Admin and by Dial and Connect where standard_conforming_strings is off. There a backslash
+// in a value could end the string that bun writes it as, and what follows would be read as SQL.
+var ErrNonconforming = conforming.Err
 
 //go:embed sql/list.sql
 var listSQL string
 
 // An Admin looks at groups and acts on them. It is a plain value: make one with a literal. All methods run on DB, so
-// inside a bun.Tx they are part of that transaction.
+// inside a bun.Tx they are part of that transaction. Each asks first whether strings are read as bun writes them.
 type Admin struct {
 	// DB is where to run. Required.
 	DB bun.IDB
@@ -37,7 +42,8 @@ type Status struct {
 	PauseReason string    `bun:"pause_reason"`
 	Held        bool      `bun:"held"` // a worker is running the head
 	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
-	// transaction, that is of the job.
+	// transaction, that is of the job. Of a session of another role's, ClientAddr and HeldSince are empty, unless one's
+	// own is a member of that role or of pg_read_all_stats.
 	PID             int       `bun:"pid"`
 	ApplicationName string    `bun:"application_name"`
 	ClientAddr      string    `bun:"client_addr"`
@@ -65,7 +71,7 @@ type Filter struct {
 // It reads one row per group and is not slowed down by long groups, but with Held or Paused it may have to pass over
 // many others.
 func (a Admin) List(ctx context.Context, f Filter) ([]Status, error) {
-	name, err := schema.Parse(a.Schema)
+	name, err := a.schemaIdent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +81,7 @@ func (a Admin) List(ctx context.Context, f Filter) ([]Status, error) {
 	var list []Status
 	sql := strings.ReplaceAll(listSQL, schema.Default+".", "?8.") // quoted by bun, which reads ? in a name as its own
 	err = a.DB.NewRaw(sql, f.Queue, f.After.Queue, f.After.GroupID, f.Limit, MaxCount,
-		f.Held, f.Paused, f.GroupID, bun.Name(name.String())).Scan(ctx, &list)
+		f.Held, f.Paused, f.GroupID, name).Scan(ctx, &list)
 	if err != nil {
 		return nil, fmt.Errorf("groups: list: %w", err)
 	}
@@ -93,7 +99,7 @@ type Depth struct {
 // Measure counts a queue, for gauges. It reads an index entry of every job: once a minute is fine for a million, once a
 // second is not.
 func (a Admin) Measure(ctx context.Context, queue string) (Depth, error) {
-	name, err := a.target(Key{Queue: queue})
+	name, err := a.target(ctx, Key{Queue: queue})
 	if err != nil {
 		return Depth{}, err
 	}

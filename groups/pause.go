@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -15,7 +16,7 @@ import (
 // returned: workers that know of no pause look that often. In a transaction of the caller's the time counts from its
 // commit. Pausing what is paused replaces the reason, which is for people and may be empty.
 func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
-	name, err := a.target(key)
+	name, err := a.target(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
 // Resume undoes Pause of the same key. What was paused by itself stays paused: resuming a queue does not resume its
 // paused groups. Resuming what is not paused does nothing. Workers notice at their next poll.
 func (a Admin) Resume(ctx context.Context, key Key) error {
-	name, err := a.target(key)
+	name, err := a.target(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (a Admin) Resume(ctx context.Context, key Key) error {
 
 // Pauses returns the paused queues and groups, also those without jobs.
 func (a Admin) Pauses(ctx context.Context) ([]Pause, error) {
-	name, err := a.schemaIdent()
+	name, err := a.schemaIdent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (a Admin) Pauses(ctx context.Context) ([]Pause, error) {
 // A running job is left alone. Run it inside a transaction to look before you commit; the groups stand still until
 // then.
 func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
-	name, err := a.target(key)
+	name, err := a.target(ctx, key)
 	if err != nil {
 		return 0, err
 	}
@@ -96,7 +97,7 @@ func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
 }
 
 // target checks a key whose GroupID may be empty, and returns the schema for bun.
-func (a Admin) target(key Key) (bun.Name, error) {
+func (a Admin) target(ctx context.Context, key Key) (bun.Name, error) {
 	if err := ValidateID("Queue", key.Queue); err != nil {
 		return "", err
 	}
@@ -105,10 +106,18 @@ func (a Admin) target(key Key) (bun.Name, error) {
 			return "", err
 		}
 	}
-	return a.schemaIdent()
+	return a.schemaIdent(ctx)
 }
 
-func (a Admin) schemaIdent() (bun.Name, error) {
+// schemaIdent returns the schema for bun, if what bun writes can be sent.
+func (a Admin) schemaIdent(ctx context.Context) (bun.Name, error) {
 	name, err := schema.Parse(a.Schema)
-	return bun.Name(name.String()), err
+	if err != nil {
+		return "", err
+	}
+	var set string // the database/sql driver may be any, so there is no asking the connection
+	if err := a.DB.QueryRowContext(ctx, "SHOW "+conforming.Setting).Scan(&set); err != nil {
+		return "", fmt.Errorf("groups: %w", err)
+	}
+	return bun.Name(name.String()), conforming.Of(set)
 }

@@ -4,8 +4,8 @@
 -- ?0 queue ('': all), ?1 and ?2 the key to start behind, ?3 limit, ?4 count at most so many jobs a group,
 -- ?5 only held groups, ?6 only paused groups, ?7 group id ('': all).
 --
--- The holder is the session whose transaction has the head locked. PostgreSQL shows it to roles that may see that
--- session (the same role, or pg_read_all_stats).
+-- The holder is the session whose transaction has the head locked. PostgreSQL shows its pid and application_name to every
+-- role; its address, and since when, only to members of the holder's role and of pg_read_all_stats.
 WITH RECURSIVE walk AS (
     (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.xmax AS xid
      FROM pgfifo.jobs j
