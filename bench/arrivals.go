@@ -7,6 +7,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // An arrivalTime is when a message comes, and where it goes.
@@ -98,7 +100,7 @@ func sendAll(ctx context.Context, arrivals []arrival, send func(ctx context.Cont
 	for i := range arrivals {
 		a := &arrivals[i]
 		a.due = begin.Add(a.at)
-		if err := pause(ctx, time.Until(a.due)); err != nil {
+		if err := pause.For(ctx, time.Until(a.due)); err != nil {
 			break
 		}
 		eg.Go(func() error { return send(ctx, a, i) })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // idle counts what a worker asks the server while there is nothing to do.
@@ -55,14 +56,14 @@ func (s *idle) count(ctx context.Context, b *bench, pollOnly bool) (perSecond fl
 		if err := c.connected(ctx, beside); err != nil {
 			return err
 		}
-		if err := pause(ctx, s.settle); err != nil {
+		if err := pause.For(ctx, s.settle); err != nil {
 			return err
 		}
 		if err := b.resetStatements(ctx); err != nil {
 			return err
 		}
 		begin := time.Now()
-		if err := pause(ctx, s.measure); err != nil {
+		if err := pause.For(ctx, s.measure); err != nil {
 			return err
 		}
 		list, err := b.statements(ctx)

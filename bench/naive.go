@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A naiveQueue is the algorithm that pgfifo began with, in two transactions for each job: one picks a job and marks it
@@ -114,7 +116,7 @@ func (q *naiveQueue) run(ctx context.Context, handle func(int64), meanwhile func
 				switch {
 				case over.Err() != nil: // and the statement was cancelled with it
 				case errors.Is(err, pgx.ErrNoRows):
-					_ = pause(over, 5*time.Millisecond)
+					_ = pause.For(over, 5*time.Millisecond)
 				case err != nil:
 					return err
 				default:

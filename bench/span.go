@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A span is what was seen of a system under a snapshot, from beginning to end.
@@ -38,11 +40,11 @@ func (m mark) claim(since mark) float64 {
 
 // warm waits, and measures the rate without the snapshot in the second half.
 func (sp *span) warm(ctx context.Context, sub *subject, d time.Duration) error {
-	if err := pause(ctx, d/2); err != nil {
+	if err := pause.For(ctx, d/2); err != nil {
 		return err
 	}
 	begin, done := time.Now(), sub.done()
-	if err := pause(ctx, d/2); err != nil {
+	if err := pause.For(ctx, d/2); err != nil {
 		return err
 	}
 	sp.before = float64(sub.done()-done) / time.Since(begin).Seconds()

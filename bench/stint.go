@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A stint is a handler that waits, for as long as it should on average. Timers are late, in an idle process by up to a
@@ -30,7 +32,7 @@ func (s *stint) work(ctx context.Context) error {
 	asked := max(s.want-time.Duration(s.late), s.want/2)
 	s.mu.Unlock()
 	begin := time.Now()
-	err := pause(ctx, asked)
+	err := pause.For(ctx, asked)
 	took := time.Since(begin)
 	s.mu.Lock()
 	defer s.mu.Unlock()

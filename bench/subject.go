@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A subject is a system that is kept busy for some time.
@@ -54,7 +55,7 @@ func (sub *subject) fed(ctx context.Context, depth int, f func(context.Context) 
 					return err
 				}
 			}
-			_ = pause(over, 5*time.Millisecond)
+			_ = pause.For(over, 5*time.Millisecond)
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A tally counts the jobs of one run of a worker, through its hooks.
@@ -78,19 +79,8 @@ func until(ctx context.Context, ask func() (bool, error)) error {
 		if ok, err := ask(); ok || err != nil {
 			return err
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A traffic is a number of jobs, and when each of them passed which point. A lane that works a job notes it in the job's
@@ -117,7 +118,7 @@ func (t *traffic) send(ctx context.Context, c *crew) error {
 	}
 	t.origin = time.Since(t.begin)
 	for first := 0; first < len(t.passages); {
-		if err := pause(ctx, t.origin+t.passages[first].due-time.Since(t.begin)); err != nil {
+		if err := pause.For(ctx, t.origin+t.passages[first].due-time.Since(t.begin)); err != nil {
 			return err
 		}
 		now := time.Since(t.begin) - t.origin

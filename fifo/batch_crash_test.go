@@ -25,6 +25,17 @@ func (b *bed) cut(ctx context.Context, job *fifo.Job) error {
 	return b.kill(context.WithoutCancel(ctx), int(tx.Conn().PgConn().PID()))
 }
 
+// fill enqueues as many jobs as the batch takes: to one group, or one to each of several.
+func (b *bed) fill(batch fifo.Batch) (ids []int64) {
+	for range batch.Jobs {
+		ids = append(ids, b.send("0", nil)...)
+	}
+	for g := range batch.Groups {
+		ids = append(ids, b.send(fmt.Sprint(g), nil)...)
+	}
+	return ids
+}
+
 // The job at the head of a group pays for a lost batch, whichever of its jobs ran; of many groups each head does. Nothing
 // else is counted, and all is done once.
 func TestLostBatch(t *testing.T) {
@@ -35,13 +46,7 @@ func TestLostBatch(t *testing.T) {
 				t.Parallel()
 				b := newList(t)
 				b.ledger.overlaps, b.ledger.unordered = true, true
-				var ids []int64
-				for g := range 5 {
-					if batch.Jobs > 1 {
-						g = 0
-					}
-					ids = append(ids, b.send(fmt.Sprint(g), nil)...)
-				}
+				ids := b.fill(batch)
 				var worked []int64 // in the batch that was lost
 				died := false
 				one := func(ctx context.Context, job *fifo.Job) error {
@@ -95,13 +100,7 @@ func TestPoisonInABatch(t *testing.T) {
 				t.Parallel()
 				b := newList(t)
 				b.ledger.overlaps, b.ledger.unordered = true, true
-				var ids []int64
-				for g := range 8 {
-					if batch.Jobs > 1 {
-						g = 0
-					}
-					ids = append(ids, b.send(fmt.Sprint(g), nil)...)
-				}
+				ids := b.fill(batch)
 				one := func(ctx context.Context, job *fifo.Job) error {
 					if job.ID == ids[3] {
 						return b.cut(ctx, job)

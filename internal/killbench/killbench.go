@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A Config says what to measure. Zero fields mean the defaults.
@@ -131,7 +132,7 @@ func (b *bench) round(ctx context.Context) error {
 		return err
 	}
 	// A job has been running for a while when its worker dies, and not in step with anybody's polls.
-	if err := pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
+	if err := pause.For(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
 		return err
 	}
 	victim, orphans := b.victim()
@@ -220,17 +221,6 @@ func (b *bench) feed(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			b.cfg.Logf("feed: %v", err)
 		}
-		_ = pause(ctx, 20*time.Millisecond)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		_ = pause.For(ctx, 20*time.Millisecond)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 const (
@@ -66,7 +67,7 @@ func work(text string) error {
 	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes}
 	worker.Handle(queueHeld, fifo.HandlerFunc(hold))
 	worker.Handle(queueRest, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
-		return pause(ctx, time.Millisecond)
+		return pause.For(ctx, time.Millisecond)
 	}))
 	return worker.Run(ctx)
 }
@@ -152,7 +153,7 @@ func (b *bench) spawn(ctx context.Context) error {
 		if conns == b.cfg.Lanes+2 { // one looks for work, and one listens
 			return nil
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A kind is one kind of fault, with its share of all.
@@ -45,7 +46,7 @@ func (r *run) makeFaults(ctx context.Context) error {
 		default:
 		}
 		if 1.05*r.progress() < float64(i)/float64(r.Faults) { // done a little before the end
-			if err := pause(ctx, time.Millisecond); err != nil {
+			if err := pause.For(ctx, time.Millisecond); err != nil {
 				return err
 			}
 			continue

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A Level is what there is of everything that may leak, at one moment.
@@ -102,7 +104,7 @@ func (g *gauge) atRest(ctx context.Context, pool *pgxpool.Pool, before *Level) (
 		if before == nil {
 			last = l
 		}
-		if err := pause(ctx, 300*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 300*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

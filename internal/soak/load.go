@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 var errStuck = errors.New("soak: it does not go on")
@@ -51,7 +52,7 @@ func (r *run) produce(ctx context.Context, producer, n int) error {
 			return nil
 		}
 		for r.sent.Load()-r.done.Load() > backlog || r.hold(made, n) {
-			if err := pause(ctx, time.Millisecond); err != nil {
+			if err := pause.For(ctx, time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -94,17 +95,6 @@ func (r *run) enqueue(ctx context.Context, msgs []fifo.Message, inTx bool) error
 		return err
 	}
 	return tx.Commit(ctx)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 // verify compares what was done with what was enqueued. Nothing may be left over, nor be a dead letter.
