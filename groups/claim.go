@@ -68,7 +68,6 @@ func readHead(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
 	err = eachRow(pipeline, func(r *rowReader) {
 		hold = &Hold{Held: Held{Key: next.Key, Turn: next}}
 		hold.scan(r)
-		hold.recall()
 		next.Alone = false
 		if next.known {
 			ahead = next.ahead - 1
@@ -128,7 +127,6 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		h := &heads[len(heads)-1]
 		h.scan(r)
 		h.Paused, h.More = r.bool(), r.bool()
-		h.recall()
 		turns[n] = nil
 	})
 	if err != nil || len(heads) == 0 {
@@ -145,9 +143,6 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	for i := range heads {
 		h := &heads[i]
 		h.Turn.Alone = len(heads) > 1 && h.alone()
-		if len(company) < len(turns) && (!h.Turn.Alone || h.lastXID != 0) { // to be given up, and claimed again
-			h.Turn.evidence = evidence{h.ID, h.lastXID}
-		}
 	}
 	hold := &Hold{Held: company[0], Rest: company[1:], partial: len(company) < len(turns)}
 	if hold.partial {
@@ -165,9 +160,6 @@ func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 		return false, err
 	}
 	hold.Held, hold.Rest, hold.partial = all.Held, all.Rest, false
-	for h := range hold.heads() {
-		h.Turn.evidence = evidence{} // it is to be charged now, and not once more when it is claimed again
-	}
 	return true, nil
 }
 
@@ -181,15 +173,6 @@ func (l *Lane) claimAgain(ctx context.Context, had *Hold) (*Hold, error) {
 	}
 	hold, _, err := l.step(ctx, nil, next)
 	return hold, err
-}
-
-// recall replaces what a head's row tells of its last claim by what it told before this process gave up a claim of its
-// own, which has overwritten it.
-func (h *Held) recall() {
-	if h.Turn.evidence.job == h.ID {
-		h.lastXID = h.Turn.evidence.xid
-	}
-	h.Turn.evidence = evidence{}
 }
 
 // heads returns the heads of the held groups: of one group, the first job.

@@ -235,7 +235,6 @@ func TestEvidenceIsNotGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 	require.Equal(t, "a", lost[0].GroupID)
-	require.Zero(t, h.Turn.evidence, "charged once")
 	s.end(l, retryIn(&Hold{Held: *lost[0]}, 0)...)
 
 	// Without a crash it is given up.
@@ -246,4 +245,37 @@ func TestEvidenceIsNotGivenUp(t *testing.T) {
 	s.end(other, succeed(held)...)
 	require.True(t, s.misses(l, "b"))
 	require.Equal(t, 1, s.claim(l, "a").Attempts)
+}
+
+// What a claim saw that was given up must not stand for what has happened since.
+func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a", "b")
+	other := s.lane()
+	s.end(other, retryIn(s.claim(other, "a"), 0)...) // it runs alone now
+	s.claim(other, "a")
+	s.end(other) // given back: a committed claim
+
+	a, b := &Turn{Key: group("a")}, &Turn{Key: group("b")}
+	l := s.lane()
+	b.With = []*Turn{a}
+	hold, _, err := l.Step(s.Context(), nil, b)
+	require.NoError(t, err)
+	require.NotNil(t, hold)
+	require.Equal(t, "b", hold.GroupID)
+	require.Empty(t, hold.Rest)
+	s.end(l)
+
+	victim := s.lane()
+	s.claim(victim, "a")
+	s.terminate(victim.pg().PID())
+
+	b.With, a.With = nil, nil
+	hold, _, err = l.Step(s.Context(), nil, a)
+	require.NoError(t, err)
+	require.NotNil(t, hold)
+	lost, err := l.Lost(s.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
 }

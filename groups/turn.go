@@ -29,19 +29,12 @@ type Turn struct {
 	index  int       // in the heap
 	holder int64     // transaction id of another process's worker
 
-	ahead    int         // jobs behind the head, as far as it was counted; a hint
-	known    bool        // the next claim need not ask what is known
-	ask      *pauseWatch // not nil: the next claim is to ask for pauses of the queue,
-	asked    time.Time   // and was sent then
-	spent    int         // turns since it was found
-	single   int64       // up to this id, one job at a time: a batch has failed
-	evidence evidence    // of a dead worker, overwritten by a claim of this process
-}
-
-// evidence is the transaction that locked a head before.
-type evidence struct {
-	job int64
-	xid uint32
+	ahead  int         // jobs behind the head, as far as it was counted; a hint
+	known  bool        // the next claim need not ask what is known
+	ask    *pauseWatch // not nil: the next claim is to ask for pauses of the queue,
+	asked  time.Time   // and was sent then
+	spent  int         // turns since it was found
+	single int64       // up to this id, one job at a time: a batch has failed
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.
