@@ -14,7 +14,7 @@ var invariants = []struct{ name, text string }{
 	{"I3-fence", "the sink takes no write of a former holder"},
 	{"I4", "commits and starts in order of ids, ids in order of enqueues"},
 	{"I5", "one effect per done job, none of others; spawned jobs with their parents"},
-	{"I6", "attempts are counted, each once"},
+	{"I6", "attempts are counted, each once, and none of a live worker is lost without a cause"},
 	{"I7", "what a fault hit is free again in time"},
 	{"I8", "all drains, and nobody holds what he does not work"},
 	{"I9", "processes, transactions and sessions end as they should"},
@@ -77,6 +77,7 @@ func check(h *history) *checker {
 	c.checkStarts()
 	c.checkIDs()
 	c.checkAttempts()
+	c.checkCauses()
 	c.checkRelease()
 	c.checkLocks()
 	c.checkEnd()

@@ -44,7 +44,8 @@ func (c *checker) checkAttempts() {
 			if c.excuse(t.proc, 0, t.start) != "" { // it may have been lost before its handler began
 				least = min(least, t.attempt-before.attempt)
 			}
-			if least == 1 && t.attempt == before.attempt && before.outcome == "" && before.over()-before.start < shortLived {
+			gone := before.outcome == "" || before.outcome == "unknown"
+			if least == 1 && t.attempt == before.attempt && gone && before.over()-before.start < shortLived {
 				least = 0
 				c.covered[job]++
 				covered[queue] = append(covered[queue], t)

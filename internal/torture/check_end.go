@@ -9,7 +9,8 @@ import (
 // notice a silent worker.
 const idleLock = int64(4500 * time.Millisecond)
 
-// checkLocks: I8, whoever holds a group works. A session that holds one for long runs a handler meanwhile.
+// checkLocks: I8, whoever holds a group works it. A session that holds one for long runs a handler of that group meanwhile;
+// or of another one, if it is in a batch of several groups.
 func (c *checker) checkLocks() {
 	type key struct{ group, xid string }
 	first := make(map[key]lockSample)
@@ -32,14 +33,21 @@ func (c *checker) checkLocks() {
 		}
 		worked := false
 		for _, t := range busy[s.pid] {
-			worked = worked || t.start < s.at && max(min(t.end, t.died), c.thawed(t)) > from
+			mine := c.works(t, s.group)
+			worked = worked || mine && t.start < s.at && max(min(t.end, t.died), c.thawed(t)) > from
 		}
 		if !worked {
 			told[k] = true
-			c.broken("I8", from, -1, nil, "group %s was locked for %v by session %d, which ran none of its jobs",
-				s.group, time.Duration(s.at-from).Round(time.Millisecond), s.pid)
+			c.broken("I8", from, -1, nil, "group %s was locked for %v by session %d of %s, which ran none of its jobs",
+				s.group, time.Duration(s.at-from).Round(time.Millisecond), s.pid, s.who)
 		}
 	}
+}
+
+// works reports whether a turn is, or may be in a batch with, one of the group with that queue and id.
+func (c *checker) works(t *turn, group string) bool {
+	queue := queueOf(t.group, c.batches)
+	return group == queue+"/"+groupID(t.group) || queue == queueWide && strings.HasPrefix(group, queue+"/")
 }
 
 // thawed returns until when the process of a turn was frozen that was frozen when it ended.
@@ -77,8 +85,8 @@ func (c *checker) checkEnd() {
 		switch ev := &c.events[i]; ev.kind {
 		case evExit, evDown:
 			ended[c.name(ev.proc)] = true
-		case evListens:
-			c.broken("I9", ev.at, ev.group, []int64{ev.job}, "the session that works job %d listens to %s", ev.job, ev.word)
+		case evAmiss:
+			c.broken("I9", ev.at, ev.group, []int64{ev.job}, "the session that works job %d %s", ev.job, ev.word)
 		}
 	}
 	for _, m := range c.marks {

@@ -36,6 +36,8 @@ type Config struct {
 	LostCommits int // the server commits and its answer is not passed on
 	Resets      int // RST of all connections of two worker processes
 	Latencies   int // a while with slow connections of two worker processes
+	Sweeps      int // SIGSTOP of a worker process in the middle of a sweep, for as long
+	Holds       int // handlers of a worker process that take longer than every timeout, and nothing is wrong
 
 	// Seed makes the plan and the jobs. Defaults to a random one.
 	Seed uint64
@@ -50,17 +52,17 @@ type Config struct {
 
 // Profiles are Configs by name.
 var Profiles = map[string]Config{
-	"short": { // without batches: of many groups, some lost attempts are not counted yet, which the others find
-		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2, Batch: 1,
-		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1,
+	"short": {
+		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
+		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1, Sweeps: 1, Holds: 1,
 	},
 	"ci": {
 		Jobs: 50_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
-		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10, Latencies: 3,
+		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10, Latencies: 3, Sweeps: 2, Holds: 5,
 	},
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
-		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200, Resets: 100, Latencies: 20,
+		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200, Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
 	},
 }
 
@@ -99,6 +101,8 @@ func orDefault[T comparable](v, def T) T {
 var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second}
 
 const (
+	// sweepEvery and groupIdle are so short that rows of groups come and go all the time.
+	sweepEvery, groupIdle = 300 * time.Millisecond, time.Second
 	// freeze is how long a process is stopped or cut off: longer than every timeout, of which the longest is that of the
 	// server's keepalives, in whole seconds.
 	freeze = 5500 * time.Millisecond

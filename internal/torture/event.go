@@ -22,7 +22,7 @@ const (
 	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
 	evEnd          // it ended; word: ok, or why not
 	evLost         // its context was cancelled with ErrLost
-	evListens      // the session of its transaction listens; word: to that channel
+	evAmiss        // the session of its transaction is not as it should be; word: what is wrong
 	evSettled      // the job's outcome; word: that
 	evExit         // the process is about to end itself
 	evStall        // the process did not get to run; arg: for how long
@@ -32,7 +32,7 @@ const (
 )
 
 var kindNames = []string{
-	"none", "start", "tx", "fence", "write", "spawn", "end", "lost", "listens", "settled", "exit", "stall", "trouble", "up", "down",
+	"none", "start", "tx", "fence", "write", "spawn", "end", "lost", "amiss", "settled", "exit", "stall", "trouble", "up", "down",
 }
 
 func (k kind) String() string { return kindNames[k] }

@@ -19,6 +19,8 @@ const (
 	faultLose      = "lost-commit"
 	faultReset     = "reset"
 	faultLatency   = "latency"
+	faultHold      = "hold"
+	faultSweep     = "sweep"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -48,6 +50,8 @@ func (r *run) plan() (faults []fault) {
 		{loseFault{}, c.LostCommits},
 		{resetFault{}, c.Resets},
 		{latencyFault{}, c.Latencies},
+		{holdFault{}, c.Holds},
+		{sweepFault{}, c.Sweeps},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)
@@ -69,11 +73,11 @@ func (r *run) impossible(f fault) string {
 	r.mu.Unlock()
 	few := min(2, r.cfg.Processes/3)
 	switch f.(type) {
-	case killFault, stopFault:
+	case killFault, stopFault, holdFault, sweepFault:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}
-		if _, ok := f.(stopFault); ok && !canStop {
+		if f.name() != faultKill && f.name() != faultHold && !canStop {
 			return "processes cannot be stopped here"
 		}
 	case partitionFault, loseFault, resetFault, latencyFault:

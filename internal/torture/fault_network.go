@@ -145,6 +145,9 @@ func (resetFault) inject(_ context.Context, r *run, _ *rand.Rand) error {
 	return nil
 }
 
+// slowFor is how long the proxy is slow.
+const slowFor = 2 * time.Second
+
 // latencyFault slows the proxy down for a while.
 type latencyFault struct{}
 
@@ -154,7 +157,7 @@ func (latencyFault) slow()        {}
 func (latencyFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.markAll(faultLatency, byProxy, "")
 	r.proxy.Latency(time.Duration(5+rng.IntN(50)) * time.Millisecond)
-	_ = pause(ctx, 2*time.Second)
+	_ = pause(ctx, slowFor)
 	r.proxy.Latency(0)
 	return nil
 }

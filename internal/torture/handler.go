@@ -138,6 +138,8 @@ func (a *attempt) act(ctx context.Context) error {
 		return fifo.DeadLetter(errOnPurpose)
 	case doMend:
 		return a.mend(ctx)
+	case doLate:
+		return a.late(ctx)
 	case doSpawn:
 		return a.spawn(ctx)
 	case doExit:
@@ -154,6 +156,8 @@ func (a *attempt) act(ctx context.Context) error {
 		return nil
 	}
 	switch a.Do {
+	case doHurry:
+		return a.hurry(ctx)
 	case doError:
 		return errOnPurpose
 	case doPanic:
@@ -167,18 +171,6 @@ func (a *attempt) act(ctx context.Context) error {
 		_, _ = a.tx.Exec(ctx, "SELECT 1/0") // and nobody looks at the error
 	}
 	return nil
-}
-
-// nap has a statement take a while. Its session must listen to nothing: the cluster's queue of notices would wait for the
-// end of its transaction.
-func (a *attempt) nap(ctx context.Context) error {
-	const sql = "SELECT coalesce((SELECT min(c) FROM pg_listening_channels() c), '') FROM pg_sleep(0.02)"
-	var channel string
-	err := a.tx.QueryRow(ctx, sql).Scan(&channel)
-	if channel != "" {
-		a.note(evListens, 0, channel)
-	}
-	return err
 }
 
 // mend has a statement fail, and goes on as if nothing had happened.

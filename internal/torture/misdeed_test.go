@@ -12,7 +12,7 @@ func (b *book) overlap(before func(), after ...func()) {
 		f()
 	}
 	b.event(0, evEnd, 1, 10, 1, 0, "error")
-	b.event(0, evSettled, 1, 10, 1, 0, "unknown")
+	b.event(0, evSettled, 1, 10, 1, 0, "retried")
 }
 
 // alone has a job that goes on while something happens.
@@ -42,13 +42,13 @@ func (b *book) twoIn(group int32) {
 }
 
 // passedOver has job 11 run before job 10 is committed, and then job 12, whose enqueue begins when that of job 10 has
-// returned, so many milliseconds later, before job 10.
-func (b *book) passedOver(later int64) {
+// returned, before job 10.
+func (b *book) passedOver() {
 	b.two()
 	late := &b.enqueues[len(b.enqueues)-2]
 	b.run(0, 11, 1, 1, "ok", "succeeded")
 	late.back = b.now * ms
-	b.now += later + 1
+	b.now++
 	b.send(12, 12, 1, resOK)
 	b.run(0, 12, 1, 1, "ok", "succeeded")
 	b.run(0, 10, 1, 1, "ok", "succeeded")
@@ -105,8 +105,17 @@ func (b *book) poison(deaths int) {
 // locked has a group locked for some seconds.
 func (b *book) locked(pid int64) {
 	for range 6 {
-		b.samples = append(b.samples, lockSample{b.now * ms, "plain/g1", pid, "777"})
+		b.samples = append(b.samples, lockSample{b.now * ms, "plain/g1", pid, "777", "w1"})
 		b.now += 1000
+	}
+}
+
+// lockedAs is locked, of the group with that queue and id.
+func (b *book) lockedAs(pid int64, group string) {
+	n := len(b.samples)
+	b.locked(pid)
+	for i := range b.samples[n:] {
+		b.samples[n+i].group = group
 	}
 }
 

@@ -82,7 +82,7 @@ func detail(e *event) string {
 		return fmt.Sprintf("(token %d, %s)", e.arg, e.word)
 	case evSpawn:
 		return fmt.Sprintf("(job %s)", e.word)
-	case evEnd, evListens, evSettled:
+	case evEnd, evAmiss, evSettled:
 		return "(" + e.word + ")"
 	}
 	return ""

@@ -19,11 +19,13 @@ type task struct {
 // children is what the number of a spawned job is higher by than that of its parent.
 const children = 1 << 40
 
-// What handlers do. Those that fail do so in their first attempt only.
+// What handlers do. Those that fail, and hurry, do so in their first attempt only.
 const (
 	doFence   = "fence"   // call the sink once
 	doSlow    = "slow"    // call it, wait a little, or for as long as the nemesis says, and call it again
-	doNap     = "nap"     // a statement that takes a while
+	doNap     = "nap"     // a statement that takes a while, and looks at its session
+	doHurry   = "hurry"   // have a statement's own context time out in a savepoint, roll that back, and go on
+	doLate    = "late"    // wait for as long as the nemesis says, and only then ask for a token and call the sink
 	doError   = "error"   // return an error
 	doPanic   = "panic"   // panic
 	doLater   = "later"   // return fifo.RetryAfter
@@ -46,6 +48,8 @@ var chances = []struct {
 	{doFence, 100},
 	{doSlow, 40},
 	{doNap, 5},
+	{doHurry, 5},
+	{doLate, 40},
 	{doError, 20},
 	{doPanic, 5},
 	{doLater, 5},

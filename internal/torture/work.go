@@ -64,6 +64,7 @@ func (r *run) work(ctx context.Context) error {
 		}
 	}
 	r.children.Go(func() { r.watch(ctx) })
+	r.children.Go(func() { r.pace(ctx) })
 	r.children.Go(func() { r.sample(ctx) })
 	var producers []*process
 	for i := range r.cfg.Producers {
@@ -160,56 +161,6 @@ func (r *run) jobs(ctx context.Context) int {
 		return -1
 	}
 	return n
-}
-
-// watch keeps an eye on the backlog, and says how far the run is.
-func (r *run) watch(ctx context.Context) {
-	said := time.Now()
-	for pause(ctx, 50*time.Millisecond) == nil {
-		if n := r.jobs(ctx); n >= 0 {
-			r.backlog.Store(int64(n))
-		}
-		if time.Since(said) > 10*time.Second {
-			said = time.Now()
-			r.log("%v: %d of %d messages done, %d of %d faults begun",
-				time.Since(r.began).Round(time.Second), r.progress(), r.cfg.Jobs, r.begun.Load(), r.planned)
-		}
-	}
-}
-
-// A lockSample is a row of a group that was locked at that time.
-type lockSample struct {
-	at    int64
-	group string
-	pid   int64
-	xid   string
-}
-
-// sample looks from time to time who has which groups locked.
-func (r *run) sample(ctx context.Context) {
-	if !r.locks {
-		return
-	}
-	const sql = `SELECT g.queue || '/' || g.group_id, l.pids[1], l.locker::text
-		FROM pgrowlocks('pgfifo.queue_groups') l JOIN pgfifo.queue_groups g ON g.ctid = l.locked_row`
-	for pause(ctx, time.Second) == nil {
-		rows, err := r.pool.Query(ctx, sql)
-		if err != nil {
-			continue
-		}
-		var list []lockSample
-		for rows.Next() {
-			s := lockSample{at: now()}
-			if rows.Scan(&s.group, &s.pid, &s.xid) == nil {
-				list = append(list, s)
-			}
-		}
-		if rows.Err() == nil {
-			r.mu.Lock()
-			r.samples = append(r.samples, list...)
-			r.mu.Unlock()
-		}
-	}
 }
 
 // quiet looks at what is left when all is done, and has the workers stop.

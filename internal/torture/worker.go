@@ -28,6 +28,7 @@ func work(o order, book *journal) error {
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
 		MaxAttempts: 1000, Retry: fifo.Backoff(time.Millisecond, 20*time.Millisecond),
+		Sweep: fifo.Sweep{Interval: sweepEvery, GroupIdle: groupIdle},
 	}
 	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))
 	if o.Batch > 1 {

@@ -1,5 +1,8 @@
 package mutants
 
+// patient has handlers that take longer than every timeout, with nothing wrong.
+var patient = []string{"-jobs", "2000", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-holds", "1"}
+
 // contended has several processes at few groups, so that claims meet.
 var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-lanes", "4", "-batch", "1"}
 
@@ -67,7 +70,7 @@ FOR NO KEY UPDATE OF g, j SKIP LOCKED`}},
 		Name:    "repeatable-read",
 		Breaks:  "claims run under REPEATABLE READ, where a snapshot outlives the lock",
 		Edits:   []Edit{{"groups/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"}},
-		Torture: contended, By: []string{"I11", "I3", "I4", "I5"}, Alone: true,
+		Torture: contended, By: []string{"I9", "I11", "I3", "I4", "I5"}, Alone: true,
 	},
 	{
 		Name:   "claims-wait",
@@ -86,10 +89,27 @@ FOR NO KEY UPDATE OF g, j SKIP LOCKED`}},
 		Test: Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
-		Name:   "watcher-of-pgx",
-		Breaks: "a statement whose context ends closes the connection, which frees the group while its handler goes on",
-		Edits:  []Edit{{"groups/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
-		Test:   Test{"groups", "TestCancelledQueryKeepsGroup"},
+		Name:    "watcher-of-pgx",
+		Breaks:  "a statement whose context ends closes the connection, which frees the group while its handler goes on",
+		Edits:   []Edit{{"groups/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
+		Torture: contended, By: []string{"I6"},
+	},
+	{
+		Name:   "settled-behind-the-commit",
+		Breaks: "a job is settled in a transaction after the one that held it: it may run again in between",
+		Edits: []Edit{
+			{
+				laneFile, "	for _, c := range calls {\n		pipeline.SendQueryStatement",
+				"	if len(calls) > 0 && l.hold != nil {\n		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)\n	}\n" +
+					"	for _, c := range calls {\n		pipeline.SendQueryStatement",
+			},
+			{
+				laneFile, "	held := true\n	for range calls {",
+				"	held := true\n	if len(calls) > 0 {\n		if _, err := readTag(pipeline); err != nil {\n			return false, err\n		}\n	}\n" +
+					"	for range calls {",
+			},
+		},
+		Torture: contended, By: []string{"I4", "I5", "I6"},
 	},
 	{
 		Name:   "readiness-of-the-transaction",

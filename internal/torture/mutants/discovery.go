@@ -1,11 +1,25 @@
 package mutants
 
+// swept stops a worker in the middle of a sweep.
+var swept = []string{"-jobs", "1200", "-groups", "100", "-processes", "3", "-lanes", "3", "-batch", "1", "-sweeps", "1"}
+
 var discovery = []Mutant{
 	{
 		Name:    "no-row-for-a-new-group",
 		Breaks:  "nobody makes the rows of new groups, so their jobs wait for ever",
 		Edits:   []Edit{{"groups/scout.go", "	if len(newIDs) > 0 {\n", "	if len(newIDs) > 0 && conn == nil {\n"}},
 		Torture: contended, By: []string{"I8"},
+	},
+	{
+		Name:   "row-made-only-once",
+		Breaks: "a group's row is made when the group is first seen, and not again when it has been collected",
+		Edits: []Edit{
+			{"groups/scout.go", "		if missing {\n", "		if missing && !s.seen[c.Key] {\n"},
+			{"groups/scout.go", "		c.Orphan = s.orphans[c.Key]\n", "		c.Orphan = s.orphans[c.Key]\n		defer func(k Key) { s.seen[k] = true }(c.Key)\n"},
+			{"groups/scout.go", "	look    chan struct{}\n}", "	look    chan struct{}\n	seen    map[Key]bool\n}"},
+			{"groups/scout.go", "gap: minGap, look: make(chan struct{}, 1),", "gap: minGap, look: make(chan struct{}, 1), seen: make(map[Key]bool),"},
+		},
+		Torture: patient, By: []string{"I8"},
 	},
 	{
 		Name:   "held-groups-forgotten",
@@ -35,6 +49,14 @@ var discovery = []Mutant{
 			"groups/sql/collect.sql", "\n  AND (SELECT true FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL", "",
 		}},
 		Test: Test{"groups", "TestCollectLooksTwice"},
+	},
+	{
+		Name:   "sweep-unbounded",
+		Breaks: "a worker that freezes while it collects idle groups keeps their rows",
+		Edits: []Edit{{
+			"fifo/sql/sweep.sql", "pg_catalog.set_config('idle_in_transaction_session_timeout'::text, $2::text, true)", "pg_catalog.concat($2::text)",
+		}},
+		Torture: swept, By: []string{"I7", "I8"},
 	},
 	{
 		Name:   "collection-waits",

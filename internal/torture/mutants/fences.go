@@ -32,6 +32,16 @@ var fences = []Mutant{
 		Test: Test{"groups", "TestNoFenceForAFormerHolder"},
 	},
 	{
+		Name:   "token-for-whoever-asks",
+		Breaks: "a token is drawn without asking for the claim's transaction: a former holder's is higher than its successor's",
+		Edits: []Edit{
+			{fenceFile, "	xid, err := l.claim(ctx, key)\n", "	xid, err := \"-\", error(nil)\n"},
+			{"groups/sql/fence.sql", "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nON CONFLICT", "WHERE $3::text <> ''\nON CONFLICT"},
+			{"groups/sql/fence.sql", "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nRETURNING", "WHERE $3::text <> ''\nRETURNING"},
+		},
+		Torture: thawed, By: []string{"I3-fence"},
+	},
+	{
 		Name:   "token-looks-above-the-lock",
 		Breaks: "whether the claim's transaction is open is asked before the lock of the token, and not again",
 		Edits: []Edit{

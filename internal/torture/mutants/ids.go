@@ -31,6 +31,12 @@ var ids = []Mutant{
 		Test:   Test{"groups", "TestLateLowerIDIsNotHidden|TestFloorComesIntoForce"},
 	},
 	{
+		Name:   "open-enqueues-not-asked-for",
+		Breaks: "a finished job becomes the floor though a transaction may still commit a lower id",
+		Edits:  []Edit{{"groups/watch.go", "	s.Turns.Writers(writers, some)", "	s.Turns.Writers(nil, some)"}},
+		Test:   Test{"groups", "TestLateLowerIDIsNotHidden"},
+	},
+	{
 		Name:   "floor-raised-over-a-late-job",
 		Breaks: "a floor is raised over a lower id that was announced while a lane had the group",
 		Edits:  []Edit{{"groups/turns.go", "	if id <= turn.lowest {", "	if id > 0 || id <= turn.lowest {"}},

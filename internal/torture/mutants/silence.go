@@ -6,6 +6,9 @@ var cutOff = []string{"-jobs", "1500", "-groups", "60", "-processes", "4", "-lan
 // frozen stops worker processes.
 var frozen = []string{"-jobs", "1200", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-stops", "1"}
 
+// thawed stops more of them, so that some of their handlers go on as former holders.
+var thawed = append(frozen[:len(frozen)-1:len(frozen)-1], "3")
+
 const (
 	seatFile    = "fifo/seat.go"
 	sessionFile = "groups/session.go"
@@ -18,6 +21,12 @@ var silence = []Mutant{
 		Breaks:  "nobody asks whether the connection of a handler is alive",
 		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running() >= 0 || lane.Running() <"}},
 		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
+	},
+	{
+		Name:    "heartbeat-gives-up",
+		Breaks:  "heartbeats end when a handler takes long, so that the server ends its session",
+		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running().Seconds() > 1 || lane.Running() <"}},
+		Torture: patient, By: []string{"I6"},
 	},
 	{
 		Name:    "lost-lease-not-told",

@@ -1,0 +1,87 @@
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+// checkCauses: I6, no attempt of a worker that lives is lost unless something was done to its session, its process or the
+// server meanwhile, or the machine was too busy for a heartbeat. And what became of each attempt is known to a worker that
+// has stopped as it was told.
+func (c *checker) checkCauses() {
+	causes := c.causes()
+	stopped := make(map[int32]bool)
+	for i := range c.events {
+		if e := &c.events[i]; e.kind == evDown {
+			stopped[e.proc] = true
+		}
+	}
+	var first *turn
+	lost := 0
+	for _, t := range c.turns {
+		c.did("I6", 1)
+		if t.outcome == "" && stopped[t.proc] {
+			c.broken("I6", t.start, t.group, []int64{t.job}, "%s does not know what became of attempt %d of job %d", c.name(t.proc), t.attempt, t.job)
+		}
+		if t.outcome != "unknown" && t.lost == forever || c.caused(t, causes) {
+			continue
+		}
+		if lost++; first == nil {
+			first = t
+		}
+	}
+	if lost > 0 {
+		c.broken("I6", first.start, first.group, []int64{first.job},
+			"%d attempts of live workers were lost, and nothing had been done to them; the first is attempt %d of job %d in %s, after %v",
+			lost, first.attempt, first.job, c.name(first.proc), time.Duration(min(first.settled, first.lost)-first.start).Round(time.Millisecond))
+	}
+}
+
+// caused reports whether something explains the loss of an attempt. It may have been done before its handler began: the
+// claim is older, and that of a batch older still.
+func (c *checker) caused(t *turn, causes []window) bool {
+	const before = int64(freeze)
+	from, until := t.start-before, min(t.settled, t.lost)
+	overlaps := func(w window) bool { return w.from <= until && from <= w.until }
+	return slices.ContainsFunc(c.down, overlaps) || slices.ContainsFunc(c.frozen[t.proc], overlaps) ||
+		slices.ContainsFunc(causes, func(w window) bool {
+			return overlaps(w) && (w.proc < 0 || w.proc == t.proc) && (w.pid == 0 || t.pid == 0 || w.pid == t.pid)
+		})
+}
+
+// causes returns when something was done that ends sessions.
+func (c *checker) causes() (list []window) {
+	open := make(map[string]int) // what lasts, by what ends it and the process: behind which place in list
+	for _, m := range c.marks {
+		proc, known := c.index[m.proc]
+		if !known {
+			if took, err := time.ParseDuration(m.note); err == nil && m.what == markSlow {
+				list = append(list, window{m.at - int64(took), m.at, -1, 0, m.what})
+			}
+			continue // a session of a pool, say, in which no job is worked
+		}
+		w := window{m.at, m.at, proc, m.pid, m.what}
+		switch m.what {
+		case faultTerminate, faultReset:
+			list = append(list, w)
+		case faultLatency:
+			w.until += int64(slowFor)
+			list = append(list, w)
+		case faultStop, faultLose, "cut":
+			if end := ends[m.what] + m.proc; open[end] == 0 { // or it was begun again, because nothing had happened
+				w.until = forever
+				list = append(list, w)
+				open[end] = len(list)
+			}
+		case "cont", "lost", "healed":
+			if n := open[m.what+m.proc]; n > 0 {
+				list[n-1].until = m.at
+				open[m.what+m.proc] = 0
+			}
+		}
+	}
+	return list
+}
+
+// ends are the marks that end those that last.
+var ends = map[string]string{faultStop: "cont", faultLose: "lost", "cut": "healed"}

@@ -1,0 +1,120 @@
+package torture
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lostAlone has an attempt of a live worker that is lost, and the job runs again.
+func (b *book) lostAlone(meanwhile func()) {
+	b.send(10, 10, 1, resOK)
+	b.event(0, evStart, 1, 10, 1, 10, "-")
+	b.event(0, evTx, 1, 10, 1, 71, "-")
+	meanwhile()
+	b.event(0, evEnd, 1, 10, 1, 0, "error")
+	b.event(0, evSettled, 1, 10, 1, 0, "unknown")
+	b.run(1, 10, 1, 2, "ok", "succeeded")
+	b.effect(1, 10, 2)
+}
+
+// uncounted has the number of the attempt behind that of lostAlone be the same.
+func (b *book) uncounted() {
+	for i := range b.events[len(b.events)-4:] {
+		b.events[len(b.events)-4+i].attempt = 1
+	}
+	b.effects[len(b.effects)-1].attempt = 1
+}
+
+// An attempt of a live worker is lost for a cause that is in the record, or the queue lost it.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		broken bool
+		do     func(b *book)
+	}{
+		"nothing was done":                 {true, func(b *book) { b.lostAlone(func() {}) }},
+		"its session was ended":            {false, func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) }) }},
+		"another session was ended":        {true, func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 72) }) }},
+		"another process was hit":          {true, func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w2", 0) }) }},
+		"a session of its pool was ended":  {true, func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "pool-w1", 90) }) }},
+		"its connections were reset":       {false, func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w1", 0) }) }},
+		"it was held for longer than ever": {true, func(b *book) { b.lostAlone(func() { b.mark(faultHold, "w1", 0); b.now += 5500 }) }},
+		"something was done long before": {true, func(b *book) {
+			b.mark(faultReset, "w1", 0)
+			b.now += 6000
+			b.lostAlone(func() {})
+		}},
+		"something was done when it was over": {true, func(b *book) {
+			b.lostAlone(func() {})
+			b.mark(faultReset, "w1", 0)
+		}},
+		"it was cut off when it began": {false, func(b *book) {
+			b.mark("cut", "w1", 0)
+			b.lostAlone(func() {
+				b.now += 100
+				b.mark("healed", "w1", 0)
+			})
+		}},
+		"it was frozen": {false, func(b *book) {
+			b.lostAlone(func() {
+				b.mark(faultStop, "w1", 0)
+				b.now += 1000
+				b.mark("cont", "w1", 0)
+			})
+		}},
+		"it did not get to run": {false, func(b *book) {
+			b.lostAlone(func() {
+				b.now += 1000
+				b.event(0, evStall, 0, 0, 0, 900*ms, "-")
+			})
+		}},
+		"the server went down": {false, func(b *book) {
+			b.lostAlone(func() {
+				b.mark(faultRestart, "", 0)
+				b.mark("resumed", "", 0)
+			})
+		}},
+		"the server was slow": {false, func(b *book) {
+			b.lostAlone(func() {
+				b.now += 1100
+				b.mark(markSlow, "", 0)
+				b.marks[len(b.marks)-1].note = "1.05s"
+			})
+		}},
+		"its handler was told, and it was not lost": {true, func(b *book) {
+			b.alone(func() { b.event(0, evLost, 1, 10, 1, 0, "-") })
+		}},
+		"it was short, and is not counted, which a stale claim explains": {false, func(b *book) {
+			b.lostAlone(func() { b.mark(faultReset, "w1", 0) })
+			b.uncounted()
+		}},
+		"it was long, and is not counted": {true, func(b *book) {
+			b.lostAlone(func() {
+				b.now += 1500
+				b.mark(faultReset, "w1", 0)
+			})
+			b.uncounted()
+		}},
+		"its worker stopped and does not know": {true, func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.effect(1, 10, 1)
+			b.events = b.events[:len(b.events)-1]
+			b.event(0, evDown, 0, 0, 0, 0, "-")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBook()
+			x.do(b)
+			h := b.seal()
+			got := brokenBy(h)
+			if !x.broken {
+				require.Empty(t, got, "%+v", check(h).breaches)
+				return
+			}
+			require.Equal(t, []string{"I6"}, got, "%+v", check(h).breaches)
+		})
+	}
+}

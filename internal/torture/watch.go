@@ -1,0 +1,71 @@
+package torture
+
+import (
+	"context"
+	"time"
+)
+
+// watch keeps an eye on the backlog, and says how far the run is.
+func (r *run) watch(ctx context.Context) {
+	said := time.Now()
+	for pause(ctx, 50*time.Millisecond) == nil {
+		if n := r.jobs(ctx); n >= 0 {
+			r.backlog.Store(int64(n))
+		}
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			r.log("%v: %d of %d messages done, %d of %d faults begun",
+				time.Since(r.began).Round(time.Second), r.progress(), r.cfg.Jobs, r.begun.Load(), r.planned)
+		}
+	}
+}
+
+// markSlow is that of a slow answer. Its note says how slow.
+const markSlow = "slow"
+
+// pace takes down when the server, or the machine, was too busy to answer at once.
+func (r *run) pace(ctx context.Context) {
+	for began := time.Now(); pause(ctx, 50*time.Millisecond) == nil; began = time.Now() {
+		_, err := r.pool.Exec(ctx, "SELECT 1")
+		if took := time.Since(began); err == nil && took > stall {
+			r.mark(markSlow, "", 0, took.String())
+		}
+	}
+}
+
+// A lockSample is a row of a group that was locked at that time.
+type lockSample struct {
+	at    int64
+	group string
+	pid   int64
+	xid   string
+	who   string // the session's application_name
+}
+
+// sample looks from time to time who has which groups locked.
+func (r *run) sample(ctx context.Context) {
+	if !r.locks {
+		return
+	}
+	const sql = `SELECT g.queue || '/' || g.group_id, l.pids[1], l.locker::text, coalesce(a.application_name, '')
+		FROM pgrowlocks('pgfifo.queue_groups') l JOIN pgfifo.queue_groups g ON g.ctid = l.locked_row
+		LEFT JOIN pg_stat_activity a ON a.pid = l.pids[1]`
+	for pause(ctx, time.Second) == nil {
+		rows, err := r.pool.Query(ctx, sql)
+		if err != nil {
+			continue
+		}
+		var list []lockSample
+		for rows.Next() {
+			s := lockSample{at: now()}
+			if rows.Scan(&s.group, &s.pid, &s.xid, &s.who) == nil {
+				list = append(list, s)
+			}
+		}
+		if rows.Err() == nil {
+			r.mu.Lock()
+			r.samples = append(r.samples, list...)
+			r.mu.Unlock()
+		}
+	}
+}
