@@ -126,7 +126,7 @@ func (s Session) connConfig(ctx context.Context, pool *pgxpool.Config, name stri
 		if !lane {
 			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 		}
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: s.Silence}
+		return &canceller{conn: c, delay: s.Silence}
 	}
 	if cfg.ConnectTimeout == 0 || cfg.ConnectTimeout > s.Silence {
 		cfg.ConnectTimeout = s.Silence

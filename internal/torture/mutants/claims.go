@@ -95,6 +95,12 @@ FOR NO KEY UPDATE OF g, j SKIP LOCKED`}},
 		Torture: contended, By: []string{"I6"},
 	},
 	{
+		Name:   "cancelled-once",
+		Breaks: "a cancel request that comes too early is not sent again, and the job's connection is given up",
+		Edits:  []Edit{{"groups/canceller.go", "for gap := cancelRest; ctx.Err() == nil; gap *= 2 {", "for gap := cancelRest; gap == cancelRest; gap *= 2 {"}},
+		Test:   Test{"groups", "TestCancelRequestIsLost"},
+	},
+	{
 		Name:   "settled-behind-the-commit",
 		Breaks: "a job is settled in a transaction after the one that held it: it may run again in between",
 		Edits: []Edit{
