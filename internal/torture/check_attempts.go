@@ -60,7 +60,7 @@ func (c *checker) checkAttempts() {
 	for queue, list := range covered {
 		slices.SortFunc(list, func(a, b *turn) int { return compare(a.start, b.start) })
 		c.count("lost attempts that are not counted, perhaps because a stale claim covered the evidence, in queue "+queue, len(list))
-		if first := list[0]; len(list) > 1+lost[queue]/50 {
+		if first := list[0]; len(list) > 1+lost[queue]/500 {
 			c.broken("I6", first.start, first.group, []int64{first.job},
 				"%d of %d lost attempts in queue %s are not counted; the first is attempt %d of job %d", len(list), lost[queue], queue, first.attempt, first.job)
 		}
