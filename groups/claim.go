@@ -93,10 +93,16 @@ func readBehind(pipeline *pgconn.Pipeline, next *Turn, hold *Hold) error {
 	if err != nil || hold == nil {
 		return err
 	}
-	for len(rest) > 0 && rest[0].ID <= hold.ID { // the head, and what was committed late
+	late := false
+	for len(rest) > 0 && rest[0].ID <= hold.ID { // the head, and what was committed after it was chosen
+		late = late || rest[0].ID < hold.ID
 		rest = rest[1:]
 	}
-	hold.More, next.ahead = len(rest) > 0, len(rest)
+	hold.More, next.ahead = late || len(rest) > 0, len(rest)
+	if late { // what is behind the head may have been enqueued after that
+		next.ahead = 0
+		return nil
+	}
 	if hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
 		return nil
 	}

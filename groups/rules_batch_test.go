@@ -163,6 +163,31 @@ func TestBatchTakesWhatIsFirst(t *testing.T) {
 	}
 }
 
+// A lower id that is committed between the two snapshots is not in the batch. What was enqueued after it is not, either.
+func TestBatchDoesNotGoPastALateJob(t *testing.T) {
+	t.Parallel()
+	for _, claim := range []string{stmtClaim, stmtKnown} {
+		t.Run(claim, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a')")
+			producer, keeper := s.session(), s.session()
+			producer.do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
+			s.enqueue(2, "a")
+			keeper.do("SELECT pg_advisory_lock(7)")
+
+			pid, next := ofLane(claim, 9)(s)
+			taken := make(chan []int64, 1)
+			go func() { taken <- next() }()
+			s.until(func() bool { return s.blocked(pid) })
+			producer.do("COMMIT")
+			require.Equal(t, []int64{4}, s.enqueue(1, "a"))
+			keeper.do("SELECT pg_advisory_unlock(7)")
+			require.Equal(t, []int64{2}, <-taken)
+		})
+	}
+}
+
 func TestObviousBatchesDoNot(t *testing.T) {
 	t.Parallel()
 	for how, take := range brokenTakings {

@@ -5,8 +5,9 @@
 --
 -- A statement of its own, hence with a snapshot taken after the group's row was locked: nobody else has been able to work
 -- the group since, so the jobs that follow the head here are the next ones. It locks nothing: the group's row says
--- whose they are, and who settles them counts the rows. The head comes first, unless a lower id was committed meanwhile;
--- the worker takes what is behind its head, and no more than up to the first that is to run alone.
+-- whose they are, and who settles them counts the rows. The head comes first, unless a lower id was committed since it was
+-- chosen: then the worker takes no more than its head, for what is behind that may have been enqueued after the lower id.
+-- Else it takes what is behind its head, and no more than up to the first that is to run alone.
 SELECT j.id,
        j.payload,
        j.attempts,

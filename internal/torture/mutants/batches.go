@@ -7,6 +7,12 @@ const handleFile = "fifo/handle.go"
 
 var batches = []Mutant{
 	{
+		Name:   "batch-past-a-late-job",
+		Breaks: "a batch takes jobs that were enqueued after a lower id was committed which it does not take",
+		Edits:  []Edit{{"groups/claim.go", "	if late { //", "	if late && hold == nil { //"}},
+		Test:   Test{"groups", "TestBatchDoesNotGoPastALateJob"},
+	},
+	{
 		Name:    "batch-goes-on",
 		Breaks:  "the jobs of a group run on behind one that failed",
 		Edits:   []Edit{{handleFile, "		if t.place == stopped || i > 0 && stop.Err() != nil {", "		if t.place == stopped && len(tasks) == 1 || i > 0 && stop.Err() != nil {"}},
