@@ -33,7 +33,7 @@ type floors struct {
 	safe    int64    // all writers have ended that the answer of this epoch told of
 	asked   int64    // the epoch whose writers are waited for,
 	writers []string // those of them that have not ended
-	raised  bool     // a job was finished since they were asked for
+	raised  int      // jobs that were finished since they were asked for
 }
 
 // A mark is what is known of one group.
@@ -62,7 +62,7 @@ func (f *floors) get(k Key) floor { return f.marks[k].floor }
 
 // raise enters that the job with this id is gone from the group of the turn.
 func (f *floors) raise(turn *Turn, id int64) {
-	f.raised = true
+	f.raised++
 	m, ok := f.marks[turn.Key]
 	if !ok {
 		m = f.aged[turn.Key]
@@ -92,19 +92,17 @@ func (f *floors) drop(k Key) {
 	delete(f.aged, k)
 }
 
-// age takes all floors out of force when they are old enough, and reports whether it did.
-func (f *floors) age(now time.Time) bool {
-	if now.Sub(f.born) < floorAge {
-		return false
+// age takes all floors out of force when they are old enough.
+func (f *floors) age(now time.Time) {
+	if now.Sub(f.born) >= floorAge {
+		f.aged, f.marks, f.born = f.marks, make(map[Key]mark), now
 	}
-	f.aged, f.marks, f.born = f.marks, make(map[Key]mark), now
-	return true
 }
 
 // ask begins an epoch, just before the writers are asked for.
 func (f *floors) ask() {
 	f.epoch++
-	f.raised = false
+	f.raised = 0
 }
 
 // answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under which it

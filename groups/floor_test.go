@@ -124,8 +124,10 @@ func TestFloorsAge(t *testing.T) {
 	turns.Writers([]string{"2/1"}, false)
 	f := &turns.floors
 	for id := int64(13); id < 30; id += 3 {
-		require.False(t, f.age(f.born.Add(floorAge-1)))
-		require.True(t, f.age(f.born.Add(floorAge)))
+		f.age(f.born.Add(floorAge - 1))
+		require.NotEmpty(t, f.marks)
+		f.age(f.born.Add(floorAge))
+		require.Empty(t, f.marks)
 		require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}), "claimed with it")
 		require.Zero(t, turn.floor.id)
 		require.True(t, turns.Again(turn, Outcome{Finished: id + 1, More: true}), "claimed without")
@@ -134,7 +136,7 @@ func TestFloorsAge(t *testing.T) {
 		require.Equal(t, int64(10), turn.floor.id)
 	}
 	for range 2 {
-		require.True(t, f.age(f.born.Add(floorAge)))
+		f.age(f.born.Add(floorAge))
 	}
 	require.Empty(t, f.marks)
 	require.Empty(t, f.aged)

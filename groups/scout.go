@@ -32,8 +32,8 @@ type Scout struct {
 	took    time.Duration // the present walk's statements,
 	batch   time.Duration // and the last one
 	checked time.Time     // when held groups were last looked at,
-	asked   time.Time     // and writers,
-	asking  time.Duration // which took so long
+	asked   time.Time     // and those who enqueue,
+	askGap  time.Duration // and how long not to, from then on
 	news    int           // since the walk began
 	orphans map[Key]bool  // groups whose worker has just died
 	look    chan struct{}
@@ -96,7 +96,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 			return 0, err
 		}
 	}
-	if view.Raised && s.nextAsk() <= 0 {
+	if view.Raised > 0 && s.nextAsk() <= 0 {
 		if err := s.checkWriters(ctx, conn); err != nil {
 			return 0, err
 		}
@@ -114,7 +114,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if due >= 0 {
 		wait = min(wait, due)
 	}
-	if view.Raised || view.Worked {
+	if view.Raised > 0 || view.Worked {
 		wait = min(wait, max(s.nextAsk(), 0))
 	}
 	if view.Held > 0 {

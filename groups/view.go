@@ -12,7 +12,7 @@ type View struct {
 	Idle    bool // lanes wait for a group
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
-	Raised  bool // jobs were worked since writers were last asked for
+	Raised  int  // jobs that were worked since writers were last asked for
 	Hinted  bool // among them one that was announced and missed: it may have no row
 }
 
@@ -28,23 +28,21 @@ func (t *Turns) Look() View {
 		}
 	}
 	t.worked = false
-	if t.floors.age(time.Now()) {
-		for _, turn := range t.known {
-			turn.lowest = 0
-		}
-	}
+	t.floors.age(time.Now())
 	return v
 }
 
-// AskWriters says that the transactions which write to the jobs are about to be asked for, and Writers tells who they are, and
-// whether one of them is prepared.
-func (t *Turns) AskWriters() {
+// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many jobs were
+// finished since the last time.
+func (t *Turns) AskWriters() (finished int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	finished = t.floors.raised
 	t.floors.ask()
+	return finished
 }
 
-// Writers enters the answer: see AskWriters.
+// Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.
 func (t *Turns) Writers(writers []string, prepared bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 
 const (
 	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
-	askGap  = 50 * time.Millisecond // between looks at those who enqueue; more if that takes over a 50th of it
+	askGap  = 50 * time.Millisecond // between looks at those who enqueue,
+	askFor  = 500                   // which are worth so many finished jobs
 )
 
 // heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
@@ -62,13 +63,15 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// nextAsk returns how long to leave those alone who write to the jobs.
-func (s *Scout) nextAsk() time.Duration { return max(askGap, 50*s.asking) - time.Since(s.asked) }
+// nextAsk returns how long to leave those alone who enqueue.
+func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
 
-// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors.
+// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look is
+// due when as many jobs are finished as it is worth, but not so soon that looking takes over a 50th of the time.
 func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	begin := time.Now()
-	s.Turns.AskWriters()
+	finished := s.Turns.AskWriters()
+	pace := min(begin.Sub(s.asked), maxRest) / time.Duration(max(finished, 1))
 	var writers []string
 	var writer string
 	var prepared, some bool
@@ -84,6 +87,6 @@ func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	}
 	s.Turns.Writers(writers, some)
 	s.asked = time.Now()
-	s.asking = s.asked.Sub(begin)
+	s.askGap = max(min(askFor*pace, maxRest), askGap, 50*s.asked.Sub(begin))
 	return nil
 }

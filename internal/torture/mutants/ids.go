@@ -19,10 +19,10 @@ var ids = []Mutant{
 		Name:   "floors-never-forgotten",
 		Breaks: "a job that is put back with its old id is passed over for as long as its group has other jobs",
 		Edits: []Edit{
-			{"groups/floor.go", "	if now.Sub(f.born) < floorAge {", "	if f.born.Before(now) {"},
+			{"groups/floor.go", "	if now.Sub(f.born) >= floorAge {", "	if f.born.After(now.Add(floorAge)) {"},
 			{"groups/floor.go", "; id <= max(m.floor.id", "; id < 0 && id <= max(m.floor.id"},
 		},
-		Test: Test{"groups", "TestFloors|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
+		Test: Test{"groups", "TestFloors|TestFloorsAge|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
 	},
 	{
 		Name:   "floor-over-open-enqueues",
