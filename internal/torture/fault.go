@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // The names of faults.
@@ -96,7 +98,7 @@ func (r *run) nemesis(ctx context.Context, faults []fault) {
 	for i, f := range faults {
 		due := int64(r.cfg.Jobs) * int64(i+1) / int64(len(faults)+1)
 		for r.progress() < due && !r.over(ctx, began) {
-			_ = pause(ctx, 10*time.Millisecond)
+			_ = pause.For(ctx, 10*time.Millisecond)
 		}
 		if r.over(ctx, began) {
 			r.leave(fmt.Sprintf("%d faults", len(faults)-i), "the run had come to its end")
@@ -145,7 +147,7 @@ func (r *run) inject(ctx context.Context, f fault, rng *rand.Rand) {
 			r.log("%s: %v", f.name(), err)
 		}
 		r.feed()
-		_ = pause(ctx, 20*time.Millisecond)
+		_ = pause.For(ctx, 20*time.Millisecond)
 	}
 	if ctx.Err() == nil {
 		r.fail(fmt.Errorf("%s: %w", f.name(), err))

@@ -3,6 +3,8 @@ package torture
 import (
 	"context"
 	"math/rand/v2"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // holdFault is no fault: slow handlers of a worker process take longer than every timeout, and their worker lives. They
@@ -28,5 +30,5 @@ func (holdFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	}
 	r.mark(faultHold, p.name, 0, "")
 	r.probe(ctx, held)
-	return pause(ctx, freeze)
+	return pause.For(ctx, freeze)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // behind returns the names of the worker processes of a way.
@@ -74,7 +75,7 @@ func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 		r.proxy.Drop(dir, true)
 	}
 	r.probe(ctx, held)
-	_ = pause(ctx, freeze)
+	_ = pause.For(ctx, freeze)
 	for _, p := range victims {
 		r.still(ctx, p)
 	}
@@ -157,7 +158,7 @@ func (latencyFault) slow()        {}
 func (latencyFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.markAll(faultLatency, byProxy, "")
 	r.proxy.Latency(time.Duration(5+rng.IntN(50)) * time.Millisecond)
-	_ = pause(ctx, slowFor)
+	_ = pause.For(ctx, slowFor)
 	r.proxy.Latency(0)
 	return nil
 }

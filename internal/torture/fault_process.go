@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 func anyone(*process) bool { return true }
@@ -73,7 +75,7 @@ func (stopFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 		_ = proceed(p.cmd.Process)
 	}()
 	r.probe(ctx, held)
-	_ = pause(ctx, freeze)
+	_ = pause.For(ctx, freeze)
 	r.still(ctx, p)
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // terminateFault ends a session of a worker, preferably one that holds something, or sometimes one of a producer.
@@ -71,7 +73,7 @@ func (restartFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 		return err
 	}
 	if rng.IntN(2) == 0 { // workers notice that nobody answers
-		_ = pause(ctx, time.Second)
+		_ = pause.For(ctx, time.Second)
 	}
 	err := r.srv.Resume(ctx)
 	r.mark("resumed", "", 0, "")

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // sweepFault freezes a worker process in the middle of a sweep, when it has the rows of idle groups locked, on a session of
@@ -29,7 +31,7 @@ func (sweepFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 		r.mark("cont", p.name, 0, "")
 		_ = proceed(p.cmd.Process)
 	}()
-	_ = pause(ctx, freeze)
+	_ = pause.For(ctx, freeze)
 	r.still(ctx, p)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A hand has the handlers of a worker process.
@@ -213,7 +214,7 @@ func (a *attempt) outside(ctx context.Context, slow bool) error {
 	if err := a.call(token, "first"); err != nil {
 		return err
 	}
-	_ = pause(ctx, time.Millisecond+time.Duration(rand.Int64N(int64(10*time.Millisecond))))
+	_ = pause.For(ctx, time.Millisecond+time.Duration(rand.Int64N(int64(10*time.Millisecond))))
 	a.gate.wait(ctx, lingering)
 	if ctx.Err() != nil && a.N%2 == 0 {
 		a.gate.wait(context.WithoutCancel(ctx), lingering) // it does not heed its context

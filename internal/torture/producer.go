@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // hands is how many goroutines of a producer process enqueue beside each other.
@@ -143,7 +144,7 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 		p.book.line("unknown %d %s %s", op, how, strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if !errors.Is(err, errRolledBack) {
-		_ = pause(ctx, 20*time.Millisecond) // the server may be down
+		_ = pause.For(ctx, 20*time.Millisecond) // the server may be down
 	}
 }
 
@@ -175,7 +176,7 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 		if ids, err = p.client.EnqueuePgxTx(ctx, tx, msgs...); err != nil {
 			return nil, notCommitted{err}
 		}
-		_ = pause(ctx, linger)
+		_ = pause.For(ctx, linger)
 		if how == howRollback {
 			_ = tx.Rollback(ctx)
 			return nil, notCommitted{errRolledBack}
@@ -190,7 +191,7 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 		if ids, err = p.client.EnqueueTx(ctx, tx, msgs...); err != nil {
 			return nil, notCommitted{err}
 		}
-		_ = pause(ctx, linger)
+		_ = pause.For(ctx, linger)
 		return ids, inCommit(tx.Commit())
 	default:
 		return p.client.Enqueue(ctx, msgs...)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -255,7 +256,7 @@ func (r *run) tickets() (from, count int64) {
 		if done {
 			return 0, 0
 		}
-		_ = pause(context.Background(), 5*time.Millisecond)
+		_ = pause.For(context.Background(), 5*time.Millisecond)
 	}
 }
 

@@ -55,18 +55,6 @@ func Main() {
 	os.Exit(0)
 }
 
-// pause waits, or returns why it could not.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // until waits for a condition, and reports whether it came true in time.
 func until(ctx context.Context, limit time.Duration, cond func() bool) bool {
 	tick := time.NewTicker(5 * time.Millisecond)

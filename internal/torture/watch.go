@@ -3,12 +3,16 @@ package torture
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // watch keeps an eye on the backlog, and says how far the run is.
 func (r *run) watch(ctx context.Context) {
 	said := time.Now()
-	for pause(ctx, 50*time.Millisecond) == nil {
+	for pause.For(ctx, 50*time.Millisecond) == nil {
 		if n := r.jobs(ctx); n >= 0 {
 			r.backlog.Store(int64(n))
 		}
@@ -23,10 +27,17 @@ func (r *run) watch(ctx context.Context) {
 // markSlow is that of a slow answer. Its note says how slow.
 const markSlow = "slow"
 
-// pace takes down when the server, or the machine, was too busy to answer at once.
+// pace takes down when the server, or the machine, was too busy to answer at once: a statement, or a new connection, as those
+// are that cancel one.
 func (r *run) pace(ctx context.Context) {
-	for began := time.Now(); pause(ctx, 50*time.Millisecond) == nil; began = time.Now() {
-		_, err := r.pool.Exec(ctx, "SELECT 1")
+	for n, began := 1, time.Now(); pause.For(ctx, 50*time.Millisecond) == nil; n, began = n+1, time.Now() {
+		err := r.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+			if n%5 == 0 {
+				return c.Conn().PgConn().CancelRequest(ctx) // of nothing
+			}
+			_, err := c.Exec(ctx, "SELECT 1")
+			return err
+		})
 		if took := time.Since(began); err == nil && took > stall {
 			r.mark(markSlow, "", 0, took.String())
 		}
@@ -50,7 +61,7 @@ func (r *run) sample(ctx context.Context) {
 	const sql = `SELECT g.queue || '/' || g.group_id, l.pids[1], l.locker::text, coalesce(a.application_name, '')
 		FROM pgrowlocks('pgfifo.queue_groups') l JOIN pgfifo.queue_groups g ON g.ctid = l.locked_row
 		LEFT JOIN pg_stat_activity a ON a.pid = l.pids[1]`
-	for pause(ctx, time.Second) == nil {
+	for pause.For(ctx, time.Second) == nil {
 		rows, err := r.pool.Query(ctx, sql)
 		if err != nil {
 			continue

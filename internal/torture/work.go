@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 const (
@@ -128,7 +130,7 @@ func (r *run) await(ctx context.Context, what string, limit time.Duration, cond 
 	began := time.Now()
 	last, at := r.state(ctx), time.Now()
 	for !cond() {
-		if pause(ctx, 200*time.Millisecond) != nil || r.failed() != nil {
+		if pause.For(ctx, 200*time.Millisecond) != nil || r.failed() != nil {
 			return false
 		}
 		if s := r.state(ctx); s != last {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // work is the life of a worker process, until it is told to stop, its death, or that of its parent.
@@ -53,7 +54,7 @@ func work(o order, book *journal) error {
 			return err
 		}
 		book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
-		_ = pause(ctx, 100*time.Millisecond)
+		_ = pause.For(ctx, 100*time.Millisecond)
 	}
 }
 
