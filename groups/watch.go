@@ -12,7 +12,7 @@ import (
 
 const (
 	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
-	askGap  = 50 * time.Millisecond // between looks at those who enqueue,
+	askGap  = 10 * time.Millisecond // between looks at those who enqueue,
 	askFor  = 500                   // which are worth so many finished jobs
 )
 
