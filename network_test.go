@@ -77,7 +77,7 @@ func TestLatency(t *testing.T) {
 // Connections are reset again and again, whatever is under way on them.
 func TestResets(t *testing.T) {
 	t.Parallel()
-	const groups, each, step = 10, 60, 5 // a reset every so many jobs
+	const groups, each, step = 10, 240, 5 // a reset every so many jobs, and enough left for some
 	s := newSite(t)
 	proxy, url := s.proxy()
 	var procs []*process
