@@ -54,7 +54,7 @@ type Config struct {
 var Profiles = map[string]Config{
 	"short": {
 		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
-		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1, Sweeps: 1, Holds: 1,
+		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1, Holds: 1,
 	},
 	"ci": {
 		Jobs: 50_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
