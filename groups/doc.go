@@ -81,6 +81,8 @@
 //	killed, or its connection closed                  milliseconds                   the end of the session
 //	killed in the middle of a statement               1 s                            client_connection_check_interval
 //	frozen (SIGSTOP, a suspended machine)             ServerSilence, 30 s            idle_in_transaction_session_timeout
+//	the same in the middle of a statement             the end of the statement, and  the same
+//	                                                  ServerSilence
 //	cut off, or its machine gone                      5/6 of ServerSilence, 25 s     tcp_keepalives_*
 //	cut off with a reply on its way                   2/3 of ServerSilence, 20 s     tcp_user_timeout
 //
