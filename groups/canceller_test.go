@@ -27,16 +27,7 @@ func TestCancelRequestIsLost(t *testing.T) {
 	l := s.dial(d)
 	h := s.claim(l, "a")
 	lose.Store(2)
-	require.NoError(t, l.Lend(func() {
-		tx := s.pgxTx(h)
-		err := s.slow(tx.Conn(), func(ctx context.Context, sql string) error {
-			_, err := tx.Exec(ctx, sql)
-			return err
-		})
-		require.ErrorContains(t, err, "57014")
-		require.Equal(t, []string{"a", "a/1"}, s.locked())
-		require.NoError(t, tx.Rollback(t.Context()))
-	}))
+	s.cancelled(l, h)
 	s.end(l, succeed(h)...)
 	require.Negative(t, lose.Load())
 }

@@ -190,18 +190,23 @@ func TestCancelledQueryKeepsGroup(t *testing.T) {
 	s.enqueue(1, "a")
 	l := s.lane()
 	h := s.claim(l, "a")
-	err := l.Lend(func() {
+	s.cancelled(l, h)
+	s.end(l, succeed(h)...)
+}
+
+// cancelled has a statement of the held transaction cancelled, after which the group, a, is held as before.
+func (s *stage) cancelled(l *Lane, h *Hold) {
+	s.Helper()
+	require.NoError(s, l.Lend(func() {
 		tx := s.pgxTx(h)
 		err := s.slow(tx.Conn(), func(ctx context.Context, sql string) error {
 			_, err := tx.Exec(ctx, sql)
 			return err
 		})
-		require.ErrorContains(t, err, "57014")
-		require.Equal(t, []string{"a", "a/1"}, s.locked())
-		require.NoError(t, tx.Rollback(t.Context()))
-	})
-	require.NoError(t, err)
-	s.end(l, succeed(h)...)
+		require.ErrorContains(s, err, "57014")
+		require.Equal(s, []string{"a", "a/1"}, s.locked())
+		require.NoError(s, tx.Rollback(s.Context()))
+	}))
 }
 
 func TestCancelledQueryOfPlainConnectionFreesGroup(t *testing.T) {
