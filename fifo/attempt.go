@@ -83,6 +83,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	lost, err := s.lane.Lost(ctx)
 	if err != nil {
 		_ = s.lane.Close() // the next step says so
+		goOn(claim)
 		return a
 	}
 	switch {
@@ -96,11 +97,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		return a
 	}
 	a.ran = true
-	for i := range claim {
-		if p := &claim[i]; p.held != nil {
-			p.outcome.More = true // unless its handler runs, and says something else
-		}
-	}
+	goOn(claim) // unless its handler runs, and says something else
 	jobs := s.crew.newJobs(claim, hold)
 	if slice := s.crew.worker.routes[hold.Queue].slice; slice != nil {
 		s.handleSlice(ctx, a, jobs, slice)
@@ -110,14 +107,19 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	return a
 }
 
-// lost charges the heads whose worker died, and claims all groups again.
-func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
-	a.now = true
+// goOn says that the held groups have more to do: they keep their place in line.
+func goOn(claim []place) {
 	for i := range claim {
 		if p := &claim[i]; p.held != nil {
 			p.outcome.More = true
 		}
 	}
+}
+
+// lost charges the heads whose worker died, and claims all groups again.
+func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
+	a.now = true
+	goOn(claim)
 	for _, h := range lost {
 		s.crew.worker.stats.lost.Add(1)
 		t := task{job: s.crew.newJob(h), place: placeOf(claim, h.Turn), held: h}
