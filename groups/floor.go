@@ -13,9 +13,15 @@ import (
 // committed. When that returns, its job is before everything that is enqueued afterwards, and a floor may not turn that
 // round. So a finished job becomes its group's floor only when
 //
-//   - every transaction has ended that was writing to the jobs after it was finished. Who has drawn a lower id is among
-//     them: an INSERT locks its table before it draws, and until its transaction ends. The scout asks for them (writers.sql);
+//   - every transaction has ended that may have drawn a lower id;
 //   - and then a claim that was not kept from looking has found nothing below it.
+//
+// That they have ended is seen in one of two ways. Who draws an id has got its transaction id before (a trigger of the table sees
+// to that), and so a lower one than a claim that comes when the job is finished: as soon as another claim's snapshot has no
+// transaction in progress that is as old as that one, all have ended. That takes a few claims, and costs nothing. But while some
+// transaction stays open for long, whatever it does, no snapshot says so; then the scout asks for those alone that are
+// writing to the jobs (writers.sql). Who has drawn an id is among them: an INSERT locks its table before it draws, and until
+// its transaction ends.
 //
 // What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
 // lower id is announced or discovered, and when a claim finds nothing behind it; and every floorAge all groups are claimed
@@ -33,7 +39,7 @@ type floors struct {
 	safe    int64    // all writers have ended that the answer of this epoch told of
 	asked   int64    // the epoch whose writers are waited for,
 	writers []string // those of them that have not ended
-	raised  int      // jobs that were finished since they were asked for
+	stuck   int      // claims since they were asked for, of groups whose floors wait for them
 }
 
 // A mark is what is known of one group.
@@ -41,6 +47,8 @@ type mark struct {
 	floor floor // in force
 	next  floor // to come into force
 	since int64 // the epoch in which next was finished
+	bound int64 // a transaction that began after that, or 0
+	tried int   // claims since then whose snapshots were not enough
 }
 
 // A floor is the id of a finished job, and how many lanes had been dialed when its turn began.
@@ -48,6 +56,9 @@ type floor struct {
 	id      int64
 	learned int64
 }
+
+// stuck is how many claims a floor waits for a snapshot that is enough, before writers are asked for.
+const stuck = 4
 
 // dials counts the lanes that were dialed by this process.
 var dials atomic.Int64
@@ -62,7 +73,6 @@ func (f *floors) get(k Key) floor { return f.marks[k].floor }
 
 // raise enters that the job with this id is gone from the group of the turn.
 func (f *floors) raise(turn *Turn, id int64) {
-	f.raised++
 	m, ok := f.marks[turn.Key]
 	if !ok {
 		m = f.aged[turn.Key]
@@ -70,12 +80,19 @@ func (f *floors) raise(turn *Turn, id int64) {
 			m = mark{next: m.floor, since: -1} // its writers have ended long ago
 		}
 	}
-	confirmed := turn.floor.id < m.next.id && m.next.id < id && m.since < turn.safe
-	if confirmed {
-		m.floor = m.next
+	looked := turn.floor.id < m.next.id && m.next.id < id
+	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < turn.oldest) {
+		m = mark{floor: m.next}
 	}
-	if confirmed || m.next.id == 0 {
+	switch {
+	case m.next.id == 0:
 		m.next, m.since = floor{id, turn.dialed}, f.epoch
+	case m.bound == 0 && turn.own > 0:
+		m.bound = turn.own
+	case looked:
+		if m.tried++; m.tried >= stuck {
+			f.stuck++
+		}
 	}
 	f.marks[turn.Key] = m
 }
@@ -102,7 +119,7 @@ func (f *floors) age(now time.Time) {
 // ask begins an epoch, just before the writers are asked for.
 func (f *floors) ask() {
 	f.epoch++
-	f.raised = 0
+	f.stuck = 0
 }
 
 // answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under which it

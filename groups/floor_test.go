@@ -62,6 +62,38 @@ func TestFloorComesIntoForce(t *testing.T) {
 	}
 }
 
+// While claims have snapshots in which all older transactions have ended, nobody needs to be asked for.
+func TestFloorBySnapshots(t *testing.T) {
+	t.Parallel()
+	type claim struct{ own, oldest int64 }
+	for name, c := range map[string]struct {
+		claims []claim
+		floor  int64
+		stuck  bool // writers are to be asked for
+	}{
+		"alone":             {[]claim{{50, 50}, {51, 51}, {52, 52}, {53, 53}}, 1, false},
+		"at the third":      {[]claim{{50, 40}, {60, 45}, {70, 61}}, 1, false},
+		"not before":        {[]claim{{50, 40}, {60, 45}, {70, 60}}, 0, false},
+		"not by the second": {[]claim{{50, 50}, {60, 90}}, 0, false},
+		"a long one":        {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}}, 0, true},
+		"its end":           {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}, {56, 56}}, 1, true},
+		"no snapshots":      {[]claim{{}, {}, {}, {}, {}, {}}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			turns := NewTurns(16)
+			turns.Announce(group("a"), 1)
+			turn := turns.TryNext()
+			for i, claim := range c.claims {
+				turn.own, turn.oldest = claim.own, claim.oldest
+				require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true}))
+			}
+			require.Equal(t, c.floor, turn.floor.id)
+			require.Equal(t, c.stuck, turns.Look().Stuck > 0)
+		})
+	}
+}
+
 // A claim that began before the writers had ended may not have seen what they committed.
 func TestFloorNeedsANewClaim(t *testing.T) {
 	t.Parallel()

@@ -150,6 +150,7 @@ func (h *Held) scan(r *rowReader) {
 	h.scanPlace(r)
 	job, group := r.uint32(), r.uint32()
 	h.lastXID = claimer(job, group)
+	h.Turn.own, h.Turn.oldest = r.int64(), r.int64()
 }
 
 // scanBehind reads a row of behind.sql.

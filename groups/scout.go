@@ -96,7 +96,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 			return 0, err
 		}
 	}
-	if view.Raised > 0 && s.nextAsk() <= 0 {
+	if view.Stuck > 0 && s.nextAsk() <= 0 {
 		if err := s.checkWriters(ctx, conn); err != nil {
 			return 0, err
 		}
@@ -114,8 +114,11 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if due >= 0 {
 		wait = min(wait, due)
 	}
-	if view.Raised > 0 || view.Worked {
+	switch {
+	case view.Stuck > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
+	case view.Worked: // there may be one soon that is stuck
+		wait = min(wait, askGap)
 	}
 	if view.Held > 0 {
 		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))

@@ -24,6 +24,8 @@ type Turn struct {
 	floor  floor
 	safe   int64     // of the floors, when the turn began
 	dialed int64     // the count of dials when the turn began
+	own    int64     // the transaction of its last claim,
+	oldest int64     // and the oldest one in progress then
 	lowest int64     // id that was announced or discovered while a lane had it
 	at     time.Time // due
 	index  int       // in the heap

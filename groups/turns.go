@@ -104,6 +104,7 @@ func (t *Turns) take() *Turn {
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, dials.Load()
+	turn.own, turn.oldest = 0, 0
 	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
 	turn.known, turn.ask = false, nil
 	if turn.ahead > 1 || turn.Jobs > 1 {

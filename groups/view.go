@@ -12,7 +12,7 @@ type View struct {
 	Idle    bool // lanes wait for a group
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
-	Raised  int  // jobs that were worked since writers were last asked for
+	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
 	Hinted  bool // among them one that was announced and missed: it may have no row
 }
 
@@ -20,7 +20,7 @@ type View struct {
 func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held), Raised: t.floors.raised}
+	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held), Stuck: t.floors.stuck}
 	for turn := range t.held {
 		if turn.Hinted {
 			v.Hinted = true
@@ -32,14 +32,14 @@ func (t *Turns) Look() View {
 	return v
 }
 
-// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many jobs were
-// finished since the last time.
-func (t *Turns) AskWriters() (finished int) {
+// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims would
+// have needed it since the last time.
+func (t *Turns) AskWriters() (stuck int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	finished = t.floors.raised
+	stuck = t.floors.stuck
 	t.floors.ask()
-	return finished
+	return stuck
 }
 
 // Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.

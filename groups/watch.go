@@ -13,7 +13,7 @@ import (
 const (
 	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
 	askGap  = 10 * time.Millisecond // between looks at those who enqueue,
-	askFor  = 500                   // which are worth so many finished jobs
+	askFor  = 500                   // which are worth so many claims
 )
 
 // heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
@@ -67,11 +67,11 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
 
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look is
-// due when as many jobs are finished as it is worth, but not so soon that looking takes over a 50th of the time.
+// due when as many claims have missed it as it is worth, but not so soon that looking takes over a 50th of the time.
 func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	begin := time.Now()
-	finished := s.Turns.AskWriters()
-	pace := min(begin.Sub(s.asked), maxRest) / time.Duration(max(finished, 1))
+	missed := s.Turns.AskWriters()
+	pace := min(begin.Sub(s.asked), maxRest) / time.Duration(max(missed, 1))
 	var writers []string
 	var writer string
 	var prepared, some bool

@@ -19,6 +19,9 @@
 -- head: see evidence.sql. If it is earlier, or 0, somebody locked the job without the group, an operator's rolled back
 -- DELETE say. If the row was read again they may be our own, which is no evidence either.
 --
+-- own_xid is the claim's transaction, and all before oldest_xid have ended, as far as the snapshot knows in which the head was
+-- chosen. They tell the worker, some claims later, that nobody can commit a lower id any more: see groups/floor.go.
+--
 -- Half the cost of this statement is setting it up, so it has few nodes and plain columns; the columns marked "known" are
 -- left out when the worker knows the answers (groups/known.go). The look-up in pauses is one node and whole keys, because
 -- group_id leads that table's key.
@@ -31,7 +34,9 @@ SELECT j.id,
        statement_timestamp() AS now,
        j.ctid,
        j.xmax AS job_xid,
-       g.xmax AS group_xid
+       g.xmax AS group_xid,
+       pg_current_xact_id() AS own_xid,
+       pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid
        , EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused -- known
        , (SELECT count(*) FROM (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = $2 AND w.id > $3 LIMIT 17) few) AS waiting -- known
 FROM pgfifo.queue_groups g, pgfifo.jobs j

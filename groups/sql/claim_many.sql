@@ -21,6 +21,8 @@ CROSS JOIN LATERAL (
            j.ctid,
            j.xmax AS job_xid,
            g.xmax AS group_xid,
+           pg_current_xact_id() AS own_xid,
+           pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
            EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,
            EXISTS (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = k.group_id AND w.id > j.id) AS more
     FROM pgfifo.queue_groups g, pgfifo.jobs j
