@@ -99,11 +99,14 @@ func TestWaits(t *testing.T) {
 
 func TestContested(t *testing.T) {
 	t.Parallel()
-	h := history("abcabbb")
-	require.Equal(t, int64(2), h.contested(3))
-	require.Equal(t, int64(3), h.contested(2))
-	require.Equal(t, int64(6), h.contested(1))
-	require.Equal(t, int64(-1), h.contested(4))
+	ends := history("abcabbb").ends()
+	require.Equal(t, int64(2), contested(ends, 3))
+	require.Equal(t, int64(3), contested(ends, 2))
+	require.Equal(t, int64(6), contested(ends, 1))
+	require.Equal(t, int64(-1), contested(ends, 4))
+	for start, groups := range []int{3, 3, 3, 2, 1, 1, 1, 0} {
+		require.Equal(t, groups, left(ends, int64(start)), start)
+	}
 }
 
 func TestShapes(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *skew) round(ctx context.Context, b *bench, d *side) error {
 	if err != nil {
 		return err
 	}
-	d.before.add(t, took, t.contested(2*s.lanes))
+	d.before.add(t, took, 2*s.lanes)
 	b.progress.add()
 
 	rate := s.load * float64(len(t.passages)) / took.Seconds()
@@ -79,7 +79,7 @@ func (s *skew) round(ctx context.Context, b *bench, d *side) error {
 	if took, err = s.pass(ctx, b, t, false); err != nil {
 		return err
 	}
-	d.arriving.add(t, took, -1)
+	d.arriving.add(t, took, 0)
 	b.progress.add()
 	return nil
 }
@@ -122,12 +122,17 @@ type queueing struct {
 
 	rounds      [maxRounds + 1]int // waits while lanes were busy, by rounds
 	heads, late int                // the first jobs of their groups among them; of those, the ones of more than one round
+	left        int                // the most groups that had jobs left when a wait of more than one round ended
 }
 
 func newQueueing() *queueing { return &queueing{all: newHistogram(), cold: newHistogram()} }
 
-// add counts rounds up to a start.
-func (q *queueing) add(t *traffic, took time.Duration, busy int64) {
+// add counts rounds as long as so many groups have jobs left; 0: not at all.
+func (q *queueing) add(t *traffic, took time.Duration, groups int) {
+	ends, busy := t.ends(), int64(-1)
+	if groups > 0 {
+		busy = contested(ends, groups)
+	}
 	q.count += len(t.passages)
 	q.took += took
 	for _, w := range t.waits() {
@@ -139,6 +144,9 @@ func (q *queueing) add(t *traffic, took time.Duration, busy int64) {
 			continue
 		}
 		q.rounds[w.rounds]++
+		if w.rounds > 1 {
+			q.left = max(q.left, left(ends, w.started.starts))
+		}
 		if w.number == 0 {
 			q.heads++
 			if w.rounds > 1 {
@@ -187,7 +195,7 @@ func (q *queueing) tellRounds(r *Result) {
 		seen += q.rounds[p99]
 	}
 	r.Extra["rounds_max"], r.Extra["rounds_p99"] = float64(most), float64(p99)
-	r.Extra["over_one_round"] = float64(over) / float64(total)
+	r.Extra["over_one_round"], r.Extra["over_with_groups_left"] = float64(over)/float64(total), float64(q.left)
 	if q.heads > 0 {
 		r.Extra["first_jobs_over_one_round"] = float64(q.late) / float64(q.heads)
 	}

@@ -79,15 +79,25 @@ func (t *traffic) countRounds(list []wait, ready []int64) {
 
 // contested returns up to which start at least so many groups had jobs left to start. Behind it lanes are idle, and who
 // waits does so for the database and not for a turn.
-func (t *traffic) contested(groups int) int64 {
+func contested(ends []int64, groups int) int64 {
+	if len(ends) < groups {
+		return -1
+	}
+	return ends[len(ends)-groups]
+}
+
+// ends returns the last start of each group, in order.
+func (t *traffic) ends() []int64 {
 	last := make(map[int]int64)
 	for i := range t.passages {
 		p := &t.passages[i]
 		last[p.group] = max(last[p.group], p.started.starts)
 	}
-	if len(last) < groups {
-		return -1
-	}
-	ends := slices.Sorted(maps.Values(last))
-	return ends[len(ends)-groups]
+	return slices.Sorted(maps.Values(last))
+}
+
+// left returns how many groups had jobs left to start at a start.
+func left(ends []int64, start int64) int {
+	n, _ := slices.BinarySearch(ends, start)
+	return len(ends) - n
 }

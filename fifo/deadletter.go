@@ -113,7 +113,7 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	if err != nil {
 		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
 	}
-	c.announce.later(b, back)
+	c.announce.later(b, back, true)
 	return len(back), nil
 }
 

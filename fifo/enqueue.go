@@ -36,7 +36,7 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 		}
 		ids, err := c.enqueuePgx(ctx, c.pool, b, "")
 		if err == nil {
-			c.announce.later(b, ids)
+			c.announce.later(b, ids, false)
 		}
 		return ids, err
 	})

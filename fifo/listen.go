@@ -33,7 +33,10 @@ func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+c.worker.Client.schema.Ident()); err != nil {
 		return err
 	}
-	c.scout.Hurry() // what was said while nobody listened
+	for queue := range c.worker.routes { // what was said while nobody listened
+		c.turns.Forget(queue)
+	}
+	c.scout.Hurry()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -55,6 +58,9 @@ func (c *crew) hear(payload string) {
 		return
 	}
 	if len(n.Groups) == 0 {
+		if n.Back {
+			c.turns.Forget(n.Queue)
+		}
 		c.scout.Hurry()
 		return
 	}

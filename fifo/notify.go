@@ -19,6 +19,7 @@ import (
 type notice struct {
 	Queue  string      `json:"q"`
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
+	Back   bool        `json:"b,omitempty"` // there may be jobs with old ids among them
 }
 
 type groupHint struct {
@@ -37,7 +38,7 @@ const (
 func (n notice) String() string {
 	b, err := json.Marshal(n)
 	if err != nil || len(b) > noticeBytes {
-		b, _ = json.Marshal(notice{Queue: n.Queue})
+		b, _ = json.Marshal(notice{Queue: n.Queue, Back: n.Back})
 	}
 	return string(b)
 }
@@ -49,6 +50,7 @@ type announcer struct {
 
 	mu      sync.Mutex
 	pending map[groups.Key]int64 // the lowest new id of each group; for an empty group id, "look at the queue"
+	back    map[string]bool      // queues into which jobs were put back
 	last    map[string]time.Time // when a notice went into a caller's transaction, by queue
 	trails  map[string]bool      // queues for which one more notice is on its way
 	sending bool
@@ -62,7 +64,7 @@ type announcer struct {
 func (a *announcer) init(c *Client) {
 	a.client, a.off = c, c.cfg.PollOnly
 	a.pending, a.last = make(map[groups.Key]int64), make(map[string]time.Time)
-	a.trails = make(map[string]bool)
+	a.trails, a.back = make(map[string]bool), make(map[string]bool)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 }
 
@@ -71,8 +73,8 @@ func (a *announcer) close() {
 	a.done.Wait()
 }
 
-// later announces jobs that are committed.
-func (a *announcer) later(b *batch, ids []int64) {
+// later announces jobs that are committed; back says that they have had their ids before.
+func (a *announcer) later(b *batch, ids []int64, back bool) {
 	if a.off {
 		return
 	}
@@ -85,6 +87,9 @@ func (a *announcer) later(b *batch, ids []int64) {
 		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}
 		if lowest, ok := a.pending[key]; !ok || id < lowest { // a redrive's may be pending still
 			a.pending[key] = id
+		}
+		if back {
+			a.back[key.Queue] = true
 		}
 	}
 	a.start()
@@ -157,7 +162,7 @@ func (a *announcer) send() {
 		for key, id := range a.pending {
 			n := notices[key.Queue]
 			if n == nil {
-				n = &notice{Queue: key.Queue}
+				n = &notice{Queue: key.Queue, Back: a.back[key.Queue]}
 				notices[key.Queue] = n
 			}
 			if key.GroupID == "" {
@@ -167,6 +172,7 @@ func (a *announcer) send() {
 			n.Groups = append(n.Groups, groupHint{key.GroupID, id})
 		}
 		clear(a.pending)
+		clear(a.back)
 		a.mu.Unlock()
 		texts := make([]string, 0, len(notices))
 		for _, n := range notices {

@@ -16,7 +16,7 @@ func TestAnnounceLowestID(t *testing.T) {
 	defer a.cancel()
 	a.sending = true // by somebody else, so that all of this is pending
 	b := &batch{queues: []string{"q", "q", "q"}, groups: []string{"g", "h", "g"}, delays: []int64{0, 0, 0}}
-	a.later(b, []int64{5, 6, 7})
-	a.later(b, []int64{100, 101, 102})
+	a.later(b, []int64{5, 6, 7}, false)
+	a.later(b, []int64{100, 101, 102}, false)
 	require.Equal(t, map[groups.Key]int64{{Queue: "q", GroupID: "g"}: 5, {Queue: "q", GroupID: "h"}: 6}, a.pending)
 }

@@ -91,6 +91,36 @@ func TestNotifiedOfMany(t *testing.T) {
 	await(t, "all groups", func() bool { return b.count("jobs") == 500 })
 }
 
+// What is put back into more groups than a notice can name may be anywhere below what workers have finished. They are told so.
+func TestNoticeOfManyPutBack(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for i := range 50 {
+		b.send(strconv.Itoa(i), "dead")
+	}
+	b.bury()
+	ear := pgtest.Conn(t, b.url)
+	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
+	require.NoError(t, err)
+	for _, ids := range [][]int64{{1}, nil} {
+		_, err = b.client.Redrive(t.Context(), groups.Key{Queue: "q"}, ids...)
+		require.NoError(t, err)
+		n, err := ear.WaitForNotification(t.Context())
+		require.NoError(t, err)
+		want := `{"q":"q","g":[{"g":"0","i":1}],"b":true}`
+		if ids == nil {
+			want = `{"q":"q","b":true}`
+		}
+		require.JSONEq(t, want, n.Payload)
+	}
+	b.run(b.worker(nop, rarePolls))
+	b.drained()
+	b.send("g", nil)
+	n, err := ear.WaitForNotification(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, n.Payload, `"b"`, "nothing is put back by an enqueue")
+}
+
 // Without notifications polling finds everything, and nothing listens or notifies.
 func TestPollOnly(t *testing.T) {
 	t.Parallel()

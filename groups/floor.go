@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -24,16 +25,18 @@ import (
 // its transaction ends.
 //
 // What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
-// lower id is announced or discovered, and when a claim finds nothing behind it; and every floorAge all groups are claimed
-// without floors once.
+// lower id is announced, or discovered by a walk, and when a claim finds nothing behind it. If a walk over all groups is
+// not made in time, they are claimed once without floors instead, which costs as much.
 //
 // A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the job,
 // and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is the
 // server that has it.
 type floors struct {
 	marks map[Key]mark
-	aged  map[Key]mark // not in force any more: the next claim confirms them, or does not
-	born  time.Time
+	aged  map[Key]mark  // not in force any more: the next claim confirms them, or does not
+	born  time.Time     // since when it is not known whether there is something below them
+	keep  time.Duration // how long they are in force from then on
+	looks int64         // how often the scout began to look for heads
 
 	epoch   int64    // how often the writers were asked for
 	safe    int64    // all writers have ended that the answer of this epoch told of
@@ -45,6 +48,8 @@ type floors struct {
 // A mark is what is known of one group.
 type mark struct {
 	floor floor // in force
+	was   int64 // what it was when the scout began to look for heads,
+	look  int64 // if it was raised since that look
 	next  floor // to come into force
 	since int64 // the epoch in which next was finished
 	bound int64 // a transaction that began after that, or 0
@@ -63,10 +68,13 @@ const stuck = 4
 // dials counts the lanes that were dialed by this process.
 var dials atomic.Int64
 
-// floorAge bounds how long a job that was put back below its group's floor can be passed over when nobody announces it.
+// floorAge is how long a job that was put back below its group's floor may be passed over when nobody announces it, as long
+// as walks are no slower.
 const floorAge = 5 * time.Second
 
-func newFloors() floors { return floors{marks: make(map[Key]mark), born: time.Now()} }
+func newFloors() floors {
+	return floors{marks: make(map[Key]mark), born: time.Now(), keep: floorAge, looks: 1}
+}
 
 // get returns the floor of a group that is in force.
 func (f *floors) get(k Key) floor { return f.marks[k].floor }
@@ -82,7 +90,10 @@ func (f *floors) raise(turn *Turn, id int64) {
 	}
 	looked := turn.floor.id < m.next.id && m.next.id < id
 	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < turn.oldest) {
-		m = mark{floor: m.next}
+		if m.look < f.looks {
+			m.was, m.look = m.floor.id, f.looks
+		}
+		m = mark{floor: m.next, was: m.was, look: m.look}
 	}
 	switch {
 	case m.next.id == 0:
@@ -97,9 +108,23 @@ func (f *floors) raise(turn *Turn, id int64) {
 	f.marks[turn.Key] = m
 }
 
-// below drops what is known of a group if the job with this id lies under it.
+// below drops what is known of a group if the job with this id lies under it, as a notification says.
 func (f *floors) below(k Key, id int64) {
 	if m, old := f.marks[k], f.aged[k]; id <= max(m.floor.id, m.next.id, old.floor.id, old.next.id) {
+		f.drop(k)
+	}
+}
+
+// found drops what is known of a group if the head that the scout has found there lay under its floor already when it began
+// to look. Else the head is from before the floor was raised.
+func (f *floors) found(k Key, id int64) {
+	m, was := f.marks[k], f.aged[k].floor.id
+	if m.look == f.looks {
+		was = max(was, m.was)
+	} else {
+		was = max(was, m.floor.id)
+	}
+	if id <= was {
 		f.drop(k)
 	}
 }
@@ -109,9 +134,20 @@ func (f *floors) drop(k Key) {
 	delete(f.aged, k)
 }
 
+func (f *floors) forget(queue string) {
+	for _, marks := range []map[Key]mark{f.marks, f.aged} {
+		maps.DeleteFunc(marks, func(k Key, _ mark) bool { return k.Queue == queue })
+	}
+}
+
+// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force.
+func (f *floors) checked(since time.Time, keep time.Duration) {
+	f.born, f.keep = since, max(keep, floorAge)
+}
+
 // age takes all floors out of force when they are old enough.
 func (f *floors) age(now time.Time) {
-	if now.Sub(f.born) >= floorAge {
+	if now.Sub(f.born) >= f.keep {
 		f.aged, f.marks, f.born = f.marks, make(map[Key]mark), now
 	}
 }

@@ -123,8 +123,10 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		"itself found":     {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 13}}) }, 10},
 		"lower announced":  {func(t *Turns) { t.Announce(key, 5) }, 0},
 		"between":          {func(t *Turns) { t.Announce(key, 11) }, 0},
-		"some announced":   {func(t *Turns) { t.Announce(key, 0) }, 0},
-		"lower discovered": {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
+		"new announced":    {func(t *Turns) { t.Announce(key, 0) }, 10},
+		"some put back":    {func(t *Turns) { t.Forget(key.Queue) }, 0},
+		"elsewhere":        {func(t *Turns) { t.Forget("other") }, 10},
+		"lower discovered": {func(t *Turns) { t.Looking(); t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
 		"time passed":      {func(t *Turns) { t.floors.born = time.Now().Add(-floorAge); t.Look() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +174,31 @@ func TestFloorsAge(t *testing.T) {
 	}
 	require.Empty(t, f.marks)
 	require.Empty(t, f.aged)
+}
+
+// A head that was read before the floor was raised over it is no news. One that is there still when the scout looks again is.
+func TestHeadFromBeforeTheFloor(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(16)
+	turns.Announce(group("a"), 10)
+	turn := turns.TryNext()
+	again(t, turns, turn, 10, 11, 12)
+	require.Equal(t, int64(10), turn.floor.id)
+	turns.Looking()
+	again(t, turns, turn, 13, 14, 15, 16)
+	require.Equal(t, int64(14), turn.floor.id)
+	offer := func(id int64) int64 {
+		turns.Offer([]Candidate{{Key: group("a"), ID: id}})
+		return turns.floors.get(group("a")).id
+	}
+	require.Equal(t, int64(14), offer(12), "it was there when the scout began to look")
+	require.Zero(t, offer(10), "it was not")
+	again(t, turns, turn, 17, 18, 19, 20)
+	require.Equal(t, int64(18), turn.floor.id)
+	require.Equal(t, int64(18), offer(17))
+	turns.Looking()
+	require.Equal(t, int64(18), offer(19))
+	require.Zero(t, offer(17))
 }
 
 // The first job after floors were forgotten has no floor to drop, but would set one.

@@ -171,7 +171,7 @@ func TestLowerIDDropsTheFloor(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(*Turns){
 		"announced": func(turns *Turns) { turns.Announce(group("a"), 1) },
-		"found":     func(turns *Turns) { turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
+		"found":     func(turns *Turns) { turns.Looking(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

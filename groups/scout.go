@@ -29,8 +29,11 @@ type Scout struct {
 	gap     time.Duration
 	walked  time.Time     // end of the last walk's last batch
 	skip    bool          // the next batch: skip from group to group, instead of reading job after job
-	took    time.Duration // the present walk's statements,
-	batch   time.Duration // and the last one
+	began   time.Time     // of the present walk
+	took    time.Duration // its statements,
+	batch   time.Duration // the last one,
+	whole   time.Duration // and all of the last whole walk
+	quick   quickWalk
 	checked time.Time     // when held groups were last looked at,
 	asked   time.Time     // and those who enqueue,
 	askGap  time.Duration // and how long not to, from then on
@@ -65,6 +68,7 @@ func (s *Scout) Hurry() {
 
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
+	s.quick.queue, s.quick.gaps, s.quick.dialed = 0, nil, dials.Add(1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -79,8 +83,18 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 		case <-timer.C:
 		case <-s.Turns.Woken():
 		case <-s.look:
-			s.gap, s.walked = 0, time.Time{}
+			s.hurry()
 		}
+	}
+}
+
+// hurry makes the next walk due, the quick one if there are any.
+func (s *Scout) hurry() {
+	s.gap = 0
+	if s.quick.walks {
+		s.quick.ended = time.Time{}
+	} else {
+		s.walked = time.Time{}
 	}
 }
 
@@ -110,7 +124,14 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		next = s.nextWalk(view)
 		due = s.Turns.Due()
 	}
-	wait := min(max(next, 0), maxRest)
+	if s.nextQuick(view) <= 0 {
+		if err := s.walkQuickly(ctx, conn, min(view.Room, walkBatch)); err != nil {
+			return 0, err
+		}
+		view = s.Turns.Look()
+		due = s.Turns.Due()
+	}
+	wait := min(max(next, 0), max(s.nextQuick(view), 0), maxRest)
 	if due >= 0 {
 		wait = min(wait, due)
 	}
@@ -126,14 +147,18 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	return wait, nil
 }
 
-// rare returns how long to wait between walks that take so long, while the lanes have enough to do: they take a few percent
-// of the time then. But a lower id that commits late, and is announced by nobody, is found by walking: for walks of up to
-// two seconds (a million dead entries under an old snapshot, say) within ten, and slower ones take a fifth of the time.
-func rare(took time.Duration) time.Duration {
+// rest returns how long to wait between walks that take so long: they take a few percent of the time then. But a lower id that
+// commits late, and is announced by nobody, may have to be found by walking. Quick walks do that; where groups are too many for
+// them, walks of up to two seconds (a million dead entries under an old snapshot, say) find it within ten, and slower ones take a
+// fifth of the time.
+func (s *Scout) rest(took time.Duration) time.Duration {
+	if s.quick.walks {
+		return 20 * took
+	}
 	return min(20*took, max(8*time.Second-took, 4*took))
 }
 
-// nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: see rare.
+// nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: see rest.
 func (s *Scout) nextWalk(view View) time.Duration {
 	if view.Room <= 0 {
 		s.cut = true
@@ -154,10 +179,13 @@ func (s *Scout) nextWalk(view View) time.Duration {
 		return 0 // groups beyond the line wait for their turn
 	}
 	gap := s.gap
-	if view.Idle {
+	switch {
+	case !view.Idle:
+		gap = max(gap, s.Poll/2, s.rest(s.took))
+	case s.quick.walks:
+		gap = max(gap, s.rest(s.took))
+	default:
 		gap = max(gap, s.took)
-	} else {
-		gap = max(gap, s.Poll/2, rare(s.took))
 	}
 	return gap - time.Since(s.walked)
 }
@@ -168,7 +196,7 @@ func (s *Scout) midway() bool { return s.queue > 0 || s.after != "" }
 // walk reads the next batch of heads, and goes back to the first queue behind the last.
 func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 	if !s.midway() {
-		s.cut, s.news, s.took = false, 0, 0
+		s.cut, s.news, s.took, s.began = false, 0, 0, time.Now()
 	}
 	begin := time.Now()
 	sql := candidatesAdjacentSQL
@@ -196,18 +224,23 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 	if s.queue++; s.queue < len(s.Queues) {
 		return nil
 	}
-	s.queue = 0
+	s.queue, s.whole = 0, s.took
 	s.Turns.Walked(!s.cut)
-	switch {
-	case s.news > 0:
-		s.gap = minGap
-	default:
-		s.gap = min(max(2*s.gap, minGap), s.Poll)
-		if s.gap == s.Poll { // not in step with other processes
-			s.gap -= time.Duration(rand.Int64N(int64(s.Poll)/10 + 1))
-		}
-	}
+	s.Turns.Checked(s.began, 2*(time.Since(s.began)+s.rest(s.whole)))
+	s.calm(s.news > 0)
 	return nil
+}
+
+// calm sets the gap to the next walk: the longer, the longer there have been no news.
+func (s *Scout) calm(news bool) {
+	if news {
+		s.gap = minGap
+		return
+	}
+	s.gap = min(max(2*s.gap, minGap), s.Poll)
+	if s.gap == s.Poll { // not in step with other processes
+		s.gap -= time.Duration(rand.Int64N(int64(s.Poll)/10 + 1))
+	}
 }
 
 // Walk reads the heads of all groups once, as far as the Turns have room.
@@ -226,6 +259,7 @@ func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 // read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads
 // there were, and the last one's group.
 func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (n int, last string, err error) {
+	s.Turns.Looking()
 	var found []Candidate
 	var newQueues, newIDs []string
 	rows, err := conn.Query(ctx, sql, args...)

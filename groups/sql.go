@@ -21,6 +21,8 @@ var (
 	candidatesSQL string
 	//go:embed sql/candidates_adjacent.sql
 	candidatesAdjacentSQL string
+	//go:embed sql/candidates_between.sql
+	candidatesBetweenSQL string
 	//go:embed sql/probe.sql
 	probeSQL string
 	//go:embed sql/ensure.sql

@@ -249,7 +249,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 	defer t.mu.Unlock()
 	news := 0
 	for _, c := range cs {
-		t.floors.below(c.Key, c.ID)
+		t.floors.found(c.Key, c.ID)
 		turn := t.known[c.Key]
 		switch {
 		case turn == nil:
@@ -281,11 +281,13 @@ func (t *Turns) Offer(cs []Candidate) int {
 	return news
 }
 
-// Announce adds a group that a notification told of; id is the lowest new job's.
+// Announce adds a group that a notification told of; id is the lowest new job's, or 0 for one that is enqueued now.
 func (t *Turns) Announce(key Key, id int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.floors.below(key, id)
+	if id > 0 {
+		t.floors.below(key, id)
+	}
 	turn := t.known[key]
 	switch {
 	case turn == nil:

@@ -336,6 +336,7 @@ func TestFloors(t *testing.T) {
 	turns.Announce(group("a"), 1)
 	require.Zero(t, next(), "a lower id was announced")
 	raised()
+	turns.Looking()
 	turns.Offer([]Candidate{{Key: group("a"), ID: 1}})
 	require.Zero(t, next(), "a lower id was found")
 	raised()

@@ -49,6 +49,33 @@ func (t *Turns) Writers(writers []string, prepared bool) {
 	t.floors.answered(writers, prepared)
 }
 
+// Looking says that heads are about to be looked for, to be offered then.
+func (t *Turns) Looking() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.looks++
+}
+
+// Checked says that the heads of all groups have been offered since the given time. For as long as keep they need not be
+// looked at again for jobs that were put back.
+func (t *Turns) Checked(since time.Time, keep time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.checked(since, keep)
+}
+
+// Forget drops all floors of a queue: jobs were put back, it is not known which.
+func (t *Turns) Forget(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.forget(queue)
+	for key, turn := range t.known {
+		if key.Queue == queue {
+			turn.lowest = 0
+		}
+	}
+}
+
 // Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has
 // not, a group that was worked does not go back in line for ever: it would keep out those that the walk has yet to reach.
 func (t *Turns) Walked(complete bool) {

@@ -168,8 +168,9 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	require.Greater(t, scout.nextWalk(walk()), time.Minute, "later ones leave the lanes most of the server")
 }
 
-func TestRareWalks(t *testing.T) {
+func TestRestBetweenWalks(t *testing.T) {
 	t.Parallel()
+	alone, helped := &Scout{}, &Scout{quick: quickWalk{walks: true}}
 	for took, want := range map[time.Duration]time.Duration{
 		0:                       0,
 		time.Millisecond:        20 * time.Millisecond,
@@ -179,9 +180,10 @@ func TestRareWalks(t *testing.T) {
 		1900 * time.Millisecond: 7600 * time.Millisecond,
 		10 * time.Second:        40 * time.Second,
 	} {
-		require.Equal(t, want, rare(took), took)
+		require.Equal(t, want, alone.rest(took), took)
 		if took < 2*time.Second {
-			require.Less(t, rare(took)+took, 10*time.Second)
+			require.Less(t, alone.rest(took)+took, 10*time.Second)
 		}
+		require.Equal(t, 20*took, helped.rest(took), took)
 	}
 }

@@ -2,7 +2,7 @@
 -- anew and their failures kept.
 --
 -- $1 queue, $2 group id ('': the whole queue), $3 ids (NULL: all). A job that its group has passed by meanwhile runs
--- next: lower ids go first, and workers look below what they have finished every few seconds, or at once when told.
+-- next: lower ids go first, and workers look below what they have finished with every walk over all groups, or at once when told.
 WITH letter AS (
     DELETE FROM pgfifo.dead_letters
     WHERE queue = $1 AND ($2 = '' OR group_id = $2) AND ($3::bigint[] IS NULL OR id = ANY ($3))

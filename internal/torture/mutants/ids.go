@@ -19,7 +19,8 @@ var ids = []Mutant{
 		Name:   "floors-never-forgotten",
 		Breaks: "a job that is put back with its old id is passed over for as long as its group has other jobs",
 		Edits: []Edit{
-			{"groups/floor.go", "	if now.Sub(f.born) >= floorAge {", "	if f.born.After(now.Add(floorAge)) {"},
+			{"groups/floor.go", "	if now.Sub(f.born) >= f.keep {", "	if f.born.After(now.Add(f.keep)) {"},
+			{"groups/floor.go", "	if id <= was {", "	if id < 0 {"},
 			{"groups/floor.go", "; id <= max(m.floor.id", "; id < 0 && id <= max(m.floor.id"},
 		},
 		Test: Test{"groups", "TestFloors|TestFloorsAge|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
@@ -54,6 +55,12 @@ var ids = []Mutant{
 		Breaks: "a floor is raised over a lower id that was announced while a lane had the group",
 		Edits:  []Edit{{"groups/turns.go", "	if id <= turn.lowest {", "	if id > 0 || id <= turn.lowest {"}},
 		Test:   Test{"groups", "TestFloorIsNotRaisedOverALateJob"},
+	},
+	{
+		Name:   "quick-walks-over-idle-groups",
+		Breaks: "while walks are slow, a group that was worked and is idle is not looked at between them",
+		Edits:  []Edit{{"groups/gaps.go", "gap{group: key.GroupID, id: m.floor.id}", "gap{group: key.GroupID, id: math.MaxInt64}"}},
+		Test:   Test{"groups", "TestQuickWalkLooksBehindFloors"},
 	},
 	{
 		Name:   "floor-of-another-server",
