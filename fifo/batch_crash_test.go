@@ -143,16 +143,14 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 			for g := range 6 {
 				b.send(fmt.Sprint(g), nil)
 			}
-			var first atomic.Int64
-			var ready atomic.Int32
+			var first, second atomic.Int64
 			w := b.each(fifo.Batch{Groups: 6}, func(ctx context.Context, job *fifo.Job) error {
-				if ready.Add(1) == 1 { // by itself, while the lane waits
+				switch {
+				case first.CompareAndSwap(0, job.ID), first.Load() == job.ID: // by itself if the lane was waiting, else with the others
 					return fifo.RetryAfter(time.Hour, errOnPurpose)
-				}
-				if first.CompareAndSwap(0, job.ID) {
+				case second.CompareAndSwap(0, job.ID):
 					return spoil(b, ctx, job)
-				}
-				if first.Load() == job.ID {
+				case second.Load() == job.ID:
 					return fifo.RetryAfter(time.Hour, errOnPurpose)
 				}
 				return note(ctx, job)

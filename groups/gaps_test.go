@@ -129,15 +129,17 @@ func TestQuickWalksInBetween(t *testing.T) {
 	s := newStage(t)
 	s.crowd(50)
 	turns, scout := s.scout(time.Second)
-	require.NoError(t, scout.Walk(t.Context(), s.session().Conn))
+	conn := s.session().Conn
+	require.NoError(t, scout.Walk(t.Context(), conn))
 	scout.took, scout.whole, scout.quick.walks = time.Minute, time.Minute, true
 	scout.walked = time.Now()
 	view := turns.Look()
 	require.Greater(t, scout.nextWalk(view), 10*time.Minute)
 	require.LessOrEqual(t, scout.nextQuick(view), time.Duration(0))
-	s.run(scout)
 	s.enqueue(1, "late")
 	s.until(func() bool {
+		_, err := scout.step(t.Context(), conn)
+		require.NoError(t, err)
 		turn := turns.TryNext()
 		require.NotNil(t, turn, "no lane ever waits")
 		defer turns.Done(turn, Outcome{Finished: 1, More: true})

@@ -69,6 +69,7 @@ func (s *Scout) Hurry() {
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	s.quick.queue, s.quick.gaps, s.quick.dialed = 0, nil, dials.Add(1)
+	s.gap, s.walked = 0, time.Time{} // groups that were looked at when a connection broke are nowhere else
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -73,6 +73,22 @@ func TestScoutAnnouncesWhatIsFreed(t *testing.T) {
 	}
 }
 
+// A connection that breaks when the scout looks at held groups must not cost them their place for a whole Poll.
+func TestScoutOnANewConnection(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	turns, scout := s.scout(time.Hour)
+	turns.Announce(group("a"), 1)
+	turns.Done(turns.TryNext(), Outcome{Missed: true})
+	scout.walked, scout.gap = time.Now(), time.Hour
+	broken := s.session()
+	require.NoError(t, broken.Close(t.Context()))
+	require.Error(t, scout.checkHeld(t.Context(), broken.Conn))
+	s.run(scout)
+	require.Equal(t, "a", s.next(turns).GroupID)
+}
+
 // A claim that missed tells nothing of who holds the group. The scout looks.
 func TestScoutLooksAtMissedGroups(t *testing.T) {
 	t.Parallel()
