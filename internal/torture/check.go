@@ -39,7 +39,7 @@ type checker struct {
 	exits      map[[2]int64]bool  // processes, and the jobs that ended them
 	down       []window           // the server was
 
-	covered map[int64]int // by job: lost attempts that were not counted, as may be
+	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
 
 	checked  map[string]int
 	counts   map[string]int
@@ -51,7 +51,7 @@ type checker struct {
 func check(h *history) *checker {
 	c := &checker{
 		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
-		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window), deaf: make(map[int32][]window), covered: make(map[int64]int),
+		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window), deaf: make(map[int32][]window), uncounted: make(map[int64]int),
 		exits:   make(map[[2]int64]bool),
 		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
 	}

@@ -44,11 +44,13 @@ func (c *checker) checkAttempts() {
 			if c.excuse(t.proc, 0, t.start) != "" { // it may have been lost before its handler began
 				least = min(least, t.attempt-before.attempt)
 			}
-			gone := before.outcome == "" || before.outcome == "unknown"
-			if least == 1 && t.attempt == before.attempt && gone && before.over()-before.start < shortLived {
+			same := t.attempt == before.attempt && (before.outcome == "" || before.outcome == "unknown")
+			if least == 1 && same && before.over()-before.start < shortLived {
 				least = 0
-				c.covered[job]++
 				covered[queue] = append(covered[queue], t)
+			}
+			if least <= 0 && same {
+				c.uncounted[job]++
 			}
 			if more := t.attempt - before.attempt; more < least || more > most {
 				c.broken("I6", t.start, t.group, []int64{job}, "attempt %d of job %d follows attempt %d (%s, %s); %d to %d more were to be expected",
@@ -96,7 +98,7 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	c.count("jobs that killed their processes", 1)
 	first, last := turns[0], turns[len(turns)-1]
 	exact := d.queue == queuePlain && !c.serverWent(first.start, last.start)
-	if d.attempts != lives || exact && len(turns) > lives+c.covered[d.id] {
+	if d.attempts != lives || exact && len(turns) > lives+c.uncounted[d.id] {
 		c.broken("I6", last.start, d.group, []int64{d.id}, "job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
 			d.id, deaths, len(turns), d.attempts, lives)
 	}

@@ -246,8 +246,12 @@ func TestBrokenHistories(t *testing.T) {
 		"a dead letter has no history":                                {"I6", func(b *book) { b.dead[0].failures = 0 }},
 		"a poison job has three lives":                                {"", func(b *book) { b.poison(3) }},
 		"a poison job has four lives, which one stale claim explains": {"", func(b *book) { b.poison(4) }},
-		"a poison job has five lives":                                 {"I6", func(b *book) { b.poison(5) }},
-		"a frozen process holds something":                            {"I7", func(b *book) { b.mark("held", "w1", 1) }},
+		"a poison job has four lives, the last where a claim may have been lost before": {"", func(b *book) {
+			b.mark(faultTerminate, "w6", 0)
+			b.poison(4)
+		}},
+		"a poison job has five lives":      {"I6", func(b *book) { b.poison(5) }},
+		"a frozen process holds something": {"I7", func(b *book) { b.mark("held", "w1", 1) }},
 		"a killed process has sessions for long": {"I7", func(b *book) {
 			b.mark(faultKill, "w3", 0)
 			b.now += 16_000
