@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -33,8 +34,10 @@ import (
 // server that has it.
 type floors struct {
 	marks map[Key]mark
-	aged  map[Key]mark  // not in force any more: the next claim confirms them, or does not
-	born  time.Time     // since when it is not known whether there is something below them
+	old   map[Key]mark  // of groups that have not been worked for a while,
+	aged  bool          // or not in force any more: the next claim confirms them, or does not
+	swept time.Time     // when marks became old
+	born  time.Time     // since when it is not known whether there is something below the floors
 	keep  time.Duration // how long they are in force from then on
 	looks int64         // how often the scout began to look for heads
 
@@ -65,7 +68,7 @@ type floor struct {
 // stuck is how many claims a floor waits for a snapshot that is enough, before writers are asked for.
 const stuck = 4
 
-// dials counts the lanes that were dialed by this process.
+// dials counts the lanes and scouts that were dialed by this process.
 var dials atomic.Int64
 
 // floorAge is how long a job that was put back below its group's floor may be passed over when nobody announces it, as long
@@ -73,21 +76,27 @@ var dials atomic.Int64
 const floorAge = 5 * time.Second
 
 func newFloors() floors {
-	return floors{marks: make(map[Key]mark), born: time.Now(), keep: floorAge, looks: 1}
+	now := time.Now()
+	return floors{marks: make(map[Key]mark), swept: now, born: now, keep: floorAge, looks: 1}
 }
 
 // get returns the floor of a group that is in force.
-func (f *floors) get(k Key) floor { return f.marks[k].floor }
+func (f *floors) get(k Key) floor { return f.mark(k).floor }
+
+func (f *floors) mark(k Key) mark {
+	m, ok := f.marks[k]
+	if ok {
+		return m
+	}
+	if m = f.old[k]; f.aged && m.floor.id > 0 {
+		m = mark{next: m.floor, since: -1} // those have ended long ago who might have brought a lower id
+	}
+	return m
+}
 
 // raise enters that the job with this id is gone from the group of the turn.
 func (f *floors) raise(turn *Turn, id int64) {
-	m, ok := f.marks[turn.Key]
-	if !ok {
-		m = f.aged[turn.Key]
-		if m.floor.id > 0 {
-			m = mark{next: m.floor, since: -1} // its writers have ended long ago
-		}
-	}
+	m := f.mark(turn.Key)
 	looked := turn.floor.id < m.next.id && m.next.id < id
 	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < turn.oldest) {
 		if m.look < f.looks {
@@ -110,7 +119,7 @@ func (f *floors) raise(turn *Turn, id int64) {
 
 // below drops what is known of a group if the job with this id lies under it, as a notification says.
 func (f *floors) below(k Key, id int64) {
-	if m, old := f.marks[k], f.aged[k]; id <= max(m.floor.id, m.next.id, old.floor.id, old.next.id) {
+	if m := f.mark(k); id <= max(m.floor.id, m.next.id) {
 		f.drop(k)
 	}
 }
@@ -118,11 +127,10 @@ func (f *floors) below(k Key, id int64) {
 // found drops what is known of a group if the head that the scout has found there lay under its floor already when it began
 // to look. Else the head is from before the floor was raised.
 func (f *floors) found(k Key, id int64) {
-	m, was := f.marks[k], f.aged[k].floor.id
+	m := f.mark(k)
+	was := m.floor.id
 	if m.look == f.looks {
-		was = max(was, m.was)
-	} else {
-		was = max(was, m.floor.id)
+		was = m.was
 	}
 	if id <= was {
 		f.drop(k)
@@ -131,24 +139,52 @@ func (f *floors) found(k Key, id int64) {
 
 func (f *floors) drop(k Key) {
 	delete(f.marks, k)
-	delete(f.aged, k)
+	delete(f.old, k)
 }
 
 func (f *floors) forget(queue string) {
-	for _, marks := range []map[Key]mark{f.marks, f.aged} {
+	for _, marks := range []map[Key]mark{f.marks, f.old} {
 		maps.DeleteFunc(marks, func(k Key, _ mark) bool { return k.Queue == queue })
 	}
 }
 
-// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force.
+// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force. Those of
+// groups that are not worked any more are let go with time.
 func (f *floors) checked(since time.Time, keep time.Duration) {
 	f.born, f.keep = since, max(keep, floorAge)
+	if now := time.Now(); now.Sub(f.swept) >= floorAge {
+		f.sweep(now, false)
+	}
 }
 
 // age takes all floors out of force when they are old enough.
 func (f *floors) age(now time.Time) {
 	if now.Sub(f.born) >= f.keep {
-		f.aged, f.marks, f.born = f.marks, make(map[Key]mark), now
+		f.born = now
+		f.sweep(now, true)
+	}
+}
+
+func (f *floors) sweep(now time.Time, aged bool) {
+	f.old, f.marks, f.aged, f.swept = f.marks, make(map[Key]mark), aged, now
+}
+
+// all returns the floors that are in force.
+func (f *floors) all() iter.Seq2[Key, floor] {
+	return func(yield func(Key, floor) bool) {
+		for k, m := range f.marks {
+			if m.floor.id > 0 && !yield(k, m.floor) {
+				return
+			}
+		}
+		if f.aged {
+			return
+		}
+		for k, m := range f.old {
+			if _, newer := f.marks[k]; !newer && m.floor.id > 0 && !yield(k, m.floor) {
+				return
+			}
+		}
 	}
 }
 

@@ -173,7 +173,38 @@ func TestFloorsAge(t *testing.T) {
 		f.age(f.born.Add(floorAge))
 	}
 	require.Empty(t, f.marks)
-	require.Empty(t, f.aged)
+	require.Empty(t, f.old)
+}
+
+// Floors are in force while walks look under them in time. A group that is not worked any more loses its own after a while.
+func TestFloorsAreLetGo(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(16)
+	turns.Walked(true)
+	finishAll(turns, "idle", 1, 2, 3)
+	turns.Announce(group("busy"), 10)
+	turn := turns.TryNext()
+	again(t, turns, turn, 10, 11, 12)
+	f := &turns.floors
+	count := func() (n int) {
+		for range f.all() {
+			n++
+		}
+		return n
+	}
+	require.Equal(t, 2, count())
+	for i := range int64(3) {
+		turns.Checked(time.Now(), 0)
+		require.NotEmpty(t, f.marks, "not yet")
+		f.swept = time.Now().Add(-floorAge)
+		turns.Checked(time.Now(), 0)
+		require.Equal(t, 2-min(int(i), 1), count())
+		require.Positive(t, f.get(group("busy")).id, "in force")
+		again(t, turns, turn, 13+i)
+	}
+	require.Zero(t, f.get(group("idle")))
+	require.Len(t, f.marks, 1)
+	require.Len(t, f.old, 1)
 }
 
 // A head that was read before the floor was raised over it is no news. One that is there still when the scout looks again is.

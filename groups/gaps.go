@@ -28,7 +28,7 @@ const maxGaps = 1 << 16
 func (t *Turns) gaps(queue string, dialed int64) []gap {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.roomy || !t.started || len(t.known)+len(t.floors.marks) > maxGaps {
+	if !t.roomy || !t.started || len(t.known)+len(t.floors.marks)+len(t.floors.old) > maxGaps {
 		return nil
 	}
 	list := []gap{{}}
@@ -37,12 +37,12 @@ func (t *Turns) gaps(queue string, dialed int64) []gap {
 			list = append(list, gap{group: key.GroupID, id: math.MaxInt64})
 		}
 	}
-	for key, m := range t.floors.marks {
+	for key, floor := range t.floors.all() {
 		if turn := t.known[key]; turn != nil && turn.claimable() {
 			continue
 		}
-		if key.Queue == queue && m.floor.id > 0 && m.floor.learned >= dialed {
-			list = append(list, gap{group: key.GroupID, id: m.floor.id})
+		if key.Queue == queue && floor.learned >= dialed {
+			list = append(list, gap{group: key.GroupID, id: floor.id})
 		}
 	}
 	slices.SortFunc(list, func(a, b gap) int { return cmp.Compare(a.group, b.group) })

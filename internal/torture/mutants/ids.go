@@ -20,15 +20,15 @@ var ids = []Mutant{
 		Breaks: "a job that is put back with its old id is passed over for as long as its group has other jobs",
 		Edits: []Edit{
 			{"groups/floor.go", "	if now.Sub(f.born) >= f.keep {", "	if f.born.After(now.Add(f.keep)) {"},
-			{"groups/floor.go", "	if id <= was {", "	if id < 0 {"},
-			{"groups/floor.go", "; id <= max(m.floor.id", "; id < 0 && id <= max(m.floor.id"},
+			{"groups/floor.go", "	if id <= was {", "	if id < 0 && id <= was {"},
+			{"groups/floor.go", "; id <= max(m.floor.id, m.next.id)", "; id < 0 && id <= max(m.floor.id, m.next.id)"},
 		},
 		Test: Test{"groups", "TestFloors|TestFloorsAge|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
 	},
 	{
 		Name:   "floor-over-open-enqueues",
 		Breaks: "a finished job is the floor at once, while a lower id may be on its way",
-		Edits:  []Edit{{"groups/floor.go", "func (f *floors) get(k Key) floor { return f.marks[k].floor }", "func (f *floors) get(k Key) floor { return f.marks[k].next }"}},
+		Edits:  []Edit{{"groups/floor.go", "func (f *floors) get(k Key) floor { return f.mark(k).floor }", "func (f *floors) get(k Key) floor { return f.mark(k).next }"}},
 		Test:   Test{"groups", "TestLateLowerIDIsNotHidden|TestFloorComesIntoForce"},
 	},
 	{
@@ -59,7 +59,7 @@ var ids = []Mutant{
 	{
 		Name:   "quick-walks-over-idle-groups",
 		Breaks: "while walks are slow, a group that was worked and is idle is not looked at between them",
-		Edits:  []Edit{{"groups/gaps.go", "gap{group: key.GroupID, id: m.floor.id}", "gap{group: key.GroupID, id: math.MaxInt64}"}},
+		Edits:  []Edit{{"groups/gaps.go", "gap{group: key.GroupID, id: floor.id}", "gap{group: key.GroupID, id: math.MaxInt64}"}},
 		Test:   Test{"groups", "TestQuickWalkLooksBehindFloors"},
 	},
 	{
