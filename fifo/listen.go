@@ -66,7 +66,11 @@ func (c *crew) hear(payload string) {
 	}
 	for _, g := range n.Groups {
 		key := groups.Key{Queue: n.Queue, GroupID: g.GroupID}
-		if key.Validate() == nil {
+		switch {
+		case key.Validate() != nil:
+		case n.Back:
+			c.turns.PutBack(key, g.ID)
+		default:
 			c.turns.Announce(key, g.ID)
 		}
 	}

@@ -69,7 +69,7 @@
 //   - The jobs table holds live jobs only, and a lane does not look below what it has finished (floor.go): dead entries that
 //     an old snapshot keeps are not walked over. Only a walk over all groups meets them, for the sake of jobs that are put back
 //     with old ids; where that makes walks slow they take a twentieth of the time, and quick ones, which look between the
-//     groups that are known (gaps.go), find new groups and late jobs meanwhile.
+//     groups that are known (gaps.go), find new groups and late jobs between their statements.
 //
 // Tried, and not kept: deleting the job with the claim instead of locking it, so that success is a mere COMMIT. It costs
 // as much as lock and DELETE by ctid do together, a claim can wait for an operator's lock, and a handler that runs COMMIT by

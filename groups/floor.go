@@ -65,6 +65,9 @@ type floor struct {
 	learned int64
 }
 
+// maxMarks bounds the memory for groups that come and go: those of no more than twice as many are known.
+const maxMarks = 1 << 15
+
 // stuck is how many claims a floor waits for a snapshot that is enough, before writers are asked for.
 const stuck = 4
 
@@ -115,6 +118,9 @@ func (f *floors) raise(turn *Turn, id int64) {
 		}
 	}
 	f.marks[turn.Key] = m
+	if len(f.marks) > maxMarks {
+		f.sweep(time.Now(), false)
+	}
 }
 
 // below drops what is known of a group if the job with this id lies under it, as a notification says.

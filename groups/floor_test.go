@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -121,8 +122,9 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		"nothing":          {func(*Turns) {}, 10},
 		"later announced":  {func(t *Turns) { t.Announce(key, 14) }, 10},
 		"itself found":     {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 13}}) }, 10},
-		"lower announced":  {func(t *Turns) { t.Announce(key, 5) }, 0},
-		"between":          {func(t *Turns) { t.Announce(key, 11) }, 0},
+		"lower announced":  {func(t *Turns) { t.PutBack(key, 5) }, 0},
+		"between":          {func(t *Turns) { t.PutBack(key, 11) }, 0},
+		"late notice":      {func(t *Turns) { t.Announce(key, 5) }, 10},
 		"new announced":    {func(t *Turns) { t.Announce(key, 0) }, 10},
 		"some put back":    {func(t *Turns) { t.Forget(key.Queue) }, 0},
 		"elsewhere":        {func(t *Turns) { t.Forget("other") }, 10},
@@ -232,6 +234,55 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	require.Zero(t, offer(17))
 }
 
+// A job that was finished with one claim may be told of twice: before the next claim of its group is sent, and when that
+// has failed. What is known only then is not for the claim that has looked for it.
+func TestJobThatIsToldOfTwice(t *testing.T) {
+	t.Parallel()
+	for name, finished := range map[string]int64{"all": 9, "a part of the batch": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			toldTwice(t, finished)
+		})
+	}
+}
+
+func toldTwice(t *testing.T, finished int64) {
+	t.Helper()
+	turns := roomyTurns()
+	turns.Announce(group("a"), 5)
+	turn := turns.TryNext()
+	require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
+	turn.own, turn.oldest = 50, 40
+	turns.AskWriters()
+	turns.Writers([]string{"2/1"}, false) // it has drawn 4
+	require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true}))
+	turn.own, turn.oldest = 60, 40
+	turns.AskWriters()
+	turns.Writers(nil, false) // and has committed it
+	require.True(t, turns.Again(turn, Outcome{Finished: 9, More: true}))
+	turn.own, turn.oldest = 70, 70 // of a claim that has failed on the way
+	turns.Done(turn, Outcome{Finished: finished, More: true})
+	require.Zero(t, turns.floors.get(turn.Key))
+
+	turn = turns.TryNext()
+	turns.Done(turn, Outcome{Finished: 10, More: true})
+	require.Equal(t, int64(5), turns.floors.get(turn.Key).id, "that one has looked")
+}
+
+// However many groups there are, the floors of the newest ones are kept, and no more than a bound.
+func TestFloorsAreBounded(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(16)
+	f := &turns.floors
+	for i := range 3 * maxMarks {
+		f.raise(&Turn{Key: Key{"q", fmt.Sprint(i)}}, 1)
+		require.LessOrEqual(t, len(f.marks), maxMarks)
+		require.LessOrEqual(t, len(f.old), maxMarks+1)
+	}
+	require.NotZero(t, f.mark(Key{"q", fmt.Sprint(3*maxMarks - 1)}))
+	require.NotZero(t, f.mark(Key{"q", fmt.Sprint(2 * maxMarks)}))
+}
+
 // The first job after floors were forgotten has no floor to drop, but would set one.
 func TestFloorBelowFirstClaim(t *testing.T) {
 	t.Parallel()
@@ -239,7 +290,7 @@ func TestFloorBelowFirstClaim(t *testing.T) {
 	turns := NewTurns(16)
 	turns.Announce(key, 10)
 	turn := turns.TryNext()
-	turns.Announce(key, 5)
+	turns.PutBack(key, 5)
 	turns.Done(turn, Outcome{Finished: 10, More: true})
 	require.Empty(t, turns.floors.marks)
 }

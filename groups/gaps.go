@@ -21,14 +21,31 @@ type gap struct {
 // maxGaps bounds the time that it takes to list them.
 const maxGaps = 1 << 16
 
-// gaps lists the gaps between the groups of a queue, in order. It is nil if they are too many, or not all groups with jobs are
-// known. Floors are used only if they are for a connection that was made when so many lanes had been dialed.
+// gaps lists the gaps between the groups of a queue, in order. It is nil if they are too many, if not all groups with jobs are
+// known, or none of any queue. Floors are used only if they are for a connection that was made when so many lanes had been dialed.
 //
 // A group in line, or with a lane, is passed over: a claim looks at it anyway. Of the others, what lies under a floor is.
 func (t *Turns) gaps(queue string, dialed int64) []gap {
+	list := t.landmarks(queue, dialed)
+	if list == nil {
+		return nil
+	}
+	slices.SortFunc(list, func(a, b gap) int { return cmp.Compare(a.group, b.group) })
+	for i := range list[1:] {
+		list[i].before = list[i+1].group
+	}
+	// Of the last group what is behind its job, and then the groups behind it: nothing comes between an id and the same with \x01.
+	last := &list[len(list)-1]
+	last.before = last.group + "\x01"
+	return append(list, gap{group: last.group, id: math.MaxInt64})
+}
+
+// landmarks returns where the gaps begin, in any order.
+func (t *Turns) landmarks(queue string, dialed int64) []gap {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.roomy || !t.started || len(t.known)+len(t.floors.marks)+len(t.floors.old) > maxGaps {
+	known := len(t.known) + len(t.floors.marks) + len(t.floors.old)
+	if !t.roomy || !t.started || known == 0 || len(t.known) > maxGaps {
 		return nil
 	}
 	list := []gap{{}}
@@ -45,14 +62,7 @@ func (t *Turns) gaps(queue string, dialed int64) []gap {
 			list = append(list, gap{group: key.GroupID, id: floor.id})
 		}
 	}
-	slices.SortFunc(list, func(a, b gap) int { return cmp.Compare(a.group, b.group) })
-	for i := range list[1:] {
-		list[i].before = list[i+1].group
-	}
-	// Of the last group what is behind its job, and then the groups behind it: nothing comes between an id and the same with \x01.
-	last := &list[len(list)-1]
-	last.before = last.group + "\x01"
-	return append(list, gap{group: last.group, id: math.MaxInt64})
+	return list
 }
 
 // claimable reports whether a claim will look at the group before long.
@@ -65,7 +75,8 @@ type quickWalk struct {
 	gaps   []gap // those to come, the first of which is where it is; the last one has no end
 	dialed int64 // when the scout's connection was made
 	walks  bool  // it is made: walks over all groups are slow, and the gaps are not too many
-	news   int   // the scout's when it began
+	again  bool  // another one is to follow at once
+	news   int
 	took   time.Duration
 	batch  time.Duration
 	ended  time.Time // the last batch
@@ -99,13 +110,13 @@ func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) erro
 	q := &s.quick
 	begin := time.Now()
 	if !q.midway() {
-		q.took, q.news = 0, s.news
+		q.took, q.news, q.again = 0, 0, false
 	}
 	queue := s.Queues[q.queue]
 	if len(q.gaps) == 0 {
 		q.gaps = s.Turns.gaps(queue, q.dialed)
 		if q.walks = q.gaps != nil; !q.walks {
-			q.queue, q.ended = 0, begin
+			q.queue, q.ended = 0, begin.Add(maxRest) // not so soon again
 			return nil
 		}
 	}
@@ -118,6 +129,7 @@ func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) erro
 		}
 		sql, args = candidatesBetweenSQL, []any{queue, after, ids, before, limit}
 	}
+	news := s.news
 	found, last, err := s.read(ctx, conn, s.Schema.Qualify(sql), args...)
 	if err != nil {
 		return fmt.Errorf("groups: look for candidates between groups: %w", err)
@@ -125,6 +137,7 @@ func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) erro
 	q.ended = time.Now()
 	q.batch = q.ended.Sub(begin)
 	q.took += q.batch
+	q.news += s.news - news
 	switch {
 	case found > 0: // there may be more behind the last one
 		for q.gaps[0].before != "" && q.gaps[0].before <= last {
@@ -136,7 +149,10 @@ func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) erro
 	default:
 		q.gaps = nil
 		if q.queue = (q.queue + 1) % len(s.Queues); q.queue == 0 {
-			s.calm(s.news > q.news)
+			s.calm(q.news > 0)
+			if q.again {
+				s.hurry()
+			}
 		}
 	}
 	return nil

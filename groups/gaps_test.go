@@ -28,6 +28,8 @@ func TestGaps(t *testing.T) {
 	turns := roomyTurns()
 	require.Nil(t, turns.gaps(queue, 0), "nobody has looked yet")
 	turns.Walked(true)
+	require.Nil(t, turns.gaps(queue, 0), "a walk over all does it")
+	turns.Offer([]Candidate{{Key: Key{"other", "x"}, ID: 1, DueIn: time.Hour}})
 	require.Equal(t, []gap{{before: "\x01"}, {id: math.MaxInt64}}, turns.gaps(queue, 0))
 
 	finishAll(turns, "idle", 1, 2, 3, 4)
@@ -42,6 +44,7 @@ func TestGaps(t *testing.T) {
 	for turn := turns.TryNext(); turn.GroupID != "lane"; turn = turns.TryNext() {
 		turns.put(turn)
 	}
+	require.Equal(t, withLane, turns.known[group("lane")].state)
 	floor := turns.floors.get(group("idle"))
 	require.Equal(t, int64(1), floor.id)
 	want := []gap{
@@ -89,6 +92,7 @@ func TestQuickWalkLooksBetweenGroups(t *testing.T) {
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour, "empty", queue)
 	turns.Walked(true)
+	turns.Offer([]Candidate{{Key: Key{"empty", "x"}, ID: 1}})
 	require.Empty(t, s.quickly(turns, scout))
 
 	const n = 2*walkBatch + 3
@@ -145,6 +149,40 @@ func TestQuickWalksInBetween(t *testing.T) {
 		defer turns.Done(turn, Outcome{Finished: 1, More: true})
 		return turn.GroupID == "late"
 	})
+}
+
+// Who hurries while a quick walk is under way gets another one, because the first may have passed by already.
+func TestHurryDuringAQuickWalk(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	turns, scout := s.scout(time.Hour)
+	turns.Walked(true)
+	turns.Offer(ready("m"))
+	require.NoError(t, scout.walkQuickly(t.Context(), s.session().Conn, walkBatch))
+	require.True(t, scout.quick.midway())
+	s.enqueue(1, "a")
+	scout.hurry()
+	require.Empty(t, s.quickly(turns, scout)) // the rest of it
+	require.True(t, scout.quick.ended.IsZero())
+	require.Equal(t, []string{"a"}, s.quickly(turns, scout))
+	require.False(t, scout.quick.ended.IsZero())
+}
+
+// While there are too many groups for a quick walk it is not tried all the time.
+func TestNoQuickWalk(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	turns, scout := s.scout(time.Hour)
+	scout.whole, scout.quick.walks = time.Minute, true
+	turns.Walked(true)
+	scout.hurry()
+	view := turns.Look()
+	require.LessOrEqual(t, scout.nextQuick(view), time.Duration(0))
+	turns.Walked(false)
+	require.NoError(t, scout.walkQuickly(t.Context(), s.session().Conn, walkBatch))
+	require.False(t, scout.quick.walks)
+	view.Idle = true
+	require.Positive(t, scout.nextQuick(view))
 }
 
 func TestHurriesQuickly(t *testing.T) {

@@ -170,7 +170,7 @@ func (w *passer) rest(first bool) {
 func TestLowerIDDropsTheFloor(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(*Turns){
-		"announced": func(turns *Turns) { turns.Announce(group("a"), 1) },
+		"announced": func(turns *Turns) { turns.PutBack(group("a"), 1) },
 		"found":     func(turns *Turns) { turns.Looking(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 func (s *Scout) hurry() {
 	s.gap = 0
 	if s.quick.walks {
-		s.quick.ended = time.Time{}
+		s.quick.ended, s.quick.again = time.Time{}, s.quick.midway()
 	} else {
 		s.walked = time.Time{}
 	}
@@ -159,16 +159,13 @@ func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...an
 	}
 	var c Candidate
 	var dueUS int64
-	var paused, missing bool
-	_, err = pgx.ForEachRow(rows, []any{&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &missing}, func() error {
+	var missing bool
+	_, err = pgx.ForEachRow(rows, []any{&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &c.Paused, &missing}, func() error {
 		n, last = n+1, c.GroupID
-		if paused {
-			return nil
-		}
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.Orphan = s.orphans[c.Key]
 		found = append(found, c)
-		if missing {
+		if missing && !c.Paused {
 			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)
 		}
 		return nil

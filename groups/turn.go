@@ -18,18 +18,19 @@ type Turn struct {
 	// Alone says that the head is not to be worked in company: it has failed before, say.
 	Alone bool
 
-	state  turnState
-	again  bool // announced while a lane had it
-	head   int64
-	floor  floor
-	safe   int64     // of the floors, when the turn began
-	dialed int64     // the count of dials when the turn began
-	own    int64     // the transaction of its last claim,
-	oldest int64     // and the oldest one in progress then
-	lowest int64     // id that was announced or discovered while a lane had it
-	at     time.Time // due
-	index  int       // in the heap
-	holder int64     // transaction id of another process's worker
+	state   turnState
+	again   bool // announced while a lane had it
+	head    int64
+	floor   floor
+	safe    int64     // of the floors, when the turn began
+	dialed  int64     // the count of dials when the turn began
+	own     int64     // the transaction of its last claim,
+	oldest  int64     // and the oldest one in progress then
+	lowest  int64     // id that was put back or discovered while a lane had it
+	entered int64     // the last job that its claim before has finished
+	at      time.Time // due
+	index   int       // in the heap
+	holder  int64     // transaction id of another process's worker
 
 	ahead  int         // jobs behind the head, as far as it was counted; a hint
 	known  bool        // the next claim need not ask what is known

@@ -25,7 +25,7 @@ type Turns struct {
 	roomy   bool // the line has had room for every ready group since the last walk began
 	started bool // the first walk has ended, or has found more than the line holds
 	dropped bool // a group left it since then although it has more jobs
-	worked  bool // a job was worked since the last walk
+	worked  bool // a job was worked since the last Look
 	wake    chan struct{}
 }
 
@@ -104,7 +104,7 @@ func (t *Turns) take() *Turn {
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, dials.Load()
-	turn.own, turn.oldest = 0, 0
+	turn.own, turn.oldest, turn.entered = 0, 0, 0
 	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
 	turn.known, turn.ask = false, nil
 	if turn.ahead > 1 || turn.Jobs > 1 {
@@ -137,7 +137,7 @@ func (t *Turns) finished(turn *Turn, id int64) {
 		return
 	}
 	t.worked = true
-	if id <= turn.lowest {
+	if id <= turn.lowest && id > turn.entered {
 		t.floors.raise(turn, id)
 	}
 }
@@ -217,6 +217,7 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.finished(turn, o.Finished)
 	turn.again = false
 	t.lend(turn)
+	turn.entered = o.Finished // if the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then
 	return true
 }
 
@@ -240,6 +241,7 @@ type Candidate struct {
 	ID     int64
 	DueIn  time.Duration
 	Holder int64 // the transaction that runs it, or 0
+	Paused bool  // not to be claimed
 	Orphan bool  // its worker has just died: it had its turn, and goes first
 }
 
@@ -250,6 +252,9 @@ func (t *Turns) Offer(cs []Candidate) int {
 	news := 0
 	for _, c := range cs {
 		t.floors.found(c.Key, c.ID)
+		if c.Paused {
+			continue
+		}
 		turn := t.known[c.Key]
 		switch {
 		case turn == nil:
@@ -281,13 +286,25 @@ func (t *Turns) Offer(cs []Candidate) int {
 	return news
 }
 
-// Announce adds a group that a notification told of; id is the lowest new job's, or 0 for one that is enqueued now.
+// Announce adds a group that a notification told of; id is the lowest new job's, or 0 if that is not known.
 func (t *Turns) Announce(key Key, id int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if id > 0 {
-		t.floors.below(key, id)
+	t.announce(key, id)
+}
+
+// PutBack is Announce for a job that has its old id again, and so may lie below the group's floor.
+func (t *Turns) PutBack(key Key, id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.below(key, id)
+	if turn := t.known[key]; turn != nil && turn.state == withLane {
+		turn.lowest = min(turn.lowest, id)
 	}
+	t.announce(key, id)
+}
+
+func (t *Turns) announce(key Key, id int64) {
 	turn := t.known[key]
 	switch {
 	case turn == nil:
@@ -297,7 +314,7 @@ func (t *Turns) Announce(key Key, id int64) {
 		}
 		t.put(&Turn{Key: key, head: id, Hinted: true})
 	case turn.state == withLane:
-		turn.again, turn.lowest = true, min(turn.lowest, id)
+		turn.again = true
 	case turn.state == dueLater && id < turn.head:
 		t.unlink(turn)
 		t.put(turn)

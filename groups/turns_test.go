@@ -333,7 +333,7 @@ func TestFloors(t *testing.T) {
 	raised()
 	turns.Announce(group("a"), id+1)
 	require.Positive(t, next())
-	turns.Announce(group("a"), 1)
+	turns.PutBack(group("a"), 1)
 	require.Zero(t, next(), "a lower id was announced")
 	raised()
 	turns.Looking()
@@ -360,7 +360,7 @@ func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
 			turns := roomyTurns()
 			turns.Announce(group("a"), 5)
 			turn := turns.TryNext()
-			turns.Announce(group("a"), 3)
+			turns.PutBack(group("a"), 3)
 			o := Outcome{Finished: 5, More: true}
 			if again {
 				require.True(t, turns.Again(turn, o))
@@ -369,8 +369,8 @@ func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
 				turn = turns.TryNext()
 			}
 			require.Empty(t, turns.floors.marks)
-			turns.Done(turn, Outcome{Finished: 3, More: true})
-			require.Equal(t, int64(3), turns.floors.marks[group("a")].next.id)
+			turns.Done(turn, Outcome{Finished: 6, More: true})
+			require.Equal(t, int64(6), turns.floors.marks[group("a")].next.id)
 		})
 	}
 }

@@ -12,8 +12,8 @@ type View struct {
 	Idle    bool // lanes wait for a group
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
-	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
 	Hinted  bool // among them one that was announced and missed: it may have no row
+	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
 }
 
 // Look returns a View.

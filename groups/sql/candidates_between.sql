@@ -1,7 +1,7 @@
 -- Lists the heads of the groups that have one of the first $5 jobs of a queue that lie between others: for each n, behind id
 -- $3[n] of group $2[n], and before group $4[n].
 --
--- $1 queue, $2 group ids, in order, $3 ids, $4 group ids, $5 how many jobs to read, no more than one group's for one head.
+-- $1 queue, $2 group ids, in order, $3 ids, $4 group ids, $5 how many jobs to read, of all gaps together.
 --
 -- It is candidates_adjacent.sql for a worker that knows most groups: it passes over those, and with them over their dead
 -- entries, which an old snapshot may keep by the million. No rows: there are no jobs between.

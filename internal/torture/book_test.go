@@ -76,7 +76,7 @@ func (b *book) effect(group int32, job int64, attempt int32) {
 }
 
 func (b *book) bury(group int32, job int64, attempts int32) {
-	b.dead = append(b.dead, deadLetter{id: job, msg: job, group: group, queue: queueOf(group, true), attempts: attempts, failures: attempts})
+	b.dead = append(b.dead, deadLetter{id: job, msg: job, group: group, queue: queueOf(group, true), attempts: attempts, failures: attempts, do: doLetter})
 }
 
 func (b *book) write(proc string, group int32, job int64, attempt int32, token int64, accepted bool) {

@@ -64,9 +64,6 @@ func (c *checker) causes() (list []window) {
 		switch m.what {
 		case faultTerminate, faultReset:
 			list = append(list, w)
-		case faultLatency:
-			w.until += int64(slowFor)
-			list = append(list, w)
 		case faultStop, faultLose, "cut":
 			if end := ends[m.what] + m.proc; open[end] == 0 { // or it was begun again, because nothing had happened
 				w.until = forever

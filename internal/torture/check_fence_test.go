@@ -40,3 +40,50 @@ func TestFormerHolder(t *testing.T) {
 		})
 	}
 }
+
+// Tokens, and what the sink takes: I3.
+func TestBrokenFenceHistories(t *testing.T) {
+	t.Parallel()
+	judge(t, map[string]misdeed{
+		"a later attempt has a lower token": {"I3-fence", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.tokens(10, 1, 201, "error", "retried")
+			b.tokens(10, 2, 200, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"the sink takes a stale write": {"I3-fence", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.tokens(10, 1, 200, "error", "retried")
+			b.tokens(10, 2, 201, "ok", "succeeded")
+			b.effect(1, 10, 2)
+			b.write("w1", 1, 10, 2, 201, true)
+			b.write("w1", 1, 10, 1, 200, true)
+		}},
+		"the sink refuses a stale write": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.tokens(10, 1, 200, "error", "returned")
+			b.tokens(10, 2, 201, "ok", "succeeded")
+			b.effect(1, 10, 2)
+			b.write("w1", 1, 10, 2, 201, true)
+			b.write("w1", 1, 10, 1, 200, false)
+		}},
+		"the sink refuses the holder's write": {"I3-fence", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.tokens(10, 1, 200, "ok", "succeeded")
+			b.effect(1, 10, 1)
+			b.write("w1", 1, 10, 1, 200, false)
+		}},
+		"a token is used again in another session": {"I3-fence", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			for i := range int64(2) {
+				attempt := int32(i + 1)
+				b.event(0, evStart, 1, 10, attempt, 10, "-")
+				b.event(0, evTx, 1, 10, attempt, 71+i, "-")
+				b.event(0, evFence, 1, 10, attempt, 200, "-")
+				b.event(0, evEnd, 1, 10, attempt, 0, "ok")
+				b.event(0, evSettled, 1, 10, attempt, 0, []string{"retried", "succeeded"}[i])
+			}
+			b.effect(1, 10, 2)
+		}},
+	})
+}

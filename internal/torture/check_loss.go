@@ -28,6 +28,11 @@ func (c *checker) checkLoss() {
 			ran[t.msg] = t
 		}
 	}
+	for _, t := range c.turns {
+		if e := c.sent[t.msg]; e != nil && e.group != t.group {
+			c.broken("I1", t.start, t.group, []int64{t.job}, "job %d ran in another group than that of message %d, %d", t.job, e.n, e.group)
+		}
+	}
 	for i := range c.enqueues {
 		e := &c.enqueues[i]
 		there := jobs[e.n]
@@ -120,11 +125,20 @@ func (c *checker) startOf(e *effect) int64 {
 // as the job that the committed attempt enqueued.
 func (c *checker) checkSpawned() {
 	there := make(map[int64]int64) // by number, the job
+	exists := func(msg, job int64, group int32) {
+		if msg < children || msg >= probes {
+			return
+		}
+		if other, ok := there[msg]; ok && other != job {
+			c.broken("I5", forever, group, []int64{other, job}, "jobs %d and %d were both spawned as message %d", other, job, msg)
+		}
+		there[msg] = job
+	}
 	for _, e := range c.effects {
-		there[e.msg] = e.job
+		exists(e.msg, e.job, e.group)
 	}
 	for _, d := range c.dead {
-		there[d.msg] = d.id
+		exists(d.msg, d.id, d.group)
 	}
 	done := make(map[int64]string) // by number of the child: the id that the committed attempt of the parent knows
 	for _, t := range c.turns {
@@ -139,6 +153,11 @@ func (c *checker) checkSpawned() {
 	}
 	if len(c.left) > 0 {
 		return // they may be among those
+	}
+	for n, job := range there {
+		if done[n] == "" {
+			c.broken("I5", forever, -1, []int64{job}, "job %d exists as message %d, which no attempt has spawned", job, n)
+		}
 	}
 	for n, id := range done {
 		c.did("I5", 1)

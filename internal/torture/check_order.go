@@ -108,14 +108,17 @@ func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
 }
 
 // overtaken judges a job that came after one with a higher id. That may be if it was not there, or not for long, when the
-// other one started, and their enqueues overlapped.
+// other one started, and their enqueues overlapped: they were two, and it had not run yet.
 func (c *checker) overtaken(group int32, by *turn, first, second, firstMsg, secondMsg int64, what string) {
 	x, y := c.enqueued(firstMsg), c.enqueued(secondMsg)
 	at := int64(forever)
 	if by != nil {
 		at = by.start
 	}
-	if (by == nil || y.back > by.start-claimWithin) && x.invoke < y.back && y.invoke < x.back {
+	together := x.invoke == y.invoke && x.how == y.how && c.sent[firstMsg] != nil && c.sent[secondMsg] != nil // in one call
+	before := by != nil && c.excuse(by.proc, 0, by.start) == "" &&
+		slices.ContainsFunc(c.byJob[second], func(t *turn) bool { return t.start < by.start && t.start > y.invoke })
+	if (by == nil || y.back > by.start-claimWithin) && x.invoke < y.back && y.invoke < x.back && !together && !before {
 		c.count("lower ids that were committed late", 1)
 		return
 	}

@@ -10,7 +10,7 @@ const late = int64(200 * time.Millisecond)
 
 // checkOverlap: I3, handlers of one group do not overlap, from their start until they return, are told that the job is
 // lost, or die with their process. Where a session was ended from the server's side, or the process did not get to run,
-// they may, for as long as it may take until they are told.
+// they may, for as long as it may take until they are told; but what became of the one that had lost the job is not recorded.
 func (c *checker) checkOverlap() {
 	for group, turns := range c.byGroup {
 		var open []*turn
@@ -23,11 +23,14 @@ func (c *checker) checkOverlap() {
 					continue
 				}
 				still = append(still, a)
-				why := c.excuse(a.proc, a.pid, b.start)
-				if why == "" && c.unheard(a, b.start) {
+				why := ""
+				if !a.recorded() {
+					why = c.excuse(a.proc, a.pid, b.start)
+				}
+				if why == "" && !a.recorded() && c.unheard(a, b.start) {
 					why = "a statement without an answer"
 				}
-				if why == "" { // it was b that was kept from running, between its claim and its start, and came too late
+				if why == "" && !b.recorded() { // it was b that was kept from running, between its claim and its start, and came too late
 					why = c.excuse(b.proc, b.pid, b.start)
 				}
 				switch {
@@ -36,7 +39,7 @@ func (c *checker) checkOverlap() {
 						c.count("handlers that ran on beside a successor because of "+why, 1)
 						told[a] = why
 					}
-				case a.lost < b.start+late:
+				case a.lost < b.start+late && !a.recorded():
 					c.count("successors that began less than "+time.Duration(late).String()+" before a handler was told", 1)
 				default:
 					c.broken("I3", b.start, group, []int64{a.job, b.job},
@@ -127,7 +130,7 @@ func (c *checker) checkFence() {
 			}
 			c.did("I3-fence", 1)
 			// The jobs of a batch share a token.
-			if last != nil && (t.token < last.token || t.token == last.token && t.proc != last.proc) {
+			if last != nil && (t.token < last.token || t.token == last.token && (t.proc != last.proc || t.pid != last.pid)) {
 				c.broken("I3-fence", t.start, group, []int64{last.job, t.job},
 					"job %d attempt %d has token %d, and job %d attempt %d before it had %d",
 					t.job, t.attempt, t.token, last.job, last.attempt, last.token)
@@ -145,6 +148,12 @@ func (c *checker) checkFence() {
 			continue
 		case !w.accepted:
 			c.count("stale writes refused by the sink", 1)
+			for _, t := range c.byJob[w.job] {
+				if t.attempt == w.attempt && t.token == w.token && t.recorded() {
+					c.broken("I3-fence", w.at, w.group, []int64{w.job}, "the sink refused token %d of job %d attempt %d, which held the group: it ended as %s",
+						w.token, w.job, w.attempt, t.outcome)
+				}
+			}
 			continue
 		}
 		c.did("I3-fence", 1)

@@ -78,6 +78,7 @@ type deadLetter struct {
 	failures int32
 	group    int32
 	queue    string
+	do       string // what its handler was to do
 }
 
 // history reads the logs and the tables.
@@ -205,7 +206,7 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 		if err != nil {
 			return err
 		}
-		d.msg = t.N
+		d.msg, d.do = t.N, t.Do
 		if d.group, err = groupOf(id); err != nil {
 			return err
 		}

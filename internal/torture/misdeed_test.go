@@ -12,7 +12,7 @@ func (b *book) overlap(before func(), after ...func()) {
 		f()
 	}
 	b.event(0, evEnd, 1, 10, 1, 0, "error")
-	b.event(0, evSettled, 1, 10, 1, 0, "retried")
+	b.event(0, evSettled, 1, 10, 1, 0, "returned")
 }
 
 // alone has a job that goes on while something happens.
@@ -100,6 +100,7 @@ func (b *book) poison(deaths int) {
 		b.exit(int32(2+i), 10, 1, int32(min(i+1, lives)))
 	}
 	b.bury(1, 10, lives)
+	b.dead[len(b.dead)-1].do = doKill
 }
 
 // locked has a group locked for some seconds.

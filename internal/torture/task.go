@@ -40,6 +40,9 @@ const (
 // lives is how many attempts a job has that kills its process.
 const lives = 3
 
+// mostLives is how many all others have: none uses them up.
+const mostLives = 1000
+
 // chances are how many jobs of a thousand do what. The rest only write their effect.
 var chances = []struct {
 	do     string

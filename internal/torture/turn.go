@@ -36,6 +36,11 @@ func (t *turn) over() int64 { return min(t.end, t.lost, t.died) }
 // alive reports whether it was under way at that time.
 func (t *turn) alive(at int64) bool { return t.start <= at && at < t.over() }
 
+// recorded reports whether the worker could commit what became of the turn. Who has lost the job cannot.
+func (t *turn) recorded() bool {
+	return t.outcome == "succeeded" || t.outcome == "retried" || t.outcome == "buried"
+}
+
 // readTurns makes turns of the events. They are in the order of their starts.
 func (c *checker) readTurns() {
 	type key struct {

@@ -168,6 +168,7 @@ func (r *run) jobs(ctx context.Context) int {
 // quiet looks at what is left when all is done, and has the workers stop.
 func (r *run) quiet(ctx context.Context) {
 	end := &r.end
+	*end = endState{Holding: 1, Locked: 1, Prepared: 1, Sessions: 1, Jobs: 1} // until it is known
 	get := func(sql string, to *int) bool {
 		return r.pool.QueryRow(ctx, sql).Scan(to) == nil
 	}

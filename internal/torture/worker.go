@@ -28,7 +28,7 @@ func work(o order, book *journal) error {
 	h := &hand{name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub}}
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
-		MaxAttempts: 1000, Retry: fifo.Backoff(time.Millisecond, 20*time.Millisecond),
+		MaxAttempts: mostLives, Retry: fifo.Backoff(time.Millisecond, 20*time.Millisecond),
 		Sweep: fifo.Sweep{Interval: sweepEvery, GroupIdle: groupIdle},
 	}
 	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))

@@ -14,7 +14,7 @@ var discovery = []Mutant{
 		Name:   "row-made-only-once",
 		Breaks: "a group's row is made when the group is first seen, and not again when it has been collected",
 		Edits: []Edit{
-			{"groups/scout.go", "		if missing {\n", "		if missing && !s.seen[c.Key] {\n"},
+			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing && !c.Paused && !s.seen[c.Key] {\n"},
 			{"groups/scout.go", "		c.Orphan = s.orphans[c.Key]\n", "		c.Orphan = s.orphans[c.Key]\n		defer func(k Key) { s.seen[k] = true }(c.Key)\n"},
 			{"groups/scout.go", "	look    chan struct{}\n}", "	look    chan struct{}\n	seen    map[Key]bool\n}"},
 			{"groups/scout.go", "gap: minGap, look: make(chan struct{}, 1),", "gap: minGap, look: make(chan struct{}, 1), seen: make(map[Key]bool),"},
@@ -32,7 +32,7 @@ var discovery = []Mutant{
 		Breaks: "jobs of a paused group run",
 		Edits: []Edit{
 			{attemptFile, "	case hold.Paused:\n		return a\n", ""},
-			{"groups/scout.go", "		if paused {\n			return nil\n		}\n", ""},
+			{"groups/turns.go", "		if c.Paused {\n			continue\n		}\n", ""},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},
 	},

@@ -53,8 +53,14 @@ var ids = []Mutant{
 	{
 		Name:   "floor-raised-over-a-late-job",
 		Breaks: "a floor is raised over a lower id that was announced while a lane had the group",
-		Edits:  []Edit{{"groups/turns.go", "	if id <= turn.lowest {", "	if id > 0 || id <= turn.lowest {"}},
+		Edits:  []Edit{{"groups/turns.go", "	if id <= turn.lowest && id > turn.entered {", "	if id > turn.entered {"}},
 		Test:   Test{"groups", "TestFloorIsNotRaisedOverALateJob"},
+	},
+	{
+		Name:   "floor-of-a-claim-that-failed",
+		Breaks: "a job that is told of twice becomes the floor by what is known since it was claimed",
+		Edits:  []Edit{{"groups/turns.go", "	if id <= turn.lowest && id > turn.entered {", "	if id <= turn.lowest {"}},
+		Test:   Test{"groups", "TestJobThatIsToldOfTwice"},
 	},
 	{
 		Name:   "quick-walks-over-idle-groups",

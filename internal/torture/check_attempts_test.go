@@ -1,0 +1,41 @@
+package torture
+
+import (
+	"testing"
+)
+
+// Attempts and dead letters: I6.
+func TestBrokenAttemptHistories(t *testing.T) {
+	t.Parallel()
+	judge(t, map[string]misdeed{
+		"a job is given up too early": {"I6", func(b *book) { b.dead[0].do = doNap }},
+		"a poison job is given up too early": {"I6", func(b *book) {
+			b.dead[0].do = doKill
+		}},
+		"a lost attempt is not counted":                               {"I6", func(b *book) { b.lostAfter(1500, 1) }},
+		"a lost attempt is not counted, which a stale claim explains": {"", func(b *book) { b.lost(1) }},
+		"a lost attempt is counted":                                   {"", func(b *book) { b.lost(2) }},
+		"a lost attempt is counted twice":                             {"I6", func(b *book) { b.lost(6) }},
+		"a lost attempt is not counted because the server lost it": {"", func(b *book) {
+			b.mark(faultRestart, "", 0)
+			b.marks[len(b.marks)-1].at += 4 * ms
+			b.lost(1)
+			b.mark("resumed", "", 0)
+		}},
+		"a failed attempt is not counted": {"I6", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 1, "error", "retried")
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.effect(1, 10, 1)
+		}},
+		"a dead letter has more attempts than ran":                    {"I6", func(b *book) { b.dead[0].attempts, b.dead[0].failures = 2, 2 }},
+		"a dead letter has no history":                                {"I6", func(b *book) { b.dead[0].failures = 0 }},
+		"a poison job has three lives":                                {"", func(b *book) { b.poison(3) }},
+		"a poison job has four lives, which one stale claim explains": {"", func(b *book) { b.poison(4) }},
+		"a poison job has four lives, the last where a claim may have been lost before": {"", func(b *book) {
+			b.mark(faultTerminate, "w6", 0)
+			b.poison(4)
+		}},
+		"a poison job has five lives": {"I6", func(b *book) { b.poison(5) }},
+	})
+}

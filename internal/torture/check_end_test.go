@@ -1,0 +1,61 @@
+package torture
+
+import (
+	"testing"
+)
+
+// What faults hit, who holds what, and how all ends: I7 to I11.
+func TestBrokenEndHistories(t *testing.T) {
+	t.Parallel()
+	judge(t, map[string]misdeed{
+		"a frozen process holds something": {"I7", func(b *book) { b.mark("held", "w1", 1) }},
+		"a killed process has sessions for long": {"I7", func(b *book) {
+			b.mark(faultKill, "w3", 0)
+			b.now += 16_000
+			b.mark("gone", "w3", 0)
+		}},
+		"a killed process's job waits for long": {"I7", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(2, evStart, 1, 10, 1, 10, "-")
+			b.mark(faultKill, "w3", 0)
+			b.now += 26_000
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a session holds a group and does not work": {"I8", func(b *book) { b.locked(99) }},
+		"a session holds a group and works": {"", func(b *book) {
+			b.alone(func() { b.locked(71) })
+		}},
+		"a session holds a group and works another one": {"I8", func(b *book) {
+			b.alone(func() { b.lockedAs(71, "plain/g2") })
+		}},
+		"a group stays locked after a slow job": {"I8", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(0, evStart, 1, 10, 1, 10, "-")
+			b.event(0, evTx, 1, 10, 1, 71, "-")
+			b.locked(71)
+			b.event(0, evEnd, 1, 10, 1, 0, "ok")
+			b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
+			b.effect(1, 10, 1)
+			b.locked(71)
+		}},
+		"jobs are left":                           {"I8", func(b *book) { b.end.Jobs = 1 }},
+		"groups are locked at the end":            {"I8", func(b *book) { b.end.Locked = 1 }},
+		"a session is left in its transaction":    {"I9", func(b *book) { b.end.Holding = 1 }},
+		"a transaction is left prepared":          {"I9", func(b *book) { b.end.Prepared = 1 }},
+		"sessions are left":                       {"I9", func(b *book) { b.end.Sessions = 1 }},
+		"a worker ends by itself":                 {"I9", func(b *book) { b.mark("dead", "w1", 0) }},
+		"a job's session listens":                 {"I9", func(b *book) { b.alone(func() { b.event(0, evAmiss, 1, 10, 1, 0, "listens to pgfifo") }) }},
+		"an enqueue waits for the holder":         {"I10", func(b *book) { b.probe(2500) }},
+		"an enqueue does not wait for the holder": {"", func(b *book) { b.probe(20) }},
+		"a deadlock": {"I11", func(b *book) {
+			b.serverErrors = append(b.serverErrors, serverError{"w1", "40P01", "ERROR: deadlock detected"})
+		}},
+		"an error on purpose": {"", func(b *book) {
+			b.serverErrors = append(b.serverErrors, serverError{"w1", "22012", "ERROR: division by zero"})
+		}},
+		"a statement runs into a timeout of the server": {"I11", func(b *book) {
+			b.serverErrors = append(b.serverErrors, serverError{who: "w1", state: "57014", text: "canceling statement due to statement timeout"})
+		}},
+	})
+}

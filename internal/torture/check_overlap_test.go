@@ -1,0 +1,98 @@
+package torture
+
+import (
+	"testing"
+)
+
+// Handlers at once, and handlers that are not told: I3.
+func TestBrokenOverlapHistories(t *testing.T) {
+	t.Parallel()
+	judge(t, map[string]misdeed{
+		"two handlers at once": {"I3", func(b *book) {
+			b.overlap(func() {})
+		}},
+		"two handlers at once after a terminate, for a moment": {"", func(b *book) {
+			b.overlap(func() { b.mark(faultTerminate, "w1", 71) })
+		}},
+		"two handlers at once after a terminate of another session": {"I3", func(b *book) {
+			b.overlap(func() { b.mark(faultTerminate, "w1", 99) })
+		}},
+		"two handlers at once after a freeze": {"", func(b *book) {
+			b.overlap(func() {
+				b.mark(faultStop, "w1", 0)
+				b.now += 3100
+			}, func() {
+				b.now += 2000
+				b.mark("cont", "w1", 0)
+			})
+		}},
+		"two handlers at once soon after a process was frozen": {"I3", func(b *book) {
+			b.overlap(func() { b.mark(faultStop, "w1", 0) }, func() {
+				b.now += 5000
+				b.mark("cont", "w1", 0)
+			})
+		}},
+		"a handler starts too late, because its process was frozen since its claim": {"", func(b *book) {
+			b.mark(faultStop, "w2", 0)
+			b.now += 4000
+			b.mark("cont", "w2", 0)
+			b.overlap(func() {})
+			b.events[len(b.events)-3].word = "unknown"
+			b.effects = b.effects[:len(b.effects)-1]
+			b.effect(1, 10, 1)
+			b.events[len(b.events)-2].word = "ok"
+			b.events[len(b.events)-1].word = "succeeded"
+		}},
+		"two handlers at once in a partition": {"I3", func(b *book) {
+			b.overlap(func() {
+				b.mark("cut", "w1", 0)
+				b.now += 1500
+			})
+		}},
+		"two handlers at once in a partition, of which the first was told": {"", func(b *book) {
+			b.overlap(func() {
+				b.mark("cut", "w1", 0)
+				b.now += 1300
+				b.event(0, evLost, 1, 10, 1, 0, "-")
+				b.now += 1500
+			})
+		}},
+		"two handlers at once after a terminate, and both are recorded": {"I3", func(b *book) {
+			b.overlap(func() {
+				b.mark(faultTerminate, "w1", 71)
+			})
+			b.events[len(b.events)-1].word = "retried"
+		}},
+		"a handler is not told of a partition": {"I3-lease", func(b *book) {
+			b.alone(func() {
+				b.mark("cut", "w1", 0)
+				b.now += 5000
+			})
+		}},
+		"a handler is told of a partition": {"", func(b *book) {
+			b.alone(func() {
+				b.mark("cut", "w1", 0)
+				b.now += 1300
+				b.event(0, evLost, 1, 10, 1, 0, "-")
+				b.now += 5000
+			})
+		}},
+		"a handler in a statement is not told that what is sent is lost": {"", func(b *book) {
+			b.alone(func() {
+				b.mark("cut", "w1", 0)
+				b.marks[len(b.marks)-1].note = "what goes to the server" + noteLoss
+				b.now += 5000
+				b.mark("healed", "w1", 0)
+			})
+		}},
+		"a handler in no statement is not told that what is sent is lost": {"I3-lease", func(b *book) {
+			b.alone(func() {
+				b.event(0, evWrite, 1, 10, 1, 200, "accepted")
+				b.mark("cut", "w1", 0)
+				b.marks[len(b.marks)-1].note = "what goes to the server" + noteLoss
+				b.now += 5000
+				b.mark("healed", "w1", 0)
+			})
+		}},
+	})
+}
