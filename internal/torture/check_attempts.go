@@ -8,6 +8,9 @@ import (
 // shortLived is how long an attempt may last within one claim of another worker, one that is kept off its processor.
 const shortLived = int64(time.Second)
 
+// posthumous is how long after its process has died a claim may still begin that was sent before.
+const posthumous = int64(2 * time.Second)
+
 // checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and the
 // same if it was given back. It is higher by no more than there were faults that may have taken a claim before its handler
 // began. It may be the same after a lost attempt if the server went down, for then PostgreSQL may have lost the evidence;
@@ -17,7 +20,7 @@ const shortLived = int64(time.Second)
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {
-		i, _ := slices.BinarySearch(eaters, from)
+		i, _ := slices.BinarySearch(eaters, from-posthumous)
 		j, _ := slices.BinarySearch(eaters, to+1)
 		return int32(j - i)
 	}

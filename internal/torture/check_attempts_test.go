@@ -22,6 +22,22 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.lost(1)
 			b.mark("resumed", "", 0)
 		}},
+		"a claim that was sent by a process that died just before is counted": {"", func(b *book) {
+			b.mark(faultKill, "w3", 0)
+			b.mark("dead", "w3", 0)
+			b.now += 100
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"an attempt is counted that nobody has made": {"I6", func(b *book) {
+			b.mark(faultKill, "w3", 0)
+			b.mark("dead", "w3", 0)
+			b.now += 2100
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
 		"a failed attempt is not counted": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.run(0, 10, 1, 1, "error", "retried")
