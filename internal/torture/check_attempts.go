@@ -83,7 +83,7 @@ func (c *checker) checkAttempts() {
 		if d.failures != min(d.attempts, 50) {
 			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts and %d failures", d.id, d.attempts, d.failures)
 		}
-		if poison := d.do == doExit || d.do == doKill; d.do != doLetter && !(poison && d.attempts == lives) {
+		if poison := d.do == doExit || d.do == doKill; d.do != doLetter && (!poison || d.attempts != lives) {
 			c.broken("I6", last.start, d.group, []int64{d.id}, "job %d is a dead letter after %d attempts, and was not to be one", d.id, d.attempts)
 		}
 		c.checkPoison(&d, turns)
