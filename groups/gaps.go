@@ -75,7 +75,6 @@ type quickWalk struct {
 	gaps   []gap // those to come, the first of which is where it is; the last one has no end
 	dialed int64 // when the scout's connection was made
 	walks  bool  // it is made: walks over all groups are slow, and the gaps are not too many
-	again  bool  // another one is to follow at once
 	news   int
 	took   time.Duration
 	batch  time.Duration
@@ -99,6 +98,8 @@ func (s *Scout) nextQuick(view View) time.Duration {
 		return 0
 	case q.midway():
 		return 3*q.batch - time.Since(q.ended)
+	case s.hurried:
+		return view.hurry(q.took) - time.Since(q.ended)
 	case view.Idle:
 		return max(s.gap, q.took) - time.Since(q.ended)
 	}
@@ -109,9 +110,7 @@ func (s *Scout) nextQuick(view View) time.Duration {
 func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) error {
 	q := &s.quick
 	begin := time.Now()
-	if !q.midway() {
-		q.took, q.news, q.again = 0, 0, false
-	}
+	fresh := !q.midway()
 	queue := s.Queues[q.queue]
 	if len(q.gaps) == 0 {
 		q.gaps = s.Turns.gaps(queue, q.dialed)
@@ -119,6 +118,9 @@ func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) erro
 			q.queue, q.ended = 0, begin.Add(maxRest) // not so soon again
 			return nil
 		}
+	}
+	if fresh {
+		q.took, q.news, s.hurried = 0, 0, false
 	}
 	n := min(len(q.gaps)-1, walkBatch) // gaps with an end
 	sql, args := candidatesAdjacentSQL, []any{queue, q.gaps[0].group, limit}
@@ -150,9 +152,6 @@ func (s *Scout) walkQuickly(ctx context.Context, conn *pgx.Conn, limit int) erro
 		q.gaps = nil
 		if q.queue = (q.queue + 1) % len(s.Queues); q.queue == 0 {
 			s.calm(q.news > 0)
-			if q.again {
-				s.hurry()
-			}
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -158,14 +157,42 @@ func TestHurryDuringAQuickWalk(t *testing.T) {
 	turns, scout := s.scout(time.Hour)
 	turns.Walked(true)
 	turns.Offer(ready("m"))
+	scout.whole, scout.quick.walks = time.Minute, true
 	require.NoError(t, scout.walkQuickly(t.Context(), s.session().Conn, walkBatch))
 	require.True(t, scout.quick.midway())
 	s.enqueue(1, "a")
-	scout.hurry()
+	scout.hurried = true
 	require.Empty(t, s.quickly(turns, scout)) // the rest of it
-	require.True(t, scout.quick.ended.IsZero())
+	view := turns.Look()
+	view.Idle = true
+	require.LessOrEqual(t, scout.nextQuick(view), time.Duration(0))
 	require.Equal(t, []string{"a"}, s.quickly(turns, scout))
-	require.False(t, scout.quick.ended.IsZero())
+	scout.gap = time.Hour
+	require.Positive(t, scout.nextQuick(view))
+}
+
+// Walks that somebody asks for all the time leave busy lanes most of the server.
+func TestHurriedWalks(t *testing.T) {
+	t.Parallel()
+	turns, scout := newStage(t).scout(time.Hour)
+	turns.Walked(true)
+	scout.gap, scout.took, scout.whole, scout.quick.took = time.Hour, time.Minute, time.Minute, time.Second
+	scout.walked, scout.quick.ended = time.Now(), time.Now()
+	for quick, took := range map[bool]time.Duration{true: time.Second, false: time.Minute} {
+		scout.quick.walks = quick
+		next := scout.nextWalk
+		if quick {
+			next = scout.nextQuick
+		}
+		scout.hurried = false
+		busy, idle := turns.Look(), turns.Look()
+		idle.Idle = true
+		require.Greater(t, next(idle), took)
+		scout.hurried = true
+		require.LessOrEqual(t, next(idle), time.Duration(0))
+		require.Greater(t, next(busy), 3*took)
+		require.LessOrEqual(t, next(busy), 4*took)
+	}
 }
 
 // While there are too many groups for a quick walk it is not tried all the time.
@@ -173,29 +200,17 @@ func TestNoQuickWalk(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour)
-	scout.whole, scout.quick.walks = time.Minute, true
+	scout.whole, scout.quick.walks, scout.gap = time.Minute, true, 0
 	turns.Walked(true)
-	scout.hurry()
 	view := turns.Look()
 	require.LessOrEqual(t, scout.nextQuick(view), time.Duration(0))
 	turns.Walked(false)
+	scout.hurried = true
 	require.NoError(t, scout.walkQuickly(t.Context(), s.session().Conn, walkBatch))
 	require.False(t, scout.quick.walks)
+	require.True(t, scout.hurried, "a walk over all is to do it")
 	view.Idle = true
 	require.Positive(t, scout.nextQuick(view))
-}
-
-func TestHurriesQuickly(t *testing.T) {
-	t.Parallel()
-	_, scout := newStage(t).scout(time.Hour)
-	for quick := range map[bool]bool{true: true, false: true} {
-		t.Run(fmt.Sprint(quick), func(t *testing.T) {
-			scout.walked, scout.quick.ended, scout.quick.walks = time.Now(), time.Now(), quick
-			scout.hurry()
-			require.Equal(t, quick, scout.quick.ended.IsZero())
-			require.Equal(t, !quick, scout.walked.IsZero())
-		})
-	}
 }
 
 // A walk over all groups has looked under their floors. They stay in force until the next one may be expected.

@@ -37,6 +37,7 @@ type Scout struct {
 	asked   time.Time     // and those who enqueue,
 	askGap  time.Duration // and how long not to, from then on
 	news    int           // since the walk began
+	hurried bool          // something was enqueued somewhere since it began
 	orphans map[Key]bool  // groups whose worker has just died
 	look    chan struct{}
 }
@@ -68,7 +69,8 @@ func (s *Scout) Hurry() {
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	s.quick.queue, s.quick.gaps, s.quick.dialed = 0, nil, dials.Add(1)
-	s.gap, s.walked = 0, time.Time{} // groups that were looked at when a connection broke are nowhere else
+	s.gap, s.hurried = 0, true // groups that were looked at when a connection broke are nowhere else
+	s.quick.walks = false      // nor are all others known, perhaps
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -83,18 +85,8 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 		case <-timer.C:
 		case <-s.Turns.Woken():
 		case <-s.look:
-			s.hurry()
+			s.gap, s.hurried = 0, true
 		}
-	}
-}
-
-// hurry makes the next walk due, the quick one if there are any.
-func (s *Scout) hurry() {
-	s.gap = 0
-	if s.quick.walks {
-		s.quick.ended, s.quick.again = time.Time{}, s.quick.midway()
-	} else {
-		s.walked = time.Time{}
 	}
 }
 

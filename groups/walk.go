@@ -20,6 +20,14 @@ func (s *Scout) rest(took time.Duration) time.Duration {
 	return min(20*took, max(8*time.Second-took, 4*took))
 }
 
+// hurry returns how long to wait between walks that take so long, if there is something to be found. Busy lanes do not need it.
+func (v View) hurry(took time.Duration) time.Duration {
+	if v.Idle {
+		return 0
+	}
+	return 4 * took
+}
+
 // nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: see rest.
 func (s *Scout) nextWalk(view View) time.Duration {
 	if view.Room <= 0 {
@@ -42,6 +50,8 @@ func (s *Scout) nextWalk(view View) time.Duration {
 	}
 	gap := s.gap
 	switch {
+	case s.hurried && !s.quick.walks:
+		gap = view.hurry(s.took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2, s.rest(s.took))
 	case s.quick.walks:
@@ -58,7 +68,7 @@ func (s *Scout) midway() bool { return s.queue > 0 || s.after != "" }
 // walk reads the next batch of heads, and goes back to the first queue behind the last.
 func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 	if !s.midway() {
-		s.cut, s.news, s.took, s.began = false, 0, 0, time.Now()
+		s.cut, s.news, s.took, s.began, s.hurried = false, 0, 0, time.Now(), s.hurried && s.quick.walks
 	}
 	begin := time.Now()
 	sql := candidatesAdjacentSQL
