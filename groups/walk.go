@@ -20,12 +20,12 @@ func (s *Scout) rest(took time.Duration) time.Duration {
 	return min(20*took, max(8*time.Second-took, 4*took))
 }
 
-// hurry returns how long to wait between walks that take so long, if there is something to be found. Busy lanes do not need it.
+// hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep half of the time.
 func (v View) hurry(took time.Duration) time.Duration {
 	if v.Idle {
 		return 0
 	}
-	return 4 * took
+	return took
 }
 
 // nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: see rest.
