@@ -31,6 +31,7 @@ const (
 	noticeGap   = 10 * time.Millisecond
 	noticeRate  = 1500 // a second, beyond noticeBurst; a client that enqueues more often waits a little between two
 	noticeBurst = 16
+	noticeMany  = 6    // groups
 	noticeBytes = 7900 // PostgreSQL allows 7999
 	noticeHints = 40
 )
@@ -171,6 +172,7 @@ func (a *announcer) send() {
 			}
 			n.Groups = append(n.Groups, groupHint{key.GroupID, id})
 		}
+		groups := len(a.pending)
 		clear(a.pending)
 		clear(a.back)
 		a.mu.Unlock()
@@ -187,19 +189,24 @@ func (a *announcer) send() {
 		if err != nil && a.ctx.Err() == nil {
 			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
 		}
-		a.pace()
+		a.pace(groups)
 	}
 }
 
-// pace takes a token for a notice that was sent. Without any it waits: what is enqueued meanwhile shares the next notice.
-func (a *announcer) pace() {
+// pace takes a token for what was sent; two if it told of many groups, for whoever enqueues that fast needs notices less than
+// the server's time. Without any it waits: what is enqueued meanwhile shares the next notice.
+func (a *announcer) pace(groups int) {
+	cost := 1.0
+	if groups >= noticeMany {
+		cost = 2
+	}
 	now := time.Now()
-	a.tokens = min(noticeBurst, a.tokens+now.Sub(a.counted).Seconds()*noticeRate) - 1
+	a.tokens = min(noticeBurst, a.tokens+now.Sub(a.counted).Seconds()*noticeRate) - cost
 	a.counted = now
 	if a.tokens >= 0 {
 		return
 	}
-	timer := time.NewTimer(time.Second / noticeRate)
+	timer := time.NewTimer(time.Duration(cost) * time.Second / noticeRate)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

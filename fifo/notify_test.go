@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,4 +20,17 @@ func TestAnnounceLowestID(t *testing.T) {
 	a.later(b, []int64{5, 6, 7}, false)
 	a.later(b, []int64{100, 101, 102}, false)
 	require.Equal(t, map[groups.Key]int64{{Queue: "q", GroupID: "g"}: 5, {Queue: "q", GroupID: "h"}: 6}, a.pending)
+}
+
+// A notice that tells of many groups costs two tokens: a client that enqueues so fast sends fewer of them.
+func TestNoticesOfManyGroupsAreFewer(t *testing.T) {
+	t.Parallel()
+	a := &announcer{}
+	a.init(&Client{})
+	defer a.cancel()
+	for groups, left := range map[int]float64{1: noticeBurst - 1, noticeMany - 1: noticeBurst - 1, noticeMany: noticeBurst - 2} {
+		a.counted = time.Time{} // long ago: there are as many tokens as can be
+		a.pace(groups)
+		require.InDelta(t, left, a.tokens, 0, groups)
+	}
 }
