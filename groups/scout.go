@@ -69,13 +69,12 @@ func (s *Scout) Hurry() {
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	s.quick.queue, s.quick.gaps, s.quick.dialed = 0, nil, dials.Add(1)
-	s.gap, s.hurried = 0, true // groups that were looked at when a connection broke are nowhere else
-	s.quick.walks = false      // nor are all others known, perhaps
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
+			s.hurried, s.quick.walks = true, false // groups that were looked at just now are nowhere else
 			return err
 		}
 		timer.Reset(wait)

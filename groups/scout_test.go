@@ -84,7 +84,7 @@ func TestScoutOnANewConnection(t *testing.T) {
 	scout.walked, scout.gap = time.Now(), time.Hour
 	broken := s.session()
 	require.NoError(t, broken.Close(t.Context()))
-	require.Error(t, scout.checkHeld(t.Context(), broken.Conn))
+	require.Error(t, scout.Run(t.Context(), broken.Conn))
 	s.run(scout)
 	require.Equal(t, "a", s.next(turns).GroupID)
 }

@@ -28,10 +28,16 @@ func (r *run) watch(ctx context.Context) {
 const markSlow = "slow"
 
 // pace takes down when the server, or the machine, was too busy to answer at once: a statement, or a new connection, as those
-// are that cancel one.
+// are that cancel one. On a pool of its own: a request to cancel nothing may be late, and cancel what comes next.
 func (r *run) pace(ctx context.Context) {
+	pool, err := pgxpool.NewWithConfig(ctx, r.pool.Config())
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	defer pool.Close()
 	for n, began := 1, time.Now(); pause.For(ctx, 50*time.Millisecond) == nil; n, began = n+1, time.Now() {
-		err := r.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		err := pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 			if n%5 == 0 {
 				return c.Conn().PgConn().CancelRequest(ctx) // of nothing
 			}

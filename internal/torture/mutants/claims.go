@@ -1,7 +1,7 @@
 package mutants
 
 // patient has handlers that take longer than every timeout, with nothing wrong.
-var patient = []string{"-jobs", "2000", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-holds", "1"}
+var patient = []string{"-jobs", "2000", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-holds", "3"}
 
 // contended has several processes at few groups, so that claims meet.
 var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-lanes", "4", "-batch", "1"}

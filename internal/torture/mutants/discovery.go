@@ -33,6 +33,7 @@ var discovery = []Mutant{
 		Edits: []Edit{
 			{attemptFile, "	case hold.Paused:\n		return a\n", ""},
 			{"groups/turns.go", "		if c.Paused {\n			continue\n		}\n", ""},
+			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing {\n"},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},
 	},
