@@ -172,7 +172,7 @@ func (a *announcer) send() {
 			}
 			n.Groups = append(n.Groups, groupHint{key.GroupID, id})
 		}
-		groups := len(a.pending)
+		told := len(a.pending)
 		clear(a.pending)
 		clear(a.back)
 		a.mu.Unlock()
@@ -189,7 +189,7 @@ func (a *announcer) send() {
 		if err != nil && a.ctx.Err() == nil {
 			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
 		}
-		a.pace(groups)
+		a.pace(told)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 )
 
 // The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
-// and run in psql as they are.
+// and run in psql as they are; but those that look for heads have one end in common.
 var (
 	//go:embed sql/claim.sql
 	claimSQL string
@@ -18,13 +18,15 @@ var (
 	//go:embed sql/evidence.sql
 	evidenceSQL string
 	//go:embed sql/candidates.sql
-	candidatesSQL string
+	candidatesWalk string
 	//go:embed sql/candidates_adjacent.sql
-	candidatesAdjacentSQL string
+	candidatesAdjacentWalk string
 	//go:embed sql/candidates_between.sql
-	candidatesBetweenSQL string
+	candidatesBetweenWalk string
 	//go:embed sql/probe.sql
-	probeSQL string
+	probeWalk string
+	//go:embed sql/heads.sql
+	headsSQL string
 	//go:embed sql/ensure.sql
 	ensureSQL string
 	//go:embed sql/ended.sql
@@ -41,6 +43,13 @@ var (
 	collectLockSQL string
 	//go:embed sql/collect.sql
 	collectSQL string
+)
+
+var (
+	candidatesSQL         = candidatesWalk + headsSQL
+	candidatesAdjacentSQL = candidatesAdjacentWalk + headsSQL
+	candidatesBetweenSQL  = candidatesBetweenWalk + headsSQL
+	probeSQL              = probeWalk + headsSQL
 )
 
 const (

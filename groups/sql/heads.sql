@@ -1,0 +1,39 @@
+-- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql,
+-- candidates_between.sql and probe.sql, whose walk has (queue, group_id, id, run_at, xid), xid being the head's xmax.
+--
+-- holder is the transaction that has the head locked, if it is still in progress: some worker is running it. One that
+-- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
+-- id that is none.
+-- due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
+-- missing says that the group has no row yet; ensure.sql makes it.
+--
+-- The look-ups are scalar sub-selects on whole keys: as joins, or hashed, a plan made while a table was empty would
+-- read all of it for every group once it is not. IN is one of them only because group_id leads the key of pauses.
+, head AS (
+    SELECT DISTINCT ON (walk.queue, walk.group_id) walk.*,
+           CASE WHEN walk.xid <> '0'::xid
+                THEN now.next - 2147483648 + ((walk.xid::text::bigint - now.next + 2147483648) & 4294967295)
+           END AS full_xid, now.next
+    FROM walk, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next OFFSET 0) now
+    ORDER BY walk.queue, walk.group_id, walk.id
+)
+SELECT head.queue,
+       head.group_id,
+       head.id,
+       CASE WHEN head.run_at > statement_timestamp()
+            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000.0)::bigint
+            ELSE 0
+       END AS due_in_us,
+       CASE WHEN CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
+                      THEN pg_xact_status(head.full_xid::text::xid8) = 'in progress'
+                      WHEN head.full_xid >= head.next
+                      THEN head.xid IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid')
+                 END
+            THEN head.full_xid
+            ELSE 0
+       END AS holder,
+       (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) IS TRUE -- once for all
+           AND (SELECT true FROM pgfifo.pauses p WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue LIMIT 1) IS TRUE AS paused,
+       (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
+FROM head
+ORDER BY head.queue, head.group_id
