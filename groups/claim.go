@@ -19,18 +19,11 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
 	for _, turn := range next.With {
 		l.distrust(turn)
 	}
-	switch {
-	case len(next.With) > 0:
+	if len(next.With) > 0 {
 		pipeline.SendQueryStatement(l.stmts[stmtMany], next.claimManyArgs(), nil, claimFormats)
 		return
-	case next.known:
-		pipeline.SendQueryStatement(l.stmts[stmtKnown], next.claimArgs(), nil, claimFormats)
-	default:
-		pipeline.SendQueryStatement(l.stmts[stmtClaim], next.claimArgs(), nil, claimFormats)
 	}
-	if next.Jobs > 1 { // one more, to know whether there is more
-		pipeline.SendQueryStatement(l.stmts[stmtBehind], append(next.claimArgs(), appendInt(int64(next.Jobs)+1)), nil, claimFormats)
-	}
+	pipeline.SendQueryStatement(l.stmts[next.claimStmt()], next.claimArgs(), nil, claimFormats)
 	if next.ask != nil {
 		next.asked = time.Now()
 		pipeline.SendQueryStatement(l.stmts[stmtPaused], [][]byte{[]byte(next.Queue)}, nil, claimFormats)
@@ -49,9 +42,10 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err
 	if len(next.With) > 0 {
 		return readMany(pipeline, next)
 	}
-	hold, err = readHead(pipeline, next)
-	if err == nil && next.Jobs > 1 {
-		err = readBehind(pipeline, next, hold)
+	if next.Jobs > 1 {
+		hold, err = readBatch(pipeline, next)
+	} else {
+		hold, err = readHead(pipeline, next)
 	}
 	if err == nil && next.ask != nil {
 		paused := false
@@ -83,28 +77,31 @@ func readHead(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
 	return hold, err
 }
 
-// readBehind reads the answer of behind.sql. The jobs up to the first that is to run alone join the hold.
-func readBehind(pipeline *pgconn.Pipeline, next *Turn, hold *Hold) error {
-	rest := make([]Held, 0, next.Jobs)
+// readBatch reads the answer of claim_batch.sql. The jobs up to the first that is to run alone join the hold.
+func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
+	list := make([]Held, 0, next.Jobs+1)
+	claimed := false
 	err := eachRow(pipeline, func(r *rowReader) {
-		rest = append(rest, Held{Key: next.Key, Turn: next})
-		rest[len(rest)-1].scanBehind(r)
+		list = append(list, Held{Key: next.Key, Turn: next})
+		h := &list[len(list)-1]
+		h.scanJob(r)
+		h.scanDue(r)
+		h.scanPlace(r)
+		if r.noMore() {
+			return
+		}
+		claimed = len(list) == 1
+		h.scanClaim(r)
+		h.Paused = !next.known && r.bool()
 	})
-	if err != nil || hold == nil {
-		return err
-	}
-	late := false
-	for len(rest) > 0 && rest[0].ID <= hold.ID { // the head, and what was committed after it was chosen
-		late = late || rest[0].ID < hold.ID
-		rest = rest[1:]
-	}
-	hold.More, next.ahead = late || len(rest) > 0, len(rest)
-	if late { // what is behind the head may have been enqueued after that
+	if err != nil || !claimed {
 		next.ahead = 0
-		return nil
+		return nil, err
 	}
+	hold, rest := &Hold{Held: list[0]}, list[1:]
+	hold.More, next.ahead = len(rest) > 0, len(rest)
 	if hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
-		return nil
+		return hold, nil
 	}
 	n := slices.IndexFunc(rest, func(h Held) bool { return h.alone() })
 	if n < 0 {
@@ -116,7 +113,7 @@ func readBehind(pipeline *pgconn.Pipeline, next *Turn, hold *Hold) error {
 		rest[i].More = i < n-1 || next.ahead > 0
 	}
 	hold.Rest = rest[:n]
-	return nil
+	return hold, nil
 }
 
 // readMany reads the answer of claim_many.sql.
@@ -213,9 +210,26 @@ func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 	return err
 }
 
-// claimArgs returns the parameters of claim.sql.
+// claimStmt returns the name of the statement that claims the group.
+func (t *Turn) claimStmt() string {
+	switch {
+	case t.Jobs > 1 && t.known:
+		return stmtBatchKnown
+	case t.Jobs > 1:
+		return stmtBatch
+	case t.known:
+		return stmtKnown
+	}
+	return stmtClaim
+}
+
+// claimArgs returns the parameters of claim.sql and claim_batch.sql.
 func (t *Turn) claimArgs() [][]byte {
-	return [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id)}
+	args := [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id)}
+	if t.Jobs > 1 { // one more, to know whether there is more
+		args = append(args, appendInt(int64(t.Jobs)+1))
+	}
+	return args
 }
 
 // claimManyArgs returns the parameters of claim_many.sql.

@@ -43,9 +43,9 @@
 //
 // # Batches
 //
-// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and reads
-// the jobs behind it with a second statement (sql/behind.sql), whose snapshot is taken after the group's row was locked:
-// nobody can have worked the group since, so what it sees behind the head are the next jobs. They need no locks of their
+// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and takes
+// the jobs behind it from the same snapshot (sql/claim_batch.sql): whoever works the group begins with its head, so as long as
+// the head is as the snapshot shows it, what is behind it are the next jobs. They need no locks of their
 // own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from then on, as
 // every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
 // (sql/claim_many.sql). If one of them cannot be had, the claim is given up and made again for the others: its row may be

@@ -127,6 +127,17 @@ func (r *rowReader) bool() bool {
 	return v != nil && v[0] != 0
 }
 
+// noMore reports whether the columns that are left are null, and passes over them then.
+func (r *rowReader) noMore() bool {
+	for _, v := range r.values[min(r.next, len(r.values)):] {
+		if v != nil {
+			return false
+		}
+	}
+	r.next = len(r.values)
+	return true
+}
+
 // end returns the first error. There must be no more columns.
 func (r *rowReader) end() error {
 	if r.err == nil && r.next != len(r.values) {
@@ -141,23 +152,9 @@ const maxDue = 365 * 24 * time.Hour
 // scan reads what claim.sql and claim_many.sql tell of a head.
 func (h *Held) scan(r *rowReader) {
 	h.scanJob(r)
-	runAt, now := r.column(8, true), r.int64()
-	if runAt != nil {
-		h.delayed = true
-		at := int64(binary.BigEndian.Uint64(runAt))
-		h.DueIn = time.Duration(min(max(at, now)-now, maxDue.Microseconds())) * time.Microsecond
-	}
+	h.scanDue(r)
 	h.scanPlace(r)
-	job, group := r.uint32(), r.uint32()
-	h.lastXID = claimer(job, group)
-	h.Turn.own, h.Turn.oldest = r.int64(), r.int64()
-}
-
-// scanBehind reads a row of behind.sql.
-func (h *Held) scanBehind(r *rowReader) {
-	h.scanJob(r)
-	h.delayed = r.bool()
-	h.scanPlace(r)
+	h.scanClaim(r)
 }
 
 func (h *Held) scanJob(r *rowReader) {
@@ -168,6 +165,23 @@ func (h *Held) scanJob(r *rowReader) {
 		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
 	}
 	h.EnqueuedAt = timeFromPG(r.int64())
+}
+
+func (h *Held) scanDue(r *rowReader) {
+	runAt := r.column(8, true)
+	now := r.column(8, runAt == nil)
+	if runAt == nil || now == nil {
+		return
+	}
+	h.delayed = true
+	at, from := int64(binary.BigEndian.Uint64(runAt)), int64(binary.BigEndian.Uint64(now))
+	h.DueIn = time.Duration(min(max(at, from)-from, maxDue.Microseconds())) * time.Microsecond
+}
+
+func (h *Held) scanClaim(r *rowReader) {
+	job, group := r.uint32(), r.uint32()
+	h.lastXID = claimer(job, group)
+	h.Turn.own, h.Turn.oldest = r.int64(), r.int64()
 }
 
 func (h *Held) scanPlace(r *rowReader) {

@@ -52,13 +52,18 @@ func (w *pauseWatch) saw(queue string, paused bool, sent time.Time) {
 	}
 }
 
-// claimKnownSQL is claim.sql without the columns that a worker may know.
-var claimKnownSQL = func() string {
+// What claims are without the columns that a worker may know.
+var (
+	claimKnownSQL      = withoutKnown(claimSQL)
+	claimBatchKnownSQL = withoutKnown(claimBatchSQL)
+)
+
+func withoutKnown(sql string) string {
 	var kept []string
-	for line := range strings.SplitSeq(claimSQL, "\n") {
+	for line := range strings.SplitSeq(sql, "\n") {
 		if !strings.HasSuffix(line, "-- known") {
 			kept = append(kept, line)
 		}
 	}
 	return strings.Join(kept, "\n")
-}()
+}

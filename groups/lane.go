@@ -87,15 +87,16 @@ type Call struct {
 var ErrNotHeld = errors.New("groups: the job is not held any more")
 
 const ( // names of prepared statements
-	stmtBegin  = "pgfifo_begin"
-	stmtCommit = "pgfifo_commit"
-	stmtChain  = "pgfifo_chain"
-	stmtClaim  = "pgfifo_claim"
-	stmtKnown  = "pgfifo_claim_known"
-	stmtMany   = "pgfifo_claim_many"
-	stmtBehind = "pgfifo_behind"
-	stmtPaused = "pgfifo_paused"
-	stmtLost   = "pgfifo_lost"
+	stmtBegin      = "pgfifo_begin"
+	stmtCommit     = "pgfifo_commit"
+	stmtChain      = "pgfifo_chain"
+	stmtClaim      = "pgfifo_claim"
+	stmtKnown      = "pgfifo_claim_known"
+	stmtBatch      = "pgfifo_claim_batch"
+	stmtBatchKnown = "pgfifo_claim_batch_known"
+	stmtMany       = "pgfifo_claim_many"
+	stmtPaused     = "pgfifo_paused"
+	stmtLost       = "pgfifo_lost"
 )
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -155,7 +156,8 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	}
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
 	texts[stmtClaim], texts[stmtKnown], texts[stmtMany] = claimSQL, claimKnownSQL, claimManySQL
-	texts[stmtBehind], texts[stmtPaused], texts[stmtLost] = behindSQL, pausedSQL, evidenceSQL
+	texts[stmtBatch], texts[stmtBatchKnown] = claimBatchSQL, claimBatchKnownSQL
+	texts[stmtPaused], texts[stmtLost] = pausedSQL, evidenceSQL
 	l.dialed = dials.Add(1)
 	if err := l.prepare(ctx, d.Schema, texts); err != nil {
 		_ = conn.Close()

@@ -40,7 +40,8 @@ var hotStatements = map[string]struct{ sql, args string }{
 	"claim":      {claimSQL, "'q', 'g00007', 0"},
 	"known":      {claimKnownSQL, "'q', 'g00007', 0"},
 	"many":       {claimManySQL, "'q', '{g00007,g00008}', '{0,0}'"},
-	"behind":     {behindSQL, "'q', 'g00007', 0, 11"},
+	"batch":      {claimBatchSQL, "'q', 'g00007', 0, 11"},
+	"batchknown": {claimBatchKnownSQL, "'q', 'g00007', 0, 11"},
 	"candidates": {candidatesSQL, "'q', '', 100"},
 	"adjacent":   {candidatesAdjacentSQL, "'q', '', 100"},
 	"between":    {candidatesBetweenSQL, "'q', '{\"\"}', '{0}', '{z}', 100"},
@@ -156,7 +157,7 @@ func TestHotStatementsReadWholeKeys(t *testing.T) {
 	s.exec("INSERT INTO pgfifo.queue_groups SELECT $1, 'idle' || n FROM generate_series(1, 5000) n", queue)
 	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT $1, 'paused' || n FROM generate_series(1, 5000) n", queue)
 	for name := range hotStatements {
-		groups := map[string]int{"claim": 1, "known": 1, "behind": 1, "many": 2, "candidates": 100, "adjacent": 100, "between": 100, "probe": 2}[name]
+		groups := map[string]int{"claim": 1, "known": 1, "batch": 1, "batchknown": 1, "many": 2, "candidates": 100, "adjacent": 100, "between": 100, "probe": 2}[name]
 		require.LessOrEqual(t, pages(name), few[name]+10*groups+8, name)
 	}
 }

@@ -11,8 +11,8 @@ var (
 	claimSQL string
 	//go:embed sql/claim_many.sql
 	claimManySQL string
-	//go:embed sql/behind.sql
-	behindSQL string
+	//go:embed sql/claim_batch.sql
+	claimBatchSQL string
 	//go:embed sql/paused.sql
 	pausedSQL string
 	//go:embed sql/evidence.sql

@@ -7,10 +7,16 @@ const handleFile = "fifo/handle.go"
 
 var batches = []Mutant{
 	{
-		Name:   "batch-past-a-late-job",
-		Breaks: "a batch takes jobs that were enqueued after a lower id was committed which it does not take",
-		Edits:  []Edit{{"groups/claim.go", "	if late { //", "	if late && hold == nil { //"}},
-		Test:   Test{"groups", "TestBatchDoesNotGoPastALateJob"},
+		Name:   "batch-without-its-head",
+		Breaks: "a batch locks its group and not its head, so the jobs that it takes may have been worked since its snapshot",
+		Edits:  []Edit{{"groups/sql/claim_batch.sql", "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR NO KEY UPDATE OF g SKIP LOCKED"}},
+		Test:   Test{"groups", "TestBatchTakesWhatIsFirst"},
+	},
+	{
+		Name:   "batch-behind-evidence",
+		Breaks: "a batch takes what is behind a head that somebody had locked since its snapshot",
+		Edits:  []Edit{{"groups/claim.go", "	if hold.alone() || hold.lastXID != 0 || hold.ID", "	if hold.alone() || hold.ID"}},
+		Test:   Test{"groups", "TestBatchTakesWhatIsFirst"},
 	},
 	{
 		Name:    "batch-goes-on",
@@ -33,7 +39,7 @@ var batches = []Mutant{
 	{
 		Name:    "batch-behind-what-is-not-next",
 		Breaks:  "a batch takes the jobs behind its head from the end of the group",
-		Edits:   []Edit{{"groups/sql/behind.sql", "ORDER BY j.queue, j.group_id, j.id\n", "ORDER BY j.queue, j.group_id, (j.id > (SELECT min(h.id) + 1 FROM pgfifo.jobs h WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), j.id DESC\n"}},
+		Edits:   []Edit{{"groups/sql/claim_batch.sql", "ORDER BY w.queue, w.group_id, w.id\n", "ORDER BY w.queue, w.group_id, (w.id > (SELECT min(h.id) FROM pgfifo.jobs h WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), w.id DESC\n"}},
 		Torture: crowded, By: []string{"I4"},
 	},
 	{
