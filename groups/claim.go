@@ -87,13 +87,15 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		h.scanJob(r)
 		h.scanDue(r)
 		h.scanPlace(r)
-		if r.noMore() {
+		if xid := r.uint32(); r.noMore() {
+			h.touched = xid != 0 && int32(xid-uint32(next.oldest)) >= 0
 			return
 		}
 		claimed = len(list) == 1
 		h.scanClaim(r)
 		h.Paused = !next.known && r.bool()
 	})
+	next.Alone = false
 	if err != nil || !claimed {
 		next.ahead = 0
 		return nil, err
@@ -103,7 +105,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	if hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
 		return hold, nil
 	}
-	n := slices.IndexFunc(rest, func(h Held) bool { return h.alone() })
+	n := slices.IndexFunc(rest, func(h Held) bool { return h.touched || h.alone() })
 	if n < 0 {
 		n = len(rest)
 	}

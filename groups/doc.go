@@ -15,7 +15,7 @@
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
 //     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
 //
-// One thing is not seen: a claim that is kept from running, between reading the head and locking it, for as long as another
+// One thing is not seen: a claim that is kept from running, between reading its group and locking the head, for as long as another
 // worker's whole attempt takes from claim to death, reads an xmax from before that attempt, or locks over it with a stale head.
 // That lost attempt is not counted. It takes a starved server and an attempt of milliseconds.
 //
@@ -44,8 +44,8 @@
 // # Batches
 //
 // A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and takes
-// the jobs behind it from the same snapshot (sql/claim_batch.sql): whoever works the group begins with its head, so as long as
-// the head is as the snapshot shows it, what is behind it are the next jobs. They need no locks of their
+// the jobs behind it from the same snapshot (sql/claim_batch.sql): if somebody has worked the group since, the head is gone, or has
+// a newer version, or what they left behind it shows in the rows as they are after the lock. They need no locks of their
 // own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from then on, as
 // every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
 // (sql/claim_many.sql). If one of them cannot be had, the claim is given up and made again for the others: its row may be

@@ -39,6 +39,7 @@ type Held struct {
 	Turn *Turn
 
 	delayed bool // it was to run later once
+	touched bool // somebody may have changed it since the snapshot of its claim
 	lastXID uint32
 }
 
@@ -193,7 +194,7 @@ func (h *Held) scanPlace(r *rowReader) {
 // claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,
 // or 0. A claim locks both, so the group's is the same one; or a later one, of a claim with a stale head that found the
 // group free and the job gone. An earlier one, or none, means that somebody locked the job without the group: an
-// operator, whose rollback is no crash. Transaction ids are compared as PostgreSQL does, around the circle.
+// operator, whose rollback is no crash; or, rarely, that all of a claim came between the two look-ups of this one. Transaction ids are compared as PostgreSQL does, around the circle.
 func claimer(job, group uint32) uint32 {
 	if group == 0 || int32(group-job) < 0 {
 		return 0

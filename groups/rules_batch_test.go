@@ -168,6 +168,36 @@ func TestBatchTakesWhatIsFirst(t *testing.T) {
 	}
 }
 
+// Jobs behind the head that somebody changes behind the snapshot, whatever becomes of the head, are left for the next claim.
+func TestBatchLeavesWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		change string
+		want   []int64
+	}{
+		"the last of them": {"UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 3", []int64{1, 2}},
+		"deleted":          {"DELETE FROM pgfifo.jobs WHERE id = 2", []int64{1}},
+		"behind them":      {"UPDATE pgfifo.jobs SET attempts = 1 WHERE id > 3", []int64{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, stmt := range []string{stmtBatch, stmtBatchKnown} {
+				s := newStage(t)
+				s.enqueue(5, "a")
+				operator, keeper := s.session(), s.session()
+				keeper.do("SELECT pg_advisory_lock(7)")
+				pid, next := ofLane(stmt, 3)(s)
+				taken := make(chan []int64, 1)
+				go func() { taken <- next() }()
+				s.until(func() bool { return s.blocked(pid) })
+				operator.do(x.change)
+				keeper.do("SELECT pg_advisory_unlock(7)")
+				require.Equal(t, x.want, <-taken, stmt)
+			}
+		})
+	}
+}
+
 // A lower id that is committed behind the snapshot is not in the batch. What was enqueued after it is not, either.
 func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 	t.Parallel()
@@ -189,6 +219,31 @@ func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 			require.Equal(t, []int64{4}, s.enqueue(1, "a"))
 			keeper.do("SELECT pg_advisory_unlock(7)")
 			require.Equal(t, []int64{2, 3}, <-taken)
+		})
+	}
+}
+
+// A head whose row is another one by the time that it is locked, as servers show it that read a changed row again, is a miss.
+func TestBatchWhoseHeadWasReadAgain(t *testing.T) {
+	t.Parallel()
+	for stmt, sql := range map[string]string{stmtBatch: claimBatchSQL, stmtBatchKnown: claimBatchKnownSQL} {
+		t.Run(stmt, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.enqueue(5, "a")
+			l := s.lane()
+			moved, err := l.pg().Prepare(t.Context(), "moved", mutate(t, sql, "SELECT j.ctid,", "SELECT '(77,7)'::tid AS ctid,"), nil)
+			require.NoError(t, err)
+			right := l.stmts[stmt]
+			l.stmts[stmt] = moved
+			turn := &Turn{Key: group("a"), Jobs: 3, known: stmt == stmtBatchKnown}
+			h, _, err := l.Step(t.Context(), nil, turn)
+			require.NoError(t, err)
+			require.Nil(t, h)
+			l.stmts[stmt] = right
+			h, _, err = l.Step(t.Context(), nil, turn)
+			require.NoError(t, err)
+			require.Equal(t, int64(1), h.ID)
 		})
 	}
 }

@@ -13,10 +13,10 @@ var batches = []Mutant{
 		Test:   Test{"groups", "TestBatchTakesWhatIsFirst"},
 	},
 	{
-		Name:   "batch-behind-evidence",
-		Breaks: "a batch takes what is behind a head that somebody had locked since its snapshot",
-		Edits:  []Edit{{"groups/claim.go", "	if hold.alone() || hold.lastXID != 0 || hold.ID", "	if hold.alone() || hold.ID"}},
-		Test:   Test{"groups", "TestBatchTakesWhatIsFirst"},
+		Name:   "batch-of-changed-jobs",
+		Breaks: "a batch takes jobs that somebody has changed since its snapshot",
+		Edits:  []Edit{{"groups/claim.go", "return h.touched || h.alone() }", "return h.alone() }"}},
+		Test:   Test{"groups", "TestBatchLeavesWhatHasChanged"},
 	},
 	{
 		Name:    "batch-goes-on",
