@@ -51,7 +51,7 @@ const (
 
 // clockSession has bounds so short that a heartbeat that is not sent costs the group.
 var clockSession = groups.Session{
-	Heartbeat: 300 * time.Millisecond, Silence: 1500 * time.Millisecond, ServerSilence: 3 * time.Second,
+	Heartbeat: 300 * time.Millisecond, Silence: 1500 * time.Millisecond, ServerSilence: 4 * time.Second,
 }
 
 // Clocks are a worker in this process, whose clock jumps, and an ordinary one in another.

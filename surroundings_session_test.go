@@ -41,7 +41,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	lookNext.Store(true)
 	s.work(&fifo.Worker{
 		Client: client, Concurrency: 2, Name: "behind a pooler",
-		Session: groups.Session{Heartbeat: 200 * time.Millisecond, Silence: 2 * time.Second, ServerSilence: 3 * time.Second},
+		Session: groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second},
 	}, func(ctx context.Context, job *fifo.Job) error {
 		if !lookNext.Swap(false) {
 			var pid int
@@ -96,7 +96,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	// Heartbeats reach the server while the handler leaves the connection alone for longer than ServerSilence.
 	s.until("heartbeats", func() bool {
 		return s.number(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1
-			AND query LIKE '%heartbeat%' AND state_change > xact_start + interval '4 s'`, v.pid) == 1
+			AND query LIKE '%heartbeat%' AND state_change > xact_start + interval '5 s'`, v.pid) == 1
 	})
 	goOn <- struct{}{}
 	s.until("the first job's end", func() bool { return s.jobs() == 0 })

@@ -90,12 +90,13 @@
 //
 //	what the handler learns, by its context           after at most
 //	its session was ended or the server restarted     Heartbeat, 1 s, when the connection is idle; at once in a statement
-//	the server is silent                              Heartbeat + Silence, 11 s; in a statement: Silence, by tcp_user_timeout
+//	the server is silent                              Heartbeat + Silence, 11 s; in a statement, by TCP: 9/8 of Silence, 11.3 s
 //
 // In a statement, nothing but the socket watches: if that stays in order while no answer comes (a frozen server process, a
 // pooler or proxy that lost the other side), the handler waits in its statement for as long as its own context lets it.
 //
-// The second table is shorter than the first wherever both ends live: a handler is told before anybody else is given its
+// TCP probes in whole seconds: in a statement no Silence is noticed in less than 2.25 s. Session.Validate sees to it that the
+// second table is shorter than the first wherever both ends live: a handler is told before anybody else is given its
 // group. It cannot be when the session is ended from the server's side, or when the worker itself is frozen. What a
 // handler writes through the job's transaction is safe in any case: it cannot commit any more.
 //

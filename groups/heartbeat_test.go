@@ -28,7 +28,7 @@ func TestBeatKeepsTheSession(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.enqueue(1, "a", "b")
-	session := Session{Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 1500 * time.Millisecond}
+	session := Session{Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
 	require.NoError(t, session.Validate())
 	d := s.dialer(session)
 	beaten, forsaken := s.dial(d), s.dial(d)

@@ -17,8 +17,10 @@ import (
 
 // A Session bounds how long silence may last between a worker and the server. Zero fields mean the defaults.
 //
-// The worker gives up before the server does: Silence plus Heartbeat must be less than ServerSilence, so a handler's
-// context is cancelled before anybody else can be given its group.
+// The worker gives up before the server does, so a handler's context is cancelled before anybody else can be given its
+// group: Silence plus Heartbeat must be less than two thirds of ServerSilence, after which the server may give up when it
+// has a reply on its way. In a statement it is TCP that notices, in whole seconds and not before two, so ServerSilence
+// cannot be less than 3.4 seconds.
 type Session struct {
 	// Heartbeat is how often a connection that a handler leaves alone tells the server that its worker lives.
 	// Defaults to 1 second.
@@ -60,12 +62,30 @@ func (s Session) Validate() error {
 	switch {
 	case s.Heartbeat < 0 || s.Silence < 0 || s.ServerSilence < 0:
 		return fmt.Errorf("%w: negative duration", ErrSession)
-	case s.Silence+s.Heartbeat >= s.ServerSilence:
-		return fmt.Errorf("%w: Silence (%v) plus Heartbeat (%v) must be less than ServerSilence (%v)",
-			ErrSession, s.Silence, s.Heartbeat, s.ServerSilence)
+	case s.noticed() >= s.userTimeout():
+		return fmt.Errorf("%w: with Silence %v and Heartbeat %v a handler hears of a lost connection after %v, which must be less than two thirds of ServerSilence (%v)",
+			ErrSession, s.Silence, s.Heartbeat, s.noticed(), s.ServerSilence)
 	}
 	return nil
 }
+
+// noticed is how long it may take a handler to hear that the server is silent: by a heartbeat without an answer, or in a
+// statement by TCP, which probes in whole seconds (see boundSocket) by timers that may be an eighth late (Linux's timer wheel).
+func (s Session) noticed() time.Duration {
+	probed, interval := wholeSeconds(s.Silence/2), wholeSeconds(s.Silence/10)
+	for probed += interval; probed < s.Silence; {
+		probed += interval
+	}
+	return max(s.Silence+s.Heartbeat, probed+probed/8)
+}
+
+func wholeSeconds(d time.Duration) time.Duration {
+	return max((d + time.Second - 1).Truncate(time.Second), time.Second)
+}
+
+// userTimeout is the least silence after which the server may end a session: tcp_user_timeout cuts its keepalives short, too
+// (tcp(7), TCP_USER_TIMEOUT).
+func (s Session) userTimeout() time.Duration { return s.ServerSilence * 2 / 3 }
 
 // settings returns what a worker's connection sets for itself; every one of them may be set by any role.
 func (s Session) settings(serverVersion int) [][2]string {
@@ -79,7 +99,7 @@ func (s Session) settings(serverVersion int) [][2]string {
 		{"tcp_keepalives_interval", sec(s.ServerSilence / 6)},
 		{"tcp_keepalives_count", "3"},
 		// The same with a reply on its way, which keepalives do not cover.
-		{"tcp_user_timeout", ms(s.ServerSilence * 2 / 3)},
+		{"tcp_user_timeout", ms(s.userTimeout())},
 		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
 		{"client_connection_check_interval", "1000"},
 		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.

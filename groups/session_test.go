@@ -15,7 +15,9 @@ func TestSessionValidate(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Session{
 		{},
-		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 3*time.Second + 1},
+		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 4500*time.Millisecond + 2},
+		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3400 * time.Millisecond},
+		{ServerSilence: 17 * time.Second},
 		{ServerSilence: time.Hour},
 	} {
 		require.NoError(t, s.Validate(), s)
@@ -24,8 +26,11 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: -1},
 		{Silence: -1},
 		{ServerSilence: -1},
-		{ServerSilence: 11 * time.Second},
-		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 3 * time.Second},
+		{ServerSilence: 16 * time.Second},
+		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 4500 * time.Millisecond},
+		// What the server may give away after 2 s, with its reply on its way, TCP does not notice before.
+		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second},
+		{Silence: 25 * time.Second},
 		{Silence: time.Hour},
 	} {
 		require.ErrorIs(t, s.Validate(), ErrSession, s)

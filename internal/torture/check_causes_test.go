@@ -42,7 +42,7 @@ func TestCauses(t *testing.T) {
 		"it was held for longer than ever": {true, func(b *book) { b.lostAlone(func() { b.mark(faultHold, "w1", 0); b.now += 5500 }) }},
 		"something was done long before": {true, func(b *book) {
 			b.mark(faultReset, "w1", 0)
-			b.now += 6000
+			b.now += 7000
 			b.lostAlone(func() {})
 		}},
 		"something was done when it was over": {true, func(b *book) {

@@ -98,16 +98,17 @@ func orDefault[T comparable](v, def T) T {
 }
 
 // session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.
-var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second}
+var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second}
 
 const (
 	// sweepEvery and groupIdle are so short that rows of groups come and go all the time.
 	sweepEvery, groupIdle = 300 * time.Millisecond, time.Second
 	// freeze is how long a process is stopped or cut off: longer than every timeout, of which the longest is that of the
 	// server's keepalives, in whole seconds.
-	freeze = 5500 * time.Millisecond
-	// learn is how long a handler may take to hear that its session was ended, or that the server is silent.
-	learn = time.Second + time.Second // Silence, and a second
+	freeze = 6500 * time.Millisecond
+	// learn is how long a handler may take to hear that its session was ended, or that the server is silent: in a statement
+	// TCP tells it, 2.25 s after the last sign of life (see Session).
+	learn = 2250*time.Millisecond + 500*time.Millisecond
 )
 
 // Queues and what they are worked with.

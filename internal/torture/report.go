@@ -54,11 +54,11 @@ type Latency struct {
 var wanted = map[string]string{
 	faultKill:                   "p50 50ms, p99 1.2s",
 	faultTerminate:              "p99 1.2s",
-	"cut":                       "ServerSilence and 2s: 5s",
-	faultStop:                   "ServerSilence and 2s: 5s",
+	"cut":                       "ServerSilence and 2s: 6s",
+	faultStop:                   "ServerSilence and 2s: 6s",
 	"resumed":                   "2s after recovery",
 	"sessions gone after kill":  "2.5s",
-	"told of cut":               "Silence and 1s: 2s",
+	"told of cut":               "2.25s by TCP, and 0.5s",
 	"enqueue into a held group": "p99 20ms",
 }
 

@@ -64,7 +64,7 @@ var silence = []Mutant{
 	{
 		Name:   "server-socket-unbounded",
 		Breaks: "the server does not notice that a worker's machine is gone with a reply on its way",
-		Edits:  []Edit{{sessionFile, `{"tcp_user_timeout", ms(s.ServerSilence * 2 / 3)}`, `{"tcp_user_timeout", "0"}`}},
+		Edits:  []Edit{{sessionFile, `{"tcp_user_timeout", ms(s.userTimeout())}`, `{"tcp_user_timeout", "0"}`}},
 		Test:   Test{"groups", "TestSessionIsInForce"},
 	},
 	{
@@ -86,7 +86,7 @@ var silence = []Mutant{
 	{
 		Name:   "bounds-not-checked",
 		Breaks: "the worker may be told to give up later than the server does",
-		Edits:  []Edit{{sessionFile, "	case s.Silence+s.Heartbeat >= s.ServerSilence:", "	case s.Silence+s.Heartbeat < 0:"}},
+		Edits:  []Edit{{sessionFile, "	case s.noticed() >= s.userTimeout():", "	case s.noticed() < 0:"}},
 		Test:   Test{"groups", "TestSessionValidate"},
 	},
 	{
