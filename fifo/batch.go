@@ -37,7 +37,7 @@ const MaxBatch = 1000
 // through the transaction stays, so undo what was written for a failed job, with a transaction begun on the batch's.
 //
 // Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
-// itself then, and until then no attempt is counted. JobTimeout applies once for each job.
+// itself then, and until then no attempt is counted. Its context ends after JobTimeout times the number of jobs.
 type BatchHandler interface {
 	HandleBatch(ctx context.Context, jobs []*Job) error
 }

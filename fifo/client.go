@@ -37,7 +37,8 @@ type Config struct {
 	Schema string
 	// CommitOrder makes producers of one group wait for each other's commit, so that the order of a group is the
 	// order in which its enqueues were committed. Without it, the order is that of ids, which are drawn inside the
-	// enqueue: it differs only among enqueues that overlap. Every producer of a group must say the same.
+	// enqueue: it differs only among enqueues that overlap. Every producer of a group must say the same. Transactions
+	// that enqueue several times, to the same groups in different orders, may deadlock; PostgreSQL ends one of them (40P01).
 	CommitOrder bool
 	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
 	// Workers then find messages at their next poll.

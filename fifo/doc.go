@@ -44,7 +44,8 @@
 //     Job.Fence has a number with which another system can refuse what a worker sends that has lost the job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its worker
 //     counts as one, so a job that kills its workers ends as a dead letter too.
-//   - No waiting. An enqueue never waits for a running job, whatever that job does.
+//   - No waiting. An enqueue never waits for a running job, whatever that job does. (With Config.CommitOrder it waits for
+//     transactions that have enqueued to its groups, and a handler's may be one.)
 //
 // # The life of a job
 //

@@ -23,7 +23,8 @@ type Tx interface {
 }
 
 // Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns the jobs' ids, in the
-// order of the messages; a larger id is worked later. It never waits for a running job.
+// order of the messages; a larger id is worked later. It never waits for a running job, unless with Config.CommitOrder that has
+// enqueued to one of its groups.
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
 // connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed that way.
@@ -44,7 +45,8 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
-// A transaction that stays open after it holds nothing up. The jobs' places are drawn now: see Config.CommitOrder.
+// A transaction that stays open after it holds nothing up, but with Config.CommitOrder other producers of its groups. The jobs'
+// places are drawn now: see there.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		plain, err := plainTx(tx)

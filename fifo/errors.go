@@ -28,10 +28,10 @@ var (
 	ErrRunning = errors.New("fifo: worker is running already")
 	// ErrInvalidWorker is returned by Run and RunOne for a field that makes no sense; the text names it.
 	ErrInvalidWorker = errors.New("fifo: invalid worker")
-	// ErrConnections is returned by Run when PostgreSQL does not give the worker the connections that it needs: one
+	// ErrConnections is returned by Run and RunOne when PostgreSQL does not give the worker the connections that it needs: one
 	// a lane, one to look for work, and one to listen unless PollOnly is set.
 	ErrConnections = errors.New("fifo: not enough connections")
-	// ErrPooled is returned by Run when a pooler shares the worker's sessions with others, as in transaction mode.
+	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction mode.
 	ErrPooled = groups.ErrPooled
 	// ErrDrainTimeout is returned by Run when handlers were still running after DrainTimeout and did not end when
 	// their contexts were cancelled. Their connections were closed, so their jobs are free for others.

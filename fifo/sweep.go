@@ -15,8 +15,8 @@ import (
 // Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
 // dead letters past their retention. Missing group rows need no sweep: looking for work makes them.
 type Sweep struct {
-	// Interval is the time between two sweeps of one database. Defaults to 1 minute; negative: this worker never
-	// sweeps.
+	// Interval is how often this worker tries to; it passes when another one is at it. Defaults to 1 minute; negative:
+	// never.
 	Interval time.Duration
 	// GroupIdle is how old a group's row must be to be collected when the group has no jobs. Defaults to 10 minutes.
 	GroupIdle time.Duration

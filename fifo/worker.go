@@ -27,14 +27,14 @@ type Worker struct {
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
 	Retry RetryPolicy
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
-	// transaction, and a long one keeps vacuum from cleaning up in the whole database. Defaults to 15 minutes;
-	// negative: no limit.
+	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for each of its
+	// jobs. Defaults to 15 minutes; negative: no limit.
 	JobTimeout time.Duration
 	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
 	// has nothing to do. Defaults to 1 second.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their
-	// contexts with ErrShutdown. Defaults to 30 seconds; negative: cancel at once.
+	// contexts with ErrShutdown; they have 5 seconds more. Defaults to 30 seconds; negative: cancel at once.
 	DrainTimeout time.Duration
 	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
 	Session groups.Session
@@ -110,11 +110,12 @@ type settings struct {
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts of
-// those that still run, which gives their jobs back, and returns nil if all handlers ended, ErrDrainTimeout if not.
+// those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If not, it closes
+// their connections and returns ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
-// ErrConnections, ErrNonconforming, the errors of migrations.Check. A connection that is lost later is dialed again, for
-// as long as it takes; that is logged.
+// ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost later is
+// dialed again, for as long as it takes; that is logged.
 func (w *Worker) Run(ctx context.Context) error {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -148,7 +149,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // RunOne works one job, if any may run now, and reports whether it did. It is for tests and for cron: it dials a
 // connection, looks at all groups, and closes the connection. The handler's failure is recorded as by Run, and is not an
-// error of RunOne. If ctx ends meanwhile, the job is given back.
+// error of RunOne, which returns those that Run returns at once, but ErrRunning. If ctx ends meanwhile, the job is given back.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {

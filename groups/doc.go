@@ -6,18 +6,18 @@
 //
 // A lane holds one open transaction per job. In it PostgreSQL holds two row locks: on the group's row in queue_groups,
 // and on the job's row in jobs. (A batch has more: see below.) While it is open nobody else can run that group; when it
-// ends, by commit, rollback or a dead connection, both are free at once. Nothing is written to say "running", so there is nothing to repair after a
-// crash, and no visibility timeout to choose: a job is invisible for exactly as long as its transaction is open.
-// Whatever else can be known of a running job is read off that transaction:
+// ends, by commit, rollback or a dead connection, both are free at once. Nothing is written to say "running", so there is
+// nothing to repair after a crash, and no visibility timeout to choose: a job is invisible for exactly as long as its
+// transaction is open. Whatever else can be known of a running job is read off that transaction:
 //
 //   - It is running if its row's xmax is a transaction in progress; pg_stat_activity knows the pid, name, address and
 //     start of that transaction (Admin.List).
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
 //     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
 //
-// One thing is not seen: a claim that is kept from running, between reading its group and locking the head, for as long as another
-// worker's whole attempt takes from claim to death, reads an xmax from before that attempt, or locks over it with a stale head.
-// That lost attempt is not counted. It takes a starved server and an attempt of milliseconds.
+// One thing is not seen: a claim that is kept from running, between reading its group and locking the head, for as long as
+// another worker's whole attempt takes from claim to death, reads an xmax from before that attempt, or locks over it with a
+// stale head. That lost attempt is not counted. It takes a starved server and an attempt of milliseconds.
 //
 // # Why groups stay in order
 //
@@ -44,10 +44,10 @@
 // # Batches
 //
 // A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and takes
-// the jobs behind it from the same snapshot (sql/claim_batch.sql): if somebody has worked the group since, the head is gone, or has
-// a newer version, or what they left behind it shows in the rows as they are after the lock. They need no locks of their
-// own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from then on, as
-// every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
+// the jobs behind it from the same snapshot (sql/claim_batch.sql): if somebody has worked the group since, the head is
+// gone, or has a newer version, or what they left behind it shows in the rows as they are after the lock. They need no
+// locks of their own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from
+// then on, as every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
 // (sql/claim_many.sql). If one of them cannot be had, the claim is given up and made again for the others: its row may be
 // locked although nobody works it.
 //
@@ -61,15 +61,16 @@
 //   - The claim finds the head by one descent of the index, and names it by its ctid from there on: in the lock, and in the
 //     DELETE that ends it. A descent each was 9 microseconds more.
 //   - It does not ask what the worker knows. Whether jobs wait behind the head is counted for 16 jobs at a time; whether
-//     anything in the queue is paused, one lane asks for all, every 20 milliseconds. Asking both each time was 13 more.
-//     Pause makes up for it by returning a little later.
+//     anything in the queue is paused, one lane asks for all, every 10 milliseconds, and the answer is trusted for 20.
+//     Asking both each time was 13 more. Pause makes up for it by returning a little later.
 //   - Plans are pinned to index probes (plannerSettings). A table that is empty at one moment and has a million rows at the
 //     next has no statistics worth the name. The same is why look-ups are scalar sub-selects, or have a lock of their own:
 //     as a join, claim_many.sql read all groups of the queue for each group of the batch.
 //   - The jobs table holds live jobs only, and a lane does not look below what it has finished (floor.go): dead entries that
 //     an old snapshot keeps are not walked over. Only a walk over all groups meets them, for the sake of jobs that are put back
-//     with old ids; where that makes walks slow they take a twentieth of the time, and quick ones, which look between the
-//     groups that are known (gaps.go), find new groups and late jobs between their statements.
+//     with old ids; where that makes walks slow they take a twentieth of the time (a fifth, where groups are too many for
+//     quick ones, and half while somebody asks for them), and quick ones, which look between the groups that are known
+//     (gaps.go), find new groups and late jobs between their statements.
 //
 // Tried, and not kept: deleting the job with the claim instead of locking it, so that success is a mere COMMIT. It costs
 // as much as lock and DELETE by ctid do together, a claim can wait for an operator's lock, and a handler that runs COMMIT by
@@ -85,20 +86,20 @@
 //	frozen (SIGSTOP, a suspended machine)             ServerSilence, 30 s            idle_in_transaction_session_timeout
 //	the same in the middle of a statement             the end of the statement, and  the same
 //	                                                  ServerSilence
-//	cut off, or its machine gone                      5/6 of ServerSilence, 25 s     tcp_keepalives_*
+//	cut off, or its machine gone                      5/6 of ServerSilence, 25 s     tcp_keepalives_*; with a server on Linux
+//	                                                                                 2/3, 20 s, by tcp_user_timeout
 //	cut off with a reply on its way                   2/3 of ServerSilence, 20 s     tcp_user_timeout
 //
 //	what the handler learns, by its context           after at most
 //	its session was ended or the server restarted     Heartbeat, 1 s, when the connection is idle; at once in a statement
-//	the server is silent                              Heartbeat + Silence, 11 s; in a statement, by TCP: 9/8 of Silence, 11.3 s
+//	the server is silent                              Heartbeat + Silence, 11 s; in a statement, by TCP: 11.3 s (see Session)
 //
 // In a statement, nothing but the socket watches: if that stays in order while no answer comes (a frozen server process, a
 // pooler or proxy that lost the other side), the handler waits in its statement for as long as its own context lets it.
 //
-// TCP probes in whole seconds: in a statement no Silence is noticed in less than 2.25 s. Session.Validate sees to it that the
-// second table is shorter than the first wherever both ends live: a handler is told before anybody else is given its
-// group. It cannot be when the session is ended from the server's side, or when the worker itself is frozen. What a
-// handler writes through the job's transaction is safe in any case: it cannot commit any more.
+// Session.Validate sees to it that the second table is shorter than the first wherever both ends live: a handler is told
+// before anybody else is given its group. It cannot be when the session is ended from the server's side, or when the worker
+// itself is frozen. What a handler writes through the job's transaction is safe in any case: it cannot commit any more.
 //
 // For effects outside the database in those cases, the handler asks for a fencing token (Loan.Fence, sql/fence.sql) and
 // sends it along; the other system refuses a lower one than it has seen. Tokens of a group grow with each claim that asks.

@@ -8,7 +8,7 @@ import (
 
 // What a worker knows, its claims need not ask: half the cost of claim.sql is setting it up, and its two side questions
 // are a seventh of that. How many jobs wait behind a head is counted once for every 16 (Turn.ahead). Whether anything in
-// a queue is paused is asked by one lane for all, every pauseTrust, as long as the answer is no.
+// a queue is paused is asked by one lane for all, twice every pauseTrust, as long as the answer is no.
 
 const (
 	// pauseTrust is how long a queue without pauses is taken to stay so.

@@ -354,7 +354,7 @@ func (l *Lane) rollback(ctx context.Context) {
 	}
 }
 
-// Lost returns those of the held groups' heads whose last worker died with them: a head's last_xid is evidence of that,
+// Lost returns those of the held groups' heads whose last worker died with them: a head's lastXID is evidence of that,
 // and asking costs a round trip only where there is any.
 func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 	if l.hold == nil {

@@ -71,7 +71,8 @@ func (a Admin) Pauses(ctx context.Context) ([]Pause, error) {
 }
 
 // Purge deletes the jobs of a group, or with an empty GroupID of a queue, that wait, and returns how many those were.
-// A running job is left alone. Run it inside a transaction to look before you commit; the groups stand still until
+// A running job is left alone. Those behind it in a batch are not locked: they are deleted, and the batch is undone and runs
+// again without them. Run it inside a transaction to look before you commit; the groups stand still until
 // then.
 func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
 	name, err := a.target(ctx, key)

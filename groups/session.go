@@ -18,14 +18,16 @@ import (
 // A Session bounds how long silence may last between a worker and the server. Zero fields mean the defaults.
 //
 // The worker gives up before the server does, so a handler's context is cancelled before anybody else can be given its
-// group: Silence plus Heartbeat must be less than two thirds of ServerSilence, after which the server may give up when it
-// has a reply on its way. In a statement it is TCP that notices, in whole seconds and not before two, so ServerSilence
-// cannot be less than 3.4 seconds.
+// group. It hears of a silent server after Silence plus Heartbeat; in a statement by TCP, which probes after half of Silence and
+// then every tenth of it, in whole seconds, until Silence is over, by timers that may be an eighth late. The later of the two
+// must be less than two thirds of ServerSilence, when the server may give up: 11.25 seconds and 20 by default. No ServerSilence
+// of 3.375 seconds or less is possible.
 type Session struct {
-	// Heartbeat is how often a connection that a handler leaves alone tells the server that its worker lives.
-	// Defaults to 1 second.
+	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something twice as
+	// often. Defaults to 1 second.
 	Heartbeat time.Duration
-	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled.
+	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is also how
+	// long a cancelled statement may take to end before its connection is given up, and the longest timeout for connecting.
 	// Defaults to 10 seconds.
 	Silence time.Duration
 	// ServerSilence is how long the server waits for a worker that says nothing before it ends the session and frees
@@ -34,7 +36,8 @@ type Session struct {
 	ServerSilence time.Duration
 }
 
-// ErrSession is returned for a Session whose bounds would let the server give a group away before its worker gives up.
+// ErrSession is returned for a Session with a negative bound, or whose bounds would let the server give a group away before
+// its worker gives up.
 var ErrSession = errors.New("groups: invalid session bounds")
 
 func (s Session) withDefaults() Session {
@@ -94,7 +97,8 @@ func (s Session) settings(serverVersion int) [][2]string {
 	set := [][2]string{
 		// A frozen or partitioned worker: the server ends the session. Heartbeats keep it from firing on a live one.
 		{"idle_in_transaction_session_timeout", ms(s.ServerSilence)},
-		// A vanished machine: probes after a third of the bound, three of them, a sixth apart: 5/6 of it in all.
+		// A vanished machine: probes after a third of the bound, three of them, a sixth apart: 5/6 of it in all, if
+		// tcp_user_timeout does not end it before, as on Linux.
 		{"tcp_keepalives_idle", sec(s.ServerSilence / 3)},
 		{"tcp_keepalives_interval", sec(s.ServerSilence / 6)},
 		{"tcp_keepalives_count", "3"},

@@ -5,6 +5,7 @@
 --
 -- It is candidates_adjacent.sql for a worker that knows most groups: it passes over those, and with them over their dead
 -- entries, which an old snapshot may keep by the million. No rows: there are no jobs between.
+-- It ends with heads.sql.
 WITH walk AS MATERIALIZED (
     SELECT found.*
     FROM unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS gap (group_id, id, before, n)

@@ -7,7 +7,7 @@ import (
 
 // idleLock is how long a group may be locked by a session that runs none of its jobs: longer than the server takes to
 // notice a silent worker.
-const idleLock = int64(4500 * time.Millisecond)
+const idleLock = int64(5500 * time.Millisecond)
 
 // checkLocks: I8, whoever holds a group works it. A session that holds one for long runs a handler of that group meanwhile;
 // or of another one, if it is in a batch of several groups.

@@ -6,7 +6,7 @@ import (
 )
 
 // releaseWithin bounds how long the next attempt of a job may take to begin that a fault has hit. It is generous: the
-// lanes may have much else to do. What the plan asks for is reported beside what was measured.
+// lanes may have much else to do. The goals are reported beside what was measured.
 const releaseWithin = int64(25 * time.Second)
 
 // checkRelease: I7, what a fault has hit runs again elsewhere in time, and a process that is frozen, cut off or dead keeps

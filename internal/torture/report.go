@@ -47,10 +47,10 @@ type Latency struct {
 	P50    time.Duration `json:"p50"`
 	P99    time.Duration `json:"p99"`
 	Max    time.Duration `json:"max"`
-	Wanted string        `json:"wanted,omitempty"` // by the plan, on a machine that has nothing else to do
+	Wanted string        `json:"wanted,omitempty"` // on a machine that has nothing else to do; not checked
 }
 
-// wanted are the plan's figures.
+// wanted are the goals.
 var wanted = map[string]string{
 	faultKill:                   "p50 50ms, p99 1.2s",
 	faultTerminate:              "p99 1.2s",
