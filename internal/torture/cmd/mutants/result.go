@@ -73,7 +73,7 @@ func (r *result) torture(ctx context.Context, g *gate, dir, overlay string) {
 func (r *result) try(ctx context.Context, g *gate, dir, program string) {
 	report := filepath.Join(dir, fmt.Sprintf("report-%d.json", r.tries))
 	args := append(r.Torture[:len(r.Torture):len(r.Torture)], "-json", report, "-seed", fmt.Sprint(r.tries))
-	output, err := g.execute(ctx, dir, program, args, r.Alone)
+	output, err := g.execute(ctx, tryWithin, dir, program, args, r.Alone)
 	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("output-%d.txt", r.tries)), output, 0o600); err != nil {
 		r.err = err
 		return
@@ -116,8 +116,12 @@ func (r *result) test(ctx context.Context, g *gate, dir, overlay string) {
 	}
 	defer func() { _ = os.Remove(program) }()
 	r.tries++
-	args := []string{"-test.run", "^(" + r.Test.Run + ")$", "-test.timeout", "140s", "-test.v"}
-	output, err := g.execute(ctx, filepath.Join(g.root, r.Test.Package), program, args, r.Alone)
+	within := tryWithin
+	if r.control { // all tests of the package that mutants name
+		within *= 2
+	}
+	args := []string{"-test.run", "^(" + r.Test.Run + ")$", "-test.timeout", (within - 10*time.Second).String(), "-test.v"}
+	output, err := g.execute(ctx, within, filepath.Join(g.root, r.Test.Package), program, args, r.Alone)
 	if err := os.WriteFile(filepath.Join(dir, "output.txt"), output, 0o600); err != nil {
 		r.err = err
 		return
@@ -151,8 +155,8 @@ func (g *gate) build(ctx context.Context, overlay, verb string, args ...string) 
 }
 
 // execute runs a program on the server of all, or on one of its own.
-func (g *gate) execute(ctx context.Context, dir, program string, args []string, alone bool) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryWithin)
+func (g *gate) execute(ctx context.Context, within time.Duration, dir, program string, args []string, alone bool) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
