@@ -84,7 +84,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	s.enqueue(message("g", task{}))
 	v := awaitValue(s, sights, "the first job")
 	require.NoError(t, v.err, "a cancelled statement leaves the transaction to the handler")
-	require.Equal(t, "3s", v.timeout)
+	require.Equal(t, "4s", v.timeout)
 	require.Equal(t, "read committed", v.isolation)
 	require.Equal(t, "behind a pooler", v.name)
 	held, err := s.client.Admin().List(t.Context(), groups.Filter{Held: true})
