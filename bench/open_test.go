@@ -100,7 +100,7 @@ func TestLatency(t *testing.T) {
 	require.Positive(t, results[0].Extra["p99_ratio"])
 }
 
-func TestNode(t *testing.T) {
+func TestQueuesOfNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("npm installs packages")
 	}

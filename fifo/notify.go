@@ -195,9 +195,9 @@ func (a *announcer) send() {
 
 // pace takes a token for what was sent; two if it told of many groups, for whoever enqueues that fast needs notices less than
 // the server's time. Without any it waits: what is enqueued meanwhile shares the next notice.
-func (a *announcer) pace(groups int) {
+func (a *announcer) pace(told int) {
 	cost := 1.0
-	if groups >= noticeMany {
+	if told >= noticeMany {
 		cost = 2
 	}
 	now := time.Now()

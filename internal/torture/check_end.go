@@ -27,21 +27,37 @@ func (c *checker) checkLocks() {
 			first[k] = s
 		}
 		c.did("I8", 1)
-		from := first[k].at
-		if s.at-from < idleLock || told[k] || c.serverWent(from, s.at) {
+		from, until := first[k].at, s.asked // it was locked all this time, if not longer
+		bound := idleLock + c.slowed(from, until)
+		if until-from < bound || told[k] || c.serverWent(from, until) {
 			continue
 		}
-		since, worked := max(from, s.at-idleLock), false // it may have worked before
+		since, worked := max(from, until-bound), false // it may have worked before
 		for _, t := range busy[s.pid] {
 			mine := c.works(t, s.group)
-			worked = worked || mine && t.start < s.at && max(min(t.end, t.died), c.thawed(t)) > since
+			worked = worked || mine && t.start < until && max(min(t.end, t.died), c.thawed(t)) > since
 		}
 		if !worked {
 			told[k] = true
-			c.broken("I8", from, -1, nil, "group %s was locked for %v by session %d of %s, which ran none of its jobs",
-				s.group, time.Duration(s.at-from).Round(time.Millisecond), s.pid, s.who)
+			_, id, _ := strings.Cut(s.group, "/")
+			group, err := groupOf(id)
+			if err != nil {
+				group = -1
+			}
+			c.broken("I8", from, group, nil, "group %s was locked for %v by session %d of %s, which ran none of its jobs",
+				s.group, time.Duration(until-from).Round(time.Millisecond), s.pid, s.who)
 		}
 	}
+}
+
+// slowed returns for how long the server did not answer at once between the two times: what it is to do is as late.
+func (c *checker) slowed(from, until int64) (sum int64) {
+	for _, m := range c.marks {
+		if took, err := time.ParseDuration(m.note); err == nil && m.what == markSlow {
+			sum += max(min(m.at, until)-max(m.at-int64(took), from), 0)
+		}
+	}
+	return sum
 }
 
 // works reports whether a turn is, or may be in a batch with, one of the group with that queue and id.

@@ -23,6 +23,22 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.effect(1, 10, 2)
 		}},
 		"a session holds a group and does not work": {"I8", func(b *book) { b.locked(99) }},
+		"a session holds a group, and the last look at it was long on its way": {"", func(b *book) {
+			b.locked(99)
+			for i := range b.samples {
+				b.samples[i].asked -= 2000 * ms
+			}
+		}},
+		"a session holds a group while the server is slow": {"", func(b *book) {
+			b.locked(99)
+			b.mark(markSlow, "", 0)
+			b.marks[len(b.marks)-1].note = "3s"
+		}},
+		"a session holds a group, and the server was slow before": {"I8", func(b *book) {
+			b.mark(markSlow, "", 0)
+			b.marks[len(b.marks)-1].note = "3s"
+			b.locked(99)
+		}},
 		"a session holds a group and works": {"", func(b *book) {
 			b.alone(func() { b.locked(71) })
 		}},

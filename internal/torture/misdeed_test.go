@@ -106,7 +106,7 @@ func (b *book) poison(deaths int) {
 // locked has a group locked for some seconds.
 func (b *book) locked(pid int64) {
 	for range 8 {
-		b.samples = append(b.samples, lockSample{b.now * ms, "plain/g1", pid, "777", "w1"})
+		b.samples = append(b.samples, lockSample{b.now * ms, b.now * ms, "plain/g1", pid, "777", "w1"})
 		b.now += 1000
 	}
 }

@@ -42,7 +42,8 @@ type run struct {
 	hub      *hub
 	book     *journal // of the nemesis
 	probes   *journal
-	locks    bool // pgrowlocks is there
+	locked   *journal // samples
+	locks    bool     // pgrowlocks is there
 
 	server sync.RWMutex // held for writing while the server is down on purpose
 
@@ -83,6 +84,9 @@ func (r *run) open(ctx context.Context) (err error) {
 		return err
 	}
 	if r.probes, err = openJournal(filepath.Join(r.dir, "probes.log")); err != nil {
+		return err
+	}
+	if r.locked, err = openJournal(filepath.Join(r.dir, "locks.log")); err != nil {
 		return err
 	}
 	sink, err := openJournal(filepath.Join(r.dir, "sink.log"))

@@ -50,8 +50,9 @@ func (r *run) pace(ctx context.Context) {
 	}
 }
 
-// A lockSample is a row of a group that was locked at that time.
+// A lockSample is a row of a group that was locked at some time after the server was asked and before its answer was there.
 type lockSample struct {
+	asked int64
 	at    int64
 	group string
 	pid   int64
@@ -68,13 +69,14 @@ func (r *run) sample(ctx context.Context) {
 		FROM pgrowlocks('pgfifo.queue_groups') l JOIN pgfifo.queue_groups g ON g.ctid = l.locked_row
 		LEFT JOIN pg_stat_activity a ON a.pid = l.pids[1]`
 	for pause.For(ctx, time.Second) == nil {
+		asked := now()
 		rows, err := r.pool.Query(ctx, sql)
 		if err != nil {
 			continue
 		}
 		var list []lockSample
 		for rows.Next() {
-			s := lockSample{at: now()}
+			s := lockSample{asked: asked, at: now()}
 			if rows.Scan(&s.group, &s.pid, &s.xid, &s.who) == nil {
 				list = append(list, s)
 			}
@@ -83,6 +85,9 @@ func (r *run) sample(ctx context.Context) {
 			r.mu.Lock()
 			r.samples = append(r.samples, list...)
 			r.mu.Unlock()
+			for _, s := range list {
+				r.locked.line("%d %s %d %s %s", s.asked, s.group, s.pid, s.xid, s.who)
+			}
 		}
 	}
 }
