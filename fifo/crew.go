@@ -210,32 +210,6 @@ func (c *crew) runHeartbeat(ctx context.Context) {
 	}
 }
 
-// A redialer waits between attempts to get a connection back.
-type redialer struct {
-	log   *slog.Logger
-	who   string
-	pause time.Duration
-}
-
-func newRedialer(log *slog.Logger, who string) *redialer { return &redialer{log: log, who: who} }
-
-func (r *redialer) reset() { r.pause = 0 }
-
-// wait sleeps a little longer each time, up to 5 seconds, unless ctx ends.
-func (r *redialer) wait(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
-	r.pause = min(max(2*r.pause, 20*time.Millisecond), 5*time.Second)
-	timer := time.NewTimer(r.pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 // runOne works one job, if any may run.
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	s := c.seats[0]

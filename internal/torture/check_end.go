@@ -28,8 +28,11 @@ func (c *checker) checkLocks() {
 		}
 		c.did("I8", 1)
 		from, until := first[k].at, s.asked // it was locked all this time, if not longer
-		bound := idleLock + c.slowed(from, until)
-		if until-from < bound || told[k] || c.serverWent(from, until) {
+		if until-from < idleLock || told[k] || c.serverWent(from, until) {
+			continue
+		}
+		bound := idleLock + c.away(from, until)
+		if until-from < bound {
 			continue
 		}
 		since, worked := max(from, until-bound), false // it may have worked before
@@ -48,16 +51,6 @@ func (c *checker) checkLocks() {
 				s.group, time.Duration(until-from).Round(time.Millisecond), s.pid, s.who)
 		}
 	}
-}
-
-// slowed returns for how long the server did not answer at once between the two times: what it is to do is as late.
-func (c *checker) slowed(from, until int64) (sum int64) {
-	for _, m := range c.marks {
-		if took, err := time.ParseDuration(m.note); err == nil && m.what == markSlow {
-			sum += max(min(m.at, until)-max(m.at-int64(took), from), 0)
-		}
-	}
-	return sum
 }
 
 // works reports whether a turn is, or may be in a batch with, one of the group with that queue and id.

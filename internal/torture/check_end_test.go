@@ -22,6 +22,16 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.run(0, 10, 1, 2, "ok", "succeeded")
 			b.effect(1, 10, 2)
 		}},
+		"a killed process's job waits for the server": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(2, evStart, 1, 10, 1, 10, "-")
+			b.mark(faultKill, "w3", 0)
+			b.mark(faultRestart, "", 0)
+			b.now += 26_000
+			b.mark("resumed", "", 0)
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
 		"a session holds a group and does not work": {"I8", func(b *book) { b.locked(99) }},
 		"a session holds a group, and the last look at it was long on its way": {"", func(b *book) {
 			b.locked(99)

@@ -72,7 +72,7 @@ func (c *checker) released(what string, since, after int64, t *turn) {
 		c.did("I7", 1)
 		took := max(next.start-since, 0)
 		c.latency[what] = append(c.latency[what], took)
-		if took > releaseWithin {
+		if took > releaseWithin && took-c.away(since, next.start) > releaseWithin {
 			c.broken("I7", since+releaseWithin, t.group, []int64{t.job}, "%s of %s: its job %d started again only %v later",
 				what, c.name(t.proc), t.job, time.Duration(took).Round(time.Millisecond))
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // forever is later than everything.
@@ -187,6 +188,26 @@ func (c *checker) readWindows() {
 			slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
 		}
 	}
+}
+
+// away returns for how long between the two times the server was down, or did not answer at once: what it was to do is as
+// late.
+func (c *checker) away(from, until int64) (sum int64) {
+	list := slices.Clone(c.down)
+	for _, m := range c.marks {
+		if m.what != markSlow {
+			continue
+		}
+		if took, err := time.ParseDuration(m.note); err == nil {
+			list = append(list, window{from: m.at - int64(took), until: m.at})
+		}
+	}
+	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
+	for _, w := range list { // they overlap
+		sum += max(min(w.until, until)-max(w.from, from), 0)
+		from = max(from, w.until)
+	}
+	return sum
 }
 
 // longestWindow bounds how far back a window may have begun that is still open.

@@ -1,0 +1,42 @@
+package fifo
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// A redialer waits between attempts to get a connection back.
+type redialer struct {
+	log   *slog.Logger
+	who   string
+	pause time.Duration // the next one, before its random part
+}
+
+const firstPause, longestPause = 20 * time.Millisecond, 5 * time.Second
+
+func newRedialer(log *slog.Logger, who string) *redialer { return &redialer{log: log, who: who} }
+
+func (r *redialer) reset() { r.pause = 0 }
+
+// wait sleeps a little longer each time, up to 5 seconds, unless ctx ends.
+func (r *redialer) wait(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
+	timer := time.NewTimer(r.next())
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// next returns the next pause, less a random part of up to a half: a server that goes down cuts off all lanes of all
+// processes at once, and they are not to come back in step while it recovers.
+func (r *redialer) next() time.Duration {
+	r.pause = min(max(2*r.pause, firstPause), longestPause)
+	return r.pause - time.Duration(rand.Int64N(int64(r.pause)/2+1))
+}

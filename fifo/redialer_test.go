@@ -1,0 +1,33 @@
+package fifo
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRedialersDoNotKeepStep(t *testing.T) {
+	t.Parallel()
+	const lanes = 50
+	var list [lanes]*redialer
+	for i := range list {
+		list[i] = newRedialer(slog.New(slog.DiscardHandler), "lane")
+	}
+	for pause := firstPause; pause < 4*longestPause; pause *= 2 {
+		bound := min(pause, longestPause)
+		seen := make(map[time.Duration]bool)
+		for _, r := range list {
+			d := r.next()
+			require.LessOrEqual(t, d, bound)
+			require.GreaterOrEqual(t, d, bound/2)
+			seen[d] = true
+		}
+		require.Greater(t, len(seen), lanes/2, "pauses of up to %v", bound)
+	}
+	for _, r := range list {
+		r.reset()
+		require.LessOrEqual(t, r.next(), firstPause)
+	}
+}
