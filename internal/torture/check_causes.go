@@ -74,6 +74,8 @@ func (c *checker) causes() (list []window) {
 			if n := open[m.what+m.proc]; n > 0 {
 				list[n-1].until = m.at
 				open[m.what+m.proc] = 0
+			} else { // the process was not there yet when it was begun
+				list = append(list, window{0, m.at, proc, 0, m.what})
 			}
 		}
 	}

@@ -63,6 +63,9 @@ func TestCauses(t *testing.T) {
 				b.mark("cont", "w1", 0)
 			})
 		}},
+		"a COMMIT's answer was lost, which was to be before its process was there": {false, func(b *book) {
+			b.lostAlone(func() { b.mark("lost", "w1", 0) })
+		}},
 		"it did not get to run": {false, func(b *book) {
 			b.lostAlone(func() {
 				b.now += 1000

@@ -56,6 +56,9 @@ func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 			p.tell("go")
 			r.release(p)
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.cut, w)
 	}()
 	var held []int32
 	for _, p := range victims {
@@ -87,10 +90,14 @@ func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 	return nil
 }
 
-// reserveAll is reserve for all processes of a way.
+// reserveAll is reserve for all processes of a way, and for the way itself: a process that has ended meanwhile is followed by
+// another one, which nobody has reserved, and whoever healed the way would do so under another one's cut.
 func (r *run) reserveAll(w way) (procs []*process, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.cut[w] {
+		return nil, false
+	}
 	others := 0
 	for _, p := range r.slots {
 		switch {
@@ -109,6 +116,7 @@ func (r *run) reserveAll(w way) (procs []*process, ok bool) {
 	for _, p := range procs {
 		p.reserved = true
 	}
+	r.cut[w] = true
 	return procs, true
 }
 

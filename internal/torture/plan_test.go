@@ -41,6 +41,25 @@ func TestPlanWithoutProxy(t *testing.T) {
 	require.Contains(t, r.leftOut[faultReset], "three worker processes")
 }
 
+// A way that is cut is not cut once more, by somebody who would heal it sooner, though its processes have ended and others
+// are there by now that nobody has reserved.
+func TestPartitionsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	worker := func(w way) *process { return &process{way: w, exited: make(chan struct{})} }
+	r := &run{slots: []*process{worker(byProxy), worker(byNet), worker(direct)}, cut: make(map[way]bool)}
+	_, ok := r.reserveAll(byProxy)
+	require.True(t, ok)
+	close(r.slots[0].exited)
+	r.slots[0] = worker(byProxy)
+	_, ok = r.reserveAll(byProxy)
+	require.False(t, ok)
+	_, ok = r.reserveAll(byNet)
+	require.True(t, ok)
+	delete(r.cut, byProxy)
+	_, ok = r.reserveAll(byProxy)
+	require.True(t, ok)
+}
+
 // The same message has the same task in every run with the seed.
 func TestTasks(t *testing.T) {
 	t.Parallel()

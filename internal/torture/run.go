@@ -53,6 +53,7 @@ type run struct {
 	stopping bool
 	marks    []mark
 	leftOut  map[string]string // faults and checks: why
+	cut      map[way]bool      // some partition has to do with it
 	injected map[string]int
 	samples  []lockSample
 	end      endState

@@ -19,7 +19,7 @@ import (
 // Run tortures the queue as cfg says. The error is of the harness itself; what is wrong with the queue is in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
-	r := &run{cfg: cfg, began: time.Now(), log: cfg.Logf, leftOut: make(map[string]string)}
+	r := &run{cfg: cfg, began: time.Now(), log: cfg.Logf, leftOut: make(map[string]string), cut: make(map[way]bool)}
 	defer r.close()
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("torture: %w", err)
