@@ -173,8 +173,11 @@ func (r *run) quiet(ctx context.Context) {
 		return r.pool.QueryRow(ctx, sql).Scan(to) == nil
 	}
 	const holding = `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name <> 'torture' AND backend_xid IS NOT NULL`
-	until(ctx, quietWithin, func() bool { return get(holding, &end.Holding) && end.Holding == 0 })
+		WHERE datname = current_database() AND application_name <> 'torture' AND backend_xid IS NOT NULL
+		  AND backend_type = 'client backend'` // autovacuum has an id, too, when it truncates a table
+	if !until(ctx, quietWithin, func() bool { return get(holding, &end.Holding) && end.Holding == 0 }) {
+		r.mark("holding", "", 0, r.sessions(ctx))
+	}
 	until(ctx, quietWithin, func() bool {
 		free := 0
 		ok := get("SELECT count(*) FROM pgfifo.queue_groups", &end.Groups) &&
@@ -191,6 +194,16 @@ func (r *run) quiet(ctx context.Context) {
 		  AND NOT (application_name LIKE 'pool-%' AND state = 'idle')` // the user's affair: one of a worker killed while it was cut off
 	until(ctx, quietWithin, func() bool { return get(sessions, &end.Sessions) && end.Sessions == 0 })
 	get("SELECT count(*) FROM pgfifo.jobs", &end.Jobs)
+}
+
+// sessions says what all sessions do.
+func (r *run) sessions(ctx context.Context) (list string) {
+	const sql = `SELECT coalesce(string_agg(concat_ws(' ', application_name, pid, backend_type, state, wait_event, backend_xid, now() - xact_start,
+		left(query, 60)), '; '), '') FROM pg_stat_activity WHERE datname = current_database()`
+	if err := r.pool.QueryRow(ctx, sql).Scan(&list); err != nil {
+		return err.Error()
+	}
+	return strings.Join(strings.Fields(list), " ")
 }
 
 // stuck says which groups nobody works.
