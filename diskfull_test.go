@@ -45,7 +45,7 @@ func TestLogDiskFull(t *testing.T) {
 	c := &cluster{bin: serverBin(t), daemon: newDaemon(t, syscall.SIGQUIT), port: freePort(t), set: map[string]string{
 		"min_wal_size": "2MB", "max_wal_size": "8MB",
 	}}
-	disk := c.newDisk("wal", 48)
+	disk := c.newDisk("wal", 96)
 	c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
 		"--wal-segsize=1", "--waldir", disk)
 	c.serve(c.port)
@@ -53,7 +53,7 @@ func TestLogDiskFull(t *testing.T) {
 	l := newLoad(c, c.url(c.port))
 	// A replica that never comes back: the usual reason why a log grows and grows.
 	c.exec(c.port, "SELECT pg_create_physical_replication_slot('gone', true)")
-	makeRoom := c.ballast(disk, 10)
+	makeRoom := c.ballast(disk, 58) // enough until the slot is gone, for the work goes on
 	stop := l.run()
 	l.untilFull(func() bool {
 		text, err := os.ReadFile(filepath.Join(c.dir, "log"))

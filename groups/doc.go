@@ -17,7 +17,9 @@
 //
 // One thing is not seen: a claim that is kept from running, between reading its group and locking the head, for as long as
 // another worker's whole attempt takes from claim to death, reads an xmax from before that attempt, or locks over it with a
-// stale head. That lost attempt is not counted. It takes a starved server and an attempt of milliseconds.
+// stale head. That lost attempt is not counted. It takes a starved server and an attempt of milliseconds. In the same moment,
+// if a lower id is committed in between (of an enqueue that overlapped), claimed by the other worker and failed with, the
+// stale head runs before that job's next attempt.
 //
 // # Why groups stay in order
 //
