@@ -67,6 +67,7 @@ func ofStatement(sql string) taking {
 var rightTakings = map[string]taking{
 	"a batch of the group":      ofLane(stmtBatch, 3),
 	"the same, nothing paused":  ofLane(stmtBatchKnown, 3),
+	"one":                       ofLane(stmtClaim, 1),
 	"one, nothing paused":       ofLane(stmtKnown, 1),
 	"with the head of another":  ofLane(stmtMany, 0, "b"),
 	"with that of a held group": ofLane(stmtMany, 0, "held", "b"),
