@@ -38,6 +38,7 @@ type checker struct {
 	deaf       map[int32][]window // what is sent is lost
 	exits      map[[2]int64]bool  // processes, and the jobs that ended them
 	down       []window           // the server was
+	slow       []window           // the server did not answer at once
 
 	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
 

@@ -50,14 +50,12 @@ func (c *checker) caused(t *turn, causes []window) bool {
 }
 
 // causes returns when something was done that ends sessions.
-func (c *checker) causes() (list []window) {
+func (c *checker) causes() []window {
+	list := slices.Clone(c.slow)
 	open := make(map[string]int) // what lasts, by what ends it and the process: behind which place in list
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]
 		if !known {
-			if took, err := time.ParseDuration(m.note); err == nil && m.what == markSlow {
-				list = append(list, window{m.at - int64(took), m.at, -1, 0, m.what})
-			}
 			continue // a session of a pool, say, in which no job is worked
 		}
 		w := window{m.at, m.at, proc, m.pid, m.what}

@@ -51,15 +51,7 @@ func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 	if !ok {
 		return errNotNow
 	}
-	defer func() {
-		for _, p := range victims {
-			p.tell("go")
-			r.release(p)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.cut, w)
-	}()
+	defer r.releaseAll(w, victims)
 	var held []int32
 	for _, p := range victims {
 		r.linger(ctx, p)
@@ -118,6 +110,17 @@ func (r *run) reserveAll(w way) (procs []*process, ok bool) {
 	}
 	r.cut[w] = true
 	return procs, true
+}
+
+// releaseAll is the end of reserveAll.
+func (r *run) releaseAll(w way, procs []*process) {
+	for _, p := range procs {
+		p.tell("go")
+		r.release(p)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.cut, w)
 }
 
 // loseFault has the server's answer to the next COMMIT through the proxy lost, with its connection.

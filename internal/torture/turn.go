@@ -148,6 +148,10 @@ func (c *checker) readWindows() {
 			proc = -1
 		}
 		switch m.what {
+		case markSlow:
+			if took, err := time.ParseDuration(m.note); err == nil {
+				c.slow = append(c.slow, window{m.at - int64(took), m.at, -1, 0, m.what})
+			}
 		case faultTerminate, faultReset:
 			if known {
 				add(window{m.at, m.at + int64(learn), proc, m.pid, m.what})
@@ -193,15 +197,7 @@ func (c *checker) readWindows() {
 // away returns for how long between the two times the server was down, or did not answer at once: what it was to do is as
 // late.
 func (c *checker) away(from, until int64) (sum int64) {
-	list := slices.Clone(c.down)
-	for _, m := range c.marks {
-		if m.what != markSlow {
-			continue
-		}
-		if took, err := time.ParseDuration(m.note); err == nil {
-			list = append(list, window{from: m.at - int64(took), until: m.at})
-		}
-	}
+	list := slices.Concat(c.down, c.slow)
 	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
 	for _, w := range list { // they overlap
 		sum += max(min(w.until, until)-max(w.from, from), 0)
