@@ -124,6 +124,7 @@ func (r *run) sin(ctx context.Context, job *fifo.Job) error {
 	}
 	select {
 	case s := <-r.sins:
+		r.heard <- struct{}{}
 		switch s {
 		case sinPanic:
 			panic(errSin)

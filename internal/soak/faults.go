@@ -95,9 +95,11 @@ func terminate(whose string) func(context.Context, *run, *rand.Rand) (bool, erro
 	}
 }
 
-// tell has a handler sin. It is a fault when a handler has heard; there is one, because a job comes with it.
+// tell has a handler sin. It is a fault when a handler has heard. What it is told lies ready before the job that comes with
+// it is enqueued: that job may be begun, and done, before this goroutine runs again, and be the last for now.
 func tell(s sin) func(context.Context, *run, *rand.Rand) (bool, error) {
 	return func(ctx context.Context, r *run, _ *rand.Rand) (bool, error) {
+		r.sins <- s // there is room: the last one was heard
 		_, err := r.client.Enqueue(ctx, fifo.Message{Queue: "plain", GroupID: sinners, Payload: "x"})
 		if err != nil {
 			return false, err
@@ -106,7 +108,7 @@ func tell(s sin) func(context.Context, *run, *rand.Rand) (bool, error) {
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		select {
-		case r.sins <- s:
+		case <-r.heard:
 			return true, nil
 		case <-timer.C:
 			return false, errStuck

@@ -63,7 +63,8 @@ type run struct {
 	gauge        *gauge
 	client       *fifo.Client
 	crews        []*crew
-	sins         chan sin // what handlers are to do wrong
+	sins         chan sin      // what a handler is to do wrong
+	heard        chan struct{} // that one has taken it
 	start        time.Time
 	ended        chan struct{} // when everything is enqueued and done
 	sent         atomic.Int64
@@ -79,7 +80,7 @@ type run struct {
 // says that the soak could not be made; what it found wrong is in the Report.
 func Run(ctx context.Context, url string, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
-	r := &run{Config: cfg, sins: make(chan sin), ended: make(chan struct{}), counts: make(map[string]int)}
+	r := &run{Config: cfg, sins: make(chan sin, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}), counts: make(map[string]int)}
 	poolCfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
