@@ -73,6 +73,7 @@ func readHead(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
 	next.ahead = ahead
 	if hold != nil {
 		hold.More = ahead > 0
+		hold.doubt()
 	}
 	return hold, err
 }
@@ -102,7 +103,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	}
 	hold, rest := &Hold{Held: list[0]}, list[1:]
 	hold.More, next.ahead = len(rest) > 0, len(rest)
-	if hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
+	if hold.doubt() || hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
 		return hold, nil
 	}
 	n := slices.IndexFunc(rest, func(h Held) bool { return h.touched || h.alone() })
@@ -149,11 +150,19 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		h := &heads[i]
 		h.Turn.Alone = len(heads) > 1 && h.alone()
 	}
-	hold := &Hold{Held: company[0], Rest: company[1:], partial: len(company) < len(turns)}
-	if hold.partial {
-		hold.claimed = heads
+	hold := &Hold{Held: company[0], Rest: company[1:]}
+	if len(company) < len(turns) || slices.ContainsFunc(heads, func(h Held) bool { return h.stale }) {
+		hold.unsure, hold.claimed = true, heads
 	}
 	return hold, nil
+}
+
+// doubt has the claim of one group made again if somebody else may have had the group between its snapshot and its lock.
+func (h *Hold) doubt() bool {
+	if h.stale {
+		h.unsure, h.claimed = true, []Held{h.Held}
+	}
+	return h.stale
 }
 
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of everything
@@ -164,12 +173,12 @@ func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 	if err != nil || len(lost) == 0 {
 		return false, err
 	}
-	hold.Held, hold.Rest, hold.partial = all.Held, all.Rest, false
+	hold.Held, hold.Rest, hold.unsure = all.Held, all.Rest, false
 	return true, nil
 }
 
-// claimAgain gives up a claim of many groups that did not get them all, and claims those again that it got: no group stays
-// locked that is not worked.
+// claimAgain gives up a claim that is unsure, and claims those groups again that it got: no group stays locked that is not
+// worked.
 func (l *Lane) claimAgain(ctx context.Context, had *Hold) (*Hold, error) {
 	next := had.Turn
 	next.With, next.Jobs, next.known, next.ask = nil, 0, false, nil

@@ -15,18 +15,18 @@
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
 //     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
 //
-// One thing is not seen: a claim that is kept from running, between reading its group and locking the head, for as long as
-// another worker's whole attempt takes from claim to death, reads an xmax from before that attempt, or locks over it with a
-// stale head. That lost attempt is not counted. It takes a starved server and an attempt of milliseconds. In the same moment,
-// if a lower id is committed in between (of an enqueue that overlapped), claimed by the other worker and failed with, the
-// stale head runs before that job's next attempt.
+// One thing is not seen: a claim that is kept from running, between reading its group's row and locking it, for as long as
+// another worker's whole attempt takes from claim to death, does not know of that attempt, and it is not counted. The two
+// are one after the other in the executor, so it takes a starved server, an attempt of milliseconds, and bad luck.
 //
 // # Why groups stay in order
 //
 //   - Claim = hint, then group, then head. Candidates are read without locks (sql/candidates.sql) and may be stale. The
 //     claim (sql/claim.sql) names one group by its primary key, and as its job the lowest id of that group, exactly.
-//     Whoever holds the group's row finished with a commit before it could be locked again, so the head that is locked
-//     with it is still the head, or it is gone and the claim misses. (The obvious statement, jobs joined to groups
+//     Whoever had the group's row ended before it could be locked again, so the head that is locked with it is still the
+//     head, or it is gone and the claim misses. Only a lower id that was committed since the claim's snapshot is not seen,
+//     and if somebody has worked that one meanwhile it must not be overtaken: the group's xmax, read just before its row is
+//     locked, tells that somebody was there, and then the claim is made again. (The obvious statement, jobs joined to groups
 //     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED, breaks the order without any fault: it locks a job, fails to lock the
 //     group, moves on, and keeps the job locked, so that the next claim of that group passes it over.)
 //   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that is

@@ -18,7 +18,7 @@ type Hold struct {
 
 	lane    *Lane
 	loan    Loan   // the first one
-	partial bool   // the claim was for more groups
+	unsure  bool   // the claim is to be made again: it was for more groups, or somebody else has had one since its snapshot
 	claimed []Held // then: all heads that it got
 }
 
@@ -40,6 +40,7 @@ type Held struct {
 
 	delayed bool // it was to run later once
 	touched bool // somebody may have changed it since the snapshot of its claim
+	stale   bool // somebody may have had its group since then
 	lastXID uint32
 }
 
@@ -182,7 +183,10 @@ func (h *Held) scanDue(r *rowReader) {
 func (h *Held) scanClaim(r *rowReader) {
 	job, group := r.uint32(), r.uint32()
 	h.lastXID = claimer(job, group)
-	h.Turn.own, h.Turn.oldest = r.int64(), r.int64()
+	h.Turn.own = r.int64()
+	s := r.snapshot()
+	h.Turn.oldest = s.xmin
+	h.stale = group != 0 && !s.ended(group)
 }
 
 func (h *Held) scanPlace(r *rowReader) {

@@ -229,16 +229,17 @@ func (l *Lane) Used() bool { return l.used }
 // once, because the missed group's row may be locked until it does.
 //
 // A next with other turns beside it (Turn.With) is claimed with them. If some of them cannot be had, or are to run alone,
-// another round trip gives them back and claims those that can, so that no group is held that is not worked. Not so if
-// the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is of all that were
-// claimed, for their lost attempts to be recorded before anything is worked.
+// another round trip gives them back and claims those that can, so that no group is held that is not worked. So it does with a
+// group that somebody else may have had between the claim's snapshot and its lock. Not so if the worker of one of them has
+// died (Lost): giving it back would cover the evidence, so the hold is of all that were claimed, for their lost attempts to be
+// recorded before anything is worked.
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
 // the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on; one on
 // which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
-	for err == nil && hold != nil && hold.partial {
+	for err == nil && hold != nil && hold.unsure {
 		var lost bool
 		if lost, err = l.keepEvidence(ctx, hold); err != nil {
 			_ = l.Close()

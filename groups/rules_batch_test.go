@@ -223,6 +223,52 @@ func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 	}
 }
 
+// Another worker may have had the group between a claim's snapshot and its lock, with a lower id that was committed meanwhile.
+// That comes first, in whatever state the other one has left it.
+func TestClaimSeesWhoHadItsGroup(t *testing.T) {
+	t.Parallel()
+	for how, take := range rightTakings {
+		for name, x := range map[string]struct {
+			left  string // by the other one, of the job
+			first []int64
+		}{
+			"it backs off":     {"UPDATE pgfifo.jobs SET attempts = 1, run_at = 'infinity' WHERE id = 1", nil},
+			"it is given back": {"SELECT 1", []int64{1}},
+			"it is done":       {"DELETE FROM pgfifo.jobs WHERE id = 1", []int64{2}},
+		} {
+			t.Run(how+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a'), ('q', 'b'), ('q', 'held')")
+				other, producer, worker, keeper := s.session(), s.session(), s.session(), s.session()
+				other.do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
+				producer.do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
+				s.enqueue(2, "a")
+				s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'b', ''), ('q', 'held', '')")
+				keeper.do("SELECT pg_advisory_lock(7)")
+				pid, next := take(s)
+				taken := make(chan []int64, 1)
+				go func() { taken <- next() }()
+				s.until(func() bool { return s.blocked(pid) })
+
+				producer.do("COMMIT")
+				worker.do(beginSQL)
+				_, id, err := rightShape.claim(t.Context(), worker.Conn, "a")
+				require.NoError(t, err)
+				require.Equal(t, int64(1), id)
+				worker.do(x.left + "; COMMIT")
+				keeper.do("SELECT pg_advisory_unlock(7)")
+				ids := <-taken
+				if x.first == nil {
+					require.Empty(t, ids)
+				} else {
+					require.Equal(t, x.first, ids[:1])
+				}
+			})
+		}
+	}
+}
+
 // A head whose row is another one by the time that it is locked, as servers show it that read a changed row again, is a miss.
 func TestBatchWhoseHeadWasReadAgain(t *testing.T) {
 	t.Parallel()

@@ -129,7 +129,7 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 			worker.do(beginSQL)
 			sql := claimSQL
 			if strength != "FOR NO KEY UPDATE" {
-				sql = mutate(t, sql, "FOR NO KEY UPDATE OF", strength+" OF")
+				sql = mutate(t, sql, "FOR NO KEY UPDATE SKIP LOCKED) g", strength+" SKIP LOCKED) g")
 			}
 			_, job, err := shape{sql, true}.claim(t.Context(), worker.Conn, "a")
 			require.NoError(t, err)

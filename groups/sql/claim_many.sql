@@ -19,17 +19,22 @@ CROSS JOIN LATERAL (
            j.run_at,
            statement_timestamp() AS now,
            j.ctid,
-           j.xmax AS job_xid,
-           g.xmax AS group_xid,
+           j.job_xid,
+           j.group_xid,
            pg_current_xact_id() AS own_xid,
-           pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
+           pg_current_snapshot() AS snapshot,
            EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,
            EXISTS (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = k.group_id AND w.id > j.id) AS more
-    FROM pgfifo.queue_groups g, pgfifo.jobs j
-    WHERE g.queue = $1 AND g.group_id = k.group_id
-      AND j.ctid = (SELECT h.ctid
-                    FROM pgfifo.jobs h
-                    WHERE h.queue = $1 AND h.group_id = k.group_id AND h.id > k.floor
-                    ORDER BY h.queue, h.group_id, h.id
-                    LIMIT 1)
-    FOR NO KEY UPDATE OF g, j SKIP LOCKED) claim
+    FROM (SELECT g.xmax AS xid
+          FROM pgfifo.queue_groups g
+          WHERE g.queue = $1 AND g.group_id = k.group_id
+          FOR NO KEY UPDATE SKIP LOCKED) g
+    CROSS JOIN LATERAL (SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.ctid,
+                               j.xmax AS job_xid, g.xid AS group_xid
+                        FROM pgfifo.jobs j
+                        WHERE j.ctid = (SELECT h.ctid
+                                        FROM pgfifo.jobs h
+                                        WHERE h.queue = $1 AND h.group_id = k.group_id AND h.id > k.floor
+                                        ORDER BY h.queue, h.group_id, h.id
+                                        LIMIT 1)
+                        FOR NO KEY UPDATE SKIP LOCKED) j) claim

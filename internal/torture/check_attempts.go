@@ -15,8 +15,8 @@ const posthumous = int64(2 * time.Second)
 // same if it was given back. It is higher by no more than there were faults that may have taken a claim before its handler
 // began. It may be the same after a lost attempt if the server went down, for then PostgreSQL may have lost the evidence;
 // and for jobs that have not failed before in queues whose batches are of one group, where the head is charged; and, rarely,
-// when a claim is kept from running between its snapshot and its locks for as long as the whole attempt lasts: it does not
-// see the evidence, and covers it.
+// when a claim is kept from running between reading the group's row and locking it for as long as the whole attempt lasts:
+// it does not see the evidence, and covers it.
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {

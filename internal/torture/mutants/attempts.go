@@ -34,7 +34,7 @@ var attempts = []Mutant{
 		Name:   "evidence-read-above-the-lock",
 		Breaks: "who locked the head before is read after it was locked: it is always the reader",
 		Edits: []Edit{{
-			claimFile, "       j.xmax AS job_xid,", "       pg_current_xact_id()::xid AS job_xid,",
+			claimFile, "       j.job_xid,", "       pg_current_xact_id()::xid AS job_xid,",
 		}},
 		Torture: deadly, By: []string{"I6"},
 	},

@@ -9,7 +9,7 @@ var batches = []Mutant{
 	{
 		Name:   "batch-without-its-head",
 		Breaks: "a batch locks its group and not its head, so the jobs that it takes may have been worked since its snapshot",
-		Edits:  []Edit{{"groups/sql/claim_batch.sql", "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR NO KEY UPDATE OF g SKIP LOCKED"}},
+		Edits:  []Edit{{"groups/sql/claim_batch.sql", "                    FOR NO KEY UPDATE SKIP LOCKED) claim", "                   ) claim"}},
 		Test:   Test{"groups", "TestBatchTakesWhatIsFirst"},
 	},
 	{

@@ -10,61 +10,80 @@ const (
 	claimFile = "groups/sql/claim.sql"
 	laneFile  = "groups/lane.go"
 
-	head = `  AND j.ctid = (SELECT h.ctid
-                FROM pgfifo.jobs h
-                WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
-                ORDER BY h.queue, h.group_id, h.id
-                LIMIT 1)
-FOR NO KEY UPDATE OF g, j SKIP LOCKED`
+	lockGroup = "      FOR NO KEY UPDATE SKIP LOCKED) g\n"
+	lockHead  = "                    FOR NO KEY UPDATE SKIP LOCKED) j\n"
+
+	// both is what claims the two.
+	both = `FROM (SELECT g.xmax AS xid
+      FROM pgfifo.queue_groups g
+      WHERE g.queue = $1 AND g.group_id = $2
+` + lockGroup + `CROSS JOIN LATERAL (SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.ctid,
+                           j.xmax AS job_xid, g.xid AS group_xid
+                    FROM pgfifo.jobs j
+                    WHERE j.ctid = (SELECT h.ctid
+                                    FROM pgfifo.jobs h
+                                    WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
+                                    ORDER BY h.queue, h.group_id, h.id
+                                    LIMIT 1)
+` + lockHead
 )
 
 var claims = []Mutant{
 	{
 		Name:   "claim-joined",
 		Breaks: "the claim is the first of the jobs joined to their group that can be locked: a miss keeps the jobs behind it locked",
-		Edits: []Edit{{claimFile, head, `  AND j.queue = $1 AND j.group_id = $2 AND j.id > $3
-ORDER BY j.queue, j.group_id, j.id
-LIMIT 1
-FOR NO KEY UPDATE OF j, g SKIP LOCKED`}},
+		Edits: []Edit{{claimFile, both, `FROM (SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.ctid,
+             j.xmax AS job_xid, g.xmax AS group_xid
+      FROM pgfifo.queue_groups g, pgfifo.jobs j
+      WHERE g.queue = $1 AND g.group_id = $2
+        AND j.queue = $1 AND j.group_id = $2 AND j.id > $3
+      ORDER BY j.queue, j.group_id, j.id
+      LIMIT 1
+      FOR NO KEY UPDATE OF j, g SKIP LOCKED) j
+`}},
 		Torture: contended, By: []string{"I4", "I3"},
 	},
 	{
 		Name:   "head-skip-locked",
 		Breaks: "the head is the first job that nobody has locked",
-		Edits: []Edit{{claimFile, head, `  AND j.ctid = (SELECT h.ctid
-                FROM pgfifo.jobs h
-                WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
-                ORDER BY h.queue, h.group_id, h.id
-                LIMIT 1
-                FOR NO KEY UPDATE SKIP LOCKED)
-FOR NO KEY UPDATE OF g, j SKIP LOCKED`}},
-		Torture: contended, By: []string{"I4", "I3"},
+		Edits:  []Edit{{claimFile, "LIMIT 1)\n" + lockHead, "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)\n" + lockHead}},
+		Test:   Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
 		Name:   "head-filtered",
 		Breaks: "the head is the first job that is due: one that waits to be tried again is overtaken",
-		Edits: []Edit{{claimFile, "AND h.id > $3\n                ORDER", `AND h.id > $3
-                  AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())
-                ORDER`}},
+		Edits: []Edit{{claimFile, "AND h.id > $3\n                                    ORDER", `AND h.id > $3
+                                      AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())
+                                    ORDER`}},
 		Torture: contended, By: []string{"I4"},
 	},
 	{
 		Name:    "claim-locks-only-the-job",
 		Breaks:  "the group's row is not locked: a lower id that is committed late runs beside the job that was the head",
-		Edits:   []Edit{{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR NO KEY UPDATE OF j SKIP LOCKED"}},
+		Edits:   []Edit{{claimFile, lockGroup, "     ) g\n"}},
 		Torture: contended, By: []string{"I3", "I6", "I8"},
 	},
 	{
 		Name:    "claim-locks-only-the-group",
 		Breaks:  "the head's row is not locked, so that a lost attempt leaves no evidence",
-		Edits:   []Edit{{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR NO KEY UPDATE OF g SKIP LOCKED"}},
+		Edits:   []Edit{{claimFile, lockHead, "                   ) j\n"}},
 		Torture: deadly, By: []string{"I6"},
 	},
 	{
-		Name:    "claim-without-a-lock",
-		Breaks:  "nothing is locked: what a hint says is taken for true",
-		Edits:   []Edit{{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", ""}},
+		Name:   "claim-without-a-lock",
+		Breaks: "nothing is locked: what a hint says is taken for true",
+		Edits: []Edit{
+			{claimFile, lockGroup, "     ) g\n"},
+			{claimFile, lockHead, "                   ) j\n"},
+			{"groups/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""}, // or handlers that ask for a token never succeed
+		},
 		Torture: contended, By: []string{"I3", "I5"},
+	},
+	{
+		Name:   "stale-claim-trusted",
+		Breaks: "a claim whose group another worker has had since its snapshot runs the head that it saw there",
+		Edits:  []Edit{{"groups/hold.go", "h.stale = group != 0 && !s.ended(group)", "h.stale = group != 0 && s.xmax == 0"}},
+		Test:   Test{"groups", "TestClaimSeesWhoHadItsGroup"},
 	},
 	{
 		Name:    "repeatable-read",
@@ -75,7 +94,7 @@ FOR NO KEY UPDATE OF g, j SKIP LOCKED`}},
 	{
 		Name:   "claims-wait",
 		Breaks: "claims of several groups wait for each other, and deadlock",
-		Edits:  []Edit{{"groups/sql/claim_many.sql", "    FOR NO KEY UPDATE OF g, j SKIP LOCKED) claim", "    FOR NO KEY UPDATE OF g, j) claim"}},
+		Edits:  []Edit{{"groups/sql/claim_many.sql", "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR NO KEY UPDATE) g"}},
 		Test:   Test{"groups", "TestClaimOfManyGroups"},
 	},
 	{

@@ -27,7 +27,7 @@ var producers = []Mutant{
 				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups (queue, group_id)\n" +
 					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n), added AS (",
 			},
-			{claimFile, "FOR NO KEY UPDATE OF g, j SKIP LOCKED", "FOR UPDATE OF g, j SKIP LOCKED"},
+			{claimFile, "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR UPDATE SKIP LOCKED) g"},
 		},
 		Torture: frozen, By: []string{"I10"},
 	},
