@@ -16,8 +16,10 @@
 //     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
 //
 // One thing is not seen: a claim that is kept from running, between reading its group's row and locking it, for as long as
-// another worker's whole attempt takes from claim to death, does not know of that attempt, and it is not counted. The two
-// are one after the other in the executor, so it takes a starved server, an attempt of milliseconds, and bad luck.
+// another worker's whole attempt takes from claim to death, does not know of that attempt, and it is not counted (or it is that
+// of a lower id, which was committed since the claim's snapshot, and the claim's own job runs before it is tried again). The two
+// are one after the other in the executor, so it takes a starved server, an attempt of milliseconds, and bad luck. An attempt
+// that failed, and was told to the database, cannot hide like that: see below.
 //
 // # Why groups stay in order
 //
@@ -26,14 +28,15 @@
 //     Whoever had the group's row ended before it could be locked again, so the head that is locked with it is still the
 //     head, or it is gone and the claim misses. Only a lower id that was committed since the claim's snapshot is not seen,
 //     and if somebody has worked that one meanwhile it must not be overtaken: the group's xmax, read just before its row is
-//     locked, tells that somebody was there, and then the claim is made again. (The obvious statement, jobs joined to groups
+//     locked, tells that somebody was there, and then the claim is made again. Between these two there is a moment yet; whoever
+//     fails with a job writes a new version of the group's row for its sake, and the lock meets that. (The obvious statement, jobs joined to groups
 //     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED, breaks the order without any fault: it locks a job, fails to lock the
 //     group, moves on, and keeps the job locked, so that the next claim of that group passes it over.)
 //   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that is
 //     not ready holds its group.
 //   - A claim that misses ends its transaction with the next statement: rows that were locked but not returned stay
 //     locked as long as it is open. It ends it with COMMIT, so that it leaves no false evidence of a crash.
-//   - Locks are FOR NO KEY UPDATE, and nothing but claims and Collect touches a group's row: not producers, not Pause.
+//   - Locks are FOR NO KEY UPDATE, and nothing but its holder and Collect touches a group's row: not producers, not Pause.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint: an error in one of its statements neither frees the locks nor keeps
 //     the failure from being recorded. The savepoint is made when the handler first asks for the transaction. Its

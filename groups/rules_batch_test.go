@@ -13,17 +13,25 @@ import (
 // A gate stops a statement between its snapshot and its locks, until the test opens it.
 const gate = "(SELECT pg_advisory_xact_lock_shared(7) OFFSET 0) gate, "
 
+// A site is where in a claim the gate stands: good is the text that bad puts it into.
+type site struct{ good, bad string }
+
+var (
+	beforeGroup = site{"FROM pgfifo.queue_groups g", "FROM " + gate + "pgfifo.queue_groups g"}
+	groupIsRead = site{"SELECT g.xmax AS xid", "SELECT g.xmax AS xid, pg_advisory_xact_lock_shared(7)"} // and not locked yet
+)
+
 // taking is a way to take jobs of group a, three at most, that stops at the gate.
 type taking func(s *stage) (pid uint32, take func() []int64)
 
 // ofLane is a claim of a lane.
-func ofLane(name string, jobs int, with ...string) taking {
+func ofLane(at site, name string, jobs int, with ...string) taking {
 	return func(s *stage) (uint32, func() []int64) {
 		l := s.lane()
 		sql := map[string]string{
 			stmtClaim: claimSQL, stmtKnown: claimKnownSQL, stmtBatch: claimBatchSQL, stmtBatchKnown: claimBatchKnownSQL, stmtMany: claimManySQL,
 		}[name]
-		gated, err := l.pg().Prepare(s.Context(), "gated", mutate(s.T, sql, "FROM pgfifo.queue_groups g", "FROM "+gate+"pgfifo.queue_groups g"), nil)
+		gated, err := l.pg().Prepare(s.Context(), "gated", mutate(s.T, sql, at.good, at.bad), nil)
 		require.NoError(s, err)
 		l.stmts[name] = gated
 		turn := &Turn{Key: group("a"), Jobs: jobs, known: name == stmtKnown || name == stmtBatchKnown, ahead: 9}
@@ -64,13 +72,16 @@ func ofStatement(sql string) taking {
 	}
 }
 
-var rightTakings = map[string]taking{
-	"a batch of the group":      ofLane(stmtBatch, 3),
-	"the same, nothing paused":  ofLane(stmtBatchKnown, 3),
-	"one":                       ofLane(stmtClaim, 1),
-	"one, nothing paused":       ofLane(stmtKnown, 1),
-	"with the head of another":  ofLane(stmtMany, 0, "b"),
-	"with that of a held group": ofLane(stmtMany, 0, "held", "b"),
+// rightTakings are all claims of a lane.
+func rightTakings(at site) map[string]taking {
+	return map[string]taking{
+		"a batch of the group":      ofLane(at, stmtBatch, 3),
+		"the same, nothing paused":  ofLane(at, stmtBatchKnown, 3),
+		"one":                       ofLane(at, stmtClaim, 1),
+		"one, nothing paused":       ofLane(at, stmtKnown, 1),
+		"with the head of another":  ofLane(at, stmtMany, 0, "b"),
+		"with that of a held group": ofLane(at, stmtMany, 0, "held", "b"),
+	}
 }
 
 var brokenTakings = map[string]taking{
@@ -154,7 +165,7 @@ func judge(t *testing.T, take taking, ending string, late bool) (ids []int64, fa
 // Whatever happens between the snapshot of a claim and its locks, it takes what stands first afterwards, or nothing.
 func TestBatchTakesWhatIsFirst(t *testing.T) {
 	t.Parallel()
-	for how, take := range rightTakings {
+	for how, take := range rightTakings(beforeGroup) {
 		for name, ending := range endings {
 			t.Run(how+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -163,6 +174,8 @@ func TestBatchTakesWhatIsFirst(t *testing.T) {
 					require.Empty(t, fault)
 					require.Equal(t, strings.HasPrefix(name, "given back"), len(ids) > 0, "it took %v", ids)
 				}
+				_, fault := judge(t, rightTakings(groupIsRead)[how], ending, true)
+				require.Empty(t, fault)
 			})
 		}
 	}
@@ -186,7 +199,7 @@ func TestBatchLeavesWhatHasChanged(t *testing.T) {
 				s.enqueue(5, "a")
 				operator, keeper := s.session(), s.session()
 				keeper.do("SELECT pg_advisory_lock(7)")
-				pid, next := ofLane(stmt, 3)(s)
+				pid, next := ofLane(beforeGroup, stmt, 3)(s)
 				taken := make(chan []int64, 1)
 				go func() { taken <- next() }()
 				s.until(func() bool { return s.blocked(pid) })
@@ -211,7 +224,7 @@ func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 			s.enqueue(2, "a")
 			keeper.do("SELECT pg_advisory_lock(7)")
 
-			pid, next := ofLane(claim, 9)(s)
+			pid, next := ofLane(beforeGroup, claim, 9)(s)
 			taken := make(chan []int64, 1)
 			go func() { taken <- next() }()
 			s.until(func() bool { return s.blocked(pid) })
@@ -227,16 +240,22 @@ func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 // That comes first, in whatever state the other one has left it.
 func TestClaimSeesWhoHadItsGroup(t *testing.T) {
 	t.Parallel()
-	for how, take := range rightTakings {
-		for name, x := range map[string]struct {
-			left  string // by the other one, of the job
-			first []int64
-		}{
-			"it backs off":     {"UPDATE pgfifo.jobs SET attempts = 1, run_at = 'infinity' WHERE id = 1", nil},
-			"it is given back": {"SELECT 1", []int64{1}},
-			"it is done":       {"DELETE FROM pgfifo.jobs WHERE id = 1", []int64{2}},
-		} {
-			t.Run(how+"/"+name, func(t *testing.T) {
+	const backOff = "UPDATE pgfifo.jobs SET attempts = 1, run_at = 'infinity' WHERE id = 1"
+	for name, x := range map[string]struct {
+		at    site
+		left  string // by the other one, of the job
+		first []int64
+	}{
+		"it backs off":     {beforeGroup, backOff, nil},
+		"it is given back": {beforeGroup, "SELECT 1", []int64{1}},
+		"it is done":       {beforeGroup, "DELETE FROM pgfifo.jobs WHERE id = 1", []int64{2}},
+		// The last moment, in which the group's xmax is read and its row not locked yet: see fifo/sql/retry.sql.
+		"it backs off, and the group's row was read before": {
+			groupIsRead, backOff + "; UPDATE pgfifo.queue_groups SET created_at = created_at WHERE group_id = 'a'", nil,
+		},
+	} {
+		for how, take := range rightTakings(x.at) {
+			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t)
 				s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a'), ('q', 'b'), ('q', 'held')")

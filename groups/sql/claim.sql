@@ -13,7 +13,9 @@
 --
 -- One thing the head's row does not show: that another worker has had the group since the snapshot, with a lower id that was
 -- committed later still, and has failed with it. group_xid shows that, the transaction that locked the group before, read
--- just before it is locked here: unless the snapshot knows that it had ended, the claim is to be made again.
+-- just before it is locked here: unless the snapshot knows that it had ended, the claim is to be made again. Whoever fails in
+-- between these two writes a new version of the row (fifo/sql/retry.sql). Then it is read again, and group_xid is our own,
+-- which the snapshot does not know either.
 --
 -- The head is handed on as its ctid, which saves a descent of the index here and one in succeed.sql. It cannot come to
 -- mean another row: vacuum leaves alone what this snapshot sees, and later what a running transaction might.

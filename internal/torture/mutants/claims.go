@@ -86,6 +86,15 @@ var claims = []Mutant{
 		Test:   Test{"groups", "TestClaimSeesWhoHadItsGroup"},
 	},
 	{
+		Name:   "retry-leaves-no-trace",
+		Breaks: "a failed attempt does not write to its group's row, so that a claim at the very moment does not know of it",
+		Edits: []Edit{{"fifo/sql/retry.sql", `WITH met AS (
+    UPDATE pgfifo.queue_groups SET created_at = created_at WHERE queue = $1 AND group_id = $2
+)
+`, ""}},
+		Test: Test{"fifo", "TestRetryWritesToItsGroup"},
+	},
+	{
 		Name:    "repeatable-read",
 		Breaks:  "claims run under REPEATABLE READ, where a snapshot outlives the lock",
 		Edits:   []Edit{{"groups/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"}},
