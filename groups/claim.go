@@ -62,6 +62,8 @@ func readHead(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
 	err = eachRow(pipeline, func(r *rowReader) {
 		hold = &Hold{Held: Held{Key: next.Key, Turn: next}}
 		hold.scan(r)
+		s := r.snapshot()
+		hold.judge(&s)
 		next.Alone = false
 		if next.known {
 			ahead = next.ahead - 1
@@ -94,6 +96,8 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		}
 		claimed = len(list) == 1
 		h.scanClaim(r)
+		s := r.snapshot()
+		h.judge(&s)
 		h.Paused = !next.known && r.bool()
 	})
 	next.Alone = false
@@ -123,6 +127,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	turns := append([]*Turn{next}, next.With...)
 	heads := make([]Held, 0, len(turns))
+	var s *snapshot
 	err := eachRow(pipeline, func(r *rowReader) {
 		n := int(r.uint32()) - 1
 		if n < 0 || n >= len(turns) || turns[n] == nil {
@@ -132,11 +137,21 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		heads = append(heads, Held{Key: turns[n].Key, Turn: turns[n]})
 		h := &heads[len(heads)-1]
 		h.scan(r)
+		if n == 0 {
+			s = r.snapshot().keep()
+		} else {
+			_ = r.column(0, true) // it is the same
+		}
 		h.Paused, h.More = r.bool(), r.bool()
 		turns[n] = nil
 	})
 	if err != nil || len(heads) == 0 {
 		return nil, err
+	}
+	for i := range heads {
+		if s != nil { // else one was missed, and all are claimed again anyway
+			heads[i].judge(s)
+		}
 	}
 	// One that is to run alone has its turn by itself, with the next claim.
 	company := heads

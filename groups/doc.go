@@ -16,10 +16,11 @@
 //     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
 //
 // One thing is not seen: a claim that is kept from running, between reading its group's row and locking it, for as long as
-// another worker's whole attempt takes from claim to death, does not know of that attempt, and it is not counted (or it is that
-// of a lower id, which was committed since the claim's snapshot, and the claim's own job runs before it is tried again). The two
-// are one after the other in the executor, so it takes a starved server, an attempt of milliseconds, and bad luck. An attempt
-// that failed, and was told to the database, cannot hide like that: see below.
+// another worker's whole attempt takes from claim to death, does not know of that attempt, and it is not counted. Or it is one of
+// a lower id, which was committed since the claim's snapshot, and the claim's own job runs before that is tried again; so it
+// does if the attempt was given back unrecorded, as those of a batch that is undone are. The two are one after the other in the
+// executor, so it takes a starved server, an attempt of milliseconds, and bad luck. An attempt that failed, and was told to the
+// database, cannot hide like that: see below.
 //
 // # Why groups stay in order
 //
@@ -29,7 +30,7 @@
 //     head, or it is gone and the claim misses. Only a lower id that was committed since the claim's snapshot is not seen,
 //     and if somebody has worked that one meanwhile it must not be overtaken: the group's xmax, read just before its row is
 //     locked, tells that somebody was there, and then the claim is made again. Between these two there is a moment yet; whoever
-//     fails with a job writes a new version of the group's row for its sake, and the lock meets that. (The obvious statement, jobs joined to groups
+//     fails with a job for the first time writes a new version of the group's row for its sake, and the lock meets that. (The obvious statement, jobs joined to groups
 //     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED, breaks the order without any fault: it locks a job, fails to lock the
 //     group, moves on, and keeps the job locked, so that the next claim of that group passes it over.)
 //   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that is
@@ -37,6 +38,7 @@
 //   - A claim that misses ends its transaction with the next statement: rows that were locked but not returned stay
 //     locked as long as it is open. It ends it with COMMIT, so that it leaves no false evidence of a crash.
 //   - Locks are FOR NO KEY UPDATE, and nothing but its holder and Collect touches a group's row: not producers, not Pause.
+//     Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but makes the row's xmax say nothing.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint: an error in one of its statements neither frees the locks nor keeps
 //     the failure from being recorded. The savepoint is made when the handler first asks for the transaction. Its
@@ -53,8 +55,8 @@
 // gone, or has a newer version, or what they left behind it shows in the rows as they are after the lock. They need no
 // locks of their own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from
 // then on, as every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
-// (sql/claim_many.sql). If one of them cannot be had, the claim is given up and made again for the others: its row may be
-// locked although nobody works it.
+// (sql/claim_many.sql). If one of them cannot be had, or somebody else may have had it since the snapshot, the claim is given up and made
+// again: a row may be locked although nobody works it.
 //
 // # What a claim costs
 //

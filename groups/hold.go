@@ -41,7 +41,9 @@ type Held struct {
 	delayed bool // it was to run later once
 	touched bool // somebody may have changed it since the snapshot of its claim
 	stale   bool // somebody may have had its group since then
-	lastXID uint32
+
+	groupXID uint32 // the transaction that locked its group last before the claim, or 0
+	lastXID  uint32 // the one that claimed it last, or 0
 }
 
 // A Place is a ctid: a block of the table, and a line in it.
@@ -181,12 +183,16 @@ func (h *Held) scanDue(r *rowReader) {
 }
 
 func (h *Held) scanClaim(r *rowReader) {
-	job, group := r.uint32(), r.uint32()
-	h.lastXID = claimer(job, group)
+	job := r.uint32()
+	h.groupXID = r.uint32()
+	h.lastXID = claimer(job, h.groupXID)
 	h.Turn.own = r.int64()
-	s := r.snapshot()
+}
+
+// judge tells by the snapshot of the claim whether it is stale.
+func (h *Held) judge(s *snapshot) {
 	h.Turn.oldest = s.xmin
-	h.stale = group != 0 && !s.ended(group)
+	h.stale = h.groupXID != 0 && !s.ended(h.groupXID)
 }
 
 func (h *Held) scanPlace(r *rowReader) {

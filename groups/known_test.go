@@ -139,7 +139,7 @@ func TestLeanClaimTellsTheSame(t *testing.T) {
 		}
 		require.Equal(t, full.DueIn > 0, lean.DueIn > 0)
 		for _, h := range []*Hold{full, lean} {
-			h.Turn, h.lastXID, h.DueIn = nil, 0, 0 // which differ
+			h.Turn, h.lastXID, h.groupXID, h.DueIn = nil, 0, 0, 0 // which differ
 		}
 		require.Equal(t, full.Held, lean.Held, change)
 	}

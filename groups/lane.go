@@ -83,6 +83,11 @@ type Call struct {
 	Args      [][]byte
 }
 
+// maxClaims is how often a group is claimed before it counts as missed. A second claim is sure: what its group's row bears is
+// the first. It is not if a stranger keeps that row FOR KEY SHARE, against the rules: then the row bears a MultiXact, which
+// says nothing.
+const maxClaims = 3
+
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("groups: the job is not held any more")
 
@@ -238,8 +243,12 @@ func (l *Lane) Used() bool { return l.used }
 // the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on; one on
 // which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
+	most := maxClaims
+	if next != nil {
+		most += len(next.With) // each that misses one is for fewer
+	}
 	hold, settled, err = l.step(ctx, calls, next)
-	for err == nil && hold != nil && hold.unsure {
+	for n := 1; err == nil && hold != nil && hold.unsure; n++ {
 		var lost bool
 		if lost, err = l.keepEvidence(ctx, hold); err != nil {
 			_ = l.Close()
@@ -247,6 +256,10 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 		}
 		if lost {
 			return hold, settled, nil
+		}
+		if n == most {
+			_, _, err = l.step(ctx, nil, nil)
+			return nil, settled, err
 		}
 		hold, err = l.claimAgain(ctx, hold)
 	}

@@ -24,18 +24,25 @@ var (
 // taking is a way to take jobs of group a, three at most, that stops at the gate.
 type taking func(s *stage) (pid uint32, take func() []int64)
 
-// ofLane is a claim of a lane.
-func ofLane(at site, name string, jobs int, with ...string) taking {
+// gatedLane is one whose statement of that name stops at the gate.
+func (s *stage) gatedLane(at site, name string) *Lane {
+	s.Helper()
+	l := s.lane()
+	sql := map[string]string{
+		stmtClaim: claimSQL, stmtKnown: claimKnownSQL, stmtBatch: claimBatchSQL, stmtBatchKnown: claimBatchKnownSQL, stmtMany: claimManySQL,
+	}[name]
+	gated, err := l.pg().Prepare(s.Context(), "gated", mutate(s.T, sql, at.good, at.bad), nil)
+	require.NoError(s, err)
+	l.stmts[name] = gated
+	return l
+}
+
+// ofLane is a claim of a lane, of these groups.
+func ofLane(at site, name string, jobs int, groups ...string) taking {
 	return func(s *stage) (uint32, func() []int64) {
-		l := s.lane()
-		sql := map[string]string{
-			stmtClaim: claimSQL, stmtKnown: claimKnownSQL, stmtBatch: claimBatchSQL, stmtBatchKnown: claimBatchKnownSQL, stmtMany: claimManySQL,
-		}[name]
-		gated, err := l.pg().Prepare(s.Context(), "gated", mutate(s.T, sql, at.good, at.bad), nil)
-		require.NoError(s, err)
-		l.stmts[name] = gated
-		turn := &Turn{Key: group("a"), Jobs: jobs, known: name == stmtKnown || name == stmtBatchKnown, ahead: 9}
-		for _, id := range with {
+		l := s.gatedLane(at, name)
+		turn := &Turn{Key: group(groups[0]), Jobs: jobs, known: name == stmtKnown || name == stmtBatchKnown, ahead: 9}
+		for _, id := range groups[1:] {
 			turn.With = append(turn.With, &Turn{Key: group(id)})
 		}
 		return l.pg().PID(), func() (ids []int64) {
@@ -75,12 +82,13 @@ func ofStatement(sql string) taking {
 // rightTakings are all claims of a lane.
 func rightTakings(at site) map[string]taking {
 	return map[string]taking{
-		"a batch of the group":      ofLane(at, stmtBatch, 3),
-		"the same, nothing paused":  ofLane(at, stmtBatchKnown, 3),
-		"one":                       ofLane(at, stmtClaim, 1),
-		"one, nothing paused":       ofLane(at, stmtKnown, 1),
-		"with the head of another":  ofLane(at, stmtMany, 0, "b"),
-		"with that of a held group": ofLane(at, stmtMany, 0, "held", "b"),
+		"a batch of the group":      ofLane(at, stmtBatch, 3, "a"),
+		"the same, nothing paused":  ofLane(at, stmtBatchKnown, 3, "a"),
+		"one":                       ofLane(at, stmtClaim, 1, "a"),
+		"one, nothing paused":       ofLane(at, stmtKnown, 1, "a"),
+		"with the head of another":  ofLane(at, stmtMany, 0, "a", "b"),
+		"behind that of another":    ofLane(at, stmtMany, 0, "b", "a"),
+		"with that of a held group": ofLane(at, stmtMany, 0, "a", "held", "b"),
 	}
 }
 
@@ -199,7 +207,7 @@ func TestBatchLeavesWhatHasChanged(t *testing.T) {
 				s.enqueue(5, "a")
 				operator, keeper := s.session(), s.session()
 				keeper.do("SELECT pg_advisory_lock(7)")
-				pid, next := ofLane(beforeGroup, stmt, 3)(s)
+				pid, next := ofLane(beforeGroup, stmt, 3, "a")(s)
 				taken := make(chan []int64, 1)
 				go func() { taken <- next() }()
 				s.until(func() bool { return s.blocked(pid) })
@@ -224,7 +232,7 @@ func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 			s.enqueue(2, "a")
 			keeper.do("SELECT pg_advisory_lock(7)")
 
-			pid, next := ofLane(beforeGroup, claim, 9)(s)
+			pid, next := ofLane(beforeGroup, claim, 9, "a")(s)
 			taken := make(chan []int64, 1)
 			go func() { taken <- next() }()
 			s.until(func() bool { return s.blocked(pid) })
@@ -233,58 +241,6 @@ func TestBatchDoesNotGoPastALateJob(t *testing.T) {
 			keeper.do("SELECT pg_advisory_unlock(7)")
 			require.Equal(t, []int64{2, 3}, <-taken)
 		})
-	}
-}
-
-// Another worker may have had the group between a claim's snapshot and its lock, with a lower id that was committed meanwhile.
-// That comes first, in whatever state the other one has left it.
-func TestClaimSeesWhoHadItsGroup(t *testing.T) {
-	t.Parallel()
-	const backOff = "UPDATE pgfifo.jobs SET attempts = 1, run_at = 'infinity' WHERE id = 1"
-	for name, x := range map[string]struct {
-		at    site
-		left  string // by the other one, of the job
-		first []int64
-	}{
-		"it backs off":     {beforeGroup, backOff, nil},
-		"it is given back": {beforeGroup, "SELECT 1", []int64{1}},
-		"it is done":       {beforeGroup, "DELETE FROM pgfifo.jobs WHERE id = 1", []int64{2}},
-		// The last moment, in which the group's xmax is read and its row not locked yet: see fifo/sql/retry.sql.
-		"it backs off, and the group's row was read before": {
-			groupIsRead, backOff + "; UPDATE pgfifo.queue_groups SET created_at = created_at WHERE group_id = 'a'", nil,
-		},
-	} {
-		for how, take := range rightTakings(x.at) {
-			t.Run(name+"/"+how, func(t *testing.T) {
-				t.Parallel()
-				s := newStage(t)
-				s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a'), ('q', 'b'), ('q', 'held')")
-				other, producer, worker, keeper := s.session(), s.session(), s.session(), s.session()
-				other.do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
-				producer.do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
-				s.enqueue(2, "a")
-				s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'b', ''), ('q', 'held', '')")
-				keeper.do("SELECT pg_advisory_lock(7)")
-				pid, next := take(s)
-				taken := make(chan []int64, 1)
-				go func() { taken <- next() }()
-				s.until(func() bool { return s.blocked(pid) })
-
-				producer.do("COMMIT")
-				worker.do(beginSQL)
-				_, id, err := rightShape.claim(t.Context(), worker.Conn, "a")
-				require.NoError(t, err)
-				require.Equal(t, int64(1), id)
-				worker.do(x.left + "; COMMIT")
-				keeper.do("SELECT pg_advisory_unlock(7)")
-				ids := <-taken
-				if x.first == nil {
-					require.Empty(t, ids)
-				} else {
-					require.Equal(t, x.first, ids[:1])
-				}
-			})
-		}
 	}
 }
 

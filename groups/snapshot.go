@@ -2,12 +2,19 @@ package groups
 
 import (
 	"encoding/binary"
+	"slices"
 )
 
 // A snapshot is a pg_snapshot: see "pg_snapshot Components" in the PostgreSQL manual. It is there until the next row is read.
 type snapshot struct {
 	xmin, xmax int64  // all transactions before xmin have ended, none from xmax on
 	running    []byte // those between that have not, as the server sent them
+}
+
+// keep returns a copy to keep.
+func (s snapshot) keep() *snapshot {
+	s.running = slices.Clone(s.running)
+	return &s
 }
 
 // snapshot reads one in binary: how many are running, xmin, xmax, and those.

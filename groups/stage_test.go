@@ -127,7 +127,8 @@ func (s *stage) dialer(session Session) *Dialer {
 		Pool: s.pool.Config(), Control: s.pool, Schema: s.name, Name: "lane of " + s.Name(), Session: session,
 		Statements: map[string]string{
 			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
-			"retry": `UPDATE pgfifo.jobs SET attempts = attempts + 1, run_at = statement_timestamp() + $4::bigint * interval '1 us'
+			"retry": `WITH met AS (UPDATE pgfifo.queue_groups SET created_at = created_at WHERE queue = $1 AND group_id = $2)
+				UPDATE pgfifo.jobs SET attempts = attempts + 1, run_at = statement_timestamp() + $4::bigint * interval '1 us'
 				WHERE queue = $1 AND group_id = $2 AND id = $3`,
 		},
 		Logger: slog.New(slog.DiscardHandler),

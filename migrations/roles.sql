@@ -38,7 +38,8 @@ GRANT INSERT (queue, group_id, payload, run_at, max_attempts), SELECT (id) ON pg
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It cannot change a payload or a job's
 -- place, pause or resume, or read the payloads of dead letters. UPDATE of one column is what PostgreSQL asks for a row
--- lock; DELETE lets it lock the whole table, too, and there is no DELETE without that.
+-- lock (a failed attempt writes that of queue_groups, too, with nothing new in it); DELETE lets it lock the whole table, too,
+-- and there is no DELETE without that.
 GRANT SELECT, INSERT (queue, group_id, payload, run_at, max_attempts), UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;

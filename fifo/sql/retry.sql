@@ -4,10 +4,12 @@
 -- $1 queue, $2 group id, $3 id, $4 delay, $5 kind of failure, $6 error, $7 stack ('': none), $8 worker, $9 how many
 -- failures to keep. The id, and so the place in the group, does not change.
 --
--- The group's row gets a new version, in which nothing is new: a claim whose snapshot is older, and so may not have the job,
--- cannot lock the group without meeting it. See groups/sql/claim.sql.
+-- With the first failure the group's row gets a new version, in which nothing is new: a claim whose snapshot does not have the
+-- job yet cannot lock the group without meeting it. See groups/sql/claim.sql. Later snapshots have the job.
 WITH met AS (
-    UPDATE pgfifo.queue_groups SET created_at = created_at WHERE queue = $1 AND group_id = $2
+    UPDATE pgfifo.queue_groups SET created_at = created_at
+    WHERE queue = $1 AND group_id = $2
+      AND (SELECT j.attempts FROM pgfifo.jobs j WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3) = 0
 )
 UPDATE pgfifo.jobs
 SET attempts = attempts + 1,

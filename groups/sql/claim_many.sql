@@ -4,9 +4,11 @@
 --
 -- For each group it is claim.sql, and the same argument holds: the rows of the answer are independent. A group without a
 -- row in the answer was missed, and its row may be locked all the same: end the transaction at once, with COMMIT, and
--- claim the others again. Nothing here waits, so claims of many groups cannot deadlock either.
+-- claim the others again. Do so, too, if one of them has a group_xid that the snapshot does not know to have ended. The
+-- snapshot is the same for all, so it is in the first group's row only: if that is missed, it is not needed. Nothing here
+-- waits, so claims of many groups cannot deadlock either.
 --
--- The claim is a sub-select with a lock of its own, which the planner takes as it stands: as joins, a plan made while
+-- Each of the two sub-selects has a lock of its own, so that the planner takes it as it stands: as joins, a plan made while
 -- the tables were empty would read all groups of the queue for each of them.
 SELECT k.n::integer, claim.*
 FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)
@@ -22,7 +24,7 @@ CROSS JOIN LATERAL (
            j.job_xid,
            j.group_xid,
            pg_current_xact_id() AS own_xid,
-           pg_current_snapshot() AS snapshot,
+           CASE WHEN k.n = 1 THEN pg_current_snapshot() END AS snapshot,
            EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,
            EXISTS (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = k.group_id AND w.id > j.id) AS more
     FROM (SELECT g.xmax AS xid

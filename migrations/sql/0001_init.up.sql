@@ -44,8 +44,8 @@ CREATE TABLE pgfifo.queue_groups (
     PRIMARY KEY (queue, group_id)
 ) WITH (fillfactor = 50);
 
--- Paused groups and, with an empty group_id, paused queues. Apart from queue_groups, because nothing may write to a
--- row that a running job holds.
+-- Paused groups and, with an empty group_id, paused queues. Apart from queue_groups, because nobody else may write to
+-- a row that a running job holds.
 CREATE TABLE pgfifo.pauses (
     group_id  text COLLATE "C" NOT NULL DEFAULT '' CHECK (octet_length(group_id) <= 128),
     queue     text COLLATE "C" NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 128),

@@ -82,14 +82,16 @@ var claims = []Mutant{
 	{
 		Name:   "stale-claim-trusted",
 		Breaks: "a claim whose group another worker has had since its snapshot runs the head that it saw there",
-		Edits:  []Edit{{"groups/hold.go", "h.stale = group != 0 && !s.ended(group)", "h.stale = group != 0 && s.xmax == 0"}},
+		Edits:  []Edit{{"groups/hold.go", "h.stale = h.groupXID != 0 && !s.ended(h.groupXID)", "h.stale = h.groupXID != 0 && s.xmax == 0"}},
 		Test:   Test{"groups", "TestClaimSeesWhoHadItsGroup"},
 	},
 	{
 		Name:   "retry-leaves-no-trace",
 		Breaks: "a failed attempt does not write to its group's row, so that a claim at the very moment does not know of it",
 		Edits: []Edit{{"fifo/sql/retry.sql", `WITH met AS (
-    UPDATE pgfifo.queue_groups SET created_at = created_at WHERE queue = $1 AND group_id = $2
+    UPDATE pgfifo.queue_groups SET created_at = created_at
+    WHERE queue = $1 AND group_id = $2
+      AND (SELECT j.attempts FROM pgfifo.jobs j WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3) = 0
 )
 `, ""}},
 		Test: Test{"fifo", "TestRetryWritesToItsGroup"},
