@@ -2,6 +2,7 @@ package pgfifo_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -9,13 +10,20 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// work runs a worker in this process, until the test ends.
+// work runs a worker in this process, until the test ends. One that could not connect in time when it began, as a busy
+// machine lets happen to those of little patience, begins again, as whoever runs a worker has it do.
 func (s *site) work(w *fifo.Worker, h fifo.HandlerFunc) {
 	s.Helper()
 	w.Handle(queue, h)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	go func() {
+		err := w.Run(ctx)
+		for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = w.Run(ctx)
+		}
+		ended <- err
+	}()
 	s.Cleanup(func() {
 		stop()
 		require.NoError(s, <-ended)
