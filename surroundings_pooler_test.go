@@ -203,23 +203,33 @@ func TestPoolerDies(t *testing.T) {
 	s := newSite(t)
 	open := s.gate()
 	want := s.fill(10, 60)
-	gated := s.enqueue(message("gate", task{Do: "gate"}))
-	want["gate"] = gated
+	var gated []int64
+	for i := range 5 { // more than a process has lanes, so that both are at work
+		group := fmt.Sprint("gate", i)
+		want[group] = s.enqueue(message(group, task{Do: "gate"}))
+		gated = append(gated, want[group]...)
+	}
+	waiting := func(attempt int) {
+		for _, id := range gated {
+			s.waiting(id, attempt)
+		}
+	}
 	procs := []*process{s.startThrough(b.through(s.url), 4), s.startThrough(b.through(s.url), 4)}
 	const lanes = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'worker-%'"
-	s.waiting(gated[0], 1)
-	s.atWork(len(procs))
+	waiting(1)
 	b.kill()
 	s.until("the server to free what the pooler held", func() bool { return s.number("SELECT count(*) "+lanes) == 0 })
 	b.serve()
-	s.waiting(gated[0], 2)
+	waiting(2)
 	s.number("SELECT count(pg_terminate_backend(pid)) " + lanes)
-	s.waiting(gated[0], 3)
+	waiting(3)
 	open()
 	s.drained()
 	s.stop(procs...)
 	require.Equal(t, want, s.effects())
-	for i, e := range s.find("start", gated[0]) {
-		require.Equal(t, i+1, e.attempt, "every loss is counted once")
+	for _, id := range gated {
+		for i, e := range s.find("start", id) {
+			require.Equal(t, i+1, e.attempt, "every loss is counted once")
+		}
 	}
 }
