@@ -15,7 +15,8 @@ func TestWorkers(t *testing.T) {
 	for _, r := range results {
 		require.Positive(t, r.Rate)
 		require.Less(t, r.Ratio, 1.1, "the handlers take their time")
-		require.InDelta(t, 5, r.Extra["handler_ms"], 4)
+		require.GreaterOrEqual(t, r.Extra["handler_ms"], 4.5) // 5, and as much more as the machine is busy
+		require.Less(t, r.Extra["handler_ms"], 1000.0)
 	}
 	require.Equal(t, "1 x 200/s", results[0].RatioTo)
 	require.Positive(t, results[2].Extra["of_ceiling"])
