@@ -95,6 +95,20 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	case hold.DueIn > 0:
 		placeOf(claim, hold.Turn).outcome.DueIn = hold.DueIn
 		return a
+	case stop.Err() != nil: // it takes no more
+		goOn(claim)
+		return a
+	}
+	if hold.WasLost {
+		if !s.crew.suspect.TryLock() {
+			placeOf(claim, hold.Turn).outcome.DueIn = suspectGap
+			return a
+		}
+		defer s.crew.suspect.Unlock()
+	}
+	if lost = s.mark(ctx, claim); len(lost) > 0 {
+		s.lost(a, claim, lost)
+		return a
 	}
 	a.ran = true
 	goOn(claim) // unless its handler runs, and says something else
@@ -123,8 +137,34 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 	for _, h := range lost {
 		s.crew.worker.stats.lost.Add(1)
 		t := task{job: s.crew.newJob(h), place: placeOf(claim, h.Turn), held: h}
-		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, 0)
+		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.crew.delay(t.job, diedError{}))
 	}
+}
+
+const (
+	// suspectGap is how long a job whose last attempt died waits for another such job of this process. If one of them kills
+	// its worker, it is to take no other with it that was lost before.
+	suspectGap = 50 * time.Millisecond
+	// firstClaims is how many claims of a lane are marked durably when the worker has started. A job that kills its worker at
+	// each start is counted so.
+	firstClaims = 8
+)
+
+// mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have failed
+// or were lost before. It returns the heads whose last attempt turns out to have died.
+func (s *seat) mark(ctx context.Context, claim []place) []*groups.Held {
+	s.begun++
+	var heads []*groups.Held
+	for i := range claim {
+		if h := claim[i].held; h != nil && (s.begun <= firstClaims || h.Attempts > 0) {
+			heads = append(heads, h)
+		}
+	}
+	lost, err := s.lane.Mark(ctx, heads)
+	if err != nil { // the locks alone tell of a crash then, as they do of most jobs
+		s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
+	}
+	return lost
 }
 
 // A place is one group of a claim.
@@ -290,7 +330,7 @@ func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 // failCall returns what records a failed attempt, and says in the result what that makes of the job.
 func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
 	job, f, name := r.job, r.failure, s.crew.set.name
-	args := keyArgs(job)
+	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
 	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)), []byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
 	final := job.Attempt() >= job.MaxAttempts
@@ -307,5 +347,5 @@ func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
 }
 
 func keyArgs(job *Job) [][]byte {
-	return append(make([][]byte, 0, 4), []byte(job.Queue), []byte(job.GroupID), strconv.AppendInt(nil, job.ID, 10))
+	return append(make([][]byte, 0, 10), []byte(job.Queue), []byte(job.GroupID), strconv.AppendInt(nil, job.ID, 10))
 }

@@ -26,6 +26,8 @@ type crew struct {
 	scout  *groups.Scout
 	seats  []*seat
 
+	suspect sync.Mutex // held while a job runs whose last attempt died
+
 	scoutConn, listenConn *pgx.Conn // the first ones
 }
 
@@ -61,19 +63,19 @@ func (c *crew) dial(ctx context.Context) error {
 	var eg errgroup.Group
 	eg.SetLimit(parallelDials())
 	for i, s := range c.seats {
-		eg.Go(func() error { return refused(s.dial(ctx), i+1, need) })
+		eg.Go(func() error { return dialed(s.dial(ctx), i+1, need) })
 	}
 	for i, conn := range beside {
 		eg.Go(func() (err error) {
 			*conn, err = c.dialer.Connect(ctx)
-			return refused(err, len(c.seats)+i+1, need)
+			return dialed(err, len(c.seats)+i+1, need)
 		})
 	}
 	return eg.Wait()
 }
 
-// refused tells "too many connections" (of the server, the database or the role) from other failures to connect.
-func refused(err error, n, of int) error {
+// dialed tells "too many connections" (of the server, the database or the role) from other failures to connect.
+func dialed(err error, n, of int) error {
 	if err == nil {
 		return nil
 	}

@@ -173,12 +173,13 @@ func (a *attempt) succeed(done []task, used bool) {
 	switch {
 	case len(done) == 0:
 		return
-	case len(done) == 1 && used:
-		a.calls = append(a.calls, groups.Call{Statement: succeedUsedStmt, Args: keyArgs(done[0].job)})
-		return
 	case len(done) == 1:
+		statement := succeedStmt
+		if used {
+			statement = succeedUsedStmt
+		}
 		args := append(keyArgs(done[0].job), done[0].held.Place.Append(nil))
-		a.calls = append(a.calls, groups.Call{Statement: succeedStmt, Args: args})
+		a.calls = append(a.calls, groups.Call{Statement: statement, Args: args})
 		return
 	}
 	ids, places := append(make([]byte, 0, 12*len(done)), '{'), append(make([]byte, 0, 16*len(done)), '{')

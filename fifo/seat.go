@@ -2,9 +2,12 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -17,6 +20,7 @@ type seat struct {
 	at      atomic.Pointer[groups.Lane]
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
+	begun   int        // claims that were worked
 
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
@@ -39,6 +43,7 @@ func (s *seat) dial(ctx context.Context) error {
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.lane.Close() }()
 	retry := newRedialer(s.crew.log, "lane")
+	troubled := false
 	for ctx.Err() == nil {
 		if s.lane.Spoiled() {
 			_ = s.lane.Close()
@@ -53,12 +58,23 @@ func (s *seat) run(ctx context.Context) {
 		if turn == nil {
 			return
 		}
-		if _, err := s.work(ctx, turn); err != nil {
-			retry.wait(ctx, err)
-		} else {
+		_, err := s.work(ctx, turn)
+		switch {
+		case err == nil:
 			retry.reset()
+			troubled = false
+		case refused(err) && !troubled:
+			troubled = true // with one group, which is left alone for a while: others do not wait for it
+		default:
+			retry.wait(ctx, err)
 		}
 	}
+}
+
+// refused reports whether a server that goes on working has refused a statement, or found a job otherwise than it was held.
+func refused(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.Is(err, groups.ErrNotHeld) || errors.As(err, &pgErr) && pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
 }
 
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
@@ -67,9 +83,9 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 	turns := s.crew.turns
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
 	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
-	hold, _, err := s.lane.Step(bg, nil, turn)
+	hold, begun, err := s.lane.Step(bg, nil, turn)
 	if err != nil {
-		s.giveUp(claim)
+		s.giveUp(bg, claim, begun, err)
 		return false, err
 	}
 	for {
@@ -89,8 +105,9 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 			}
 		}
 		if err != nil {
-			s.giveUp(slices.DeleteFunc(nextClaim, func(p place) bool { return taken(claim, p.turn) }))
-			if recorded { // the handler's doing, not the database's
+			nextClaim = slices.DeleteFunc(nextClaim, func(p place) bool { return taken(claim, p.turn) })
+			s.giveUp(bg, nextClaim, settled, err)
+			if recorded { // the handler's doing
 				err = nil
 			}
 			return ran, err
@@ -116,11 +133,34 @@ func taken(claim []place, turn *groups.Turn) bool {
 	return slices.ContainsFunc(claim, func(p place) bool { return p.turn == turn })
 }
 
-// giveUp gives back what could not be claimed.
-func (s *seat) giveUp(claim []place) {
-	for _, p := range claim {
-		s.crew.turns.Done(p.turn, groups.Outcome{Missed: true})
+// giveUp gives back what could not be claimed. begun says that the claim was under way: else nothing is known of its groups.
+func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error) {
+	for i := range claim {
+		p := &claim[i]
+		switch {
+		case !refused(err):
+			p.outcome = groups.Outcome{Missed: true}
+		case !begun:
+			p.outcome = groups.Outcome{More: true}
+		case len(claim) > 1: // one of them: each is claimed by itself next
+			p.turn.Alone = true
+			p.outcome = groups.Outcome{More: true}
+		default:
+			s.trouble(p.turn.Key, err)
+			p.outcome = groups.Outcome{Trouble: true}
+		}
+		if refused(err) && begun { // the claim that failed is no evidence of a crash
+			_ = s.lane.Record(ctx, &groups.Held{Key: p.turn.Key})
+		}
+		s.crew.turns.Done(p.turn, p.outcome)
 	}
+}
+
+// trouble tells that the server refuses something about a group, which is left alone for a while.
+func (s *seat) trouble(key groups.Key, err error) {
+	s.crew.worker.stats.troubles.Add(1)
+	s.crew.log.Warn("pgfifo: trouble with a group; it waits, longer each time", "queue", key.Queue, "group", key.GroupID,
+		"error", err)
 }
 
 // next returns the group to claim with the next step, or nil to stop for now.

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
 
 // settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
-// lane is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
-// commit): that is recorded as a failed attempt, and settle reports true.
+// server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
+// commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and settle reports true.
 func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bool, err error) (recorded bool) {
 	if len(a.results) == 0 {
 		return false
@@ -21,10 +19,10 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	case a.broken:
 		recorded = s.mend(ctx, a, claim)
 	case settled || a.results[0].outcome == Unknown:
-	case s.lane.Closed():
-		a.revoke(Unknown, KindLost, err)
-	default:
+	case refused(err):
 		recorded = s.refuse(ctx, a, claim, fmt.Errorf("fifo: the job could not be completed: %w", err))
+	default:
+		a.revoke(Unknown, KindLost, err)
 	}
 	for i := range a.results {
 		s.tell(ctx, &a.results[i])
@@ -37,7 +35,7 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error) bool {
 	a.revoke(Returned, KindError, why)
 	if len(a.results) == 1 {
-		a.results[0].outcome = Retried // what becomes of it, mend says
+		a.results[0].outcome = Retried // what becomes of it, failCall says
 	} else {
 		a.oneByOne()
 	}
@@ -67,91 +65,66 @@ func (s *seat) tell(ctx context.Context, r *result) {
 	}
 }
 
-// mend claims groups once more whose transaction was lost while the worker lives: to record the failed attempt, and so
-// that what is left of the transaction is not taken for a crash. If somebody else has a job by now, their attempt is the
-// one that counts.
+// mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed attempt,
+// or that the jobs are given back. It reports whether it could. A group of which that cannot be recorded either is left alone for a while.
 func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
-	var errs error
+	all := true
 	for i := range claim {
 		p := &claim[i]
 		if p.held == nil {
 			continue
 		}
-		var failed *result
-		var behind []byte // the head, as ids in an array
-		for j := range a.results {
-			r := &a.results[j]
-			if r.place == p && (r.outcome == Retried || r.outcome == Buried) {
-				failed = r
-			}
-			if r.place == p && r.job.ID != p.held.ID {
-				behind = strconv.AppendInt(append(behind, ','), r.job.ID, 10)
-			}
-		}
-		if err := s.tryMend(ctx, p, failed, behind); err != nil {
-			errs = errors.Join(errs, err)
-			for j := range a.results {
-				if r := &a.results[j]; r.place == p {
-					r.outcome = Unknown
-				}
-			}
+		err := s.record(ctx, p, a.failed(p))
+		all = all && err == nil
+		switch {
+		case err == nil:
+		case errors.Is(err, groups.ErrNotHeld): // another worker has the group, and counts the attempt
+			a.lose(p)
 			p.outcome = groups.Outcome{Missed: true}
-			s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
-				"job", p.held.ID, "failure", a.results[len(a.results)-1].failure.err, "error", err)
+		default:
+			a.lose(p)
+			p.outcome = groups.Outcome{Trouble: true}
+			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
+			_ = s.lane.Record(ctx, p.held) // nor is it a crash
 		}
 	}
-	return errs == nil
+	return all
 }
 
-var errTakenOver = errors.New("fifo: another worker has the job")
+// failed returns the failed attempt of a group, or nil.
+func (a *attempt) failed(p *place) (failed *result) {
+	for i := range a.results {
+		if r := &a.results[i]; r.place == p && (r.outcome == Retried || r.outcome == Buried) {
+			failed = r
+		}
+	}
+	return failed
+}
 
-func (s *seat) tryMend(ctx context.Context, p *place, failed *result, behind []byte) error {
-	redialed := s.lane.Closed()
-	if redialed {
-		if err := s.dial(ctx); err != nil {
-			return err
+// lose says of a group's jobs that it is not known what will count their attempts.
+func (a *attempt) lose(p *place) {
+	for i := range a.results {
+		if r := &a.results[i]; r.place == p {
+			r.outcome = Unknown
 		}
 	}
-	hold, _, err := s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
-	if err != nil && s.lane.Closed() && !redialed { // the handler left a session on which nothing can be claimed
-		redialed = true
-		if err = s.dial(ctx); err == nil {
-			hold, _, err = s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
-		}
+}
+
+func (s *seat) record(ctx context.Context, p *place, failed *result) error {
+	if failed == nil {
+		return s.lane.Record(ctx, p.held)
 	}
-	// The session that was left may hold the group for a moment yet.
-	for wait := time.Millisecond; redialed && hold == nil && err == nil && wait < 250*time.Millisecond; wait *= 2 {
-		if _, _, err = s.lane.Step(ctx, nil, nil); err == nil {
-			time.Sleep(wait)
-			hold, _, err = s.lane.Step(ctx, nil, groups.At(p.turn.Key, p.held.ID))
-		}
-	}
-	if err != nil {
+	delay := s.crew.delay(failed.job, failed.failure.err)
+	if err := s.lane.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
 		return err
 	}
-	if hold == nil || hold.ID != p.held.ID {
-		_, _, err := s.lane.Step(ctx, nil, nil)
-		return errors.Join(errTakenOver, err)
+	p.outcome = groups.Outcome{More: true}
+	switch {
+	case failed.job.ID != p.held.ID: // behind jobs that run again first
+	case failed.outcome == Buried:
+		p.outcome.Finished = p.held.ID
+	default:
+		p.outcome.DueIn = delay
 	}
-	var calls []groups.Call
-	if len(behind) > 0 {
-		behind[0] = '{'
-		args := [][]byte{[]byte(hold.Queue), []byte(hold.GroupID), append(behind, '}')}
-		calls = append(calls, groups.Call{Statement: pardonStmt, Args: args})
-	}
-	if failed != nil {
-		if failed.job.ID == hold.ID {
-			failed.job.Attempts = hold.Attempts
-		}
-		delay := s.crew.delay(failed.job, failed.failure.err)
-		calls = append(calls, s.failCall(failed, delay))
-		p.outcome = groups.Outcome{DueIn: delay, More: true}
-		if failed.job.ID != hold.ID { // behind jobs that run again first
-			p.outcome.DueIn = 0
-		} else if failed.outcome == Buried {
-			p.outcome = groups.Outcome{Finished: hold.ID, More: true}
-		}
-	}
-	_, _, err = s.lane.Step(ctx, calls, nil)
-	return err
+	return nil
 }

@@ -19,8 +19,6 @@ var (
 	succeedUsedSQL string
 	//go:embed sql/succeed_batch.sql
 	succeedBatchSQL string
-	//go:embed sql/pardon.sql
-	pardonSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 	//go:embed sql/bury.sql
@@ -38,11 +36,11 @@ const (
 	succeedStmt      = "pgfifo_succeed"
 	succeedUsedStmt  = "pgfifo_succeed_used"
 	succeedBatchStmt = "pgfifo_succeed_batch"
-	pardonStmt       = "pgfifo_pardon"
 	retryStmt        = "pgfifo_retry"
 	buryStmt         = "pgfifo_bury"
 )
 
 var settleStatements = map[string]string{
-	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL, pardonStmt: pardonSQL, retryStmt: retrySQL, buryStmt: burySQL,
+	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
+	retryStmt: retrySQL, buryStmt: burySQL,
 }

@@ -179,6 +179,7 @@ type Stats struct {
 	Lost      int64 // attempts of dead workers that this one found; Retried and Buried count them too
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
+	Troubles  int64 // times that the server refused something about a group, which then waits, longer each time
 }
 
 // Stats returns a snapshot of the counters.
@@ -188,7 +189,7 @@ type counters struct {
 	running        atomic.Int64
 	outcomes       [Unknown + 1]atomic.Int64
 	claims, missed atomic.Int64
-	lost           atomic.Int64
+	lost, troubles atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
@@ -197,7 +198,7 @@ func (c *counters) snapshot() Stats {
 		Succeeded: c.outcomes[Succeeded].Load(), Retried: c.outcomes[Retried].Load(),
 		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(),
 		Unknown: c.outcomes[Unknown].Load(), Lost: c.lost.Load(),
-		Claims: c.claims.Load(), Missed: c.missed.Load(),
+		Claims: c.claims.Load(), Missed: c.missed.Load(), Troubles: c.troubles.Load(),
 	}
 }
 

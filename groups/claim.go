@@ -6,12 +6,15 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The claim's part of a lane's step: what is sent for a turn, and what comes back.
+// The claim's part of a lane's step: what is sent for a turn, and what comes back. It is two statements, one behind the other:
+// the first locks groups, the second looks at their jobs.
+
+// maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
+const maxBatchBytes = 16 << 20
 
 // sendClaim adds the claim of a turn to the pipeline.
 func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
@@ -19,15 +22,16 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
 	for _, turn := range next.With {
 		l.distrust(turn)
 	}
-	if len(next.With) > 0 {
-		pipeline.SendQueryStatement(l.stmts[stmtMany], next.claimManyArgs(), nil, claimFormats)
-		return
+	lock, look, args := stmtLock, stmtClaim, next.claimArgs()
+	switch {
+	case len(next.With) > 0:
+		lock, look, args = stmtLockMany, stmtClaimMany, next.claimManyArgs()
+	case next.Jobs > 1:
+		look = stmtClaimBatch
+		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
 	}
-	pipeline.SendQueryStatement(l.stmts[next.claimStmt()], next.claimArgs(), nil, claimFormats)
-	if next.ask != nil {
-		next.asked = time.Now()
-		pipeline.SendQueryStatement(l.stmts[stmtPaused], [][]byte{[]byte(next.Queue)}, nil, claimFormats)
-	}
+	pipeline.SendQueryStatement(l.stmts[lock], args[:2], nil, claimFormats)
+	pipeline.SendQueryStatement(l.stmts[look], args, nil, claimFormats)
 }
 
 // distrust takes a floor away that is not for this lane: see floors.
@@ -38,146 +42,115 @@ func (l *Lane) distrust(turn *Turn) {
 }
 
 // readClaim reads the answers to sendClaim.
-func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
+func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	if len(next.With) > 0 {
 		return readMany(pipeline, next)
 	}
+	groupXID := uint32(0)
+	if err := eachRow(pipeline, func(r *rowReader) { groupXID = r.uint32() }); err != nil {
+		return nil, err
+	}
 	if next.Jobs > 1 {
-		hold, err = readBatch(pipeline, next)
-	} else {
-		hold, err = readHead(pipeline, next)
+		return readBatch(pipeline, next, groupXID)
 	}
-	if err == nil && next.ask != nil {
-		paused := false
-		if err = eachRow(pipeline, func(r *rowReader) { paused = r.bool() }); err == nil {
-			next.ask.saw(next.Queue, paused, next.asked)
-		}
-	}
-	return hold, err
+	return readHead(pipeline, next, groupXID)
 }
 
 // readHead reads the answer of claim.sql.
-func readHead(pipeline *pgconn.Pipeline, next *Turn) (hold *Hold, err error) {
-	ahead := 0
+func readHead(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (hold *Hold, err error) {
 	err = eachRow(pipeline, func(r *rowReader) {
 		hold = &Hold{Held: Held{Key: next.Key, Turn: next}}
-		hold.scan(r)
-		s := r.snapshot()
-		hold.judge(&s)
-		next.Alone = false
-		if next.known {
-			ahead = next.ahead - 1
-			return
-		}
-		hold.Paused = r.bool()
-		ahead = int(r.int64()) - 1
+		hold.scan(r, groupXID)
+		hold.More = r.bool()
 	})
-	next.ahead = ahead
-	if hold != nil {
-		hold.More = ahead > 0
-		hold.doubt()
-	}
+	next.Alone = false
 	return hold, err
 }
 
 // readBatch reads the answer of claim_batch.sql. The jobs up to the first that is to run alone join the hold.
-func readBatch(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
+func readBatch(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (*Hold, error) {
 	list := make([]Held, 0, next.Jobs+1)
-	claimed := false
 	err := eachRow(pipeline, func(r *rowReader) {
 		list = append(list, Held{Key: next.Key, Turn: next})
-		h := &list[len(list)-1]
-		h.scanJob(r)
-		h.scanDue(r)
-		h.scanPlace(r)
-		if xid := r.uint32(); r.noMore() {
-			h.touched = xid != 0 && int32(xid-uint32(next.oldest)) >= 0
-			return
-		}
-		claimed = len(list) == 1
-		h.scanClaim(r)
-		s := r.snapshot()
-		h.judge(&s)
-		h.Paused = !next.known && r.bool()
+		list[len(list)-1].scan(r, groupXID)
 	})
 	next.Alone = false
-	if err != nil || !claimed {
-		next.ahead = 0
+	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	hold, rest := &Hold{Held: list[0]}, list[1:]
-	hold.More, next.ahead = len(rest) > 0, len(rest)
-	if hold.doubt() || hold.alone() || hold.lastXID != 0 || hold.ID <= next.single {
+	hold.More = len(rest) > 0
+	if hold.alone() || hold.lastXID != 0 {
 		return hold, nil
 	}
-	n := slices.IndexFunc(rest, func(h Held) bool { return h.touched || h.alone() })
+	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() })
 	if n < 0 {
 		n = len(rest)
 	}
-	n = min(n, next.Jobs-1)
-	next.ahead = len(rest) - n // behind the last of them
 	for i := range n {
-		rest[i].More = i < n-1 || next.ahead > 0
+		rest[i].More = i < len(rest)-1
 	}
 	hold.Rest = rest[:n]
 	return hold, nil
 }
 
-// readMany reads the answer of claim_many.sql.
+// readMany reads the answers of lock_many.sql and claim_many.sql.
 func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	turns := append([]*Turn{next}, next.With...)
-	heads := make([]Held, 0, len(turns))
-	var s *snapshot
-	err := eachRow(pipeline, func(r *rowReader) {
+	groupXIDs := make([]uint32, len(turns))
+	locked := 0
+	place := func(r *rowReader) int {
 		n := int(r.uint32()) - 1
 		if n < 0 || n >= len(turns) || turns[n] == nil {
 			r.fail("for group %d of %d", n+1, len(turns))
+			return -1
+		}
+		return n
+	}
+	err := eachRow(pipeline, func(r *rowReader) {
+		if n := place(r); n >= 0 {
+			groupXIDs[n] = r.uint32()
+			locked++
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	heads := make([]Held, 0, locked)
+	err = eachRow(pipeline, func(r *rowReader) {
+		n := place(r)
+		if n < 0 {
 			return
 		}
 		heads = append(heads, Held{Key: turns[n].Key, Turn: turns[n]})
 		h := &heads[len(heads)-1]
-		h.scan(r)
-		if n == 0 {
-			s = r.snapshot().keep()
-		} else {
-			_ = r.column(0, true) // it is the same
-		}
-		h.Paused, h.More = r.bool(), r.bool()
+		h.scan(r, groupXIDs[n])
+		h.More = r.bool()
 		turns[n] = nil
 	})
 	if err != nil || len(heads) == 0 {
 		return nil, err
 	}
-	for i := range heads {
-		if s != nil { // else one was missed, and all are claimed again anyway
-			heads[i].judge(s)
-		}
-	}
-	// One that is to run alone has its turn by itself, with the next claim.
-	company := heads
-	if len(turns) > 1 {
-		company = slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return h.alone() })
-	}
-	if len(company) == 0 { // all of them: the first goes now
-		company = heads[:1]
+	return company(heads, locked), nil
+}
+
+// company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one that is
+// to run alone has its turn by itself, with the next claim.
+func company(heads []Held, locked int) *Hold {
+	together := slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return len(heads) > 1 && h.alone() })
+	if len(together) == 0 { // all of them are to run alone: the first goes now
+		together = slices.Clone(heads[:1])
 	}
 	for i := range heads {
 		h := &heads[i]
 		h.Turn.Alone = len(heads) > 1 && h.alone()
 	}
-	hold := &Hold{Held: company[0], Rest: company[1:]}
-	if len(company) < len(turns) || slices.ContainsFunc(heads, func(h Held) bool { return h.stale }) {
-		hold.unsure, hold.claimed = true, heads
+	together[0].Turn.Alone = false
+	hold := &Hold{Held: together[0], Rest: together[1:]}
+	if hold.unsure = len(together) < locked; hold.unsure {
+		hold.claimed = heads
 	}
-	return hold, nil
-}
-
-// doubt has the claim of one group made again if somebody else may have had the group between its snapshot and its lock.
-func (h *Hold) doubt() bool {
-	if h.stale {
-		h.unsure, h.claimed = true, []Held{h.Held}
-	}
-	return h.stale
+	return hold
 }
 
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of everything
@@ -192,11 +165,11 @@ func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 	return true, nil
 }
 
-// claimAgain gives up a claim that is unsure, and claims those groups again that it got: no group stays locked that is not
-// worked.
+// claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays locked
+// that is not worked.
 func (l *Lane) claimAgain(ctx context.Context, had *Hold) (*Hold, error) {
 	next := had.Turn
-	next.With, next.Jobs, next.known, next.ask = nil, 0, false, nil
+	next.With, next.Jobs = nil, 0
 	for i := range had.Rest {
 		next.With = append(next.With, had.Rest[i].Turn)
 	}
@@ -236,29 +209,12 @@ func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 	return err
 }
 
-// claimStmt returns the name of the statement that claims the group.
-func (t *Turn) claimStmt() string {
-	switch {
-	case t.Jobs > 1 && t.known:
-		return stmtBatchKnown
-	case t.Jobs > 1:
-		return stmtBatch
-	case t.known:
-		return stmtKnown
-	}
-	return stmtClaim
-}
-
-// claimArgs returns the parameters of claim.sql and claim_batch.sql.
+// claimArgs returns the parameters of lock.sql and claim.sql.
 func (t *Turn) claimArgs() [][]byte {
-	args := [][]byte{[]byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id)}
-	if t.Jobs > 1 { // one more, to know whether there is more
-		args = append(args, appendInt(int64(t.Jobs)+1))
-	}
-	return args
+	return append(make([][]byte, 0, 5), []byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id))
 }
 
-// claimManyArgs returns the parameters of claim_many.sql.
+// claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
 func (t *Turn) claimManyArgs() [][]byte {
 	var ids, floors strings.Builder
 	for i, turn := range append([]*Turn{t}, t.With...) {

@@ -35,7 +35,7 @@ func Collect(ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duratio
 	if err != nil {
 		return 0, Key{}, fmt.Errorf("groups: collect: %w", err)
 	}
-	if _, err := db.Exec(ctx, name.Qualify(collectFencesSQL), queues, ids); err != nil {
+	if _, err := db.Exec(ctx, name.Qualify(collectRestSQL), queues, ids); err != nil {
 		return 0, Key{}, fmt.Errorf("groups: collect: %w", err)
 	}
 	if len(ids) < limit {

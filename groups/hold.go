@@ -18,8 +18,8 @@ type Hold struct {
 
 	lane    *Lane
 	loan    Loan   // the first one
-	unsure  bool   // the claim is to be made again: it was for more groups, or somebody else has had one since its snapshot
-	claimed []Held // then: all heads that it got
+	unsure  bool   // the claim is to be made again: it has locked more groups than it may work
+	claimed []Held // of a claim of many groups: all heads that it got
 }
 
 // A Held is a job that a Hold owns.
@@ -35,15 +35,13 @@ type Held struct {
 	More        bool // there is another job behind this one
 	// Place is where its row is, for as long as it is held.
 	Place Place
+	// WasLost says that its last attempt died with its worker.
+	WasLost bool
 	// Turn is the group's place among the Turns.
 	Turn *Turn
 
-	delayed bool // it was to run later once
-	touched bool // somebody may have changed it since the snapshot of its claim
-	stale   bool // somebody may have had its group since then
-
-	groupXID uint32 // the transaction that locked its group last before the claim, or 0
-	lastXID  uint32 // the one that claimed it last, or 0
+	delayed bool   // it was to run later once
+	lastXID uint32 // the transaction that claimed it last, or 0
 }
 
 // A Place is a ctid: a block of the table, and a line in it.
@@ -78,8 +76,11 @@ type rowReader struct {
 	kept   []byte // copies of an answer's payloads
 }
 
-// copied returns a copy, not nil, that nobody can append to another's.
+// copied returns a copy that nobody can append to another's, and nil only for nil.
 func (r *rowReader) copied(v []byte) []byte {
+	if v == nil {
+		return nil
+	}
 	if cap(r.kept)-len(r.kept) < len(v) || r.kept == nil {
 		r.kept = make([]byte, 0, max(len(v), 2*cap(r.kept)))
 	}
@@ -131,17 +132,6 @@ func (r *rowReader) bool() bool {
 	return v != nil && v[0] != 0
 }
 
-// noMore reports whether the columns that are left are null, and passes over them then.
-func (r *rowReader) noMore() bool {
-	for _, v := range r.values[min(r.next, len(r.values)):] {
-		if v != nil {
-			return false
-		}
-	}
-	r.next = len(r.values)
-	return true
-}
-
 // end returns the first error. There must be no more columns.
 func (r *rowReader) end() error {
 	if r.err == nil && r.next != len(r.values) {
@@ -153,22 +143,23 @@ func (r *rowReader) end() error {
 // maxDue is the longest that a head is parked before somebody looks again; run_at may be 'infinity'.
 const maxDue = 365 * 24 * time.Hour
 
-// scan reads what claim.sql and claim_many.sql tell of a head.
-func (h *Held) scan(r *rowReader) {
-	h.scanJob(r)
-	h.scanDue(r)
-	h.scanPlace(r)
-	h.scanClaim(r)
-}
-
-func (h *Held) scanJob(r *rowReader) {
+// scan reads what all claims tell of a job. groupXID is the transaction that locked its group before.
+func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.ID = r.int64()
-	h.Payload = r.copied(r.column(-1, false))
+	h.Payload = r.copied(r.column(-1, true))
 	h.Attempts = int(int32(r.uint32()))
 	if v := r.column(4, true); v != nil {
 		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
 	}
 	h.EnqueuedAt = timeFromPG(r.int64())
+	h.scanDue(r)
+	if v := r.column(6, false); v != nil {
+		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
+	}
+	h.lastXID = claimer(r.uint32(), groupXID)
+	h.WasLost = r.bool()
+	h.Turn.own, h.Turn.oldest = r.int64(), r.int64()
+	h.Paused = r.bool()
 }
 
 func (h *Held) scanDue(r *rowReader) {
@@ -182,31 +173,14 @@ func (h *Held) scanDue(r *rowReader) {
 	h.DueIn = time.Duration(min(max(at, from)-from, maxDue.Microseconds())) * time.Microsecond
 }
 
-func (h *Held) scanClaim(r *rowReader) {
-	job := r.uint32()
-	h.groupXID = r.uint32()
-	h.lastXID = claimer(job, h.groupXID)
-	h.Turn.own = r.int64()
-}
-
-// judge tells by the snapshot of the claim whether it is stale.
-func (h *Held) judge(s *snapshot) {
-	h.Turn.oldest = s.xmin
-	h.stale = h.groupXID != 0 && !s.ended(h.groupXID)
-}
-
-func (h *Held) scanPlace(r *rowReader) {
-	if v := r.column(6, false); v != nil {
-		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
-	}
-}
-
-// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,
-// or 0. A claim locks both, so the group's is the same one; or a later one, of a claim with a stale head that found the
-// group free and the job gone. An earlier one, or none, means that somebody locked the job without the group: an
-// operator, whose rollback is no crash; or, rarely, that all of a claim came between the two look-ups of this one. Transaction ids are compared as PostgreSQL does, around the circle.
+// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last, or 0. A
+// claim locks both. So does nobody else: an operator locks a job only, and one who ends without a commit is no crash.
+//
+// Two things hide a worker's death, which then is not counted. Its whole attempt came between the moment in which this claim
+// read the group's row and the moment in which it locked it. Or a claim came in between that had the group and not the job: an
+// operator had that locked, or it was not the head then.
 func claimer(job, group uint32) uint32 {
-	if group == 0 || int32(group-job) < 0 {
+	if job != group {
 		return 0
 	}
 	return job

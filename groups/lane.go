@@ -26,6 +26,7 @@ import (
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	stmts map[string]*pgconn.StatementDescription
+	texts map[string]string // of the statements that settle, by name
 	wire  *wire
 	bun   *laneDB
 	log   *slog.Logger
@@ -35,10 +36,11 @@ type Lane struct {
 
 	dialed int64 // which one of the process's lanes this is
 
-	inTx   bool  // a transaction is open as far as the lane knows
-	hold   *Hold // what it holds, if anything
-	loan   *Loan // the transaction as the handler has it; not nil while there is a hold
-	used   bool  // a handler has taken it since the claim
+	inTx   bool    // a transaction is open as far as the lane knows
+	hold   *Hold   // what it holds, if anything
+	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
+	used   bool    // a handler has taken it since the claim
+	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
 	silent time.Duration
 	lost   atomic.Bool  // a heartbeat found the connection dead
 	since  atomic.Int64 // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
@@ -83,11 +85,6 @@ type Call struct {
 	Args      [][]byte
 }
 
-// maxClaims is how often a group is claimed before it counts as missed. A second claim is sure: what its group's row bears is
-// the first. It is not if a stranger keeps that row FOR KEY SHARE, against the rules: then the row bears a MultiXact, which
-// says nothing.
-const maxClaims = 3
-
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("groups: the job is not held any more")
 
@@ -95,13 +92,13 @@ const ( // names of prepared statements
 	stmtBegin      = "pgfifo_begin"
 	stmtCommit     = "pgfifo_commit"
 	stmtChain      = "pgfifo_chain"
+	stmtLock       = "pgfifo_lock"
+	stmtLockMany   = "pgfifo_lock_many"
 	stmtClaim      = "pgfifo_claim"
-	stmtKnown      = "pgfifo_claim_known"
-	stmtBatch      = "pgfifo_claim_batch"
-	stmtBatchKnown = "pgfifo_claim_batch_known"
-	stmtMany       = "pgfifo_claim_many"
-	stmtPaused     = "pgfifo_paused"
-	stmtLost       = "pgfifo_lost"
+	stmtClaimBatch = "pgfifo_claim_batch"
+	stmtClaimMany  = "pgfifo_claim_many"
+	stmtEvidence   = "pgfifo_evidence"
+	stmtUnmark     = "pgfifo_unmark"
 )
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -153,16 +150,16 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	l := &Lane{
 		conn: conn, wire: w, bun: d.bun, log: d.Logger, silent: d.Session.withDefaults().Silence,
 		control: d.Control, schema: d.Schema,
-		stmts: make(map[string]*pgconn.StatementDescription),
+		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements,
 	}
 	texts := maps.Clone(d.Statements)
 	if texts == nil {
 		texts = make(map[string]string)
 	}
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
-	texts[stmtClaim], texts[stmtKnown], texts[stmtMany] = claimSQL, claimKnownSQL, claimManySQL
-	texts[stmtBatch], texts[stmtBatchKnown] = claimBatchSQL, claimBatchKnownSQL
-	texts[stmtPaused], texts[stmtLost] = pausedSQL, evidenceSQL
+	texts[stmtLock], texts[stmtLockMany] = lockSQL, lockManySQL
+	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
+	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
 	l.dialed = dials.Add(1)
 	if err := l.prepare(ctx, d.Schema, texts); err != nil {
 		_ = conn.Close()
@@ -221,7 +218,7 @@ func (l *Lane) forget() {
 	if l.hold != nil {
 		l.loan.end()
 	}
-	l.hold, l.inTx, l.used = nil, false, false
+	l.hold, l.inTx, l.used, l.marked = nil, false, false, nil
 }
 
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
@@ -233,33 +230,24 @@ func (l *Lane) Used() bool { return l.used }
 // an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps on at
 // once, because the missed group's row may be locked until it does.
 //
-// A next with other turns beside it (Turn.With) is claimed with them. If some of them cannot be had, or are to run alone,
-// another round trip gives them back and claims those that can, so that no group is held that is not worked. So it does with a
-// group that somebody else may have had between the claim's snapshot and its lock. Not so if the worker of one of them has
-// died (Lost): giving it back would cover the evidence, so the hold is of all that were claimed, for their lost attempts to be
-// recorded before anything is worked.
+// A next with other turns beside it (Turn.With) is claimed with them. If it locks some that have no job, or whose head is to
+// run alone, another round trip gives all back and claims the others, so that no group is held that is not worked. Not so if
+// the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is of all that were claimed,
+// for their lost attempts to be recorded before anything is worked.
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
 // the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on; one on
 // which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
-	most := maxClaims
-	if next != nil {
-		most += len(next.With) // each that misses one is for fewer
-	}
 	hold, settled, err = l.step(ctx, calls, next)
-	for n := 1; err == nil && hold != nil && hold.unsure; n++ {
+	for err == nil && hold != nil && hold.unsure { // each time for fewer
 		var lost bool
 		if lost, err = l.keepEvidence(ctx, hold); err != nil {
 			_ = l.Close()
 			return nil, settled, err
 		}
 		if lost {
-			return hold, settled, nil
-		}
-		if n == most {
-			_, _, err = l.step(ctx, nil, nil)
-			return nil, settled, err
+			break
 		}
 		hold, err = l.claimAgain(ctx, hold)
 	}
@@ -274,6 +262,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	release := len(calls) > 0 && l.hold != nil && l.loan.taken()
 	if release { // fails unless the transaction is still the one that claimed
 		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
+	}
+	if len(l.marked) > 0 {
+		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})
 	}
 	for _, c := range calls {
 		pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
@@ -382,7 +373,7 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		if h.lastXID == 0 {
 			continue
 		}
-		r := l.pg().ExecStatement(ctx, l.stmts[stmtLost], [][]byte{appendInt(int64(h.lastXID))}, nil, nil)
+		r := l.pg().ExecStatement(ctx, l.stmts[stmtEvidence], [][]byte{appendInt(int64(h.lastXID))}, nil, nil)
 		died := false
 		for r.NextRow() {
 			died = string(r.Values()[0]) == "t"

@@ -3,7 +3,6 @@ package groups
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -11,10 +10,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
-// Pause stops a group, or with an empty GroupID a queue, from being worked. It does not wait for a job that is running,
-// which ends normally, but for a twentieth of a second, so that no job of the group starts whose claim began after Pause
-// returned: workers that know of no pause look that often. In a transaction of the caller's the time counts from its
-// commit. Pausing what is paused replaces the reason, which is for people and may be empty.
+// Pause stops a group, or with an empty GroupID a queue, from being worked. A job that is running ends normally. No claim that
+// begins after Pause has returned (in a transaction of the caller's: after its commit) starts a job: each claim looks. Pausing
+// what is paused replaces the reason, which is for people and may be empty.
 func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
 	name, err := a.target(ctx, key)
 	if err != nil {
@@ -29,12 +27,6 @@ func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
 		Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("groups: pause %v: %w", key, err)
-	}
-	timer := time.NewTimer(pauseWait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done(): // it is paused all the same
 	}
 	return nil
 }

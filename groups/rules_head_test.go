@@ -33,7 +33,7 @@ func TestHeadIsNotFiltered(t *testing.T) {
 func TestFilteredHeadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	filtered := mutate(t, claimSQL, "h.id > $3", "h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
-	r := nextAfterBackoff(t, shape{filtered, true})
+	r := nextAfterBackoff(t, shape{lockSQL, filtered, true})
 	require.Equal(t, []string{"g0: 2 before 1"}, r.Overtook)
 }
 
@@ -84,6 +84,7 @@ func TestReadinessIsAsOfTheStatement(t *testing.T) {
 	old.do("SELECT 1")
 	s.exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp()") // after the beginning of that transaction
 	dueIn := func(sql string) time.Duration {
+		old.do(lockSQL, queue, "g0")
 		rows, err := old.Query(t.Context(), sql, queue, "g0", int64(0))
 		require.NoError(t, err)
 		defer rows.Close()

@@ -55,7 +55,7 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, settled)
 	require.Nil(t, h)
-	require.Equal(t, []string{"a", "a/1"}, s.locked(), "locked, but not returned")
+	require.Equal(t, []string{"a", "a/1"}, s.locked(), "the group is locked, though its head cannot be")
 
 	require.Equal(t, int64(2), s.claim(l, "b").ID)
 	require.Equal(t, []string{"b", "a/1", "b/2"}, s.locked())
@@ -127,11 +127,11 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 			s.exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
 			worker := s.session()
 			worker.do(beginSQL)
-			sql := claimSQL
+			lock := lockSQL
 			if strength != "FOR NO KEY UPDATE" {
-				sql = mutate(t, sql, "FOR NO KEY UPDATE SKIP LOCKED) g", strength+" SKIP LOCKED) g")
+				lock = mutate(t, lock, "FOR NO KEY UPDATE SKIP LOCKED", strength+" SKIP LOCKED")
 			}
-			_, job, err := shape{sql, true}.claim(t.Context(), worker.Conn, "a")
+			_, job, err := shape{lock, claimSQL, true}.claim(t.Context(), worker.Conn, "a")
 			require.NoError(t, err)
 			require.Equal(t, int64(1), job)
 			insert := "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')"

@@ -20,19 +20,24 @@ SELECT j.id, j.group_id FROM pgfifo.jobs j JOIN pgfifo.queue_groups g USING (que
 WHERE j.queue = $1 AND $2::text <> '' AND j.id > $3 AND (j.run_at IS NULL OR j.run_at <= statement_timestamp())
 ORDER BY j.id LIMIT 1 FOR UPDATE SKIP LOCKED`
 
-// A shape is a way to claim: a statement that begins with the job's id.
+// A shape is a way to claim: a statement that begins with the job's id, behind one that locks the group, if it is not empty.
 type shape struct {
-	sql   string
-	hints bool // it claims the group that it is told to; else it answers which, in the second column
+	lock, sql string
+	hints     bool // it claims the group that it is told to; else it answers which, in the second column
 }
 
 var (
-	rightShape  = shape{claimSQL, true}
-	brokenShape = shape{brokenClaimSQL, false}
+	rightShape  = shape{lockSQL, claimSQL, true}
+	brokenShape = shape{"", brokenClaimSQL, false}
 )
 
 // claim returns what it claimed, or zeros. A head that is not due is not claimed.
 func (f shape) claim(ctx context.Context, c *pgx.Conn, id string) (string, int64, error) {
+	if f.lock != "" {
+		if _, err := c.Exec(ctx, f.lock, queue, id); err != nil {
+			return "", 0, err
+		}
+	}
 	rows, _ := c.Query(ctx, f.sql, queue, id, int64(0))
 	row, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
 	switch {

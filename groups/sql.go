@@ -7,16 +7,24 @@ import (
 // The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
 // and run in psql as they are; but those that look for heads have one end in common.
 var (
+	//go:embed sql/lock.sql
+	lockSQL string
+	//go:embed sql/lock_many.sql
+	lockManySQL string
 	//go:embed sql/claim.sql
 	claimSQL string
-	//go:embed sql/claim_many.sql
-	claimManySQL string
 	//go:embed sql/claim_batch.sql
 	claimBatchSQL string
-	//go:embed sql/paused.sql
-	pausedSQL string
+	//go:embed sql/claim_many.sql
+	claimManySQL string
 	//go:embed sql/evidence.sql
 	evidenceSQL string
+	//go:embed sql/mark.sql
+	markSQL string
+	//go:embed sql/unmark.sql
+	unmarkSQL string
+	//go:embed sql/relock.sql
+	relockSQL string
 	//go:embed sql/candidates.sql
 	candidatesWalk string
 	//go:embed sql/candidates_adjacent.sql
@@ -37,12 +45,12 @@ var (
 	fenceClaimSQL string
 	//go:embed sql/fence.sql
 	fenceSQL string
-	//go:embed sql/collect_fences.sql
-	collectFencesSQL string
 	//go:embed sql/collect_lock.sql
 	collectLockSQL string
 	//go:embed sql/collect.sql
 	collectSQL string
+	//go:embed sql/collect_rest.sql
+	collectRestSQL string
 )
 
 var (

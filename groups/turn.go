@@ -1,9 +1,6 @@
 package groups
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // A Turn is a group's place among the Turns, and what the process knows of the group. A lane that has taken it owns it
 // until it is given back.
@@ -32,12 +29,9 @@ type Turn struct {
 	index   int       // in the heap
 	holder  int64     // transaction id of another process's worker
 
-	ahead  int         // jobs behind the head, as far as it was counted; a hint
-	known  bool        // the next claim need not ask what is known
-	ask    *pauseWatch // not nil: the next claim is to ask for pauses of the queue,
-	asked  time.Time   // and was sent then
-	spent  int         // turns since it was found
-	single int64       // up to this id, one job at a time: a batch has failed
+	spent    int   // turns since it was found
+	single   int64 // up to this id, one job at a time: a batch has failed
+	troubles int   // since a job of it was finished
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.
@@ -47,9 +41,6 @@ type Batch struct {
 	// Groups is how many groups, with the job at the head of each.
 	Groups int
 }
-
-// At returns a Turn, outside any Turns, for the claim of a group from the job with this id on.
-func At(key Key, id int64) *Turn { return &Turn{Key: key, floor: floor{id - 1, math.MaxInt64}} }
 
 // OneByOne makes the claims of the group take no more than one job each, up to the one with the given id.
 func (t *Turn) OneByOne(id int64) { t.single = id }

@@ -21,7 +21,6 @@ type Turns struct {
 	floors  floors
 	limit   int
 	batches map[string]Batch
-	pauses  *pauseWatch
 	roomy   bool // the line has had room for every ready group since the last walk began
 	started bool // the first walk has ended, or has found more than the line holds
 	dropped bool // a group left it since then although it has more jobs
@@ -42,7 +41,7 @@ const (
 func NewTurns(limit int) *Turns {
 	return &Turns{
 		known: make(map[Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, batches: make(map[string]Batch), pauses: newPauseWatch(), roomy: true, wake: make(chan struct{}, 1),
+		floors: newFloors(), limit: limit, batches: make(map[string]Batch), roomy: true, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -106,13 +105,8 @@ func (t *Turns) lend(turn *Turn) {
 	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, dials.Load()
 	turn.own, turn.oldest, turn.entered = 0, 0, 0
 	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
-	turn.known, turn.ask = false, nil
-	if turn.ahead > 1 || turn.Jobs > 1 {
-		trusted, ask := t.pauses.trusts(turn.Queue, time.Now())
-		turn.known = trusted
-		if ask {
-			turn.ask = t.pauses
-		}
+	if turn.single > 0 {
+		turn.Jobs = 1
 	}
 }
 
@@ -137,6 +131,10 @@ func (t *Turns) finished(turn *Turn, id int64) {
 		return
 	}
 	t.worked = true
+	turn.troubles = 0
+	if id >= turn.single {
+		turn.single = 0
+	}
 	if id <= turn.lowest && id > turn.entered {
 		t.floors.raise(turn, id)
 	}
@@ -165,6 +163,7 @@ type Outcome struct {
 	Finished int64         // the id of the job that is gone from the group, or 0
 	More     bool          // there was another job behind it
 	DueIn    time.Duration // the head may not run before this, or 0
+	Trouble  bool          // the server refuses something about the group: it is left alone for a while, longer each time
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -179,6 +178,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		t.floors.drop(turn.Key)
 	}
 	switch {
+	case o.Trouble:
+		turn.troubles++
+		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
@@ -206,12 +208,17 @@ func (t *Turns) hold(turn *Turn, holder int64) {
 	t.held[turn] = true
 }
 
+// troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
+func troubleDelay(n int) time.Duration {
+	return min(100*time.Millisecond<<min(n-1, 20), 5*time.Minute)
+}
+
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
 // else in line. It reports false if the group has nothing to do just now; Done is still to be called then.
 func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.Missed || o.DueIn > 0 || !o.More && !turn.again {
+	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again {
 		return false
 	}
 	t.finished(turn, o.Finished)
@@ -262,7 +269,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		case turn.state == withLane || turn.state == inLine:
 			turn.lowest = min(turn.lowest, c.ID)
 			continue
-		case turn.state == dueLater && c.DueIn > 0 && c.ID == turn.head:
+		case turn.state == dueLater && (turn.troubles > 0 || c.DueIn > 0 && c.ID == turn.head):
 			continue
 		default:
 			t.unlink(turn)
@@ -315,7 +322,7 @@ func (t *Turns) announce(key Key, id int64) {
 		t.put(&Turn{Key: key, head: id, Hinted: true})
 	case turn.state == withLane:
 		turn.again = true
-	case turn.state == dueLater && id < turn.head:
+	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:
 		t.unlink(turn)
 		t.put(turn)
 	}

@@ -393,8 +393,3 @@ func TestAgain(t *testing.T) {
 	turns.Done(turn, Outcome{Finished: 2})
 	require.Nil(t, turns.TryNext())
 }
-
-func TestAt(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, [][]byte{[]byte(queue), []byte("a"), []byte("41")}, At(group("a"), 42).claimArgs())
-}

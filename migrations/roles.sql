@@ -23,7 +23,8 @@ END
 $roles$;
 
 REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON TABLE pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences, pgfifo.dead_letters
+REVOKE ALL ON TABLE pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences,
+    pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -38,13 +39,14 @@ GRANT INSERT (queue, group_id, payload, run_at, max_attempts), SELECT (id) ON pg
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It cannot change a payload or a job's
 -- place, pause or resume, or read the payloads of dead letters. UPDATE of one column is what PostgreSQL asks for a row
--- lock (a failed attempt writes that of queue_groups, too, with nothing new in it); DELETE lets it lock the whole table, too,
+-- lock; DELETE lets it lock the whole table, too,
 -- and there is no DELETE without that.
 GRANT SELECT, INSERT (queue, group_id, payload, run_at, max_attempts), UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
 GRANT SELECT (queue, group_id) ON pgfifo.pauses TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
+GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE ON pgfifo.attempt_marks TO pgfifo_worker;
 GRANT INSERT (queue, group_id, id, payload, attempts, max_attempts, enqueued_at, failures),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Sweep.DeadLetterRetention
@@ -58,3 +60,4 @@ GRANT SELECT, INSERT (queue, group_id, id, payload, max_attempts, enqueued_at, f
     ON pgfifo.jobs TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason), DELETE ON pgfifo.pauses TO pgfifo_admin;
 GRANT SELECT, DELETE ON pgfifo.dead_letters TO pgfifo_admin;
+GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

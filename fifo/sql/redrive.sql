@@ -7,6 +7,8 @@ WITH letter AS (
     DELETE FROM pgfifo.dead_letters
     WHERE queue = $1 AND ($2 = '' OR group_id = $2) AND ($3::bigint[] IS NULL OR id = ANY ($3))
     RETURNING *
+), marks AS ( -- of the same attempts, before the job died
+    DELETE FROM pgfifo.attempt_marks m USING letter l WHERE m.queue = l.queue AND m.group_id = l.group_id AND m.id = l.id
 )
 INSERT INTO pgfifo.jobs (queue, group_id, id, payload, max_attempts, enqueued_at, failures)
 SELECT queue, group_id, id, payload, max_attempts, enqueued_at, failures

@@ -1,48 +1,39 @@
--- Claims one group, as claim.sql does, together with the jobs behind its head; or nothing.
+-- Claims the head of the group that this transaction has locked with lock.sql, together with the jobs behind it, or nothing.
 --
--- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included.
+-- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads may have together;
+-- the head comes whatever its size.
 --
--- The group's row and the head's are locked, and what claim.sql says of them holds. The jobs behind the head are not locked:
--- the group's row says whose they are, and who settles them counts the rows.
+-- What claim.sql says of the head holds here. The jobs behind it are not locked: the group's lock says whose they are, and an
+-- operator may delete one all the same. So who settles them counts the rows (fifo/sql/succeed_batch.sql).
 --
--- Why one snapshot is enough for all of them: between it and the locks somebody else may have worked the group. If they
--- finished the head or failed with it, its row is gone or has a newer version, and this misses. If they gave it back, they may
--- all the same have recorded what became of a job behind it (see mend in fifo). Rows behind the head are read after the locks,
--- so that shows in xid, the row's xmax: unless that is before the snapshot's xmin, the worker leaves that job and all behind
--- it. A lower id that is committed after the snapshot was committed after all jobs in it, and is worked next.
---
--- The columns of the claim are in the head's row, the first, and null in the others. If they are null there too, the head's row
--- was read again (servers differ), and is not what the snapshot shows of it: that is a miss.
---
--- few is read as far as it is asked: one row between the two locks, the others after them. LEFT JOIN: so that it cannot come first,
--- and the claim be made once for each of its rows.
-WITH few AS MATERIALIZED (
-    SELECT w.id, w.payload, w.attempts, w.max_attempts, w.enqueued_at, w.run_at, w.ctid, w.xmax AS xid
-    FROM pgfifo.jobs w
-    WHERE w.queue = $1 AND w.group_id = $2 AND w.id > $3
-    ORDER BY w.queue, w.group_id, w.id
-    LIMIT $4
-)
-SELECT few.id,
-       few.payload,
-       few.attempts,
-       few.max_attempts,
-       few.enqueued_at,
-       few.run_at,
-       CASE WHEN few.run_at IS NOT NULL THEN statement_timestamp() END AS now,
-       few.ctid,
-       few.xid,
-       CASE WHEN few.ctid = claim.ctid THEN claim.job_xid END AS job_xid,
-       CASE WHEN few.ctid = claim.ctid THEN claim.group_xid END AS group_xid,
-       CASE WHEN few.ctid = claim.ctid THEN pg_current_xact_id() END AS own_xid,
-       CASE WHEN few.ctid = claim.ctid THEN pg_current_snapshot() END AS snapshot
-       , CASE WHEN few.ctid = claim.ctid THEN EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) END AS paused -- known
-FROM (SELECT g.xmax AS xid
-      FROM pgfifo.queue_groups g
-      WHERE g.queue = $1 AND g.group_id = $2
-      FOR NO KEY UPDATE SKIP LOCKED) g
-CROSS JOIN LATERAL (SELECT j.ctid, j.xmax AS job_xid, g.xid AS group_xid
-                    FROM pgfifo.jobs j
-                    WHERE j.ctid = (SELECT few.ctid FROM few LIMIT 1)
-                    FOR NO KEY UPDATE SKIP LOCKED) claim
-LEFT JOIN few ON true
+-- A head that is to run alone comes alone: one that has failed, that may be tried only once, or that was to run later.
+-- One job more than wanted is read, to know whether there is more. Its payload is not sent, nor are those beyond $5.
+SELECT j.id,
+       CASE WHEN j.n <= head.most AND (j.n = 1 OR j.bytes <= $5::bigint) THEN j.payload END AS payload,
+       j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
+       statement_timestamp() AS now,
+       j.ctid,
+       head.job_xid,
+       head.was_lost,
+       pg_current_xact_id() AS own_xid,
+       pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused
+FROM (SELECT h.xmax AS job_xid,
+             coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+             CASE WHEN h.attempts > 0 OR h.max_attempts = 1 OR h.run_at IS NOT NULL THEN 1 ELSE $4::bigint END AS most
+      FROM pgfifo.jobs h
+      WHERE h.ctid = (SELECT f.ctid
+                      FROM pgfifo.jobs f
+                      WHERE f.queue = $1 AND f.group_id = $2 AND f.id > $3
+                      ORDER BY f.queue, f.group_id, f.id
+                      LIMIT 1)
+        AND pg_current_xact_id_if_assigned() IS NOT NULL
+      FOR NO KEY UPDATE SKIP LOCKED) head
+CROSS JOIN LATERAL (SELECT w.*,
+                           row_number() OVER (ORDER BY w.id) AS n,
+                           sum(octet_length(w.payload)) OVER (ORDER BY w.id ROWS UNBOUNDED PRECEDING) AS bytes
+                    FROM (SELECT b.id, b.payload, b.attempts, b.max_attempts, b.enqueued_at, b.run_at, b.ctid
+                          FROM pgfifo.jobs b
+                          WHERE b.queue = $1 AND b.group_id = $2 AND b.id > $3
+                          ORDER BY b.queue, b.group_id, b.id
+                          LIMIT head.most + 1) w) j

@@ -1,42 +1,30 @@
--- Claims several groups of one queue and the job at the head of each, as claim.sql does with one.
+-- Claims the heads of those groups that this transaction has locked with lock_many.sql.
 --
 -- $1 queue, $2 group ids, $3 floors, pairwise; no group twice.
 --
--- For each group it is claim.sql, and the same argument holds: the rows of the answer are independent. A group without a
--- row in the answer was missed, and its row may be locked all the same: end the transaction at once, with COMMIT, and
--- claim the others again. Do so, too, if one of them has a group_xid that the snapshot does not know to have ended. The
--- snapshot is the same for all, so it is in the first group's row only: if that is missed, it is not needed. Nothing here
--- waits, so claims of many groups cannot deadlock either.
+-- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours; without
+-- that look a head could be locked here that belongs to somebody who has just locked its group.
 --
--- Each of the two sub-selects has a lock of its own, so that the planner takes it as it stands: as joins, a plan made while
--- the tables were empty would read all groups of the queue for each of them.
+-- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the claim is
+-- made again without it: nobody else could work what is enqueued there meanwhile.
 SELECT k.n::integer, claim.*
 FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)
 CROSS JOIN LATERAL (
-    SELECT j.id,
-           j.payload,
-           j.attempts,
-           j.max_attempts,
-           j.enqueued_at,
-           j.run_at,
+    SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
            statement_timestamp() AS now,
            j.ctid,
-           j.job_xid,
-           j.group_xid,
+           j.xmax AS job_xid,
+           coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
            pg_current_xact_id() AS own_xid,
-           CASE WHEN k.n = 1 THEN pg_current_snapshot() END AS snapshot,
+           pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
            EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,
            EXISTS (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = k.group_id AND w.id > j.id) AS more
-    FROM (SELECT g.xmax AS xid
-          FROM pgfifo.queue_groups g
-          WHERE g.queue = $1 AND g.group_id = k.group_id
-          FOR NO KEY UPDATE SKIP LOCKED) g
-    CROSS JOIN LATERAL (SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.ctid,
-                               j.xmax AS job_xid, g.xid AS group_xid
-                        FROM pgfifo.jobs j
-                        WHERE j.ctid = (SELECT h.ctid
-                                        FROM pgfifo.jobs h
-                                        WHERE h.queue = $1 AND h.group_id = k.group_id AND h.id > k.floor
-                                        ORDER BY h.queue, h.group_id, h.id
-                                        LIMIT 1)
-                        FOR NO KEY UPDATE SKIP LOCKED) j) claim
+    FROM pgfifo.jobs j
+    WHERE j.ctid = (SELECT h.ctid
+                    FROM pgfifo.jobs h
+                    WHERE h.queue = $1 AND h.group_id = k.group_id AND h.id > k.floor
+                    ORDER BY h.queue, h.group_id, h.id
+                    LIMIT 1)
+      AND (SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = k.group_id)
+          = pg_current_xact_id_if_assigned()::xid
+    FOR NO KEY UPDATE SKIP LOCKED) claim

@@ -1,4 +1,5 @@
 DROP TABLE pgfifo.dead_letters;
+DROP TABLE pgfifo.attempt_marks;
 DROP TABLE pgfifo.fences;
 DROP TABLE pgfifo.pauses;
 DROP TABLE pgfifo.queue_groups;

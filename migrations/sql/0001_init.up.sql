@@ -42,7 +42,7 @@ CREATE TABLE pgfifo.queue_groups (
     group_id   pgfifo.key NOT NULL,
     created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     PRIMARY KEY (queue, group_id)
-) WITH (fillfactor = 50);
+);
 
 -- Paused groups and, with an empty group_id, paused queues. Apart from queue_groups, because nobody else may write to
 -- a row that a running job holds.
@@ -53,7 +53,6 @@ CREATE TABLE pgfifo.pauses (
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     PRIMARY KEY (group_id, queue) -- in this order, so that one look-up finds both
 );
-CREATE INDEX pauses_queue ON pgfifo.pauses (queue); -- whether there are any in a queue
 
 -- The last fencing token of each group whose handlers ask for them: see groups/sql/fence.sql. All tokens are of one
 -- sequence, so a row may go without a token ever coming again.
@@ -61,6 +60,16 @@ CREATE TABLE pgfifo.fences (
     queue    pgfifo.key NOT NULL,
     group_id pgfifo.key NOT NULL,
     token    bigint     NOT NULL GENERATED ALWAYS AS IDENTITY (CACHE 1),
+    PRIMARY KEY (queue, group_id)
+) WITH (fillfactor = 50);
+
+-- Attempts that have begun and not ended, of jobs that are suspected: one a group. What is left here when the group is claimed
+-- again is an attempt that died: see groups/sql/mark.sql.
+CREATE TABLE pgfifo.attempt_marks (
+    queue    pgfifo.key NOT NULL,
+    group_id pgfifo.key NOT NULL,
+    id       bigint     NOT NULL,
+    attempt  integer    NOT NULL,
     PRIMARY KEY (queue, group_id)
 ) WITH (fillfactor = 50);
 

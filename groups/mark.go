@@ -1,0 +1,77 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNoControl is returned by what needs the Dialer's Control pool, where it has none.
+var ErrNoControl = errors.New("groups: the Dialer has no Control pool")
+
+// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever becomes of
+// the evidence that their locks leave. It returns those that bear the mark of this very attempt already, of which nothing is
+// marked anew: that attempt died.
+//
+// It takes a connection of the Control pool for a moment. The lane takes the marks back when the heads are settled or
+// given back.
+func (l *Lane) Mark(ctx context.Context, heads []*Held) (lost []*Held, err error) {
+	if len(heads) == 0 {
+		return nil, nil
+	}
+	if l.control == nil {
+		return nil, ErrNoControl
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.silent)
+	defer cancel()
+	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
+	attempts := make([]int32, len(heads))
+	for i, h := range heads {
+		queues[i], ids[i], jobs[i], attempts[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1)
+	}
+	// An error may come after the marks are made, so they are taken back in any case.
+	l.marked = append(l.marked, heads...)
+	rows, err := l.control.Query(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
+	if err != nil {
+		return nil, fmt.Errorf("groups: mark: %w", err)
+	}
+	marked := make(map[Key]bool, len(heads))
+	var key Key
+	_, err = pgx.ForEachRow(rows, []any{&key.Queue, &key.GroupID}, func() error {
+		marked[key] = true
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("groups: mark: %w", err)
+	}
+	for _, h := range heads {
+		if !marked[h.Key] {
+			lost = append(lost, h)
+		}
+	}
+	return lost, nil
+}
+
+// unmarkArgs returns the parameters of unmark.sql for jobs.
+func unmarkArgs(heads []*Held) [][]byte {
+	var queues, ids, jobs strings.Builder
+	for i, h := range heads {
+		sep := byte('{')
+		if i > 0 {
+			sep = ','
+		}
+		for _, b := range []*strings.Builder{&queues, &ids, &jobs} {
+			b.WriteByte(sep)
+		}
+		quote(&queues, h.Queue)
+		quote(&ids, h.GroupID)
+		fmt.Fprintf(&jobs, "%d", h.ID)
+	}
+	for _, b := range []*strings.Builder{&queues, &ids, &jobs} {
+		b.WriteByte('}')
+	}
+	return [][]byte{[]byte(queues.String()), []byte(ids.String()), []byte(jobs.String())}
+}

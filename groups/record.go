@@ -1,0 +1,66 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// relockWait is how long Record waits for the group's row. The session that held it may take a moment to end.
+const relockWait = time.Second
+
+// Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives: it was
+// ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost transaction is no
+// evidence of a crash afterwards.
+//
+// It returns ErrNotHeld if a call finds the job otherwise than it was claimed: then another worker has counted the attempt.
+// Any other error is the database's; nothing is recorded then.
+func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
+	if l.control == nil {
+		return ErrNoControl
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.silent)
+	defer cancel()
+	conn, err := l.control.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("groups: record: %w", err)
+	}
+	defer conn.Release() // closes it if a transaction is open
+	pg := conn.Conn().PgConn()
+	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
+		return fmt.Errorf("groups: record: %w", err)
+	}
+	wait := []byte(strconv.FormatInt(relockWait.Milliseconds(), 10))
+	held, err := l.record(ctx, pg, relockSQL, [][]byte{[]byte(head.Queue), []byte(head.GroupID), wait})
+	for i := 0; err == nil && held && i < len(calls); i++ {
+		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
+	}
+	if err == nil && held {
+		_, err = l.record(ctx, pg, unmarkSQL, unmarkArgs([]*Held{head}))
+	}
+	if err != nil {
+		return fmt.Errorf("groups: record: %w", err)
+	}
+	end := commitSQL
+	if !held {
+		end = "ROLLBACK"
+		err = ErrNotHeld
+	}
+	if _, endErr := pg.Exec(ctx, end).ReadAll(); endErr != nil {
+		return fmt.Errorf("groups: record: %w", endErr)
+	}
+	return err
+}
+
+// record runs one statement, and reports whether it found one row.
+func (l *Lane) record(ctx context.Context, pg *pgconn.PgConn, sql string, args [][]byte) (bool, error) {
+	tag, err := pg.ExecParams(ctx, l.schema.Qualify(sql), args, nil, nil, nil).Close()
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+		return false, nil // somebody else has the group: they have seen what was lost, and count it
+	}
+	return tag.RowsAffected() == 1, err
+}
