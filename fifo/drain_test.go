@@ -174,13 +174,13 @@ func TestShutdownDuringClaim(t *testing.T) {
 	waits("the lock", "BEGIN; LOCK")
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))
-	waits("the claim", "-- Claims one group")
+	waits("the claim", "-- Claims the head")
 	r.cancel()
 	await(t, "the worker to stop", func() bool { return listeners() == 0 })
 	require.NoError(t, lock.Close(t.Context()))
 	require.NoError(t, r.wait())
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Returned}, b.ledger.outcomes())
-	require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes(), "it takes no more")
+	require.Zero(t, b.jobs()[0].Attempts)
 }
 
 // A worker that is told to stop while it starts has nothing to report.

@@ -170,5 +170,5 @@ func TestSavepointIsLazy(t *testing.T) {
 	}, oneLane))
 	require.Contains(t, last["asks"], "SAVEPOINT")
 	require.NotContains(t, last["asks not"], "SAVEPOINT")
-	require.Contains(t, last["asks not"], "Claims one group and the job at its head")
+	require.Contains(t, last["asks not"], "Claims the head of the group")
 }

@@ -70,19 +70,3 @@ func TestRetryPolicy(t *testing.T) {
 		require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
 	}
 }
-
-// The group's row has a new version from the same transaction, which a claim with an older snapshot cannot but meet when it
-// locks the row: TestClaimSeesWhoHadItsGroup in package groups has what it does then.
-func TestRetryWritesToItsGroup(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.send("g", "x")
-	b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
-		w.Retry = func(*fifo.Job, error) time.Duration { return time.Hour }
-	}))
-	await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
-	var same bool
-	require.NoError(t, b.pool.QueryRow(t.Context(),
-		"SELECT j.xmin = g.xmin FROM pgfifo.jobs j JOIN pgfifo.queue_groups g USING (queue, group_id) WHERE j.attempts = 1").Scan(&same))
-	require.True(t, same)
-}

@@ -2,12 +2,9 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -63,18 +60,12 @@ func (s *seat) run(ctx context.Context) {
 		case err == nil:
 			retry.reset()
 			troubled = false
-		case refused(err) && !troubled:
+		case groups.Refused(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
 		default:
 			retry.wait(ctx, err)
 		}
 	}
-}
-
-// refused reports whether a server that goes on working has refused a statement, or found a job otherwise than it was held.
-func refused(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	return errors.Is(err, groups.ErrNotHeld) || errors.As(err, &pgErr) && pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
 }
 
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
@@ -138,7 +129,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 	for i := range claim {
 		p := &claim[i]
 		switch {
-		case !refused(err):
+		case !groups.Refused(err):
 			p.outcome = groups.Outcome{Missed: true}
 		case !begun:
 			p.outcome = groups.Outcome{More: true}
@@ -149,7 +140,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 			s.trouble(p.turn.Key, err)
 			p.outcome = groups.Outcome{Trouble: true}
 		}
-		if refused(err) && begun { // the claim that failed is no evidence of a crash
+		if groups.Refused(err) && begun { // the claim that failed is no evidence of a crash
 			_ = s.lane.Record(ctx, &groups.Held{Key: p.turn.Key})
 		}
 		s.crew.turns.Done(p.turn, p.outcome)

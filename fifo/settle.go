@@ -19,7 +19,7 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	case a.broken:
 		recorded = s.mend(ctx, a, claim)
 	case settled || a.results[0].outcome == Unknown:
-	case refused(err):
+	case groups.Refused(err):
 		recorded = s.refuse(ctx, a, claim, fmt.Errorf("fifo: the job could not be completed: %w", err))
 	default:
 		a.revoke(Unknown, KindLost, err)

@@ -88,6 +88,15 @@ type Call struct {
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("groups: the job is not held any more")
 
+// Refused reports whether an error is a server's that goes on working: it has refused a statement, or found a job otherwise than
+// it was held. Any other is the connection's.
+func Refused(err error) bool {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
+		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
+	}
+	return errors.Is(err, ErrNotHeld)
+}
+
 const ( // names of prepared statements
 	stmtBegin      = "pgfifo_begin"
 	stmtCommit     = "pgfifo_commit"
@@ -308,8 +317,10 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 // readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
 func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls []Call) (bool, error) {
 	if release {
-		if _, err := readTag(pipeline); err != nil {
+		if _, err := readTag(pipeline); Refused(err) {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		} else if err != nil {
+			return false, err
 		}
 	}
 	held := true

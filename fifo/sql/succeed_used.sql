@@ -9,8 +9,9 @@
 WITH done AS (
     DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 RETURNING 1
 )
-SELECT CASE WHEN NOT EXISTS (SELECT FROM done)
+SELECT CASE WHEN count(*) = 0
              AND (EXISTS (SELECT FROM pgfifo.jobs j WHERE j.ctid = $4 AND j.id = $3)
                   OR EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3))
-            THEN ('pgfifo: job ' || $3::bigint || ' was not deleted, and is still there')::integer
+            THEN ('pgfifo: the job is still there: rows deleted: ' || count(*)::text)::integer
        END
+FROM done
