@@ -99,12 +99,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		goOn(claim)
 		return a
 	}
-	if hold.WasLost {
-		if !s.crew.suspect.TryLock() {
-			placeOf(claim, hold.Turn).outcome.DueIn = suspectGap
-			return a
-		}
-		defer s.crew.suspect.Unlock()
+	if wait := s.crew.suspects.enter(hold.WasLost); wait > 0 {
+		placeOf(claim, hold.Turn).outcome.DueIn = wait
+		return a
 	}
 	if lost = s.mark(ctx, claim); len(lost) > 0 {
 		s.lost(a, claim, lost)
@@ -141,14 +138,9 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 	}
 }
 
-const (
-	// suspectGap is how long a job whose last attempt died waits for another such job of this process. If one of them kills
-	// its worker, it is to take no other with it that was lost before.
-	suspectGap = 50 * time.Millisecond
-	// firstClaims is how many claims of a lane are marked durably when the worker has started. A job that kills its worker at
-	// each start is counted so.
-	firstClaims = 8
-)
+// firstClaims is how many claims of a lane are marked durably when the worker has started. A job that kills its worker at each
+// start is counted so.
+const firstClaims = 8
 
 // mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have failed
 // or were lost before. It returns the heads whose last attempt turns out to have died.

@@ -26,7 +26,7 @@ type crew struct {
 	scout  *groups.Scout
 	seats  []*seat
 
-	suspect sync.Mutex // held while a job runs whose last attempt died
+	suspects suspects
 
 	scoutConn, listenConn *pgx.Conn // the first ones
 }

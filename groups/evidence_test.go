@@ -80,6 +80,18 @@ func TestWhatIsNotLost(t *testing.T) {
 			require.NoError(s, l.Undo(s.Context()))
 			s.end(l)
 		},
+		"a claim that missed while an operator looked": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			for _, look := range []string{
+				"DELETE FROM pgfifo.jobs", "SELECT FROM pgfifo.jobs FOR UPDATE", "UPDATE pgfifo.jobs SET run_at = NULL",
+			} {
+				c := s.session()
+				c.do("BEGIN; " + look)
+				require.True(s, s.misses(l, "a"))
+				c.do("ROLLBACK")
+				require.False(s, s.lost("a"), look)
+			}
+		},
 		"an operator's DELETE rolled back": func(s *stage, l *Lane, _ *Hold) {
 			s.end(l)
 			s.rolledBack("DELETE FROM pgfifo.jobs")

@@ -108,6 +108,7 @@ const ( // names of prepared statements
 	stmtClaimMany  = "pgfifo_claim_many"
 	stmtEvidence   = "pgfifo_evidence"
 	stmtUnmark     = "pgfifo_unmark"
+	stmtRestore    = "pgfifo_restore"
 )
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -169,6 +170,10 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	texts[stmtLock], texts[stmtLockMany] = lockSQL, lockManySQL
 	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
 	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
+	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
 	l.dialed = dials.Add(1)
 	if err := l.prepare(ctx, d.Schema, texts); err != nil {
 		_ = conn.Close()
@@ -182,7 +187,11 @@ func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]s
 	names := slices.Sorted(maps.Keys(texts))
 	pipeline := l.pg().StartPipeline(ctx)
 	for _, stmt := range names {
-		pipeline.SendPrepare(stmt, name.Qualify(texts[stmt]), nil)
+		sql := texts[stmt]
+		if stmt != stmtRestore { // whose values are the session's
+			sql = name.Qualify(sql)
+		}
+		pipeline.SendPrepare(stmt, sql, nil)
 	}
 	err := pipeline.Sync()
 	for i := 0; err == nil && i < len(names); i++ {
@@ -270,6 +279,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	pipeline := l.pg().StartPipeline(ctx)
 	release := len(calls) > 0 && l.hold != nil && l.loan.taken()
 	if release { // fails unless the transaction is still the one that claimed
+		pipeline.SendQueryStatement(l.stmts[stmtRestore], nil, nil, nil)
 		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
 	}
 	if len(l.marked) > 0 {
@@ -317,6 +327,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 // readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
 func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls []Call) (bool, error) {
 	if release {
+		if _, err := readTag(pipeline); err != nil {
+			return false, err
+		}
 		if _, err := readTag(pipeline); Refused(err) {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		} else if err != nil {

@@ -13,9 +13,14 @@ import (
 // relockWait is how long Record waits for the group's row. The session that held it may take a moment to end.
 const relockWait = time.Second
 
+// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
+const unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
+
+var errUnchanged = errors.New("groups: the server has left the job as it was: a trigger?")
+
 // Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives: it was
 // ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost transaction is no
-// evidence of a crash afterwards.
+// evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id and attempts.
 //
 // It returns ErrNotHeld if a call finds the job otherwise than it was claimed: then another worker has counted the attempt.
 // Any other error is the database's; nothing is recorded then.
@@ -38,6 +43,11 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	held, err := l.record(ctx, pg, relockSQL, [][]byte{[]byte(head.Queue), []byte(head.GroupID), wait})
 	for i := 0; err == nil && held && i < len(calls); i++ {
 		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
+		if unchanged := false; err == nil && !held {
+			if unchanged, err = l.record(ctx, pg, unchangedSQL, calls[i].Args[:4]); unchanged {
+				err = errUnchanged
+			}
+		}
 	}
 	if err == nil && held {
 		_, err = l.record(ctx, pg, unmarkSQL, unmarkArgs([]*Held{head}))

@@ -1,0 +1,150 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A job that kills the only worker at each start is a dead letter in the end, whatever the server does with the evidence that its
+// locks leave.
+func TestPoisonAtEachStart(t *testing.T) {
+	t.Parallel()
+	for name, queue := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}, "groups": {Groups: 4}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			poison := b.send("g", nil)[0]
+			for range 5 { // a worker each
+				b.send("other", nil)
+				var once sync.Once
+				started := make(chan struct{})
+				ctx, stop := context.WithCancel(t.Context())
+				w := b.each(queue, func(ctx context.Context, job *fifo.Job) error {
+					if job.ID != poison {
+						return nil
+					}
+					once.Do(func() { close(started) })
+					pid, err := backend(ctx, job)
+					if err == nil {
+						err = b.kill(context.WithoutCancel(ctx), pid)
+					}
+					stop() // the worker dies with it
+					return err
+				}, oneLane)
+				ended := make(chan error, 1)
+				go func() { ended <- w.Run(ctx) }()
+				await(t, "an attempt, or the end", func() bool {
+					select {
+					case <-started:
+						return true
+					default:
+						return b.count("jobs") == 0
+					}
+				})
+				if b.count("jobs") == 0 {
+					stop()
+				}
+				require.NoError(t, receive(t, ended, "the worker"))
+				stop()
+				b.exec("CHECKPOINT")
+				b.exec("VACUUM pgfifo.jobs, pgfifo.queue_groups")
+				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+			}
+			letters := b.deadLetters()
+			require.Len(t, letters, 1)
+			require.Equal(t, poison, letters[0].ID)
+			require.Equal(t, 3, letters[0].Attempts)
+			require.Empty(t, b.effects())
+			require.Zero(t, b.count("attempt_marks"))
+		})
+	}
+}
+
+// The session dies in the COMMIT of a batch, which has touched all of its jobs: the head is charged, and nobody else.
+func TestBatchThatDiesInItsCommit(t *testing.T) {
+	t.Parallel()
+	b := newList(t)
+	b.ledger.overlaps, b.ledger.unordered = true, true
+	b.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON list DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	ids := b.send("g", 1, 2, 3, 4, 5)
+	var attempts sync.Map
+	r := b.run(b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+		attempts.Store(job.ID, job.Attempt())
+		if job.Attempt() == 2 { // the head, which has died once
+			b.exec("DROP TRIGGER die ON list")
+		}
+		return note(ctx, job)
+	}, oneLane))
+	b.drained()
+	require.NoError(t, r.stop())
+	for i, id := range ids {
+		n, _ := attempts.Load(id)
+		require.Equal(t, map[bool]int{true: 2, false: 1}[i == 0], n, "job %d", id)
+	}
+}
+
+// A job whose worker dies with it takes its time, and takes nobody with it twice: of all jobs whose last attempt died a
+// process runs one at a time.
+func TestPoisonBesideInnocents(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.overlaps, b.ledger.unordered = true, true
+	const delay = 1200 * time.Millisecond
+	poison := b.send("poison", nil)[0]
+	innocents := make(map[int64]bool)
+	for g := range 12 {
+		innocents[b.send(fmt.Sprint("innocent", g), nil)[0]] = true
+	}
+	var mu sync.Mutex
+	var kills []time.Time
+	worst := 0
+	for p := range 7 {
+		name := fmt.Sprint("process ", p)
+		ctx, die := context.WithCancel(t.Context())
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if innocents[job.ID] {
+				mu.Lock()
+				worst = max(worst, job.Attempts)
+				mu.Unlock()
+				select {
+				case <-time.After(time.Second): // its work
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			mu.Lock()
+			kills = append(kills, time.Now())
+			mu.Unlock()
+			b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`, name)
+			die()
+			return errOnPurpose
+		}, watchful, func(w *fifo.Worker) {
+			w.Concurrency, w.MaxAttempts, w.Name, w.DrainTimeout = 6, 4, name, -1
+			w.Retry = waiting(delay)
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		t.Cleanup(func() {
+			die()
+			receive(t, ended, "the end of Run")
+		})
+	}
+	await(t, "the dead letter", func() bool { return b.count("dead_letters") == 1 })
+	b.drained()
+	require.Equal(t, poison, b.deadLetters()[0].ID)
+	require.LessOrEqual(t, worst, 1, "no innocent is charged twice")
+	require.Len(t, kills, 4)
+	for i := range kills[1:] {
+		require.GreaterOrEqual(t, kills[i+1].Sub(kills[i]), time.Second)
+	}
+}

@@ -1,0 +1,107 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// What a handler sets for its transaction does not reach what settles its job: it is done at its first attempt, once.
+func TestSettingsOfTheHandler(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]string{
+		"role":                     "SET LOCAL ROLE %s",
+		"role by set_config":       "SELECT set_config('role', '%s', true)",
+		"client_encoding":          "SET LOCAL client_encoding = 'LATIN1'",
+		"search_path":              "SET LOCAL search_path = ''",
+		"statement_timeout":        "SET LOCAL statement_timeout = '100ms'",
+		"lock_timeout":             "SET LOCAL lock_timeout = '1ms'",
+		"session_replication_role": "SET LOCAL session_replication_role = replica",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			tenant := fmt.Sprintf("pgfifo_tenant_%d", query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
+			b.exec("CREATE ROLE " + tenant)
+			t.Cleanup(func() {
+				_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
+				require.NoError(t, err)
+			})
+			b.exec("GRANT INSERT ON effects TO " + tenant)
+			b.exec(`CREATE TABLE seen (id bigint);
+				CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
+					'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
+				CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
+			if strings.Contains(set, "%s") {
+				set = fmt.Sprintf(set, tenant)
+			}
+			ids := b.send("Zürich", 1, 2)
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.PgxTx(ctx)
+				if err == nil {
+					_, err = tx.Exec(ctx, set)
+				}
+				if err == nil {
+					_, err = tx.Exec(ctx, "INSERT INTO public.effects VALUES ($1)", job.ID)
+				}
+				return err
+			}))
+			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+			require.Equal(t, ids, b.ledger.order())
+			require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
+			require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
+		})
+	}
+}
+
+// The next job of a batch has the session as the first one found it.
+func TestSettingsOfTheJobBefore(t *testing.T) {
+	t.Parallel()
+	b := newList(t)
+	ids := b.send("g", 1, 2, 3)
+	b.work(b.each(fifo.Batch{Jobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		var path string
+		if err := tx.QueryRow(ctx, "SHOW search_path").Scan(&path); err != nil {
+			return err
+		}
+		if path == "nowhere" {
+			return errOnPurpose
+		}
+		if err := note(ctx, job); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "SET LOCAL search_path = nowhere")
+		return err
+	}, oneLane))
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+	require.Equal(t, ids, b.ledger.order())
+}
+
+// A trigger keeps the job's row from being deleted: nothing of the attempt is committed, and the error says so.
+func TestJobThatCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+		CREATE TRIGGER keep BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'kept') EXECUTE FUNCTION keep()`)
+	kept, next := b.send("kept", nil)[0], b.send("free", nil)[0]
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, int(job.ID)) })
+	b.run(w)
+	await(t, "the attempts", func() bool { return w.Stats().Troubles > 0 })
+	require.Equal(t, []int{int(next)}, b.effects())
+	jobs := b.jobs()
+	require.Len(t, jobs, 1)
+	require.Equal(t, kept, jobs[0].ID)
+	require.Equal(t, 2, jobs[0].Attempts, "of 3: the third cannot be recorded, for the job cannot leave")
+	require.Contains(t, jobs[0].Failures[0].Error, "the job is still there")
+	b.exec("DROP TRIGGER keep ON pgfifo.jobs")
+	b.drained()
+}

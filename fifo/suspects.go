@@ -1,0 +1,31 @@
+package fifo
+
+import (
+	"sync"
+	"time"
+)
+
+// suspectFor is how long a job whose last attempt died runs in a process before another such job begins there. One of them may
+// be what killed the worker, and most that do kill it at once: it is to take no other with it that was lost before.
+const suspectFor = 100 * time.Millisecond
+
+// suspects lets jobs whose last attempt died begin one after the other in a process. The zero value is ready.
+type suspects struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+// enter returns how long the job has to wait; 0: it may begin.
+func (s *suspects) enter(suspect bool) time.Duration {
+	if !suspect {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if wait := s.until.Sub(now); wait > 0 {
+		return wait
+	}
+	s.until = now.Add(suspectFor)
+	return 0
+}

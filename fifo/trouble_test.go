@@ -1,0 +1,84 @@
+package fifo_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// Trouble with one group waits by itself, longer each time, and no other group waits with it.
+func TestTroubleIsOfItsGroup(t *testing.T) {
+	t.Parallel()
+	const raise = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF; RETURN coalesce(NEW, OLD); END'; `
+	for name, x := range map[string]struct{ before, after string }{
+		"a dead letter of the same key": {
+			`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+				SELECT queue, group_id, id, '', 1, enqueued_at FROM pgfifo.jobs WHERE group_id = 'bad'`,
+			"DELETE FROM pgfifo.dead_letters WHERE attempts = 1",
+		},
+		"a trigger on what fails": {
+			raise + "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
+			"DROP TRIGGER refuse ON pgfifo.jobs",
+		},
+		"a value that cannot be read": {
+			"UPDATE pgfifo.jobs SET failures = '1' WHERE group_id = 'bad'",
+			"UPDATE pgfifo.jobs SET failures = NULL WHERE group_id = 'bad'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.send("bad", nil)
+			b.exec(x.before)
+			w := b.worker(func(_ context.Context, job *fifo.Job) error {
+				if job.GroupID == "bad" {
+					return errOnPurpose
+				}
+				return nil
+			}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
+			b.run(w)
+			await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
+			for range 100 { // one after the other: each would wait for a lane that waits
+				b.send("good", nil)
+				await(t, "the good one", func() bool { return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0 })
+			}
+			require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
+			b.exec(x.after)
+			await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
+			require.Equal(t, 2, b.deadLetters()[0].Attempts)
+			b.drained()
+		})
+	}
+}
+
+// A claim that the server refuses is no attempt.
+func TestRefusedClaimIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET statement_timeout = '200ms'")
+	lock, err := b.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer lock.Release()
+	_, err = lock.Exec(t.Context(), "SET statement_timeout = 0; BEGIN; LOCK pgfifo.pauses")
+	require.NoError(t, err)
+	b.pool.Config().MaxConns = 4
+	id := b.send("g", nil)[0]
+	w := b.worker(nop)
+	b.run(w)
+	await(t, "a refusal", func() bool { return w.Stats().Troubles > 0 })
+	_, err = lock.Exec(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	b.drained()
+	require.Equal(t, []int64{id}, b.ledger.order())
+	require.Zero(t, w.Stats().Lost)
+}
+
+// waiting is a RetryPolicy for tests that count how soon a job is tried again.
+func waiting(d time.Duration) fifo.RetryPolicy {
+	return func(*fifo.Job, error) time.Duration { return d }
+}

@@ -1,0 +1,37 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// settling are the settings on which settling a job depends, in the order in which they are put back: the role first, because
+// others may need its rights. A handler may set each for its transaction (SET LOCAL), and that outlives the savepoint.
+var settling = []string{"role", "client_encoding", "search_path", "statement_timeout", "lock_timeout", "session_replication_role"}
+
+// restoreSQL returns the statement that puts them back as the session has them now. It sets only what differs, because setting
+// some of them takes a superuser even if nothing changes. The values are in its text, and not parameters: those would be
+// read in the handler's encoding.
+func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
+	var b strings.Builder
+	b.WriteString("-- Puts settings back that a handler may have set for its transaction: settling a job depends on them.\nSELECT ")
+	for i, name := range settling {
+		results, err := conn.Exec(ctx, "SHOW "+name).ReadAll()
+		if err != nil {
+			return "", fmt.Errorf("groups: read setting %s: %w", name, err)
+		}
+		value, err := conn.EscapeString(string(results[0].Rows[0][0]))
+		if err != nil {
+			return "", fmt.Errorf("groups: setting %s: %w", name, err)
+		}
+		if i > 0 {
+			b.WriteString(",\n       ")
+		}
+		fmt.Fprintf(&b, "CASE WHEN pg_catalog.current_setting('%[1]s') OPERATOR(pg_catalog.<>) '%[2]s' "+
+			"THEN pg_catalog.set_config('%[1]s', '%[2]s', true) END", name, value)
+	}
+	return b.String(), nil
+}
