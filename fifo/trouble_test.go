@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // Trouble with one group waits by itself, longer each time, and no other group waits with it.
@@ -56,25 +57,39 @@ func TestTroubleIsOfItsGroup(t *testing.T) {
 	}
 }
 
-// A claim that the server refuses is no attempt.
+// A claim that the server refuses, when the group is locked already, is no attempt.
 func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET statement_timeout = '200ms'")
-	lock, err := b.pool.Acquire(t.Context())
-	require.NoError(t, err)
-	defer lock.Release()
-	_, err = lock.Exec(t.Context(), "SET statement_timeout = 0; BEGIN; LOCK pgfifo.pauses")
-	require.NoError(t, err)
-	b.pool.Config().MaxConns = 4
-	id := b.send("g", nil)[0]
-	w := b.worker(nop)
+	h := newBlocking()
+	ids := b.send("g", nil, nil)
+	w := b.worker(h.handle, oneLane)
 	b.run(w)
-	await(t, "a refusal", func() bool { return w.Stats().Troubles > 0 })
-	_, err = lock.Exec(t.Context(), "ROLLBACK")
+	receive(t, h.started, "the first handler")
+	lock := pgtest.Conn(t, b.url)
+	locked := make(chan error, 1)
+	go func() { // waits for the first claim, which has read this table, and is waited for by the second
+		_, err := lock.Exec(t.Context(), "SET statement_timeout = 0; BEGIN; LOCK pgfifo.pauses")
+		locked <- err
+	}()
+	await(t, "the lock", func() bool {
+		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pgfifo.pauses'::regclass)")
+	})
+	h.release <- struct{}{}
+	require.NoError(t, receive(t, locked, "the lock"))
+	claims := func() bool {
+		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Claims the head%')`)
+	}
+	await(t, "the claim", claims)
+	await(t, "its refusal", func() bool { return !claims() })
+	_, err := lock.Exec(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
+	receive(t, h.started, "the second handler")
+	h.release <- struct{}{}
 	b.drained()
-	require.Equal(t, []int64{id}, b.ledger.order())
+	require.Equal(t, ids, b.ledger.order())
 	require.Zero(t, w.Stats().Lost)
 }
 
