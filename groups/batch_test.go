@@ -214,3 +214,32 @@ func TestSizeOfABatch(t *testing.T) {
 		}
 	}
 }
+
+// A batch has no more payloads than a lane should keep in memory, and the rest comes with the next one.
+func TestBatchInBytes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	s.exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
+	for range 19 {
+		s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT queue, group_id, payload FROM pgfifo.jobs WHERE id = 1")
+	}
+	l := s.lane()
+	turn := &Turn{Key: group("a"), Jobs: 50}
+	h, _, err := l.Step(t.Context(), nil, turn)
+	require.NoError(t, err)
+	require.Len(t, h.Rest, 15)
+	for _, held := range append([]Held{h.Held}, h.Rest...) {
+		require.Len(t, held.Payload, 1<<20)
+		require.True(t, held.More)
+	}
+	s.end(l)
+
+	// A head that is to run alone comes alone.
+	s.exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1")
+	h, _, err = l.Step(t.Context(), nil, turn)
+	require.NoError(t, err)
+	require.Empty(t, h.Rest)
+	require.True(t, h.More)
+	s.end(l)
+}

@@ -13,32 +13,26 @@
 //   - It is running if its row's xmax is a transaction in progress; pg_stat_activity knows the pid, name, address and
 //     start of that transaction (Admin.List).
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
-//     transaction (sql/evidence.sql). A worker that gives a job back unworked commits the empty transaction.
-//
-// One thing is not seen: a claim that is kept from running, between reading its group's row and locking it, for as long as
-// another worker's whole attempt takes from claim to death, does not know of that attempt, and it is not counted. Or it is one of
-// a lower id, which was committed since the claim's snapshot, and the claim's own job runs before that is tried again; so it
-// does if the attempt was given back unrecorded, as those of a batch that is undone are. The two are one after the other in the
-// executor, so it takes a starved server, an attempt of milliseconds, and bad luck. An attempt that failed, and was told to the
-// database, cannot hide like that: see below.
+//     transaction, and the group's row has the same (sql/evidence.sql). A claim locks both; nobody else does. A worker that
+//     gives a job back unworked commits the empty transaction.
 //
 // # Why groups stay in order
 //
-//   - Claim = hint, then group, then head. Candidates are read without locks (sql/candidates.sql) and may be stale. The
-//     claim (sql/claim.sql) names one group by its primary key, and as its job the lowest id of that group, exactly.
-//     Whoever had the group's row ended before it could be locked again, so the head that is locked with it is still the
-//     head, or it is gone and the claim misses. Only a lower id that was committed since the claim's snapshot is not seen,
-//     and if somebody has worked that one meanwhile it must not be overtaken: the group's xmax, read just before its row is
-//     locked, tells that somebody was there, and then the claim is made again. Between these two there is a moment yet; whoever
-//     fails with a job for the first time writes a new version of the group's row for its sake, and the lock meets that. (The obvious statement, jobs joined to groups
-//     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED, breaks the order without any fault: it locks a job, fails to lock the
-//     group, moves on, and keeps the job locked, so that the next claim of that group passes it over.)
+//   - Lock, then look. Candidates are read without locks (sql/candidates.sql) and may be stale: they are hints. A claim is two
+//     statements of one round trip. The first locks the group's row by its primary key (sql/lock.sql), and nothing else. The
+//     second is a new statement, so it has a new snapshot; it reads the head, the lowest id of the group, and locks it
+//     (sql/claim.sql). Whoever held the group before had ended when its row was locked, so the second statement sees all that
+//     they did, and every lower id that was committed before. A lower id that is committed later nobody else can have worked,
+//     because the group is ours. (What does not work is one statement for both. It has one snapshot, which is older than the
+//     lock: a lower id that was committed and tried in between is overtaken.)
+//   - The second statement runs also when the first has found nothing, because both are sent at once. So it is gated: it does
+//     nothing unless the transaction has an id, which only the lock can have given it.
 //   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that is
 //     not ready holds its group.
-//   - A claim that misses ends its transaction with the next statement: rows that were locked but not returned stay
-//     locked as long as it is open. It ends it with COMMIT, so that it leaves no false evidence of a crash.
+//   - A claim that misses ends its transaction with the next statement, and with COMMIT, so that it leaves no evidence of a
+//     crash. A transaction that runs one job holds two row locks.
 //   - Locks are FOR NO KEY UPDATE, and nothing but its holder and Collect touches a group's row: not producers, not Pause.
-//     Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but makes the row's xmax say nothing.
+//     Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the evidence of a crash.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint: an error in one of its statements neither frees the locks nor keeps
 //     the failure from being recorded. The savepoint is made when the handler first asks for the transaction. Its
@@ -48,40 +42,52 @@
 //     began, the first is worked first. Overlapping ones may commit the other way round; a lower id that appears late is
 //     worked next: no claim looks only behind an id that an open transaction may still commit below (see floors in floor.go).
 //
+// # How a crash is counted
+//
+// The evidence of sql/evidence.sql costs nothing, and three things can hide it. Then one lost attempt is not counted:
+//
+//   - VACUUM takes the ids of aborted transactions off the rows: always with FREEZE, and from PostgreSQL 16 on now and then
+//     without. It has to come between the death and the next claim.
+//   - A claim that had read the group's row, and not locked it yet, while the whole attempt came and went.
+//   - A claim between the death and the one that counts that has locked the group and not the job: an operator had
+//     the job locked, or a lower id was committed and became the head.
+//
+// So the attempts that matter are marked durably as well (sql/mark.sql), on another connection, before their handlers run: a
+// lane's first ones after the start of its worker, and all of jobs that have failed or were lost before. A mark is taken back
+// in the transaction that settles the attempt; one that is found when the group is ours is of an attempt that died. Therefore a
+// job that kills its worker at each start is counted each time, and so is every death of a job after its first that is counted.
+//
+// An attempt begins with its claim. What is recorded when the claim's transaction is lost while the worker lives (the handler
+// ended it, or its COMMIT was refused) is recorded on another connection (Lane.Record), and is no crash.
+//
 // # Batches
 //
-// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and takes
-// the jobs behind it from the same snapshot (sql/claim_batch.sql): if somebody has worked the group since, the head is
-// gone, or has a newer version, or what they left behind it shows in the rows as they are after the lock. They need no
-// locks of their own, and bear no evidence of a crash: the head does, is charged with the lost attempt, and runs alone from
-// then on, as every job does that has failed. Of several groups, each is claimed under the argument above, in one statement
-// (sql/claim_many.sql). If one of them cannot be had, or somebody else may have had it since the snapshot, the claim is given up and made
-// again: a row may be locked although nobody works it.
+// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and reads
+// the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is ours. If an
+// operator deletes one of them meanwhile, settling the batch fails, and it runs again. The jobs of a batch have 16 MiB
+// together at most. Only the head bears evidence of a crash, is charged with the lost attempt, and runs alone from then on, as
+// every job does that has failed.
+//
+// Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next (sql/claim_many.sql). If one
+// that is locked has no job, or one that is to run alone, the claim is given up and made again without it: no group stays locked
+// that is not worked.
 //
 // # What a claim costs
 //
-// On the machine of the README, a job that does nothing takes 100 microseconds of processor time, four fifths of it the
-// server's. A commit with one changed row, in one round trip, takes 50 there, so that is the floor; half of what comes on top
-// is the executor setting up the claim. Hence:
+// On the machine of the README, a job that does nothing takes about 100 microseconds of processor time, four fifths of it the
+// server's. A commit with one changed row, in one round trip, takes 50 there, so that is the floor. Hence:
 //
 //   - One round trip a job: settling it, COMMIT AND CHAIN and the next claim are one pipeline of prepared statements.
 //   - The claim finds the head by one descent of the index, and names it by its ctid from there on: in the lock, and in the
-//     DELETE that ends it. A descent each was 9 microseconds more.
-//   - It does not ask what the worker knows. Whether jobs wait behind the head is counted for 16 jobs at a time; whether
-//     anything in the queue is paused, one lane asks for all, every 10 milliseconds, and the answer is trusted for 20.
-//     Asking both each time was 13 more. Pause makes up for it by returning a little later.
+//     DELETE that ends it.
 //   - Plans are pinned to index probes (plannerSettings). A table that is empty at one moment and has a million rows at the
 //     next has no statistics worth the name. The same is why look-ups are scalar sub-selects, or have a lock of their own:
-//     as a join, claim_many.sql read all groups of the queue for each group of the batch.
+//     as a join, claim_many.sql would read all groups of the queue for each group of the batch.
 //   - The jobs table holds live jobs only, and a lane does not look below what it has finished (floor.go): dead entries that
 //     an old snapshot keeps are not walked over. Only a walk over all groups meets them, for the sake of jobs that are put back
 //     with old ids; where that makes walks slow they take a twentieth of the time (a fifth, where groups are too many for
 //     quick ones, and half while somebody asks for them), and quick ones, which look between the groups that are known
 //     (gaps.go), find new groups and late jobs between their statements.
-//
-// Tried, and not kept: deleting the job with the claim instead of locking it, so that success is a mere COMMIT. It costs
-// as much as lock and DELETE by ctid do together, a claim can wait for an operator's lock, and a handler that runs COMMIT by
-// hand would lose its job.
 //
 // # What bounds silence
 //
