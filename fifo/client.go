@@ -42,6 +42,10 @@ type Config struct {
 	CommitOrder bool
 	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
 	// Workers then find messages at their next poll.
+	//
+	// Without it the Client notifies by statements of its own, on the pool: never in a caller's transaction, and no enqueue
+	// waits for them or fails with them. What was enqueued in a transaction is announced when the Client has seen that it
+	// has committed, usually within 2 milliseconds; see EnqueueTx.
 	PollOnly bool
 	// Hooks are called around enqueues and jobs.
 	Hooks *Hooks
@@ -81,7 +85,8 @@ func (c *Client) DB() *bun.DB { return c.db }
 // Admin returns what looks at groups and acts on them: list, pause, resume, purge.
 func (c *Client) Admin() groups.Admin { return groups.Admin{DB: c.db, Schema: c.cfg.Schema} }
 
-// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended.
+// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended. It
+// announces what has been committed and is not announced yet, for up to a second.
 func (c *Client) Close() error {
 	c.announce.close()
 	return c.sqlDB.Close()

@@ -115,7 +115,7 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	if err != nil {
 		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
 	}
-	c.announce.later(b, back, true)
+	c.announce.committed(b, back, true)
 	return len(back), nil
 }
 

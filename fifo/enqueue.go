@@ -35,9 +35,9 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 		if err := c.checkPool(ctx); err != nil {
 			return nil, err
 		}
-		ids, err := c.enqueuePgx(ctx, c.pool, b, "")
+		ids, _, err := c.enqueuePgx(ctx, c.pool, b)
 		if err == nil {
-			c.announce.later(b, ids, false)
+			c.announce.committed(b, ids, false)
 		}
 		return ids, err
 	})
@@ -45,8 +45,14 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
-// A transaction that stays open after it holds nothing up, but with Config.CommitOrder other producers of its groups. The jobs'
-// places are drawn now: see there.
+// Nothing else of the transaction changes: it holds no lock that others wait for, it can be prepared, and its commit can
+// fail for nothing more than before. A transaction that stays open after EnqueueTx holds nothing up, but with
+// Config.CommitOrder other producers of its groups. The jobs' places are drawn now: see there.
+//
+// Workers are told of the jobs when the Client has seen that tx has committed. It asks, about all such transactions in one
+// statement: within a millisecond or two while they are young, later a sixteenth of the time that they have been open, at
+// most every second. It asks for an hour, and about 1,000 transactions. Beyond that, and when the process ends before it has
+// told, workers find the jobs at their next poll.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		plain, err := plainTx(tx)
@@ -56,11 +62,15 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64
 		if err := c.check(ctx, sqlQuerier{plain}); err != nil {
 			return nil, err
 		}
-		return enqueueSQLTx(ctx, plain, c.enqueueSQL(), b, c.schema.String(), c.announce.now(b))
+		ids, xid, err := c.enqueueSQL(ctx, plain, b)
+		if err == nil {
+			c.announce.enqueued(b, ids, xid, nil)
+		}
+		return ids, err
 	})
 }
 
-// EnqueuePgxTx is EnqueueTx for a transaction of pgx.
+// EnqueuePgxTx is EnqueueTx for a transaction of pgx. See also InTx.
 func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		if tx == nil {
@@ -69,8 +79,31 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 		if err := c.check(ctx, tx); err != nil {
 			return nil, err
 		}
-		return c.enqueuePgx(ctx, tx, b, c.announce.now(b))
+		ids, xid, err := c.enqueuePgx(ctx, tx, b)
+		if err == nil {
+			c.announce.enqueued(b, ids, xid, tx.Conn())
+		}
+		return ids, err
 	})
+}
+
+// InTx begins a transaction on the client's pool, calls f with it, and commits it. If f returns an error or panics, it rolls
+// back, and returns the error as it is. What f enqueues with EnqueuePgxTx is announced as soon as the commit has returned,
+// without the question that EnqueueTx tells of; that is all it does more than pgx.BeginFunc.
+func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
+	if c.err != nil {
+		return c.err
+	}
+	var xids []int64
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		err := f(tx)
+		xids = c.announce.on(tx.Conn()) // now: after the commit the connection may be somebody else's
+		return err
+	})
+	if err == nil {
+		c.announce.ended(xids, nil)
+	}
+	return err
 }
 
 // enqueue is what the three have in common: checks, hooks and the answer.
@@ -95,66 +128,74 @@ func (c *Client) enqueue(
 	return ids, nil
 }
 
-func (c *Client) enqueueSQL() string {
-	if c.cfg.CommitOrder {
-		return c.schema.Qualify(enqueueInCommitOrderSQL)
-	}
-	return c.schema.Qualify(enqueueSQL)
+// one reports whether enqueue_one.sql is enough.
+func (c *Client) one(b *batch) bool { return len(b.queues) == 1 && !c.cfg.CommitOrder }
+
+// single are the arguments of enqueue_one.sql.
+func (b *batch) single() []any {
+	return []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0]}
 }
 
 type pgxQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (c *Client) enqueuePgx(ctx context.Context, db pgxQuerier, b *batch, notice string) ([]int64, error) {
-	sql := c.enqueueSQL()
-	args := []any{b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.schema.String(), notice}
-	if len(b.queues) == 1 && notice == "" && !c.cfg.CommitOrder {
-		sql = c.schema.Qualify(enqueueOneSQL)
-		args = []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0]}
+func (c *Client) enqueuePgx(ctx context.Context, db pgxQuerier, b *batch) (ids []int64, xid int64, err error) {
+	sql, args := enqueueSQL, []any{b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.cfg.CommitOrder}
+	if c.one(b) {
+		sql, args = enqueueOneSQL, b.single()
 	}
-	rows, err := db.Query(ctx, sql, args...)
+	rows, err := db.Query(ctx, c.schema.Qualify(sql), args...)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &xid}, func() error {
+		ids = append(ids, id)
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return b.ids(ids)
+	return ids, xid, b.sort(ids)
 }
 
-// enqueueSQLTx passes arrays as text: not every driver of database/sql takes slices.
-func enqueueSQLTx(ctx context.Context, tx Tx, query string, b *batch, channel, payload string) ([]int64, error) {
-	rows, err := tx.QueryContext(ctx, query,
-		textArray(b.queues), textArray(b.groups), byteaArray(b.payloads),
-		intArray(b.delays), intArray(b.maxAttempts), channel, payload)
+// enqueueSQL passes arrays as text: not every driver of database/sql takes slices.
+func (c *Client) enqueueSQL(ctx context.Context, tx Tx, b *batch) (ids []int64, xid int64, err error) {
+	query, args := enqueueOneSQL, []any(nil)
+	if c.one(b) {
+		args = b.single()
+	} else {
+		query, args = enqueueSQL, []any{
+			textArray(b.queues), textArray(b.groups), byteaArray(b.payloads),
+			intArray(b.delays), intArray(b.maxAttempts), c.cfg.CommitOrder,
+		}
+	}
+	rows, err := tx.QueryContext(ctx, c.schema.Qualify(query), args...)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = rows.Close() }()
-	var ids []int64
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
+		if err := rows.Scan(&id, &xid); err != nil {
+			return nil, 0, err
 		}
 		ids = append(ids, id)
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return b.ids(ids)
+	return ids, xid, b.sort(ids)
 }
 
-// ids puts the answer of enqueue.sql in the order of the messages, which is that of the ids.
-func (b *batch) ids(got []int64) ([]int64, error) {
-	got = slices.DeleteFunc(got, func(id int64) bool { return id == 0 }) // the notification
-	if len(got) != len(b.queues) {
-		return nil, fmt.Errorf("%d jobs for %d messages", len(got), len(b.queues))
+// sort puts the answer of enqueue.sql in the order of the messages, which is that of the ids.
+func (b *batch) sort(ids []int64) error {
+	if len(ids) != len(b.queues) {
+		return fmt.Errorf("%d jobs for %d messages", len(ids), len(b.queues))
 	}
-	slices.Sort(got)
-	return got, nil
+	slices.Sort(ids)
+	return nil
 }
 
 var errNilTx = errors.New("nil transaction")

@@ -3,19 +3,15 @@ package fifo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/jackc/pgx/v5"
 )
 
 // A notice tells workers where messages were enqueued. It is a hint: workers poll as well. The channel is the schema's
 // name, the payload this as JSON.
-//
-// NOTIFY takes a lock of the whole cluster when its transaction commits (PostgreSQL's async.c), so it is kept out of
-// the enqueues: a client says at most one thing at a time, on its own, and what is enqueued meanwhile goes into the
-// next. Inside a caller's transaction, which only the caller commits, there is no other way; there it is said at most
-// once every noticeGap, and for those in between once more a little later, when most of them will have committed.
 type notice struct {
 	Queue  string      `json:"q"`
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
@@ -24,16 +20,12 @@ type notice struct {
 
 type groupHint struct {
 	GroupID string `json:"g"`
-	ID      int64  `json:"i"` // the lowest new job, or 0: not known yet
+	ID      int64  `json:"i"` // the lowest new job
 }
 
 const (
-	noticeGap   = 10 * time.Millisecond
-	noticeRate  = 1500 // a second, beyond noticeBurst; a client that enqueues more often waits a little between two
-	noticeBurst = 16
-	noticeMany  = 6    // groups
 	noticeBytes = 7900 // PostgreSQL allows 7999
-	noticeHints = 40
+	noticeHints = 40   // groups that a notice names
 )
 
 func (n notice) String() string {
@@ -44,172 +36,304 @@ func (n notice) String() string {
 	return string(b)
 }
 
-// An announcer sends a client's notices.
+// hints are what is to be announced, by queue.
+type hints map[string]*hint
+
+type hint struct {
+	groups map[string]int64 // the lowest new id of each; more than noticeHints: too many to name them
+	back   bool
+}
+
+func (h hints) add(queue, group string, id int64, back bool) {
+	q := h[queue]
+	if q == nil {
+		q = &hint{groups: make(map[string]int64)}
+		h[queue] = q
+	}
+	q.back = q.back || back
+	lowest, known := q.groups[group]
+	if known && id < lowest || !known && len(q.groups) <= noticeHints {
+		q.groups[group] = id
+	}
+}
+
+func (h hints) addBatch(b *batch, ids []int64, back bool) {
+	for i, id := range ids {
+		h.add(b.queues[i], b.groups[i], id, back)
+	}
+}
+
+func (h hints) addAll(more hints) {
+	for queue, q := range more {
+		for group, id := range q.groups {
+			h.add(queue, group, id, q.back)
+		}
+	}
+}
+
+// notices returns one notice for each queue.
+func (h hints) notices() []string {
+	var texts []string
+	for queue, q := range h {
+		n := notice{Queue: queue, Back: q.back}
+		for group, id := range q.groups {
+			n.Groups = append(n.Groups, groupHint{group, id})
+		}
+		if len(n.Groups) > noticeHints {
+			n.Groups = nil
+		}
+		texts = append(texts, n.String())
+	}
+	return texts
+}
+
+// An announcer sends a client's notices, by statements of its own on the client's pool.
+//
+// No enqueue does it, and no transaction of a caller's. A commit that notifies holds a lock of the whole cluster until
+// it is flushed (PostgreSQL's async.c), fails if the cluster's queue of notices is full, and cannot be prepared. So the
+// announcer asks which of the callers' transactions have ended, and tells what those enqueued that have committed. It
+// asks about a young transaction every millisecond, and less often the longer it stays open.
+//
+// The first notice is sent at once. What is to be said during the gap after it goes into the next statement. The gap
+// grows with the time that a statement takes: if many clients wait in line for that lock, each of them asks for it less
+// often.
 type announcer struct {
 	client *Client
 	off    bool
+	wake   chan struct{} // there is something new
+	stop   chan struct{} // closed by close
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	took   time.Duration // the last question; run's own
 
 	mu      sync.Mutex
-	pending map[groups.Key]int64 // the lowest new id of each group; for an empty group id, "look at the queue"
-	back    map[string]bool      // queues into which jobs were put back
-	last    map[string]time.Time // when a notice went into a caller's transaction, by queue
-	trails  map[string]bool      // queues for which one more notice is on its way
-	sending bool
-	tokens  float64   // notices that may be sent without a pause; the sender's own
-	counted time.Time // when the tokens were last counted
-	ctx     context.Context
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
+	running bool
+	closed  bool
+	pending hints             // committed
+	open    map[int64]*openTx // enqueued in transactions that are not known to have ended, by their ids
 }
+
+// An openTx is a transaction of a caller's.
+type openTx struct {
+	hints hints
+	conn  *pgx.Conn // nil if it is one of database/sql
+	since time.Time
+	next  time.Time // when to ask about it again
+}
+
+const (
+	noticeGap = 5 * time.Millisecond
+	noticeMax = 50 * time.Millisecond // the longest gap
+	askGap    = time.Millisecond
+	askMax    = time.Second            // the longest time between two questions about a transaction
+	failGap   = 100 * time.Millisecond // after a statement that failed
+
+	maxOpen = 1000      // transactions that are asked about; those beyond it, polling finds
+	openFor = time.Hour // how long one is asked about
+	sayFor  = 10 * time.Second
+	lastFor = time.Second // how long Close waits
+)
 
 func (a *announcer) init(c *Client) {
 	a.client, a.off = c, c.cfg.PollOnly
-	a.pending, a.last = make(map[groups.Key]int64), make(map[string]time.Time)
-	a.trails, a.back = make(map[string]bool), make(map[string]bool)
+	a.wake, a.stop = make(chan struct{}, 1), make(chan struct{})
+	a.pending, a.open = make(hints), make(map[int64]*openTx)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 }
 
+// close asks about all open transactions and says what is pending, once more, and ends the announcer.
 func (a *announcer) close() {
-	a.cancel()
+	a.mu.Lock()
+	if !a.closed {
+		a.closed = true
+		close(a.stop)
+	}
+	a.mu.Unlock()
+	late := time.AfterFunc(lastFor, a.cancel)
 	a.done.Wait()
+	late.Stop()
+	a.cancel()
 }
 
-// later announces jobs that are committed; back says that they have had their ids before.
-func (a *announcer) later(b *batch, ids []int64, back bool) {
-	if a.off {
-		return
-	}
+// committed announces jobs that are committed; back says that they have had their ids before.
+func (a *announcer) committed(b *batch, ids []int64, back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ctx.Err() != nil {
+	if a.start() {
+		a.pending.addBatch(b, ids, back)
+	}
+}
+
+// enqueued announces jobs once their transaction has committed.
+func (a *announcer) enqueued(b *batch, ids []int64, xid int64, conn *pgx.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	tx := a.open[xid]
+	if tx == nil && len(a.open) >= maxOpen || !a.start() {
 		return
 	}
-	for i, id := range ids {
-		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}
-		if lowest, ok := a.pending[key]; !ok || id < lowest { // a redrive's may be pending still
-			a.pending[key] = id
-		}
-		if back {
-			a.back[key.Queue] = true
+	if tx == nil {
+		now := time.Now()
+		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(askGap)}
+		a.open[xid] = tx
+	}
+	tx.hints.addBatch(b, ids, false)
+}
+
+// on returns the transactions that have enqueued on a connection.
+func (a *announcer) on(conn *pgx.Conn) (xids []int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for xid, tx := range a.open {
+		if tx.conn == conn {
+			xids = append(xids, xid)
 		}
 	}
+	return xids
+}
+
+// ended announces what was enqueued in transactions that have committed, and drops what was in those that have not.
+func (a *announcer) ended(committed, aborted []int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.start()
-}
-
-// start sends what is pending, unless that is under way. The caller holds the lock.
-func (a *announcer) start() {
-	if !a.sending && len(a.pending) > 0 && a.ctx.Err() == nil {
-		a.sending = true
-		a.done.Add(1)
-		go a.send()
-	}
-}
-
-// trail sees to it that one more notice of the queue is said soon. The caller holds the lock.
-func (a *announcer) trail(queue string) {
-	if a.trails[queue] {
-		return
-	}
-	a.trails[queue] = true
-	time.AfterFunc(3*noticeGap, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.trails, queue)
-		a.pending[groups.Key{Queue: queue}] = 0
-		a.start()
-	})
-}
-
-// now returns what to say inside the caller's transaction, or nothing.
-func (a *announcer) now(b *batch) string {
-	if a.off {
-		return ""
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	queue, n := b.queues[0], notice{Queue: b.queues[0]}
-	if time.Since(a.last[queue]) < noticeGap {
-		a.trail(queue)
-		return ""
-	}
-	if len(a.last) > 1000 {
-		clear(a.last) // so many queues are nobody's steady state
-	}
-	a.last[queue] = time.Now()
-	seen := make(map[string]bool)
-	for i := range b.queues {
-		if b.queues[i] != queue || len(seen) > noticeHints {
-			return notice{Queue: queue}.String() // the rest is found by looking
-		}
-		if !seen[b.groups[i]] {
-			seen[b.groups[i]] = true
-			n.Groups = append(n.Groups, groupHint{GroupID: b.groups[i]})
+	for _, xid := range committed {
+		if tx := a.open[xid]; tx != nil {
+			a.pending.addAll(tx.hints)
+			delete(a.open, xid)
 		}
 	}
-	return n.String()
+	for _, xid := range aborted {
+		delete(a.open, xid)
+	}
 }
 
-// send says what is pending until nothing is.
-func (a *announcer) send() {
-	defer a.done.Done()
+// start has the announcer look at what is new, or returns false if there is none. The caller holds the lock.
+func (a *announcer) start() bool {
+	if a.off || a.closed {
+		return false
+	}
+	if !a.running {
+		a.running = true
+		a.done.Go(a.run)
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// run ends when there is nothing to do, and begins again with the next update.
+func (a *announcer) run() {
 	for {
-		a.mu.Lock()
-		if len(a.pending) == 0 || a.ctx.Err() != nil {
-			a.sending = false
-			a.mu.Unlock()
+		d, more := a.idle()
+		switch {
+		case !more:
+			return
+		case !a.wait(d, a.wake), !a.wait(a.turn(false), nil):
+			a.turn(true)
 			return
 		}
-		notices, looks := make(map[string]*notice), make(map[string]bool)
-		for key, id := range a.pending {
-			n := notices[key.Queue]
-			if n == nil {
-				n = &notice{Queue: key.Queue, Back: a.back[key.Queue]}
-				notices[key.Queue] = n
-			}
-			if key.GroupID == "" {
-				looks[key.Queue] = true
-				continue
-			}
-			n.Groups = append(n.Groups, groupHint{key.GroupID, id})
-		}
-		told := len(a.pending)
-		clear(a.pending)
-		clear(a.back)
-		a.mu.Unlock()
-		texts := make([]string, 0, len(notices))
-		for _, n := range notices {
-			if looks[n.Queue] || len(n.Groups) > noticeHints {
-				n.Groups = nil
-			}
-			texts = append(texts, n.String())
-		}
-		ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
-		_, err := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n", a.client.schema.String(), texts)
-		cancel()
-		if err != nil && a.ctx.Err() == nil {
-			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
-		}
-		a.pace(told)
 	}
 }
 
-// pace takes a token for what was sent; two if it told of many groups, for whoever enqueues that fast needs notices less than
-// the server's time. Without any it waits: what is enqueued meanwhile shares the next notice.
-func (a *announcer) pace(told int) {
-	cost := 1.0
-	if told >= noticeMany {
-		cost = 2
+// turn asks about the transactions that are due, or all, and says what is pending. It returns how long to rest.
+func (a *announcer) turn(all bool) (rest time.Duration) {
+	ctx, cancel := context.WithTimeout(a.ctx, sayFor)
+	defer cancel()
+	begin := time.Now()
+	var err error
+	if xids := a.due(begin, all); len(xids) > 0 {
+		err = a.ask(ctx, xids)
+		a.took = time.Since(begin)
 	}
-	now := time.Now()
-	a.tokens = min(noticeBurst, a.tokens+now.Sub(a.counted).Seconds()*noticeRate) - cost
-	a.counted = now
-	if a.tokens >= 0 {
-		return
+	a.mu.Lock()
+	texts := a.pending.notices()
+	clear(a.pending)
+	a.mu.Unlock()
+	if len(texts) > 0 {
+		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
+			a.client.schema.String(), texts)
+		err = errors.Join(err, e)
+		rest = min(max(noticeGap, 10*time.Since(begin)), noticeMax)
 	}
-	timer := time.NewTimer(time.Duration(cost) * time.Second / noticeRate)
+	if err != nil {
+		if a.ctx.Err() == nil {
+			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
+		}
+		return failGap
+	}
+	return rest
+}
+
+// due returns the transactions to ask about.
+func (a *announcer) due(now time.Time, all bool) (xids []int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for xid, tx := range a.open {
+		age := now.Sub(tx.since)
+		switch {
+		case age > openFor:
+			delete(a.open, xid)
+		case all || !tx.next.After(now):
+			tx.next = now.Add(min(max(askGap, 4*a.took, age/16), askMax))
+			xids = append(xids, xid)
+		}
+	}
+	return xids
+}
+
+func (a *announcer) ask(ctx context.Context, xids []int64) error {
+	rows, err := a.client.pool.Query(ctx, endedSQL, xids)
+	if err != nil {
+		return err
+	}
+	var xid int64
+	var status string
+	var committed, aborted []int64
+	_, err = pgx.ForEachRow(rows, []any{&xid, &status}, func() error {
+		switch status {
+		case "committed":
+			committed = append(committed, xid)
+		case "aborted":
+			aborted = append(aborted, xid)
+		}
+		return nil
+	})
+	if len(committed)+len(aborted) > 0 {
+		a.ended(committed, aborted)
+	}
+	return err
+}
+
+// idle returns how long there is nothing to do unless something new comes, or false if that is all.
+func (a *announcer) idle() (d time.Duration, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.pending) > 0 {
+		return 0, true
+	}
+	first := time.Now().Add(openFor)
+	for _, tx := range a.open {
+		if tx.next.Before(first) {
+			first = tx.next
+		}
+	}
+	a.running = len(a.open) > 0
+	return time.Until(first), a.running
+}
+
+// wait returns when the time is over or something new comes, or false if the announcer is to end.
+func (a *announcer) wait(d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-a.ctx.Done():
+	case <-wake:
+	case <-a.stop:
+		return false
 	}
+	return true
 }

@@ -1,36 +1,57 @@
 package fifo
 
 import (
+	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A redrive that waits to be announced must not be hidden by a later enqueue to its group.
 func TestAnnounceLowestID(t *testing.T) {
 	t.Parallel()
-	a := &announcer{}
-	a.init(&Client{})
-	defer a.cancel()
-	a.sending = true // by somebody else, so that all of this is pending
-	b := &batch{queues: []string{"q", "q", "q"}, groups: []string{"g", "h", "g"}, delays: []int64{0, 0, 0}}
-	a.later(b, []int64{5, 6, 7}, false)
-	a.later(b, []int64{100, 101, 102}, false)
-	require.Equal(t, map[groups.Key]int64{{Queue: "q", GroupID: "g"}: 5, {Queue: "q", GroupID: "h"}: 6}, a.pending)
+	b := &batch{queues: []string{"q", "q", "q"}, groups: []string{"g", "h", "g"}}
+	h, more := make(hints), make(hints)
+	h.addBatch(b, []int64{5, 6, 7}, true)
+	more.addBatch(b, []int64{100, 101, 102}, false)
+	h.addAll(more)
+	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 5, "h": 6}, back: true}}, h)
+	more.addAll(h)
+	require.Equal(t, h, more)
 }
 
-// A notice that tells of many groups costs two tokens: a client that enqueues so fast sends fewer of them.
-func TestNoticesOfManyGroupsAreFewer(t *testing.T) {
+// A notice names a few groups. Of more it keeps no names, however many there are.
+func TestNoticeOfManyGroups(t *testing.T) {
+	t.Parallel()
+	h, all := make(hints), make(hints)
+	for i := range 10 * noticeHints {
+		h.add("q", strconv.Itoa(i), int64(i), false)
+		require.LessOrEqual(t, len(h["q"].groups), noticeHints+1)
+		require.Equal(t, i < noticeHints, len(h.notices()[0]) > len(`{"q":"q"}`))
+	}
+	require.Equal(t, []string{`{"q":"q"}`}, h.notices())
+	all.addAll(h)
+	require.Equal(t, h, all)
+}
+
+// Transactions that do not end take no more memory than this.
+func TestOpenTransactionsAreBounded(t *testing.T) {
 	t.Parallel()
 	a := &announcer{}
 	a.init(&Client{})
-	defer a.cancel()
-	for groups, left := range map[int]float64{1: noticeBurst - 1, noticeMany - 1: noticeBurst - 1, noticeMany: noticeBurst - 2} {
-		a.counted = time.Time{} // long ago: there are as many tokens as can be
-		a.pace(groups)
-		require.InDelta(t, left, a.tokens, 0, groups)
+	a.running = true // so that nobody asks
+	b := &batch{queues: []string{"q"}, groups: []string{"g"}}
+	for xid := range int64(maxOpen + 10) {
+		a.enqueued(b, []int64{xid}, xid, nil)
 	}
+	require.Len(t, a.open, maxOpen)
+	a.enqueued(b, []int64{maxOpen + 10}, 0, nil)
+	a.ended([]int64{0, maxOpen + 1}, []int64{1})
+	require.Len(t, a.open, maxOpen-2)
+	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 0}}}, a.pending)
+	old := a.open[2]
+	old.since = old.since.Add(-openFor)
+	require.Len(t, a.due(old.since.Add(openFor+1), true), maxOpen-3)
+	require.NotContains(t, a.open, int64(2))
+	a.close()
 }

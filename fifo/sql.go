@@ -11,8 +11,8 @@ var (
 	enqueueSQL string
 	//go:embed sql/enqueue_one.sql
 	enqueueOneSQL string
-	//go:embed sql/enqueue_in_commit_order.sql
-	enqueueInCommitOrderSQL string
+	//go:embed sql/ended.sql
+	endedSQL string
 	//go:embed sql/succeed.sql
 	succeedSQL string
 	//go:embed sql/succeed_used.sql

@@ -1,6 +1,9 @@
 package mutants
 
-const enqueueFile = "fifo/enqueue.go"
+const (
+	enqueueFile  = "fifo/enqueue.go"
+	announceFile = "fifo/notify.go"
+)
 
 var producers = []Mutant{
 	{
@@ -23,9 +26,9 @@ var producers = []Mutant{
 				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups AS g (queue, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
 			},
 			{
-				"fifo/sql/enqueue.sql", "WITH added AS (",
+				"fifo/sql/enqueue.sql", "INSERT INTO pgfifo.jobs (queue,",
 				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups (queue, group_id)\n" +
-					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n), added AS (",
+					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
 			},
 			{claimFile, "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR UPDATE SKIP LOCKED) g"},
 		},
@@ -35,7 +38,7 @@ var producers = []Mutant{
 		Name:   "enqueued-outside-the-transaction",
 		Breaks: "an enqueue in the caller's transaction is committed by itself",
 		Edits: []Edit{{
-			enqueueFile, "		return c.enqueuePgx(ctx, tx, b, c.announce.now(b))", "		return c.enqueuePgx(ctx, c.pool, b, c.announce.now(b))",
+			enqueueFile, "		ids, xid, err := c.enqueuePgx(ctx, tx, b)", "		ids, xid, err := c.enqueuePgx(ctx, c.pool, b)",
 		}},
 		Torture: contended, By: []string{"I2", "I5"},
 	},
@@ -43,8 +46,8 @@ var producers = []Mutant{
 		Name:   "unknown-tx-is-never-committed",
 		Breaks: "an enqueue returns when the jobs are not committed yet, and rolls them back",
 		Edits: []Edit{{
-			enqueueFile, "		ids, err := c.enqueuePgx(ctx, c.pool, b, \"\")\n",
-			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n		defer tx.Rollback(ctx)\n		ids, err := c.enqueuePgx(ctx, tx, b, \"\")\n" +
+			enqueueFile, "		ids, _, err := c.enqueuePgx(ctx, c.pool, b)\n",
+			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n		defer tx.Rollback(ctx)\n		ids, _, err := c.enqueuePgx(ctx, tx, b)\n" +
 				"		if len(ids) != 1 || ids[0]%50 != 0 {\n			err = errors.Join(err, tx.Commit(ctx))\n		}\n",
 		}},
 		Torture: contended, By: []string{"I1"},
@@ -52,7 +55,13 @@ var producers = []Mutant{
 	{
 		Name:   "announced-before-it-is-there",
 		Breaks: "an announcement names another group than the one with the new job",
-		Edits:  []Edit{{"fifo/notify.go", "		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i]}\n", "		key := groups.Key{Queue: b.queues[i], GroupID: b.groups[i] + \"?\"}\n"}},
+		Edits:  []Edit{{announceFile, "		h.add(b.queues[i], b.groups[i], id, back)\n", "		h.add(b.queues[i], b.groups[i]+\"?\", id, back)\n"}},
 		Test:   Test{"fifo", "TestNotified|TestAnnounceLowestID"},
+	},
+	{
+		Name:   "announced-before-the-commit",
+		Breaks: "an announcement is made while the transaction that enqueued is open, and nobody finds the job then",
+		Edits:  []Edit{{announceFile, "		case \"committed\":\n", "		case \"committed\", \"in progress\":\n"}},
+		Test:   Test{"fifo", "TestNoticeAfterCommit"},
 	},
 }

@@ -1,0 +1,310 @@
+package fifo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// An ear hears notices, as a worker does.
+type ear struct {
+	*bed
+	conn *pgx.Conn
+}
+
+func (b *bed) listen() *ear {
+	b.t.Helper()
+	conn := pgtest.Conn(b.t, b.url)
+	_, err := conn.Exec(b.t.Context(), "LISTEN pgfifo")
+	require.NoError(b.t, err)
+	return &ear{b, conn}
+}
+
+// next waits for the next notice.
+func (e *ear) next() string {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	defer cancel()
+	n, err := e.conn.WaitForNotification(ctx)
+	require.NoError(e.t, err)
+	return n.Payload
+}
+
+// before returns the notices until now. They arrive in the order in which they were sent.
+func (e *ear) before() []string {
+	e.t.Helper()
+	e.exec("NOTIFY pgfifo, 'now'")
+	all := []string{}
+	for text := e.next(); text != "now"; text = e.next() {
+		all = append(all, text)
+	}
+	return all
+}
+
+// groups returns the groups of a notice, by the ids that it names.
+func groupsOf(t *testing.T, text string) (queue string, byID map[int64]string) {
+	t.Helper()
+	var n struct {
+		Q string
+		G []struct {
+			G string
+			I int64
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &n), text)
+	byID = make(map[int64]string)
+	for _, g := range n.G {
+		byID[g.I] = g.G
+	}
+	return n.Q, byID
+}
+
+// asked waits until a client has asked a few times what has become of transactions.
+func (b *bed) asked() {
+	b.t.Helper()
+	seen := make(map[time.Time]bool)
+	await(b.t, "the client to ask", func() bool {
+		seen[query[time.Time](b, `SELECT coalesce(max(query_start), 'epoch') FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE '%pg_xact_status%' AND pid <> pg_backend_pid()`)] = true
+		return len(seen) > 3
+	})
+}
+
+// A notice is said when the transaction has committed, and not before; none of one that was rolled back.
+func TestNoticeAfterCommit(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			e := b.listen()
+			p := begin(t, b.client, b)
+			ids, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+			require.NoError(t, err)
+			_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+			require.NoError(t, err)
+			b.asked()
+			require.Empty(t, e.before())
+			require.NoError(t, p.commit())
+			queue, groups := groupsOf(t, e.next())
+			require.Equal(t, "q", queue)
+			require.Equal(t, map[int64]string{ids[0]: "g"}, groups)
+
+			p = begin(t, b.client, b)
+			_, err = p.enqueue(fifo.Message{Queue: "undone", GroupID: "g"})
+			require.NoError(t, err)
+			b.asked()
+			require.NoError(t, p.undo())
+			b.send("after", nil)
+			for range 2 { // the one of send, and another that is asked about after the undone one
+				queue, _ = groupsOf(t, e.next())
+				require.Equal(t, "q", queue)
+				p = begin(t, b.client, b)
+				_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "later"})
+				require.NoError(t, err)
+				require.NoError(t, p.commit())
+			}
+		})
+	}
+}
+
+// Every queue of a transaction is announced, and of a statement too.
+func TestNoticesOfTwoQueues(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		for _, statements := range []int{1, 2} {
+			t.Run(kind+", "+strconv.Itoa(statements), func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				e := b.listen()
+				p := begin(t, b.client, b)
+				msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
+				if statements == 2 {
+					_, err := p.enqueue(msgs[0])
+					require.NoError(t, err)
+					msgs = msgs[1:]
+				}
+				_, err := p.enqueue(msgs...)
+				require.NoError(t, err)
+				require.NoError(t, p.commit())
+				heard := make(map[string]bool)
+				for range 2 {
+					queue, groups := groupsOf(t, e.next())
+					require.Len(t, groups, 1)
+					heard[queue] = true
+				}
+				require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
+			})
+		}
+	}
+}
+
+// However fast a client enqueues, it says one thing at a time, with a pause behind it.
+func TestNoticesAreGathered(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	e := b.listen()
+	begin := time.Now()
+	for range 500 {
+		b.send("g", nil)
+	}
+	require.LessOrEqual(t, len(e.before()), 1+int(time.Since(begin)/(5*time.Millisecond)))
+}
+
+func TestInTx(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	e := b.listen()
+	m := fifo.Message{Queue: "q", GroupID: "g"}
+	enqueue := func(end func() error) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error {
+			if _, err := b.client.EnqueuePgxTx(t.Context(), tx, m); err != nil {
+				return err
+			}
+			return end()
+		}
+	}
+	require.ErrorIs(t, b.client.InTx(t.Context(), enqueue(func() error { return errOnPurpose })), errOnPurpose)
+	require.PanicsWithValue(t, "on purpose", func() {
+		_ = b.client.InTx(t.Context(), enqueue(func() error { panic("on purpose") }))
+	})
+	ended, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, b.client.InTx(ended, enqueue(func() error { cancel(); return nil })), context.Canceled)
+	require.Zero(t, b.count("jobs"))
+	require.Empty(t, e.before())
+	require.NoError(t, b.client.InTx(t.Context(), enqueue(func() error { return nil })))
+	require.Equal(t, 1, b.count("jobs"))
+	queue, groups := groupsOf(t, e.next())
+	require.Equal(t, "q", queue)
+	require.Len(t, groups, 1)
+
+	broken := fifo.Open(b.pool, &fifo.Config{Schema: "pg_none"})
+	require.Error(t, broken.InTx(t.Context(), func(pgx.Tx) error { return errors.New("called") }))
+	require.NoError(t, broken.Close())
+}
+
+// onePool returns a pool of one connection.
+func onePool(b *bed) *pgxpool.Pool {
+	b.t.Helper()
+	cfg, err := pgxpool.ParseConfig(b.url)
+	require.NoError(b.t, err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
+	require.NoError(b.t, err)
+	b.t.Cleanup(pool.Close)
+	return pool
+}
+
+// While the client cannot say anything, enqueues in callers' transactions go on, and polling finds what they added. When it
+// can again, it does.
+func TestSilentAnnouncer(t *testing.T) {
+	t.Parallel()
+	silent := map[string]func(t *testing.T, pool *pgxpool.Pool, c *fifo.Client) (again func()){
+		"pool exhausted": func(t *testing.T, pool *pgxpool.Pool, _ *fifo.Client) func() {
+			conn, err := pool.Acquire(t.Context())
+			require.NoError(t, err)
+			return conn.Release
+		},
+		"client closed": func(t *testing.T, _ *pgxpool.Pool, c *fifo.Client) func() {
+			require.NoError(t, c.Close())
+			return nil
+		},
+		"producer dead after its commit": func(_ *testing.T, pool *pgxpool.Pool, _ *fifo.Client) func() {
+			pool.Close()
+			return nil
+		},
+	}
+	for how, silence := range silent {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			pool := onePool(b)
+			c := fifo.Open(pool, nil)
+			_, err := c.Jobs(t.Context(), fifo.Filter{}) // it has looked at the schema
+			require.NoError(t, err)
+			e := b.listen()
+			again := silence(t, pool, c)
+			enqueue := func() {
+				require.NoError(t, pgx.BeginFunc(promptly(t), b.pool, func(tx pgx.Tx) error {
+					_, err := c.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
+					return err
+				}))
+			}
+			for range 100 {
+				enqueue()
+			}
+			require.Empty(t, e.before())
+			b.work(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 20 * time.Millisecond }))
+			require.Len(t, b.ledger.order(), 100)
+			if again != nil {
+				require.Empty(t, e.before())
+				again()
+				enqueue()
+				_, groups := groupsOf(t, e.next())
+				require.Len(t, groups, 1)
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// A client whose connections are ended again and again says a notice as soon as it has one that lives.
+func TestAnnouncerLosesItsConnection(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	pool := onePool(b)
+	c := b.open(pool)
+	e := b.listen()
+	for range 5 {
+		var pid int
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		ids, err := c.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, err)
+		b.exec("SELECT pg_terminate_backend($1)", pid)
+		require.NoError(t, tx.Commit(t.Context()))
+		if _, groups := groupsOf(t, e.next()); groups[ids[0]] == "" {
+			require.Fail(t, "another notice")
+		}
+	}
+}
+
+// What was committed before the client is closed is announced, though the process may end right after it.
+func TestCloseAnnounces(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			c := fifo.Open(b.pool, nil)
+			e := b.listen()
+			open, p := begin(t, c, b), begin(t, c, b)
+			t.Cleanup(func() { _ = open.undo() })
+			_, err := open.enqueue(fifo.Message{Queue: "open", GroupID: "g"})
+			require.NoError(t, err)
+			_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+			require.NoError(t, err)
+			require.NoError(t, p.commit())
+			_, err = c.Enqueue(t.Context(), fifo.Message{Queue: "alone", GroupID: "g"})
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			heard := make(map[string]bool)
+			for _, text := range e.before() {
+				queue, _ := groupsOf(t, text)
+				heard[queue] = true
+			}
+			require.Equal(t, map[string]bool{"q": true, "alone": true}, heard)
+		})
+	}
+}
