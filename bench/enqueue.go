@@ -77,7 +77,7 @@ func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) er
 	var variants []*system
 	if varied {
 		variants = []*system{
-			producer(producing{call: "EnqueueTx"}), producer(producing{call: "EnqueuePgxTx"}),
+			producer(producing{call: "EnqueueTx"}), producer(producing{call: "EnqueuePgxTx"}), producer(producing{call: "InTx"}),
 			producer(producing{call: "Enqueue", into: newGroups}), producer(producing{call: "Enqueue", into: heldGroups}),
 			producer(producing{call: "Enqueue", silent: true}),
 		}

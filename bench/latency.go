@@ -20,7 +20,9 @@ type latency struct {
 	measure       time.Duration
 	groups, lanes int
 	rounds        int
+	calls         string
 	alone         bool
+	ways          int // of the receivers: pgfifo, the rest are others
 }
 
 func (*latency) about() string {
@@ -33,6 +35,7 @@ func (s *latency) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its own settings")
 	f.IntVar(&s.rounds, "rounds", 2, "rounds")
+	f.StringVar(&s.calls, "calls", "Enqueue,EnqueuePgxTx,InTx", "ways to enqueue; the first is what the others stand beside")
 	f.BoolVar(&s.alone, "alone", false, "without River")
 }
 
@@ -47,7 +50,11 @@ type receiver struct {
 }
 
 func (s *latency) run(ctx context.Context, b *bench) error {
-	receivers := []receiver{s.pgfifo(b)}
+	var receivers []receiver
+	for call := range strings.SplitSeq(s.calls, ",") {
+		receivers = append(receivers, s.pgfifo(b, call))
+	}
+	s.ways = len(receivers)
 	if !s.alone {
 		for _, settings := range []riverSettings{{best: true}, {}} {
 			r := newRiver(b.database, settings)
@@ -91,14 +98,17 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// report adds the lines of one rate: from the end of the enqueue, which is what the goals are about, and from the time at
+// report adds the lines of one rate: from the end of the enqueue, or of the commit of its transaction, which is what the goals are about, and from the time at
 // which the message should have been sent.
-func (*latency) report(b *bench, streams []*stream) {
+func (s *latency) report(b *bench, streams []*stream) {
 	for _, from := range []string{"enqueue", "arrival"} {
 		for i, st := range streams {
 			r := st.result(from)
-			if i == 0 && len(streams) > 1 {
-				st.compare(&r, streams[1], from)
+			if i == 0 && len(streams) > s.ways {
+				st.compare(&r, streams[s.ways], from)
+			}
+			if 0 < i && i < s.ways {
+				st.beside(&r, streams[0], from)
 			}
 			b.report(r)
 		}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -134,6 +135,14 @@ func (p producing) caller(client *fifo.Client, pool *pgxpool.Pool) (func(context
 				return nil, err
 			}
 			return ids, tx.Commit(ctx)
+		}, nil
+	case "InTx":
+		return func(ctx context.Context, msgs []fifo.Message) (ids []int64, err error) {
+			err = client.InTx(ctx, func(tx pgx.Tx) error {
+				ids, err = client.EnqueuePgxTx(ctx, tx, msgs...)
+				return err
+			})
+			return ids, err
 		}, nil
 	}
 	return nil, fmt.Errorf("no call %q", p.call)

@@ -12,6 +12,8 @@ func (s *backlog) quick() {
 
 func (s *latency) quick() { s.rates, s.measure, s.rounds = "100", 2*time.Second, 1 }
 
+func (s *outbox) quick() { s.window, s.rounds = 300*time.Millisecond, 1 }
+
 func (s *idle) quick() { s.settle, s.measure = time.Second, 3*time.Second }
 
 func (s *statements) quick() { s.jobs, s.rounds = 6000, 2 }

@@ -12,10 +12,10 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// pgfifo is the library as a receiver, with its defaults but for the number of lanes.
-func (s *latency) pgfifo(b *bench) receiver {
+// pgfifo is the library as a receiver, with its defaults but for the number of lanes. call is how it is sent to.
+func (s *latency) pgfifo(b *bench, call string) receiver {
 	params := map[string]any{"groups": s.groups, "lanes": s.lanes}
-	return receiver{name: "pgfifo", params: params, receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
+	return receiver{name: "pgfifo " + call, params: params, receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
 		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
 		c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
 			arrivals[binary.BigEndian.Uint64(job.Payload[8:])].start()
@@ -27,7 +27,7 @@ func (s *latency) pgfifo(b *bench) receiver {
 			if err := c.connected(ctx, 2); err != nil {
 				return err
 			}
-			if err := s.send(ctx, b, arrivals); err != nil {
+			if err := s.send(ctx, b, arrivals, call); err != nil {
 				return err
 			}
 			c.filled = int64(len(arrivals))
@@ -41,7 +41,7 @@ func (s *latency) pgfifo(b *bench) receiver {
 }
 
 // send enqueues the arrivals with the library.
-func (s *latency) send(ctx context.Context, b *bench, arrivals []arrival) error {
+func (s *latency) send(ctx context.Context, b *bench, arrivals []arrival, call string) error {
 	pool, err := b.openWarmPool(ctx, producers)
 	if err != nil {
 		return err
@@ -52,9 +52,13 @@ func (s *latency) send(ctx context.Context, b *bench, arrivals []arrival) error 
 	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
 		return err
 	}
+	enqueue, err := producing{call: call}.caller(client, pool)
+	if err != nil {
+		return err
+	}
 	lines := make([]line, s.groups)
 	return sendAll(ctx, arrivals, func(ctx context.Context, a *arrival, i int) error {
-		return lines[a.group].enqueue(ctx, client, a, i)
+		return lines[a.group].enqueue(ctx, enqueue, a, i)
 	})
 }
 
@@ -64,11 +68,13 @@ type line struct {
 	next uint64
 }
 
-func (l *line) enqueue(ctx context.Context, client *fifo.Client, a *arrival, index int) error {
+func (l *line) enqueue(
+	ctx context.Context, enqueue func(context.Context, []fifo.Message) ([]int64, error), a *arrival, index int,
+) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	payload := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.next), uint64(index))
-	_, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: groupID(a.group), Payload: payload})
+	_, err := enqueue(ctx, []fifo.Message{{Queue: queue, GroupID: groupID(a.group), Payload: payload}})
 	a.sent = time.Now()
 	l.next++
 	return err

@@ -30,6 +30,7 @@ var scenarios = map[string]func() scenario{
 	"long-job":   func() scenario { return new(longJob) },
 	"lookback":   func() scenario { return new(lookback) },
 	"memory":     func() scenario { return new(memory) },
+	"outbox":     func() scenario { return new(outbox) },
 	"recovery":   func() scenario { return new(recovery) },
 	"skew":       func() scenario { return new(skew) },
 	"statements": func() scenario { return new(statements) },

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
+)
+
+// outbox measures what notices cost transactions that enqueue, where a commit takes its time: a slow disk, or a standby that
+// is waited for. Each client stands for a process of the application.
+type outbox struct {
+	clients, each int
+	rest          time.Duration
+	window        time.Duration
+	rounds        int
+}
+
+func (*outbox) about() string {
+	return "transactions that enqueue, with commits of 5 ms, against the same without notices"
+}
+
+func (s *outbox) flags(f *flag.FlagSet) {
+	f.IntVar(&s.clients, "clients", 16, "clients, each with a pool of its own")
+	f.IntVar(&s.each, "each", 6, "transactions at once of each client")
+	f.DurationVar(&s.rest, "rest", 20*time.Millisecond, "pause after each transaction")
+	f.DurationVar(&s.window, "for", 3*time.Second, "time of each system in a round")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds")
+}
+
+// settings make a commit wait as long as a slow disk would, and take with it all that come meanwhile.
+func (*outbox) settings() map[string]string {
+	return map[string]string{"commit_delay": "5000", "commit_siblings": "0"}
+}
+
+func (s *outbox) run(ctx context.Context, b *bench) error {
+	var systems []*system
+	for _, call := range []string{"EnqueuePgxTx", "EnqueueTx", "InTx"} {
+		for _, silent := range []bool{true, false} {
+			systems = append(systems, s.producers(b, producing{call: call, silent: silent}))
+		}
+	}
+	rates, err := alternate(ctx, b, s.rounds, rateUnits, systems)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(systems); i += 2 {
+		r := rates.result(systems[i+1], systems[i])
+		r.Goal = atLeast(0.95)
+		b.report(rates.result(systems[i], nil))
+		b.report(r)
+	}
+	return nil
+}
+
+func (s *outbox) producers(b *bench, p producing) *system {
+	params := map[string]any{"clients": s.clients, "each": s.each, "notifications": !p.silent}
+	return &system{name: "pgfifo " + p.call, params: params, work: func(ctx context.Context, _ int) (each time.Duration, err error) {
+		if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
+			return 0, err
+		}
+		err = s.heard(ctx, b, func(ctx context.Context) (err error) {
+			each, err = s.send(ctx, b, p)
+			return err
+		})
+		return each, err
+	}}
+}
+
+func (s *outbox) send(ctx context.Context, b *bench, p producing) (time.Duration, error) {
+	calls := make([]func(context.Context, []fifo.Message) ([]int64, error), s.clients)
+	for i := range calls {
+		pool, err := b.openWarmPool(ctx, s.each)
+		if err != nil {
+			return 0, err
+		}
+		defer pool.Close()
+		client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
+		defer func() { _ = client.Close() }()
+		if calls[i], err = p.caller(client, pool); err != nil {
+			return 0, err
+		}
+		if _, err := calls[i](ctx, []fifo.Message{{Queue: queue, GroupID: groupID(i)}}); err != nil { // checks the schema
+			return 0, err
+		}
+	}
+	l := load{messages: 1, producers: s.clients * s.each}
+	each, _, err := l.burst(ctx, s.window, func(ctx context.Context, producer int) error {
+		_, err := calls[producer%s.clients](ctx, []fifo.Message{{Queue: queue, GroupID: groupID(producer)}})
+		return errors.Join(err, pause.For(ctx, s.rest))
+	})
+	return each, err
+}
+
+// heard runs f while a session listens, as a worker's does.
+func (s *outbox) heard(ctx context.Context, b *bench, f func(context.Context) error) error {
+	conn, err := pgx.Connect(ctx, b.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN pgfifo"); err != nil {
+		return err
+	}
+	eg, ctx := errgroup.WithContext(ctx)
+	over, stop := context.WithCancel(ctx)
+	eg.Go(func() error {
+		for over.Err() == nil {
+			if _, err := conn.WaitForNotification(over); err != nil && over.Err() == nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+		}
+		return nil
+	})
+	eg.Go(func() error {
+		defer stop()
+		return f(ctx)
+	})
+	return eg.Wait()
+}
