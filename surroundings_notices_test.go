@@ -4,14 +4,20 @@ package pgfifo_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/migrations"
 )
 
 // requireNotices checks that a worker hears of jobs by notices: that one of them ran although no session of the worker had
@@ -65,4 +71,156 @@ func TestNoticesThroughPoolers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mute is a site where no notice can be sent, with the pools of its producers and its workers.
+type mute struct {
+	*site
+	producers, workers *pgxpool.Pool
+}
+
+// refused are producers and workers that may not notify.
+func refused(t *testing.T) mute {
+	t.Helper()
+	s := newStaff(t, "")
+	s.exec("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) FROM PUBLIC")
+	return mute{newSiteAt(t, s.url), s.as(s.roles.Producer), s.as(s.roles.Worker)}
+}
+
+// congested is a server whose queue of notices is full: a session listens, and does not end its transaction.
+func congested(t *testing.T, c *cluster) mute {
+	t.Helper()
+	c.crash()
+	c.set = map[string]string{"max_notify_queue_pages": "64"}
+	c.serve(c.port)
+	ctx, url := t.Context(), c.url(c.port)
+	pool := pgtest.Connect(t, url)
+	require.NoError(t, migrations.Up(ctx, pool, nil))
+	blocker := pgtest.Conn(t, url)
+	for _, sql := range []string{"LISTEN elsewhere", "BEGIN", "SELECT"} {
+		_, err := blocker.Exec(ctx, sql)
+		require.NoError(t, err)
+	}
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = pool.Exec(ctx, "SELECT pg_notify('elsewhere', $1 || repeat('x', 7000))", fmt.Sprint(i))
+	}
+	require.ErrorContains(t, err, "too many notifications")
+	return mute{newSiteAt(t, url), pool, pool}
+}
+
+// Where the server takes no notice, all that enqueues and commits goes on as ever, and workers find what was added.
+func TestNoticesThatFail(t *testing.T) {
+	t.Parallel()
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		refused(t).requireNoHarm()
+	})
+	c := newCluster(t, nil)
+	if query[int](c, c.port, "SELECT current_setting('server_version_num')::int") >= 170000 { // before, the queue takes 8 GB
+		congested(t, c).requireNoHarm()
+	}
+}
+
+func (m mute) requireNoHarm() {
+	m.Helper()
+	client, own := fifo.Open(m.producers, nil), fifo.Open(m.workers, nil)
+	m.Cleanup(func() { require.NoError(m, errors.Join(client.Close(), own.Close())) })
+	done := make(chan string, 100)
+	m.work(&fifo.Worker{Client: own, Concurrency: 2, MaxAttempts: 1, PollInterval: 50 * time.Millisecond},
+		func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil && job.GroupID == "feeds" {
+				_, err = own.EnqueuePgxTx(ctx, tx, message("fed", task{}))
+			}
+			if err == nil {
+				done <- job.GroupID
+			}
+			return err
+		})
+	ctx, cancel := context.WithTimeout(m.Context(), patience)
+	defer cancel()
+	for range 10 {
+		require.NoError(m, pgx.BeginFunc(ctx, m.producers, func(tx pgx.Tx) error {
+			_, err := client.EnqueuePgxTx(ctx, tx, message("pgx", task{}))
+			return err
+		}))
+		require.NoError(m, client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := client.EnqueueTx(ctx, tx, message("bun", task{}))
+			return err
+		}))
+		require.NoError(m, client.InTx(ctx, func(tx pgx.Tx) error {
+			_, err := client.EnqueuePgxTx(ctx, tx, message("InTx", task{}))
+			return err
+		}))
+		_, err := client.Enqueue(ctx, message("feeds", task{}))
+		require.NoError(m, err)
+	}
+	count := make(map[string]int)
+	for range 50 {
+		count[awaitValue(m.site, done, "a job")]++
+	}
+	require.Equal(m, map[string]int{"pgx": 10, "bun": 10, "InTx": 10, "feeds": 10, "fed": 10}, count)
+	m.drained()
+	require.Zero(m, m.number("SELECT count(*) FROM pgfifo.dead_letters"))
+}
+
+// A transaction that has enqueued can be prepared. Its jobs are announced when it is committed for good.
+func TestPreparedEnqueue(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
+	ctx, url := t.Context(), c.url(c.port)
+	pool := pgtest.Connect(t, url)
+	require.NoError(t, migrations.Up(ctx, pool, nil))
+	s := newSiteAt(t, url)
+	listener := pgtest.Conn(t, url)
+	_, err := listener.Exec(ctx, "LISTEN pgfifo")
+	require.NoError(t, err)
+	hear := func() string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		n, err := listener.WaitForNotification(ctx)
+		require.NoError(t, err)
+		return n.Payload
+	}
+	ways := map[string]func(group, name string) error{
+		"pgx": func(group, name string) error {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = s.client.EnqueuePgxTx(ctx, tx, message(group, task{}))
+			if err == nil {
+				_, err = tx.Exec(ctx, "PREPARE TRANSACTION '"+name+"'")
+			}
+			_ = tx.Rollback(ctx) // nothing is left of it
+			return err
+		},
+		"bun": func(group, name string) error {
+			tx, err := s.client.DB().BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			_, err = s.client.EnqueueTx(ctx, tx, message(group, task{}))
+			if err == nil {
+				_, err = tx.ExecContext(ctx, "PREPARE TRANSACTION '"+name+"'")
+			}
+			_ = tx.Rollback()
+			return err
+		},
+	}
+	for way, prepare := range ways {
+		require.NoError(t, prepare("undone", "undone"), way)
+		require.NoError(t, prepare(way, "kept"), way)
+		_, err = pool.Exec(ctx, "NOTIFY pgfifo, 'now'")
+		require.NoError(t, err)
+		require.Equal(t, "now", hear(), "it is not committed yet")
+		for _, sql := range []string{"ROLLBACK PREPARED 'undone'", "COMMIT PREPARED 'kept'"} {
+			_, err = pool.Exec(ctx, sql)
+			require.NoError(t, err)
+		}
+		require.Contains(t, hear(), `{"g":"`+way+`",`)
+	}
+	require.Equal(t, 2, s.jobs())
 }
