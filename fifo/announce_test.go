@@ -51,7 +51,7 @@ func (e *ear) before() []string {
 	return all
 }
 
-// groups returns the groups of a notice, by the ids that it names.
+// groupsOf returns the queue of a notice, and its groups by the ids that it names.
 func groupsOf(t *testing.T, text string) (queue string, byID map[int64]string) {
 	t.Helper()
 	var n struct {
@@ -139,8 +139,7 @@ func TestNoticesOfTwoQueues(t *testing.T) {
 				require.NoError(t, p.commit())
 				heard := make(map[string]bool)
 				for range 2 {
-					queue, groups := groupsOf(t, e.next())
-					require.Len(t, groups, 1)
+					queue, _ := groupsOf(t, e.next())
 					heard[queue] = true
 				}
 				require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
@@ -213,6 +212,7 @@ func TestSilentAnnouncer(t *testing.T) {
 		"pool exhausted": func(t *testing.T, pool *pgxpool.Pool, _ *fifo.Client) func() {
 			conn, err := pool.Acquire(t.Context())
 			require.NoError(t, err)
+			t.Cleanup(conn.Release)
 			return conn.Release
 		},
 		"client closed": func(t *testing.T, _ *pgxpool.Pool, c *fifo.Client) func() {
@@ -290,7 +290,6 @@ func TestCloseAnnounces(t *testing.T) {
 			c := fifo.Open(b.pool, nil)
 			e := b.listen()
 			open, p := begin(t, c, b), begin(t, c, b)
-			t.Cleanup(func() { _ = open.undo() })
 			_, err := open.enqueue(fifo.Message{Queue: "open", GroupID: "g"})
 			require.NoError(t, err)
 			_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})

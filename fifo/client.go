@@ -43,9 +43,8 @@ type Config struct {
 	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
 	// Workers then find messages at their next poll.
 	//
-	// Without it the Client notifies by statements of its own, on the pool: never in a caller's transaction, and no enqueue
-	// waits for them or fails with them. What was enqueued in a transaction is announced when the Client has seen that it
-	// has committed, usually within 2 milliseconds; see EnqueueTx.
+	// Without it the Client notifies by statements of its own on the pool, at most one every 5 milliseconds. It never does
+	// so in a caller's transaction, and no enqueue waits for such a statement or fails with it. See EnqueueTx.
 	PollOnly bool
 	// Hooks are called around enqueues and jobs.
 	Hooks *Hooks

@@ -44,6 +44,8 @@
 //     Job.Fence has a number with which another system can refuse what a worker sends that has lost the job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its worker
 //     counts as one, so a job that kills its workers ends as a dead letter too.
+//   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see Worker.PollInterval.
+//     The Client sends them by itself, after the commit. A commit of yours neither waits for one nor fails because of one.
 //   - No waiting. An enqueue never waits for a running job, whatever that job does. (With Config.CommitOrder it waits for
 //     transactions that have enqueued to its groups, and a handler's may be one.)
 //

@@ -45,14 +45,14 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
-// Nothing else of the transaction changes: it holds no lock that others wait for, it can be prepared, and its commit can
-// fail for nothing more than before. A transaction that stays open after EnqueueTx holds nothing up, but with
-// Config.CommitOrder other producers of its groups. The jobs' places are drawn now: see there.
+// It adds rows to tx and no NOTIFY: the commit waits for no other, does not fail because workers cannot be told, and
+// PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds nothing up, but with Config.CommitOrder
+// other producers of its groups. The jobs' places are drawn now: see there.
 //
-// Workers are told of the jobs when the Client has seen that tx has committed. It asks, about all such transactions in one
-// statement: within a millisecond or two while they are young, later a sixteenth of the time that they have been open, at
-// most every second. It asks for an hour, and about 1,000 transactions. Beyond that, and when the process ends before it has
-// told, workers find the jobs at their next poll.
+// The Client tells workers when tx has committed. It asks the server about all such transactions in one statement: every
+// millisecond while they are young, later after a sixteenth of the time that they have been open, and at least every
+// second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it has told,
+// workers find the jobs at their next poll.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		plain, err := plainTx(tx)
@@ -87,9 +87,9 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 	})
 }
 
-// InTx begins a transaction on the client's pool, calls f with it, and commits it. If f returns an error or panics, it rolls
-// back, and returns the error as it is. What f enqueues with EnqueuePgxTx is announced as soon as the commit has returned,
-// without the question that EnqueueTx tells of; that is all it does more than pgx.BeginFunc.
+// InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an error
+// or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx is announced as soon as the commit
+// has returned, because InTx need not ask whether it has committed.
 func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	if c.err != nil {
 		return c.err
@@ -128,7 +128,7 @@ func (c *Client) enqueue(
 	return ids, nil
 }
 
-// one reports whether enqueue_one.sql is enough.
+// one reports whether enqueue_one.sql does it.
 func (c *Client) one(b *batch) bool { return len(b.queues) == 1 && !c.cfg.CommitOrder }
 
 // single are the arguments of enqueue_one.sql.

@@ -40,6 +40,7 @@ var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
 	"pgx.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
 		tx, err := b.pool.Begin(t.Context())
 		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or closing the pool waits for it
 		return producer{
 			func(msgs ...fifo.Message) ([]int64, error) { return c.EnqueuePgxTx(t.Context(), tx, msgs...) },
 			func() error { return tx.Commit(t.Context()) },
