@@ -112,17 +112,18 @@ func TestBatchOfGroups(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b := newList(t)
-			var sent [][]int64
+			var msgs []fifo.Message // in one notice: a later one could split a batch
 			for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
-				sent = append(sent, b.send(g, nil, nil))
+				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
 			}
+			ids := b.sendAll(msgs...)
 			b.work(b.handlers(fifo.Batch{Groups: 4})[kind])
 			list := b.batches()
 			most := 0
 			for _, batch := range list {
 				groups := make(map[int64]bool)
 				for _, id := range batch {
-					groups[(id-sent[0][0])/2] = true
+					groups[(id-ids[0])/2] = true
 				}
 				require.Len(t, groups, len(batch), "one each: %v", list)
 				most = max(most, len(batch))
