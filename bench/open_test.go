@@ -69,7 +69,7 @@ func TestSpan(t *testing.T) {
 func TestEnqueueScenario(t *testing.T) {
 	t.Parallel()
 	results := run(t, "enqueue", "-mix", "1x2,20x2", "-variants", "20x2", "-for", "30ms", "-rounds", "1", "-groups", "10", "-held", "3")
-	require.Len(t, results, 4+2+5)
+	require.Len(t, results, 4+2+6)
 	for _, r := range results {
 		require.Positive(t, r.Rate, r.System)
 	}
@@ -89,14 +89,26 @@ func TestLoads(t *testing.T) {
 	}
 }
 
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	results := run(t, "outbox", "-clients", "2", "-each", "2", "-rest", "1ms", "-for", "50ms", "-rounds", "1")
+	require.Len(t, results, 3*2)
+	for i, r := range results {
+		require.Positive(t, r.Rate, r.System)
+		require.Equal(t, i%2 == 1, r.Ratio > 0)
+	}
+}
+
 func TestLatency(t *testing.T) {
 	t.Parallel()
 	results := run(t, "latency", "-rate", "20,100", "-for", "500ms", "-groups", "10", "-lanes", "2", "-rounds", "1")
-	require.Len(t, results, 2*2*3, "rates, beginnings, systems")
+	require.Len(t, results, 2*2*5, "rates, beginnings, systems")
 	for _, r := range results {
 		require.Positive(t, r.P50)
 	}
 	require.Equal(t, "River's p50", results[0].RatioTo)
+	require.Equal(t, "pgfifo Enqueue's p50", results[1].RatioTo)
+	require.Len(t, results[1].Goal, 2)
 	require.Positive(t, results[0].Extra["p99_ratio"])
 }
 
