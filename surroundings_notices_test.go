@@ -117,7 +117,8 @@ func TestNoticesThatFail(t *testing.T) {
 		refused(t).requireNoHarm()
 	})
 	c := newCluster(t, nil)
-	if query[int](c, c.port, "SELECT current_setting('server_version_num')::int") >= 170000 { // before, the queue takes 8 GB
+	version := query[int](c, c.port, "SELECT current_setting('server_version_num')::int")
+	if version >= 170000 { // before, the queue takes 8 GB
 		congested(t, c).requireNoHarm()
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// outbox measures what notices cost transactions that enqueue, where a commit takes its time: a slow disk, or a standby that
-// is waited for. Each client stands for a process of the application.
+// outbox measures what notices cost transactions that enqueue, where a commit takes its time: a slow disk, or a
+// standby that is waited for. Each client stands for a process of the application.
 type outbox struct {
 	clients, each int
 	rest          time.Duration
@@ -62,7 +62,7 @@ func (s *outbox) run(ctx context.Context, b *bench) error {
 
 func (s *outbox) producers(b *bench, p producing) *system {
 	params := map[string]any{"clients": s.clients, "each": s.each, "notifications": !p.silent}
-	return &system{name: "pgfifo " + p.call, params: params, work: func(ctx context.Context, _ int) (each time.Duration, err error) {
+	work := func(ctx context.Context, _ int) (each time.Duration, err error) {
 		if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
 			return 0, err
 		}
@@ -71,7 +71,8 @@ func (s *outbox) producers(b *bench, p producing) *system {
 			return err
 		})
 		return each, err
-	}}
+	}
+	return &system{name: "pgfifo " + p.call, params: params, work: work}
 }
 
 func (s *outbox) send(ctx context.Context, b *bench, p producing) (time.Duration, error) {

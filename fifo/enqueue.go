@@ -46,13 +46,13 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
 // It adds rows to tx and no NOTIFY: the commit waits for no other, does not fail because workers cannot be told, and
-// PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds nothing up, but with Config.CommitOrder
-// other producers of its groups. The jobs' places are drawn now: see there.
+// PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds nothing up, but with
+// Config.CommitOrder other producers of its groups. The jobs' places are drawn now: see there.
 //
-// The Client tells workers when tx has committed. It asks the server about all such transactions in one statement: every
-// millisecond while they are young, later after a sixteenth of the time that they have been open, and at least every
-// second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it has told,
-// workers find the jobs at their next poll.
+// The Client tells workers when tx has committed. It asks the server about all such transactions in one statement:
+// every millisecond while they are young, later after a sixteenth of the time that they have been open, and at least
+// every second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it
+// has told, workers find the jobs at their next poll.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		plain, err := plainTx(tx)
@@ -87,17 +87,18 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 	})
 }
 
-// InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an error
-// or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx is announced as soon as the commit
-// has returned, because InTx need not ask whether it has committed.
+// InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an
+// error or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx is announced as soon as
+// the commit has returned, because InTx need not ask whether it has committed.
 func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	if c.err != nil {
 		return c.err
 	}
 	var xids []int64
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		conn := tx.Conn()
 		err := f(tx)
-		xids = c.announce.on(tx.Conn()) // now: after the commit the connection may be somebody else's
+		xids = c.announce.on(conn) // now: after the commit the connection may be somebody else's
 		return err
 	})
 	if err == nil {

@@ -1,18 +1,18 @@
 -- Enqueues messages: all or none, one statement, one round trip, however many there are.
 --
--- $1 queues, $2 group ids, $3 payloads, $4 delays in microseconds, $5 maximum attempts (0: the worker's default), all of
--- one length; $6 whether in the order of commits.
+-- $1 queues, $2 group ids, $3 payloads, $4 delays in microseconds, $5 maximum attempts (0: the worker's default), all
+-- of one length; $6 whether in the order of commits.
 --
--- It inserts into one table and locks nothing that exists, so it never waits: not for a running job, whatever that job
--- does, nor for another producer. Ids are drawn in the order of the messages; the answer is in any order. xid is the
--- transaction's id, the same in each row.
+-- It inserts into one table and locks nothing that exists, so it never waits: not for a running job, whatever that
+-- job does, nor for another producer. Ids are drawn in the order of the messages; the answer is in any order. xid is
+-- the transaction's id, the same in each row.
 --
 -- In the order of commits, producers of one group wait for each other: the second draws its ids when the first has
 -- committed or rolled back, so order by id is order by commit. The lock is an advisory one that belongs to the
--- transaction, never the group's row, which the worker holds. The locks are counted, so that all of them are taken before
--- the first id is drawn. Keys are locked in one order everywhere, so batches cannot deadlock with each other; a
--- transaction that enqueues twice can, with another that enqueues to the same groups the other way round, and PostgreSQL
--- then ends one of them.
+-- transaction, never the group's row, which the worker holds. The locks are counted, so that all of them are taken
+-- before the first id is drawn. Keys are locked in one order everywhere, so batches cannot deadlock with each other;
+-- a transaction that enqueues twice can, with another that enqueues to the same groups the other way round, and
+-- PostgreSQL then ends one of them.
 INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at, max_attempts)
 SELECT m.queue, m.group_id, m.payload,
        CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay::float8 * interval '1 microsecond' END,
@@ -21,8 +21,10 @@ FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::integer[])
      WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, n)
 WHERE CASE WHEN $6::boolean
            THEN (SELECT count(pg_advisory_xact_lock(k.hash)) > 0
-                 FROM (SELECT DISTINCT hashtextextended('pgfifo ' || g.queue || '/' || g.group_id, length(g.queue)::bigint)
-                       FROM unnest($1::text[], $2::text[]) AS g (queue, group_id) ORDER BY 1) AS k (hash))
+                 FROM (SELECT DISTINCT
+                              hashtextextended('pgfifo ' || g.queue || '/' || g.group_id, length(g.queue)::bigint)
+                       FROM unnest($1::text[], $2::text[]) AS g (queue, group_id)
+                       ORDER BY 1) AS k (hash))
            ELSE true
       END
 ORDER BY m.n

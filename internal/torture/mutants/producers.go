@@ -1,9 +1,6 @@
 package mutants
 
-const (
-	enqueueFile  = "fifo/enqueue.go"
-	announceFile = "fifo/notify.go"
-)
+const enqueueFile = "fifo/enqueue.go"
 
 var producers = []Mutant{
 	{
@@ -55,13 +52,13 @@ var producers = []Mutant{
 	{
 		Name:   "announced-before-it-is-there",
 		Breaks: "an announcement names another group than the one with the new job",
-		Edits:  []Edit{{announceFile, "		h.add(b.queues[i], b.groups[i], id, back)\n", "		h.add(b.queues[i], b.groups[i]+\"?\", id, back)\n"}},
+		Edits:  []Edit{{"fifo/notify.go", "		h.add(b.queues[i], b.groups[i], id, back)\n", "		h.add(b.queues[i], b.groups[i]+\"?\", id, back)\n"}},
 		Test:   Test{"fifo", "TestNotified|TestAnnounceLowestID"},
 	},
 	{
 		Name:   "announced-before-the-commit",
 		Breaks: "an announcement is made while the transaction that enqueued is open, and nobody finds the job then",
-		Edits:  []Edit{{announceFile, "		case \"committed\":\n", "		case \"committed\", \"in progress\":\n"}},
+		Edits:  []Edit{{"fifo/announcer.go", "		case \"committed\":\n", "		case \"committed\", \"in progress\":\n"}},
 		Test:   Test{"fifo", "TestNoticeAfterCommit"},
 	},
 }

@@ -187,6 +187,10 @@ func TestInTx(t *testing.T) {
 	require.Equal(t, "q", queue)
 	require.Len(t, groups, 1)
 
+	// A transaction that f has ended itself.
+	err := b.client.InTx(t.Context(), func(tx pgx.Tx) error { return tx.Rollback(t.Context()) })
+	require.ErrorIs(t, err, pgx.ErrTxClosed)
+
 	broken := fifo.Open(b.pool, &fifo.Config{Schema: "pg_none"})
 	require.Error(t, broken.InTx(t.Context(), func(pgx.Tx) error { return errors.New("called") }))
 	require.NoError(t, broken.Close())
@@ -204,8 +208,8 @@ func onePool(b *bed) *pgxpool.Pool {
 	return pool
 }
 
-// While the client cannot say anything, enqueues in callers' transactions go on, and polling finds what they added. When it
-// can again, it does.
+// While the client cannot say anything, enqueues in callers' transactions go on, and polling finds what they added.
+// When it can again, it does.
 func TestSilentAnnouncer(t *testing.T) {
 	t.Parallel()
 	silent := map[string]func(t *testing.T, pool *pgxpool.Pool, c *fifo.Client) (again func()){

@@ -1,0 +1,261 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// An announcer sends a client's notices, by statements of its own on the client's pool.
+//
+// No enqueue does it, and no transaction of a caller's. A commit that notifies holds a lock of the whole cluster until
+// it is flushed (PostgreSQL's async.c), fails if the cluster's queue of notices is full, and cannot be prepared. So the
+// announcer asks which of the callers' transactions have ended, and tells what those enqueued that have committed. It
+// asks about a young transaction every millisecond, and less often the longer it stays open.
+//
+// The first notice is sent at once. What is to be said during the gap after it goes into the next statement. The gap
+// grows with the time that a statement takes: if many clients wait in line for that lock, each of them asks for it less
+// often.
+type announcer struct {
+	client *Client
+	off    bool
+	wake   chan struct{} // there is something new
+	stop   chan struct{} // closed by close
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	took   time.Duration // the last question; run's own
+
+	mu      sync.Mutex
+	running bool
+	closed  bool
+	pending hints             // committed
+	open    map[int64]*openTx // enqueued in transactions that are not known to have ended, by their ids
+}
+
+// An openTx is a transaction of a caller's.
+type openTx struct {
+	hints hints
+	conn  *pgx.Conn // nil if it is one of database/sql
+	since time.Time
+	next  time.Time // when to ask about it again
+}
+
+const (
+	noticeGap = 5 * time.Millisecond
+	noticeMax = 50 * time.Millisecond // the longest gap
+	askGap    = time.Millisecond
+	askMax    = time.Second            // the longest time between two questions about a transaction
+	failGap   = 100 * time.Millisecond // after a statement that failed
+
+	maxOpen = 1000      // transactions that are asked about; those beyond it, polling finds
+	openFor = time.Hour // how long one is asked about
+	sayFor  = 10 * time.Second
+	lastFor = time.Second // how long Close waits
+)
+
+func (a *announcer) init(c *Client) {
+	a.client, a.off = c, c.cfg.PollOnly
+	a.wake, a.stop = make(chan struct{}, 1), make(chan struct{})
+	a.pending, a.open = make(hints), make(map[int64]*openTx)
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+}
+
+// close asks about all open transactions and says what is pending, once more, and ends the announcer.
+func (a *announcer) close() {
+	a.mu.Lock()
+	if !a.closed {
+		a.closed = true
+		close(a.stop)
+	}
+	a.mu.Unlock()
+	late := time.AfterFunc(lastFor, a.cancel)
+	a.done.Wait()
+	late.Stop()
+	a.cancel()
+}
+
+// committed announces jobs that are committed; back says that they have had their ids before.
+func (a *announcer) committed(b *batch, ids []int64, back bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.start() {
+		a.pending.addBatch(b, ids, back)
+	}
+}
+
+// enqueued announces jobs once their transaction has committed.
+func (a *announcer) enqueued(b *batch, ids []int64, xid int64, conn *pgx.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	tx := a.open[xid]
+	if tx == nil && len(a.open) >= maxOpen || !a.start() {
+		return
+	}
+	if tx == nil {
+		now := time.Now()
+		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(askGap)}
+		a.open[xid] = tx
+	}
+	tx.hints.addBatch(b, ids, false)
+}
+
+// on returns the transactions that have enqueued on a connection.
+func (a *announcer) on(conn *pgx.Conn) (xids []int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for xid, tx := range a.open {
+		if tx.conn == conn {
+			xids = append(xids, xid)
+		}
+	}
+	return xids
+}
+
+// ended announces what was enqueued in transactions that have committed, and drops what was in those that have not.
+func (a *announcer) ended(committed, aborted []int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.start()
+	for _, xid := range committed {
+		if tx := a.open[xid]; tx != nil {
+			a.pending.addAll(tx.hints)
+			delete(a.open, xid)
+		}
+	}
+	for _, xid := range aborted {
+		delete(a.open, xid)
+	}
+}
+
+// start has the announcer look at what is new, or returns false if there is none. The caller holds the lock.
+func (a *announcer) start() bool {
+	if a.off || a.closed {
+		return false
+	}
+	if !a.running {
+		a.running = true
+		a.done.Go(a.run)
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// run ends when there is nothing to do, and begins again with the next update.
+func (a *announcer) run() {
+	for {
+		d, more := a.idle()
+		switch {
+		case !more:
+			return
+		case !a.wait(d, a.wake), !a.wait(a.turn(false), nil):
+			a.turn(true)
+			return
+		}
+	}
+}
+
+// turn asks about the transactions that are due, or all, and says what is pending. It returns how long to rest.
+func (a *announcer) turn(all bool) (rest time.Duration) {
+	ctx, cancel := context.WithTimeout(a.ctx, sayFor)
+	defer cancel()
+	begin := time.Now()
+	var err error
+	if xids := a.due(begin, all); len(xids) > 0 {
+		err = a.ask(ctx, xids)
+		a.took = time.Since(begin)
+	}
+	a.mu.Lock()
+	texts := a.pending.notices()
+	clear(a.pending)
+	a.mu.Unlock()
+	if len(texts) > 0 {
+		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
+			a.client.schema.String(), texts)
+		err = errors.Join(err, e)
+		rest = min(max(noticeGap, 10*time.Since(begin)), noticeMax)
+	}
+	if err != nil {
+		if a.ctx.Err() == nil {
+			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
+		}
+		return failGap
+	}
+	return rest
+}
+
+// due returns the transactions to ask about.
+func (a *announcer) due(now time.Time, all bool) (xids []int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for xid, tx := range a.open {
+		age := now.Sub(tx.since)
+		switch {
+		case age > openFor:
+			delete(a.open, xid)
+		case all || !tx.next.After(now):
+			tx.next = now.Add(min(max(askGap, 4*a.took, age/16), askMax))
+			xids = append(xids, xid)
+		}
+	}
+	return xids
+}
+
+func (a *announcer) ask(ctx context.Context, xids []int64) error {
+	rows, err := a.client.pool.Query(ctx, endedSQL, xids)
+	if err != nil {
+		return err
+	}
+	var xid int64
+	var status string
+	var committed, aborted []int64
+	_, err = pgx.ForEachRow(rows, []any{&xid, &status}, func() error {
+		switch status {
+		case "committed":
+			committed = append(committed, xid)
+		case "aborted":
+			aborted = append(aborted, xid)
+		}
+		return nil
+	})
+	if len(committed)+len(aborted) > 0 {
+		a.ended(committed, aborted)
+	}
+	return err
+}
+
+// idle returns how long there is nothing to do unless something new comes, or false if that is all.
+func (a *announcer) idle() (d time.Duration, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.pending) > 0 {
+		return 0, true
+	}
+	first := time.Now().Add(openFor)
+	for _, tx := range a.open {
+		if tx.next.Before(first) {
+			first = tx.next
+		}
+	}
+	a.running = len(a.open) > 0
+	return time.Until(first), a.running
+}
+
+// wait returns when the time is over or something new comes, or false if the announcer is to end.
+func (a *announcer) wait(d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-a.stop:
+		return false
+	}
+	return true
+}
