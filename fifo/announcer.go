@@ -45,7 +45,7 @@ type openTx struct {
 }
 
 const (
-	noticeGap = 5 * time.Millisecond
+	noticeGap = time.Millisecond
 	noticeMax = 50 * time.Millisecond // the longest gap
 	askGap    = time.Millisecond
 	askMax    = time.Second            // the longest time between two questions about a transaction
@@ -179,7 +179,7 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
 			a.client.schema.String(), texts)
 		err = errors.Join(err, e)
-		rest = min(max(noticeGap, 10*time.Since(begin)), noticeMax)
+		rest = min(max(noticeGap, 4*time.Since(begin)), noticeMax)
 	}
 	if err != nil {
 		if a.ctx.Err() == nil {

@@ -43,7 +43,7 @@ type Config struct {
 	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
 	// Workers then find messages at their next poll.
 	//
-	// Without it the Client notifies by statements of its own on the pool, at most one every 5 milliseconds. It never does
+	// Without it the Client notifies by statements of its own on the pool, at most one a millisecond. It never does
 	// so in a caller's transaction, and no enqueue waits for such a statement or fails with it. See EnqueueTx.
 	PollOnly bool
 	// Hooks are called around enqueues and jobs.
