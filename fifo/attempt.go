@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -90,7 +91,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
 		s.lost(a, claim, lost)
 		return a
-	case hold.Paused:
+	case hold.Paused, stop.Err() != nil: // given back
 		return a
 	case hold.DueIn > 0:
 		placeOf(claim, hold.Turn).outcome.DueIn = hold.DueIn
@@ -225,49 +226,46 @@ func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error, and whether what it did can be
-// committed. cause is that of the handler's context.
+// committed. cause is that of the handler's context. A handler that is abandoned keeps its Jobs: the tasks have copies then.
 func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Context) error) (err, held, cause error) {
 	c := s.crew
 	hctx, stop := context.WithCancelCause(ctx)
-	unwatch := s.watch(tasks[0].job.Group(), stop)
+	unwatch := s.watch(stop)
 	defer unwatch()
 	if c.set.jobTimeout > 0 {
 		var cancel context.CancelFunc
-		hctx, cancel = context.WithTimeoutCause(hctx, time.Duration(len(tasks))*c.set.jobTimeout, ErrJobTimeout)
+		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), c.set.jobTimeout), ErrJobTimeout)
 		defer cancel()
 	}
-	loan := s.lane.Loan()
+	loan, jobs := s.lane.Loan(), make([]*Job, len(tasks))
 	for i := range tasks {
-		tasks[i].job.loan = loan
+		jobs[i] = tasks[i].job
+		jobs[i].loan = loan
 	}
+	s.doing.Store(jobs[0])
 	c.worker.stats.running.Add(int64(len(tasks)))
+	var gone error
 	held = s.lane.Lend(func() {
-		hooks := c.worker.Client.cfg.Hooks
-		if hooks.Job == nil {
-			err = call(func() error { return handler(hctx) })
-			return
-		}
-		ctx := hctx
-		var ended []func(error)
-		for i := range tasks {
-			hooked, after := hooks.Job(ctx, tasks[i].job)
-			if hooked != nil {
-				ctx = hooked
-			}
-			if after != nil {
-				ended = append(ended, after)
-			}
-		}
-		err = call(func() error { return handler(ctx) })
-		for _, end := range ended {
-			end(err)
-		}
+		err, gone = s.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
 	})
 	c.worker.stats.running.Add(-int64(len(tasks)))
-	for i := range tasks {
-		tasks[i].job.loan = nil
+	cause = context.Cause(hctx)
+	if gone != nil {
+		_ = s.lane.Close()
+		return err, gone, cause
 	}
-	return err, held, context.Cause(hctx)
+	for _, job := range jobs {
+		job.loan = nil
+	}
+	return err, held, cause
+}
+
+// times returns n times d, or the longest Duration if that is less.
+func times(n int, d time.Duration) time.Duration {
+	if d > math.MaxInt64/time.Duration(n) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * d
 }
 
 // delay returns how long the group waits before the next attempt.

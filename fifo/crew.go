@@ -25,6 +25,7 @@ type crew struct {
 	turns  *groups.Turns
 	scout  *groups.Scout
 	seats  []*seat
+	left   *leftovers
 
 	suspects suspects
 
@@ -32,7 +33,7 @@ type crew struct {
 }
 
 func newCrew(w *Worker, set settings) *crew {
-	c := &crew{worker: w, set: set, log: w.Client.cfg.Logger}
+	c := &crew{worker: w, set: set, log: w.Client.cfg.Logger, left: newLeftovers(&w.stats)}
 	c.dialer = &groups.Dialer{
 		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema, Name: set.name, Session: w.Session,
 		Statements: settleStatements, Logger: c.log,
@@ -100,57 +101,84 @@ func (c *crew) run(ctx context.Context) error {
 
 	var lanes sync.WaitGroup
 	for _, s := range c.seats {
-		lanes.Go(func() { s.run(ctx) })
+		lanes.Go(func() {
+			s.run(ctx)
+			s.ended.Store(true)
+		})
 	}
-	ended := make(chan struct{})
-	go func() {
-		lanes.Wait()
-		close(ended)
-	}()
 	<-ctx.Done()
-	err := c.drain(ended)
+	err := c.drain(doneOf(&lanes))
 	stopAside()
-	beside.Wait()
-	c.closeBeside()
+	if within(lastWait, doneOf(&beside)) {
+		c.closeBeside()
+	}
 	return err
 }
 
-// drainGrace is how long handlers have to return after their contexts were cancelled.
-const drainGrace = 5 * time.Second
+const (
+	// drainGrace is how long handlers have to return after their contexts were cancelled.
+	drainGrace = 5 * time.Second
+	// lastWait is how long lanes have to end after their connections were closed, and then what stands beside them. What
+	// they do is quick, unless it is a hook.
+	lastWait = time.Second
+)
 
-// drain waits for the lanes to end.
+// drain waits for the lanes to end, for a while, and returns an error that names what it leaves behind.
 func (c *crew) drain(ended <-chan struct{}) error {
-	if c.set.drain > 0 {
-		timer := time.NewTimer(c.set.drain)
-		defer timer.Stop()
-		select {
-		case <-ended:
-			return nil
-		case <-timer.C:
-		}
+	if c.set.drain > 0 && within(c.set.drain, ended) {
+		return c.left.err()
 	}
 	for _, s := range c.seats {
 		s.shut()
 	}
-	timer := time.NewTimer(drainGrace)
-	defer timer.Stop()
-	select {
-	case <-ended:
-		return nil
-	case <-timer.C:
-	}
-	stuck := 0
-	for _, s := range c.seats {
-		if key, ok := s.abandon(); ok {
-			stuck++
-			c.log.Error("pgfifo: handler ignores its context; its connection is closed", "group", key)
+	if !within(drainGrace, ended) {
+		c.cut()
+		if !within(lastWait, ended) {
+			c.leaveLanes()
 		}
 	}
-	if stuck == 0 { // between two handlers: a statement is under way, which the socket's timeouts bound
-		<-ended
-		return nil
+	return c.left.err()
+}
+
+// cut abandons the handlers that still run, and ends the statements that lanes wait for: a COMMIT whose standby is gone,
+// or any statement behind a lock on a whole table.
+func (c *crew) cut() {
+	c.left.close()
+	for _, s := range c.seats {
+		s.cut()
 	}
-	return fmt.Errorf("%w: %d", ErrDrainTimeout, stuck)
+}
+
+// leaveLanes tells of the lanes that do not end.
+func (c *crew) leaveLanes() {
+	for _, s := range c.seats {
+		if job := s.doing.Load(); !s.ended.Load() && job != nil {
+			c.log.Error("pgfifo: lane does not end", "queue", job.Queue, "group", job.GroupID, "job", job.ID)
+			c.left.lose(job)
+		}
+	}
+}
+
+// doneOf returns a channel that is closed when all of the group are done.
+func doneOf(group *sync.WaitGroup) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// within waits for done, and reports whether that came in time.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // runScout keeps the scout going, on one connection after another.
@@ -221,7 +249,14 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go c.runHeartbeat(aside)
-	defer context.AfterFunc(ctx, s.shut)()
+	ended := make(chan struct{})
+	defer close(ended)
+	defer context.AfterFunc(ctx, func() {
+		s.shut()
+		if !within(drainGrace, ended) {
+			c.cut()
+		}
+	})()
 	for ctx.Err() == nil && !s.lane.Closed() {
 		c.turns.Due()
 		turn := c.turns.TryNext()
@@ -229,7 +264,7 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 			break
 		}
 		if ran, err := s.work(ctx, turn); ran || err != nil {
-			return ran, err
+			return ran, errors.Join(err, c.left.err())
 		}
 	}
 	return false, ctx.Err()

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -137,50 +138,110 @@ func TestHandlerIgnoresShutdown(t *testing.T) {
 	}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
 	r := b.run(w)
 	receive(t, started, "the handler")
-	require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+	err := r.stop()
+	require.ErrorIs(t, err, fifo.ErrDrainTimeout)
+	require.EqualError(t, err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", ids[0]))
+	require.Equal(t, []fifo.Outcome{fifo.Unknown}, b.ledger.outcomes())
+	require.Equal(t, 1, w.Stats().Abandoned)
 	b.work(b.worker(nop)) // while the first handler still runs
 	require.Equal(t, append(ids, ids...), b.ledger.order())
 	close(release)
 	receive(t, ended, "the handler")
-	await(t, "what became of the abandoned attempt", func() bool { return w.Stats().Unknown == 1 })
-	require.Equal(t, fifo.Stats{Unknown: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed}, w.Stats())
+	await(t, "the end of the abandoned handler", func() bool { return w.Stats().Abandoned == 0 })
+	require.Equal(t, fifo.Stats{
+		Unknown: 1, TimesOverdue: 1, TimesAbandoned: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
+	}, w.Stats())
 }
 
-// A handler whose claim was under way when the others were told is told as well.
-func TestShutdownDuringClaim(t *testing.T) {
+// A job whose claim was under way when the worker was told to stop is given back, and its handler not called.
+func TestStartsAfterStop(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	b.send("g", "first", "second")
-	w := b.worker(h.handle, oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+	w := b.worker(h.handle, oneLane)
 	listeners := func() int {
 		return query[int](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'")
 	}
 	r := b.run(w)
 	receive(t, h.started, "the first handler")
 	await(t, "the listener", func() bool { return listeners() == 1 })
-	waits := func(what, sql string) {
-		await(t, what, func() bool {
-			return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1 || '%')`, sql)
-		})
-	}
 	lock := pgtest.Conn(t, b.url)
 	locked := make(chan error, 1)
 	go func() { // every claim reads this table: so has the one that is held, and the next one will wait
 		_, err := lock.Exec(t.Context(), "BEGIN; LOCK pgfifo.pauses")
 		locked <- err
 	}()
-	waits("the lock", "BEGIN; LOCK")
+	await(t, "the lock", func() bool { return b.waiting("BEGIN; LOCK") })
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))
-	waits("the claim", "-- Claims the head")
+	await(t, "the claim", func() bool { return b.waiting("-- Claims the head") })
 	r.cancel()
 	await(t, "the worker to stop", func() bool { return listeners() == 0 })
 	require.NoError(t, lock.Close(t.Context()))
 	require.NoError(t, r.wait())
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes(), "it takes no more")
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
+	require.Empty(t, h.started)
+	require.Equal(t, 1, b.count("jobs"))
 	require.Zero(t, b.jobs()[0].Attempts)
+}
+
+// waiting reports whether a statement that begins so waits for a lock.
+func (b *bed) waiting(statement string) bool {
+	b.t.Helper()
+	return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND starts_with(query, $1))`, statement)
+}
+
+// A lane that waits for the server does not hold up Run: a COMMIT may wait for a standby for good, here it does for a
+// deferred trigger, and any statement for a lock on its table. Nobody knows what becomes of the job.
+func TestStatementOutlivesDrain(t *testing.T) {
+	t.Parallel()
+	for name, block := range map[string]struct{ before, lock string }{
+		"commit": {`
+			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+			CREATE CONSTRAINT TRIGGER slow AFTER DELETE ON pgfifo.jobs DEFERRABLE INITIALLY DEFERRED
+				FOR EACH ROW EXECUTE FUNCTION wait()`, "SELECT pg_advisory_lock(1)"},
+		"table": {"SELECT", "BEGIN; LOCK pgfifo.jobs IN SHARE MODE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.exec(block.before)
+			h := newBlocking()
+			id := b.send("g", nil)[0]
+			w := b.worker(h.handle, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+			r := b.run(w)
+			receive(t, h.started, "the handler")
+			lock := pgtest.Conn(t, b.url)
+			_, err := lock.Exec(t.Context(), block.lock)
+			require.NoError(t, err)
+			h.release <- struct{}{}
+			await(t, "the settling", func() bool { return b.waiting("") })
+			require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", id))
+			require.Equal(t, []fifo.Outcome{fifo.Unknown}, b.ledger.outcomes())
+			require.NoError(t, lock.Close(t.Context()))
+			b.work(b.worker(nop)) // if it was not done after all
+		})
+	}
+}
+
+// Nor does a hook that does not return.
+func TestHookOutlivesDrain(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks = &fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+			close(started)
+			<-release
+		}}
+	})
+	defer close(release)
+	ids, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
+	require.NoError(t, err)
+	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+	receive(t, started, "the hook")
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", ids[0]))
 }
 
 // A worker that is told to stop while it starts has nothing to report.

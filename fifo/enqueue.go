@@ -117,7 +117,10 @@ func (c *Client) enqueue(
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	ctx, done := c.cfg.Hooks.enqueue(ctx, msgs)
+	ctx, done, err := c.hookEnqueue(ctx, msgs)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { done(ids, err) }()
 	b, err := encode(msgs)
 	if err != nil {

@@ -3,6 +3,7 @@ package fifo
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -33,9 +34,10 @@ var (
 	ErrConnections = errors.New("fifo: not enough connections")
 	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction mode.
 	ErrPooled = groups.ErrPooled
-	// ErrDrainTimeout is returned by Run when handlers were still running after DrainTimeout and did not end when
-	// their contexts were cancelled. Their connections were closed, so their jobs are free for others.
-	ErrDrainTimeout = errors.New("fifo: handlers still running after the drain timeout")
+	// ErrDrainTimeout is returned by Run when it leaves something behind: handlers that still run although their
+	// contexts have ended, or jobs whose outcome is unknown because the server did not answer in time. The text names
+	// the jobs. Their connections were closed, so the jobs are free for others as soon as the server notices.
+	ErrDrainTimeout = errors.New("fifo: drain timeout")
 )
 
 // Causes with which a handler's context is cancelled; see context.Cause.
@@ -52,13 +54,29 @@ var (
 // ErrNoJob is returned by Tx, PgxTx and Fence of a Job that is not being handled.
 var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
 
-// A PanicError is the error of an attempt whose handler panicked.
+// A PanicError is the error of a handler or a hook that panicked, or that ended its goroutine.
 type PanicError struct {
 	Value any    // what was passed to panic
 	Stack []byte // of the goroutine that panicked
+
+	who string // "": the handler
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("fifo: handler panicked: %v", e.Value) }
+// newPanicError is called while the stack is still there. v is what recover returned.
+func newPanicError(who string, v any) *PanicError {
+	if v == nil {
+		v = fmt.Errorf("the %s's goroutine exited", who)
+	}
+	return &PanicError{Value: v, Stack: debug.Stack(), who: who}
+}
+
+func (e *PanicError) Error() string {
+	who := e.who
+	if who == "" {
+		who = "handler"
+	}
+	return fmt.Sprintf("fifo: %s panicked: %v", who, e.Value)
+}
 
 // Unwrap returns the value passed to panic if that is an error.
 func (e *PanicError) Unwrap() error {

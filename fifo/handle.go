@@ -19,8 +19,9 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			t.place.outcome.More = true
 			continue
 		}
-		one := [1]task{t}
-		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h.Handle(ctx, t.job) })
+		job, one := t.job, [1]task{t}
+		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h.Handle(ctx, job) })
+		t = one[0] // with another Job if the handler was abandoned, which keeps its own
 		if err == nil && held == nil && !last {
 			held = s.lane.Keep(ctx)
 		}

@@ -3,7 +3,6 @@ package fifo
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 )
 
 // A Handler works a job. If it returns nil the job is done, and what was written through job.Tx is committed with it.
@@ -11,7 +10,10 @@ import (
 // its group waiting behind it.
 //
 // ctx ends when the worker gives up on the job, with ErrJobTimeout, ErrShutdown or ErrLost as its cause. Until the
-// handler returns, its group stays taken.
+// handler returns, its group stays taken and its lane is busy: return soon. A handler that goes on for a second is
+// overdue. The worker logs that as an error and calls Hooks.Overdue, again and again; with Worker.AbandonAfter it gives
+// the job up. A nil that is returned after the end of ctx is a success like any other, unless the job was lost or given
+// up by then.
 type Handler interface {
 	Handle(ctx context.Context, job *Job) error
 }
@@ -35,26 +37,54 @@ func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler
 	})
 }
 
-// call runs a handler and turns a panic into a PanicError. The handler has a goroutine of its own: runtime.Goexit, a
-// test's FailNow say, ends the goroutine that calls it, whatever is deferred, and would take the lane with it.
-func call(handler func() error) error {
+// start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They have a
+// goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow say, ends the
+// goroutine that calls it, and a handler that does not return is left behind in it.
+func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Context) error) <-chan error {
 	result := make(chan error, 1)
 	go func() {
-		err, returned := error(nil), false
+		var err error
+		defer func() { result <- err }()
+		worker := ctx
+		var ends []func(error)
 		defer func() {
-			if !returned {
-				v := recover()
-				if v == nil {
-					v = errors.New("the handler's goroutine exited")
-				}
-				err = &PanicError{Value: v, Stack: debug.Stack()}
+			for _, end := range ends {
+				c.guard("end of the Job hook", func() { end(err) })
 			}
-			result <- err
 		}()
-		if err = handler(); err != nil {
-			_, _ = err.Error(), errors.Is(err, ErrNoJob) // if these panic (on a typed nil, say), then here
+		for i := 0; i < len(jobs) && err == nil && c.cfg.Hooks.Job != nil; i++ {
+			catch(&err, "Job hook", func() error {
+				hooked, end := c.cfg.Hooks.Job(ctx, jobs[i])
+				if hooked != nil {
+					ctx = hooked
+				}
+				if end != nil {
+					ends = append(ends, end)
+				}
+				return nil
+			})
 		}
-		returned = true
+		if err == nil && worker.Err() != nil { // it stops, or a hook took too long: the job may be another's by now
+			err = context.Cause(worker)
+		}
+		if err == nil {
+			catch(&err, "handler", func() error { return handler(ctx) })
+		}
 	}()
-	return <-result
+	return result
+}
+
+// catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not return
+// here, and err is set all the same.
+func catch(err *error, who string, f func() error) {
+	returned := false
+	defer func() {
+		if !returned {
+			*err = newPanicError(who, recover())
+		}
+	}()
+	if *err = f(); *err != nil {
+		_, _ = (*err).Error(), errors.Is(*err, ErrNoJob) // if these panic (on a typed nil, say), then here
+	}
+	returned = true
 }

@@ -1,20 +1,31 @@
 package fifo
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
-// Hooks are called around the work, for logs, metrics and traces. Nil fields are skipped. They run in the caller's or
-// the worker's goroutine, so they should be quick, and they must not panic.
+// Hooks are called around the work, for logs, metrics and traces. Nil fields are skipped. The enqueue and the lane wait
+// for them, so they should be quick. A panic in a hook does not spread: if it comes before an enqueue or a handler, it is
+// the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
-	// Enqueue is called before an enqueue. It returns the context to go on with, and what to call with the ids or
-	// the error; either may be nil.
+	// Enqueue is called before an enqueue, in the caller's goroutine. It returns the context to go on with, and what
+	// to call with the ids or the error; either may be nil. If it panics nothing is enqueued, and the error is a
+	// *PanicError.
 	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(ids []int64, err error))
 	// Job is called before a handler, and what it returns right after it, with the handler's error: the attempt's
-	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order.
+	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order. It runs in
+	// the handler's goroutine, and its time counts as the handler's. If it panics the handler is not called, and the
+	// attempt fails as if the handler had panicked.
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as Retried or Buried,
 	// with an err that is ErrLost.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
+	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
+	// (ErrJobTimeout, ErrShutdown, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute. The job is a
+	// copy without a transaction. For a BatchHandler it is called for each job of the batch.
+	Overdue func(ctx context.Context, job *Job, late time.Duration, cause error)
 }
 
 // An Outcome is what became of an attempt.
@@ -43,23 +54,48 @@ func (o Outcome) String() string {
 	}
 }
 
-func (h *Hooks) enqueue(ctx context.Context, msgs []Message) (context.Context, func([]int64, error)) {
+// hookEnqueue calls the Enqueue hook, and returns the context to go on with and what to call in the end.
+func (c *Client) hookEnqueue(ctx context.Context, msgs []Message) (context.Context, func([]int64, error), error) {
 	done := func([]int64, error) {}
-	if h.Enqueue == nil {
-		return ctx, done
+	if c.cfg.Hooks.Enqueue == nil {
+		return ctx, done, nil
 	}
-	hooked, after := h.Enqueue(ctx, msgs)
-	if hooked != nil {
-		ctx = hooked
-	}
-	if after != nil {
-		done = after
-	}
-	return ctx, done
+	var err error
+	catch(&err, "Enqueue hook", func() error {
+		hooked, after := c.cfg.Hooks.Enqueue(ctx, msgs)
+		if hooked != nil {
+			ctx = hooked
+		}
+		if after != nil {
+			done = func(ids []int64, err error) {
+				c.guard("end of the Enqueue hook", func() { after(ids, err) })
+			}
+		}
+		return nil
+	})
+	return ctx, done, err
 }
 
-func (h *Hooks) settled(ctx context.Context, job *Job, outcome Outcome, err error) {
-	if h.Settled != nil {
-		h.Settled(ctx, job, outcome, err)
-	}
+// guard calls a hook that comes after the fact: its panic is logged.
+func (c *Client) guard(hook string, f func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		p := newPanicError(hook, recover())
+		c.cfg.Logger.Error("pgfifo: a hook panicked", "hook", hook, "panic", p.Value, "stack", string(p.Stack))
+	}()
+	f()
+	returned = true
+}
+
+// guardLane is guard for a lane, which must not end with a hook that ends its goroutine.
+func (c *Client) guardLane(hook string, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.guard(hook, f)
+	}()
+	<-done
 }

@@ -15,13 +15,14 @@ type seat struct {
 	lane *groups.Lane // its own goroutine's; others see it through at
 
 	at      atomic.Pointer[groups.Lane]
+	doing   atomic.Pointer[Job] // the job whose handler it ran last
+	ended   atomic.Bool         // it takes no more, and nothing of it is under way
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
 	begun   int        // claims that were worked
 
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
-	group    groups.Key
 	shutting bool
 }
 
@@ -180,9 +181,9 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn
 }
 
 // watch lets others cancel the handler that is about to run; the returned function ends that.
-func (s *seat) watch(key groups.Key, stop context.CancelCauseFunc) func() {
+func (s *seat) watch(stop context.CancelCauseFunc) func() {
 	s.mu.Lock()
-	s.stop, s.group = stop, key
+	s.stop = stop
 	if s.shutting {
 		stop(ErrShutdown)
 	}
@@ -212,15 +213,11 @@ func (s *seat) shut() {
 	s.cancel(ErrShutdown)
 }
 
-// abandon cuts the connection of a handler that does not end, so that its group is free.
-func (s *seat) abandon() (groups.Key, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stop == nil {
-		return groups.Key{}, false
+// cut closes the seat's connection, whatever it is used for.
+func (s *seat) cut() {
+	if lane := s.at.Load(); lane != nil {
+		lane.Abandon()
 	}
-	s.at.Load().Kill()
-	return s.group, true
 }
 
 // beat sends a heartbeat for a handler that has been running for a while, and cancels it if the connection is lost. It

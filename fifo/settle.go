@@ -56,12 +56,13 @@ func (s *seat) tell(ctx context.Context, r *result) {
 			c.log.Debug("pgfifo: attempt "+r.outcome.String(), attrs...)
 		}
 	}
-	if c.worker.Client.cfg.Hooks.Settled != nil {
+	c.left.settled(r)
+	if client := c.worker.Client; client.cfg.Hooks.Settled != nil {
 		var why error
 		if r.failure != nil {
 			why = r.failure.err
 		}
-		c.worker.Client.cfg.Hooks.settled(ctx, r.job, r.outcome, why)
+		client.guardLane("Settled", func() { client.cfg.Hooks.Settled(ctx, r.job, r.outcome, why) })
 	}
 }
 

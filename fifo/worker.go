@@ -27,14 +27,23 @@ type Worker struct {
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
 	Retry RetryPolicy
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
-	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for each of its
-	// jobs. Defaults to 15 minutes; negative: no limit.
+	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for
+	// each of its jobs. If the handler returns an error after that, the attempt has failed as KindTimeout; if it
+	// returns nil, the job is done. Until it returns, it keeps its group, its lane and its transaction; see
+	// AbandonAfter. Defaults to 15 minutes; negative: no limit.
 	JobTimeout time.Duration
+	// AbandonAfter is how long a handler may go on after its context has ended. Then its connection is closed, so that
+	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.
+	// The attempt has failed as KindTimeout after ErrJobTimeout, and as KindLost after the other causes. Go cannot end
+	// the handler: it goes on beside the next attempt of its job, with a Job whose methods return errors, and keeps its
+	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0: never.
+	AbandonAfter time.Duration
 	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
 	// has nothing to do. Defaults to 1 second.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their
-	// contexts with ErrShutdown; they have 5 seconds more. Defaults to 30 seconds; negative: cancel at once.
+	// contexts with ErrShutdown. They have 5 seconds more; with the last 2, for lanes whose connections were closed, Run
+	// ends within the 30 seconds that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
 	DrainTimeout time.Duration
 	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
 	Session groups.Session
@@ -57,7 +66,7 @@ func (w *Worker) Handle(queue string, h Handler) { w.HandleEach(queue, Batch{}, 
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.Concurrency, maxAttempts: w.MaxAttempts, retry: w.Retry, jobTimeout: w.JobTimeout,
-		poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name, sweep: w.Sweep.withDefaults(),
+		abandon: w.AbandonAfter, poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name, sweep: w.Sweep.withDefaults(),
 		queues: slices.Sorted(maps.Keys(w.routes)),
 	}
 	if s.name == "" {
@@ -68,7 +77,7 @@ func (w *Worker) withDefaults() (settings, error) {
 	s.maxAttempts = orDefault(s.maxAttempts, DefaultMaxAttempts)
 	s.jobTimeout = orDefault(s.jobTimeout, 15*time.Minute)
 	s.poll = orDefault(s.poll, time.Second)
-	s.drain = orDefault(s.drain, 30*time.Second)
+	s.drain = orDefault(s.drain, 20*time.Second)
 	if s.retry == nil {
 		s.retry = DefaultRetry
 	}
@@ -81,6 +90,8 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
 	case s.maxAttempts < 0:
 		return s, fmt.Errorf("%w: MaxAttempts %d is negative", ErrInvalidWorker, s.maxAttempts)
+	case s.abandon < 0:
+		return s, fmt.Errorf("%w: AbandonAfter %v is negative", ErrInvalidWorker, s.abandon)
 	case s.poll < 0:
 		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
 	}
@@ -100,18 +111,21 @@ func orDefault[T comparable](v, def T) T {
 
 // settings is a Worker with its defaults filled in.
 type settings struct {
-	lanes, maxAttempts      int
-	retry                   RetryPolicy
-	jobTimeout, poll, drain time.Duration
-	name                    string
-	queues                  []string
-	once                    bool // RunOne: one job, and no next one
-	sweep                   Sweep
+	lanes, maxAttempts  int
+	retry               RetryPolicy
+	jobTimeout, abandon time.Duration
+	poll, drain         time.Duration
+	name                string
+	queues              []string
+	once                bool // RunOne: one job, and no next one
+	sweep               Sweep
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts of
-// those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If not, it closes
-// their connections and returns ErrDrainTimeout.
+// those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If not, it
+// closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a standby, say. In any
+// case it returns within 2 seconds more. What is left behind, such as an abandoned handler that still runs, it names in
+// an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
 // ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost later is
@@ -149,7 +163,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // RunOne works one job, if any may run now, and reports whether it did. It is for tests and for cron: it dials a
 // connection, looks at all groups, and closes the connection. The handler's failure is recorded as by Run, and is not an
-// error of RunOne, which returns those that Run returns at once, but ErrRunning. If ctx ends meanwhile, the job is given back.
+// error of RunOne, which returns those that Run returns at once, but ErrRunning. If ctx ends meanwhile, the job is given back; a handler that
+// goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -168,9 +183,11 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	return c.runOne(ctx)
 }
 
-// Stats are counters since the Worker was made, except Running.
+// Stats are counters since the Worker was made, except Running, Overdue and Abandoned, which tell of this moment.
 type Stats struct {
-	Running   int   // handlers that run now
+	Running   int   // jobs whose handlers run
+	Overdue   int   // of those, the ones whose handlers have gone on for a second after the end of their contexts
+	Abandoned int   // jobs whose handlers still run although the worker gave them up
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters
@@ -180,6 +197,9 @@ type Stats struct {
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
 	Troubles  int64 // times that the server refused something about a group, which then waits, longer each time
+
+	TimesOverdue   int64 // attempts that were overdue
+	TimesAbandoned int64 // attempts that were abandoned; Retried, Buried and Unknown count them too
 }
 
 // Stats returns a snapshot of the counters.
@@ -190,6 +210,9 @@ type counters struct {
 	outcomes       [Unknown + 1]atomic.Int64
 	claims, missed atomic.Int64
 	lost, troubles atomic.Int64
+
+	overdue, timesOverdue     atomic.Int64
+	abandoned, timesAbandoned atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
@@ -199,6 +222,8 @@ func (c *counters) snapshot() Stats {
 		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(),
 		Unknown: c.outcomes[Unknown].Load(), Lost: c.lost.Load(),
 		Claims: c.claims.Load(), Missed: c.missed.Load(), Troubles: c.troubles.Load(),
+		Overdue: int(c.overdue.Load()), TimesOverdue: c.timesOverdue.Load(),
+		Abandoned: int(c.abandoned.Load()), TimesAbandoned: c.timesAbandoned.Load(),
 	}
 }
 

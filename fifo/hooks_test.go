@@ -1,0 +1,135 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A hook that panics, or ends its goroutine, takes neither the process nor a lane with it. One that comes before the
+// handler fails the attempt; one that comes after it is logged.
+func TestPanicInAHook(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set     func(h *fifo.Hooks, fail func())
+		outcome fifo.Outcome // of the first attempt
+		logged  string
+	}{
+		"Job": {func(h *fifo.Hooks, fail func()) {
+			h.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+				if job.Attempt() == 1 {
+					fail()
+				}
+				return ctx, nil
+			}
+		}, fifo.Retried, ""},
+		"end of Job": {func(h *fifo.Hooks, fail func()) {
+			h.Job = func(ctx context.Context, _ *fifo.Job) (context.Context, func(error)) {
+				return ctx, func(error) { fail() }
+			}
+		}, fifo.Succeeded, "end of the Job hook"},
+		"Settled": {func(h *fifo.Hooks, fail func()) {
+			settled := h.Settled
+			h.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+				settled(ctx, job, outcome, err)
+				fail()
+			}
+		}, fifo.Succeeded, "Settled"},
+		"Overdue": {func(h *fifo.Hooks, fail func()) {
+			h.Overdue = func(context.Context, *fifo.Job, time.Duration, error) { fail() }
+		}, fifo.Succeeded, "Overdue"},
+	} {
+		for how, fail := range map[string]func(){"panic": func() { panic("a value") }, "goexit": runtime.Goexit} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				log := &logbook{}
+				b := newBed(t, func(cfg *fifo.Config) {
+					cfg.Logger = slog.New(log)
+					c.set(cfg.Hooks, fail)
+				})
+				ids := b.send("g", nil, nil)
+				var h fifo.HandlerFunc = nop
+				var ran []int
+				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+					ran = append(ran, job.Attempt())
+					return h(ctx, job)
+				}, oneLane)
+				if name == "Overdue" {
+					w.JobTimeout = time.Millisecond
+					h = func(context.Context, *fifo.Job) error {
+						await(t, "a report", func() bool { return w.Stats().TimesOverdue > 0 })
+						return nil
+					}
+				}
+				b.work(w)
+				require.Equal(t, c.outcome, b.ledger.outcomes()[0])
+				require.EqualValues(t, 2, w.Stats().Succeeded)
+				if c.logged != "" {
+					require.Equal(t, []int{1, 1}, ran)
+					value := map[string]string{"panic": "a value", "goexit": "the " + c.logged + "'s goroutine exited"}[how]
+					require.Positive(t, log.count("pgfifo: a hook panicked hook="+c.logged+" panic="+value), "%q", log.lines)
+					return
+				}
+				require.Equal(t, []int{2, 2}, ran, "the handler is not called")
+				p := (*fifo.PanicError)(nil)
+				require.ErrorAs(t, b.ledger.errs()[0], &p)
+				require.NotEmpty(t, p.Stack)
+				if how == "panic" {
+					require.EqualError(t, p, "fifo: Job hook panicked: a value")
+				}
+				require.Len(t, ids, 2)
+			})
+		}
+	}
+}
+
+// A dead letter of a job whose Job hook panics says so.
+func TestPanicInTheJobHookIsRecorded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks.Job = func(context.Context, *fifo.Job) (context.Context, func(error)) { panic("a value") }
+	})
+	b.send("g", nil)
+	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
+	letters := b.deadLetters()
+	require.Len(t, letters, 1)
+	require.Equal(t, fifo.KindPanic, letters[0].Failures[0].Kind)
+	require.Equal(t, "fifo: Job hook panicked: a value", letters[0].Failures[0].Error)
+	require.Contains(t, letters[0].Failures[0].Stack, "hooks_test.go")
+}
+
+// A panic before an enqueue is its error; one after it is logged, and the ids are returned.
+func TestPanicInTheEnqueueHook(t *testing.T) {
+	t.Parallel()
+	log := &logbook{}
+	before, value := true, errors.New("a value")
+	b := newBed(t, func(c *fifo.Config) {
+		c.Logger = slog.New(log)
+		c.Hooks.Enqueue = func(ctx context.Context, _ []fifo.Message) (context.Context, func([]int64, error)) {
+			if before {
+				panic(value)
+			}
+			return ctx, func([]int64, error) { panic(value) }
+		}
+	})
+	msg := fifo.Message{Queue: "q", GroupID: "g"}
+	ids, err := b.client.Enqueue(t.Context(), msg)
+	require.ErrorIs(t, err, value)
+	require.ErrorAs(t, err, new(*fifo.PanicError))
+	require.Empty(t, ids)
+	require.Zero(t, b.count("jobs"))
+
+	before = false
+	ids, err = b.client.Enqueue(t.Context(), msg)
+	require.NoError(t, err)
+	require.Len(t, ids, 1)
+	require.Equal(t, 1, b.count("jobs"))
+	require.Equal(t, 1, log.count("pgfifo: a hook panicked hook=end of the Enqueue hook panic=a value"), "%q", log.lines)
+}

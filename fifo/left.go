@@ -1,0 +1,121 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// What a worker leaves behind: abandoned handlers that still run, and, once it ends without waiting any longer, jobs
+// whose outcome nobody knows.
+type leftovers struct {
+	stats   *counters
+	closing chan struct{} // closed when the worker waits no longer for its handlers
+
+	mu       sync.Mutex
+	closed   bool
+	handlers map[<-chan error][]jobName
+	unknown  []jobName
+}
+
+type jobName struct {
+	groups.Key
+	id int64
+}
+
+func (n jobName) String() string { return fmt.Sprintf("%v job %d", n.Key, n.id) }
+
+func nameOf(job *Job) jobName { return jobName{job.Group(), job.ID} }
+
+func newLeftovers(stats *counters) *leftovers {
+	return &leftovers{stats: stats, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName)}
+}
+
+// close lets go of the handlers that still run.
+func (l *leftovers) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		close(l.closing)
+	}
+}
+
+// handler notes an abandoned handler, until it returns.
+func (l *leftovers) handler(tasks []task, result <-chan error) {
+	names := make([]jobName, len(tasks))
+	for i, t := range tasks {
+		names[i] = nameOf(t.job)
+	}
+	n := int64(len(tasks))
+	l.stats.abandoned.Add(n)
+	l.stats.timesAbandoned.Add(n)
+	l.mu.Lock()
+	l.handlers[result] = names
+	l.mu.Unlock()
+	go func() {
+		<-result // nothing can be done about it
+		l.mu.Lock()
+		if !l.closed { // else it is to be named
+			delete(l.handlers, result)
+		}
+		l.mu.Unlock()
+		l.stats.abandoned.Add(-n)
+	}()
+}
+
+// settled notes a job whose outcome is not known because the worker waits no longer for the server.
+func (l *leftovers) settled(r *result) {
+	if r.outcome == Unknown && !errors.Is(r.failure.err, errAbandoned) {
+		l.lose(r.job)
+	}
+}
+
+func (l *leftovers) lose(job *Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.unknown = append(l.unknown, nameOf(job))
+	}
+}
+
+// err names what is left behind, or is nil.
+func (l *leftovers) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var running []jobName
+	for _, names := range l.handlers {
+		running = append(running, names...)
+	}
+	var parts []string
+	if len(running) > 0 {
+		parts = append(parts, "handlers abandoned: "+list(running))
+	}
+	if len(l.unknown) > 0 {
+		parts = append(parts, "outcome unknown: "+list(l.unknown))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrDrainTimeout, strings.Join(parts, "; "))
+}
+
+// list returns the first few names.
+func list(names []jobName) string {
+	const most = 20
+	var b strings.Builder
+	for i, n := range names {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(n.String())
+	}
+	return b.String()
+}

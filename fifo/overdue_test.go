@@ -1,0 +1,367 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A logbook keeps what is logged as an error.
+type logbook struct {
+	slog.Handler
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logbook) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (l *logbook) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "stack" && a.Key != "late" {
+			line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		}
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+func (l *logbook) count(line string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, have := range l.lines {
+		if have == line {
+			n++
+		}
+	}
+	return n
+}
+
+// A stubborn handler does not listen to its context. It returns nil when it is released.
+type stubborn struct {
+	started chan *fifo.Job
+	release chan struct{}
+}
+
+func newStubborn() *stubborn { return &stubborn{make(chan *fifo.Job, 100), make(chan struct{})} }
+
+func (h *stubborn) handle(_ context.Context, job *fifo.Job) error {
+	h.started <- job
+	<-h.release
+	return nil
+}
+
+type overdue struct {
+	id    int64
+	late  time.Duration
+	cause error
+}
+
+// watched returns a bed that keeps what is told of handlers that are overdue, by log and hook.
+func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
+	t.Helper()
+	log, told := &logbook{}, make(chan overdue, 100)
+	b := newBed(t, func(c *fifo.Config) {
+		c.Logger = slog.New(log)
+		c.Hooks.Overdue = func(ctx context.Context, job *fifo.Job, late time.Duration, cause error) {
+			if _, err := job.Tx(ctx); !errors.Is(err, fifo.ErrNoJob) || ctx.Err() != nil {
+				cause = errors.Join(cause, err, ctx.Err())
+			}
+			told <- overdue{job.ID, late, cause}
+		}
+	})
+	return b, log, told
+}
+
+// A handler that goes on after its context has ended is told of, again and again, whatever ended the context. What it
+// returns in the end counts.
+func TestOverdueIsTold(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, log, told := watched(t)
+			h := newStubborn()
+			id := b.send("g", nil)[0]
+			w := b.worker(h.handle, watchful, func(w *fifo.Worker) {
+				w.DrainTimeout = -1
+				if name == "timeout" {
+					w.JobTimeout = time.Millisecond
+				}
+			})
+			r := b.run(w)
+			receive(t, h.started, "the handler")
+			switch name {
+			case "shutdown":
+				r.cancel()
+			case "lost":
+				require.NoError(t, b.kill(t.Context(), b.holder("g")))
+			}
+			first, second := receive(t, told, "the first report"), receive(t, told, "the second report")
+			require.Equal(t, id, first.id)
+			require.ErrorIs(t, first.cause, cause)
+			require.Less(t, first.late, second.late)
+			line := fmt.Sprintf("pgfifo: handler ignores the end of its context queue=q group=g job=%d attempt=1 jobs=1 cause=%v",
+				id, first.cause)
+			require.GreaterOrEqual(t, log.count(line), 2, "%q", log.lines)
+			require.Equal(t, 1, w.Stats().Overdue)
+			close(h.release)
+			outcome := fifo.Succeeded
+			if name == "lost" {
+				outcome = fifo.Unknown
+			}
+			await(t, "the outcome", func() bool { return len(b.ledger.outcomes()) > 0 })
+			require.Equal(t, outcome, b.ledger.outcomes()[0])
+			require.Zero(t, w.Stats().Overdue)
+			require.EqualValues(t, 1, w.Stats().TimesOverdue)
+			require.Zero(t, w.Stats().TimesAbandoned)
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
+// A handler that ends soon after its context is none of that.
+func TestNotOverdue(t *testing.T) {
+	t.Parallel()
+	b, log, told := watched(t)
+	h := newBlocking()
+	b.send("g", nil)
+	w := b.worker(h.handle, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = time.Millisecond, patience })
+	b.work(w)
+	require.Empty(t, told)
+	require.Empty(t, log.lines)
+	require.Zero(t, w.Stats().TimesOverdue)
+	require.Zero(t, w.Stats().TimesAbandoned)
+}
+
+// A worker with AbandonAfter goes on without the handler: its group is free, and its lane. What the handler still does
+// with its transaction fails, and nothing of it stays.
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(ctx context.Context, job *fifo.Job) func() error{
+		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
+			return func() error {
+				_, err := job.Fence(ctx)
+				return err
+			}
+		},
+		"pgx": func(ctx context.Context, job *fifo.Job) func() error {
+			tx, _ := job.PgxTx(ctx)
+			_, _ = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+			return func() error {
+				_, err := tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
+				return err
+			}
+		},
+		"raw": func(ctx context.Context, job *fifo.Job) func() error {
+			tx, _ := job.PgxTx(ctx)
+			conn := tx.Conn()
+			return func() error {
+				_, err := conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
+				return err
+			}
+		},
+		"bun": func(ctx context.Context, job *fifo.Job) func() error {
+			tx, _ := job.Tx(ctx)
+			_, _ = tx.Exec("INSERT INTO effects VALUES (1)")
+			return func() error {
+				_, err := tx.Exec("INSERT INTO effects VALUES (2)")
+				return err
+			}
+		},
+		"rows": func(ctx context.Context, job *fifo.Job) func() error {
+			tx, _ := job.Tx(ctx)
+			rows, _ := tx.Query("SELECT generate_series(1, 1000000)")
+			return func() error {
+				for rows.Next() {
+				}
+				return errors.Join(rows.Err(), rows.Close())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, log, _ := watched(t)
+			b.ledger.overlaps = true
+			b.exec("CREATE TABLE effects (id int)")
+			h, errs := newStubborn(), make(chan error, 4)
+			first := b.send("g", nil, nil)
+			other := b.send("h", nil)
+			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.ID != first[0] || job.Attempt() > 1 {
+					return nil
+				}
+				later := use(context.WithoutCancel(ctx), job)
+				_ = h.handle(ctx, job)
+				errs <- later()
+				_, err := job.Tx(context.WithoutCancel(ctx))
+				errs <- err
+				_, err = job.PgxTx(context.WithoutCancel(ctx))
+				errs <- err
+				_, err = job.Fence(context.WithoutCancel(ctx))
+				errs <- err
+				return nil
+			}, oneLane, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond })
+			r := b.run(w)
+			receive(t, h.started, "the handler")
+			b.drained() // beside it, on its lane
+			outcomes := b.ledger.outcomes()
+			retried := slices.Index(outcomes, fifo.Retried)
+			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
+			require.ElementsMatch(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, outcomes)
+			require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
+			require.Equal(t, 1, w.Stats().Abandoned)
+			require.Zero(t, w.Stats().Running)
+			require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
+				"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
+			require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
+			close(h.release)
+			for range cap(errs) {
+				require.Error(t, receive(t, errs, "what became of its use of the transaction"))
+			}
+			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+			require.EqualValues(t, 1, w.Stats().TimesAbandoned)
+			require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+		})
+	}
+}
+
+// A handler in the middle of a statement that nobody cancels is abandoned as well.
+func TestAbandonInAStatement(t *testing.T) {
+	t.Parallel()
+	for name, query := range map[string]func(ctx context.Context, job *fifo.Job) error{
+		"pgx": func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "SELECT pg_sleep(600)")
+			}
+			return err
+		},
+		"bun": func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, "SELECT pg_sleep(600)")
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.overlaps = true
+			ids, ended := b.send("g", nil, nil), make(chan error, 1)
+			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == ids[0] && job.Attempt() == 1 {
+					err := query(context.WithoutCancel(ctx), job)
+					ended <- err
+					return err
+				}
+				return nil
+			}, oneLane, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond })
+			b.work(w)
+			require.Error(t, receive(t, ended, "the end of the statement"))
+			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+		})
+	}
+}
+
+// A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
+func TestAbandonABatch(t *testing.T) {
+	t.Parallel()
+	for name, handle := range map[string]func(w *fifo.Worker, h fifo.HandlerFunc){
+		"each": func(w *fifo.Worker, h fifo.HandlerFunc) { w.HandleEach("batch", fifo.Batch{Jobs: 3}, h) },
+		"slice": func(w *fifo.Worker, h fifo.HandlerFunc) {
+			w.HandleBatch("batch", fifo.Batch{Jobs: 3}, fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+				for _, job := range jobs {
+					if err := h(ctx, job); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.overlaps = true
+			h := newStubborn()
+			defer close(h.release)
+			ids := b.sendAll(
+				fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"},
+				fifo.Message{Queue: "batch", GroupID: "g"})
+			w := b.worker(nop, oneLane, func(w *fifo.Worker) {
+				w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 50*time.Millisecond, 20*time.Millisecond
+			})
+			handle(w, func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == ids[1] {
+					return h.handle(ctx, job)
+				}
+				return nil
+			})
+			r := b.run(w)
+			b.drained()
+			letters := b.deadLetters()
+			require.Len(t, letters, 1)
+			require.Equal(t, ids[1], letters[0].ID)
+			require.Len(t, letters[0].Failures, 2)
+			for _, f := range letters[0].Failures {
+				require.Equal(t, fifo.KindTimeout, f.Kind)
+			}
+			require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+		})
+	}
+}
+
+// RunOne gives up as Run does.
+func TestRunOneAbandons(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	h := newStubborn()
+	defer close(h.release)
+	id := b.send("g", nil)[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	type answer struct {
+		ran bool
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		ran, err := b.worker(h.handle).RunOne(ctx)
+		done <- answer{ran, err}
+	}()
+	receive(t, h.started, "the handler")
+	cancel()
+	a := receive(t, done, "RunOne")
+	require.True(t, a.ran)
+	require.EqualError(t, a.err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", id))
+}
+
+// A timeout that is as good as none stays so for a batch.
+func TestLongestTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sendAll(fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"})
+	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })
+	var size int
+	w.HandleBatch("batch", fifo.Batch{Jobs: 4}, fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		size = max(size, len(jobs))
+		return ctx.Err()
+	}))
+	b.work(w)
+	require.Equal(t, 2, size)
+	require.EqualValues(t, 2, w.Stats().Succeeded)
+}
