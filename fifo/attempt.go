@@ -91,7 +91,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
 		s.lost(a, claim, lost)
 		return a
-	case hold.Paused, stop.Err() != nil: // given back
+	case stop.Err() != nil: // given back
+		return a
+	case hold.Paused:
 		return a
 	case hold.DueIn > 0:
 		placeOf(claim, hold.Turn).outcome.DueIn = hold.DueIn

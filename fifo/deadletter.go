@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -99,18 +100,21 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	if err := c.checkDeadLetters(ctx, key); err != nil {
 		return 0, err
 	}
-	rows, err := c.pool.Query(ctx, c.schema.Qualify(redriveSQL), key.Queue, key.GroupID, ids)
-	if err != nil {
-		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
-	}
 	b := &batch{}
 	var back []int64
-	var group string
-	var id int64
-	_, err = pgx.ForEachRow(rows, []any{&group, &id}, func() error {
-		b.queues, b.groups = append(b.queues, key.Queue), append(b.groups, group)
-		back = append(back, id)
-		return nil
+	err := pgx.BeginTxFunc(ctx, c.pool, readCommitted, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, c.schema.Qualify(redriveSQL), key.Queue, key.GroupID, ids)
+		if err != nil {
+			return err
+		}
+		var group string
+		var id int64
+		_, err = pgx.ForEachRow(rows, []any{&group, &id}, func() error {
+			b.queues, b.groups = append(b.queues, key.Queue), append(b.groups, group)
+			back = append(back, id)
+			return nil
+		})
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
@@ -134,12 +138,20 @@ func (c *Client) DeleteDeadLetters(ctx context.Context, key groups.Key, ids ...i
 	if ids != nil { // as redrive.sql: a list of ids that happens to be empty is not all of them
 		q = q.Where("id = ANY (?)", pgdialect.Array(ids))
 	}
-	res, err := q.Exec(ctx)
+	var n int64
+	opts := &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	err := c.db.RunInTx(ctx, opts, func(ctx context.Context, tx bun.Tx) error {
+		res, err := q.Conn(tx).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		n, err = res.RowsAffected()
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("fifo: delete dead letters of %v: %w", key, err)
 	}
-	n, err := res.RowsAffected()
-	return int(n), err
+	return int(n), nil
 }
 
 // checkDeadLetters checks a key whose group id may be empty.

@@ -35,6 +35,10 @@ const (
 	sweepBudget = 50   // transactions per sweep: the rest waits for the next
 )
 
+// readCommitted is for what relies on a new snapshot in each statement, or on waiting for others that change the same
+// rows. The database may have another level by default, at which that would go wrong, or fail.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+
 // runSweeper sweeps every now and then.
 func (c *crew) runSweeper(ctx context.Context) {
 	if c.set.sweep.Interval < 0 {
@@ -64,7 +68,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 	bound := strconv.FormatInt(max(c.worker.Session.Bound().Milliseconds(), 1), 10)
 	for range sweepBudget {
 		n := int64(0)
-		err := pgx.BeginFunc(ctx, client.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 			var alone bool
 			err := tx.QueryRow(ctx, sweepSQL, "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
 			if err != nil {
@@ -90,15 +94,20 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 		return after, nil
 	}
 	for range sweepBudget {
-		tag, err := client.pool.Exec(ctx, client.schema.Qualify(expireSQL),
-			c.set.sweep.DeadLetterRetention.Microseconds(), sweepBatch)
+		n := int64(0)
+		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, client.schema.Qualify(expireSQL),
+				c.set.sweep.DeadLetterRetention.Microseconds(), sweepBatch)
+			n = tag.RowsAffected()
+			return err
+		})
 		if err != nil {
 			return after, fmt.Errorf("fifo: expire dead letters: %w", err)
 		}
-		if tag.RowsAffected() > 0 {
-			c.log.Info("pgfifo: dead letters expired", "count", tag.RowsAffected())
+		if n > 0 {
+			c.log.Info("pgfifo: dead letters expired", "count", n)
 		}
-		if tag.RowsAffected() < sweepBatch {
+		if n < sweepBatch {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A freezer stops the process, as its server sees it, before the first statement that it knows.
@@ -53,4 +55,98 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 	const free = "SELECT count(*) FROM (SELECT FROM pgfifo.queue_groups WHERE group_id = 'g' FOR UPDATE SKIP LOCKED) g"
 	require.Zero(t, query[int](b, free))
 	b.drained()
+}
+
+// The second look of a sweep sees what was enqueued since its first, whatever isolation level the database has by default.
+func TestSweepSeesTheNewest(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.isolate("repeatable read")
+	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
+	f := &freezer{part: "DELETE FROM pgfifo.queue_groups", frozen: make(chan struct{}), thaw: make(chan struct{})}
+	h := newBlocking()
+	b.run(b.worker(h.handle, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
+		w.Sweep.Interval = 10 * time.Millisecond
+	}))
+	receive(t, f.frozen, "the sweep")
+	b.send("g", nil)
+	close(f.thaw)
+	receive(t, h.started, "the handler")
+	require.Equal(t, 2000, query[int](b, "SELECT extract(year FROM created_at AT TIME ZONE 'UTC')::int FROM pgfifo.queue_groups"))
+	close(h.release)
+	b.drained()
+}
+
+// isolate sets the isolation level that transactions have by default, for connections made from now on.
+func (b *bed) isolate(level string) {
+	b.t.Helper()
+	b.exec(`DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = "` + level + `"', current_database());
+	END $$`)
+	b.pool.Reset()
+}
+
+// Whatever changes rows that others change meanwhile waits for them, and does not fail, whatever the default isolation is.
+func TestChangesBesideOthers(t *testing.T) {
+	t.Parallel()
+	key := groups.Key{Queue: "q", GroupID: "g"}
+	for name, c := range map[string]struct {
+		change string // of somebody else
+		verb   func(ctx context.Context, b *bed) (int, error)
+	}{
+		"Purge": {"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1", func(ctx context.Context, b *bed) (int, error) {
+			n, err := b.client.Admin().Purge(ctx, key)
+			return int(n), err
+		}},
+		"Pause": {"UPDATE pgfifo.pauses SET reason = 'other'", func(ctx context.Context, b *bed) (int, error) {
+			return 1, b.client.Admin().Pause(ctx, key, "mine")
+		}},
+		"Resume": {"UPDATE pgfifo.pauses SET reason = 'other'", func(ctx context.Context, b *bed) (int, error) {
+			return 1, b.client.Admin().Resume(ctx, key)
+		}},
+		"Redrive": {"UPDATE pgfifo.dead_letters SET attempts = 1", func(ctx context.Context, b *bed) (int, error) {
+			return b.client.Redrive(ctx, key)
+		}},
+		"DeleteDeadLetters": {
+			"UPDATE pgfifo.dead_letters SET attempts = 1",
+			func(ctx context.Context, b *bed) (int, error) { return b.client.DeleteDeadLetters(ctx, key) },
+		},
+		"Fence": {"UPDATE pgfifo.fences SET token = DEFAULT", func(ctx context.Context, b *bed) (int, error) {
+			b.exec("DELETE FROM pgfifo.pauses")
+			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+				_, err := job.Fence(ctx)
+				return err
+			})
+			_, err := w.RunOne(ctx)
+			return int(w.Stats().Succeeded), errors.Join(append(b.ledger.errs(), err)...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.isolate("repeatable read")
+			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")
+			b.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g')")
+			b.exec("INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')")
+			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+				VALUES ('q', 'g', 1000, '', 0, now())`)
+			other := pgtest.Conn(t, b.url)
+			_, err := other.Exec(t.Context(), "BEGIN; "+c.change)
+			require.NoError(t, err)
+			type answer struct {
+				n   int
+				err error
+			}
+			done := make(chan answer, 1)
+			go func() {
+				n, err := c.verb(context.WithoutCancel(t.Context()), b)
+				done <- answer{n, err}
+			}()
+			await(t, "the wait", func() bool { return b.waiting("") })
+			_, err = other.Exec(t.Context(), "COMMIT")
+			require.NoError(t, err)
+			require.Equal(t, answer{1, nil}, receive(t, done, "the change"))
+		})
+	}
 }

@@ -30,8 +30,7 @@ func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var token int64
-	err = l.lane.control.QueryRow(ctx, l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, xid).Scan(&token)
+	token, err := l.draw(ctx, key, xid)
 	if err != nil {
 		return 0, fenceLost(err)
 	}
@@ -40,6 +39,19 @@ func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
 	}
 	l.fences[key] = token
 	return token, nil
+}
+
+// draw draws a token in a transaction of its own, in one round trip. READ COMMITTED, whatever the database's default is: a
+// former holder may be drawing, and then this waits for it.
+func (l *Loan) draw(ctx context.Context, key Key, xid string) (token int64, err error) {
+	var b pgx.Batch
+	b.Queue(beginSQL)
+	b.Queue(l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, xid).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&token)
+	})
+	b.Queue(commitSQL)
+	err = l.lane.control.SendBatch(ctx, &b).Close()
+	return token, err
 }
 
 // fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has lost

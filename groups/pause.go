@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/uptrace/bun"
@@ -18,13 +19,14 @@ func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.DB.NewInsert().
-		Model(&Pause{Queue: key.Queue, GroupID: key.GroupID, Reason: reason}).
-		ModelTableExpr("?.pauses AS p", name).
-		Value("group_id", "?", key.GroupID). // the empty string is a value here, not a default
-		ExcludeColumn("paused_at").
-		On("CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason").
-		Exec(ctx)
+	_, err = a.change(ctx, func(db bun.IDB) execer {
+		return db.NewInsert().
+			Model(&Pause{Queue: key.Queue, GroupID: key.GroupID, Reason: reason}).
+			ModelTableExpr("?.pauses AS p", name).
+			Value("group_id", "?", key.GroupID). // the empty string is a value here, not a default
+			ExcludeColumn("paused_at").
+			On("CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason")
+	})
 	if err != nil {
 		return fmt.Errorf("groups: pause %v: %w", key, err)
 	}
@@ -38,10 +40,11 @@ func (a Admin) Resume(ctx context.Context, key Key) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.DB.NewDelete().
-		Model((*Pause)(nil)).ModelTableExpr("?.pauses AS p", name).
-		Where("queue = ? AND group_id = ?", key.Queue, key.GroupID).
-		Exec(ctx)
+	_, err = a.change(ctx, func(db bun.IDB) execer {
+		return db.NewDelete().
+			Model((*Pause)(nil)).ModelTableExpr("?.pauses AS p", name).
+			Where("queue = ? AND group_id = ?", key.Queue, key.GroupID)
+	})
 	if err != nil {
 		return fmt.Errorf("groups: resume %v: %w", key, err)
 	}
@@ -78,15 +81,44 @@ func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
 	if key.GroupID != "" {
 		waiting = waiting.Where("w.group_id = ?", key.GroupID)
 	}
-	res, err := a.DB.NewDelete().
-		With("waiting", waiting).
-		TableExpr("?.jobs AS job", name).TableExpr("waiting").
-		Where("job.queue = waiting.queue AND job.group_id = waiting.group_id AND job.id = waiting.id").
-		Exec(ctx)
+	n, err := a.change(ctx, func(db bun.IDB) execer {
+		return db.NewDelete().
+			With("waiting", waiting).
+			TableExpr("?.jobs AS job", name).TableExpr("waiting").
+			Where("job.queue = waiting.queue AND job.group_id = waiting.group_id AND job.id = waiting.id")
+	})
 	if err != nil {
 		return 0, fmt.Errorf("groups: purge %v: %w", key, err)
 	}
-	return res.RowsAffected()
+	return n, nil
+}
+
+// An execer is a query of bun's that changes rows.
+type execer interface {
+	Exec(ctx context.Context, dest ...any) (sql.Result, error)
+}
+
+// change runs a query, and returns how many rows it changed. It does so at READ COMMITTED, whatever the database's default
+// is, so that it waits for others that change the same rows, or passes over them, and does not fail. In a transaction of
+// the caller's the caller has chosen.
+func (a Admin) change(ctx context.Context, query func(bun.IDB) execer) (n int64, err error) {
+	run := func(ctx context.Context, db bun.IDB) error {
+		res, err := query(db).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		n, err = res.RowsAffected()
+		return err
+	}
+	db, ok := a.DB.(*bun.DB)
+	if !ok {
+		err = run(ctx, a.DB)
+		return n, err
+	}
+	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		return run(ctx, tx)
+	})
+	return n, err
 }
 
 // target checks a key whose GroupID may be empty, and returns the schema for bun.
