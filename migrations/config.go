@@ -9,7 +9,10 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
-const defaultLockTimeout = 5 * time.Second
+const (
+	defaultLockTimeout = 2 * time.Second
+	defaultLockTries   = 10
+)
 
 // name returns the schema that c, which may be nil, names.
 func (c *Config) name() (schema.Name, error) {
@@ -19,17 +22,28 @@ func (c *Config) name() (schema.Name, error) {
 	return parse(c.Schema)
 }
 
-// lockTimeout returns a value of the server's setting lock_timeout: milliseconds, of which 0 are no limit.
-func (c *Config) lockTimeout() string {
-	d := defaultLockTimeout
+// locking returns how long to wait for each table lock, less than 0 for as long as it takes, and how often to try.
+func (c *Config) locking() (timeout time.Duration, tries int, err error) {
+	timeout, tries = defaultLockTimeout, defaultLockTries
 	if c != nil && c.LockTimeout != 0 {
-		d = c.LockTimeout
+		timeout = c.LockTimeout
 	}
-	if d < 0 {
+	if c != nil && c.LockTries != 0 {
+		tries = c.LockTries
+	}
+	if tries < 0 {
+		return 0, 0, fmt.Errorf("%w: LockTries %d is negative", ErrConfig, tries)
+	}
+	return timeout, tries, nil
+}
+
+// lockSetting returns a value of the server's setting lock_timeout: milliseconds, of which 0 are no limit.
+func lockSetting(timeout time.Duration) string {
+	if timeout < 0 {
 		return "0"
 	}
 	// Rounded up, lest half a millisecond become none, and with it no limit.
-	ms := (int64(d-1) / int64(time.Millisecond)) + 1
+	ms := (int64(timeout-1) / int64(time.Millisecond)) + 1
 	return strconv.FormatInt(min(ms, math.MaxInt32), 10)
 }
 

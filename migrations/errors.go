@@ -15,6 +15,13 @@ var (
 	// ErrNoVersion is returned by To for a version that does not exist.
 	ErrNoVersion = errors.New("migrations: no such version")
 
+	// ErrLocked is returned by Up, Down and To if a step did not get its table locks in Config.LockTries tries, because
+	// a transaction, such as that of a long job, kept a table in use. Nothing of the step is left; try again later.
+	ErrLocked = errors.New("migrations: tables in use")
+
+	// ErrConfig is returned for a Config with a field that makes no sense.
+	ErrConfig = errors.New("migrations: invalid config")
+
 	// ErrRole is returned by Grant and RolesSQL for names that they do not take.
 	ErrRole = errors.New("migrations: invalid role")
 

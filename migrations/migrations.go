@@ -10,7 +10,8 @@
 //
 // FS returns the same steps as files. golang-migrate runs them as they are. goose and tern want both directions in
 // one file: put the two together, under "-- +goose Up" and "-- +goose Down", or around tern's
-// "---- create above / drop below ----".
+// "---- create above / drop below ----". Have your tool set lock_timeout to a second or two, and try again after a pause: a
+// step that waits for a running job holds up the enqueues behind it.
 //
 // The files record the version themselves, as the result of the function schema_version in the library's schema, so
 // that Version and Check are right whichever tool ran them, and the tools may take turns. It is part of the schema
@@ -34,10 +35,17 @@ type Config struct {
 	// a version of its own. Defaults to "pgfifo".
 	Schema string
 
-	// LockTimeout is how long a step waits for each of its table locks before it gives up and is rolled back: while
-	// it waits, whoever needs the table next waits behind it. It does not bound the wait for another process that is
-	// migrating the same schema; only the context does. Defaults to 5 seconds; a negative one means no limit.
+	// LockTimeout is how long a step waits for each of its table locks before it is rolled back and tried again. A step
+	// that changes a table waits for every transaction that uses it, that of a running job above all, and whoever needs
+	// the table next, an enqueue say, waits behind the step: for at most LockTimeout for each table that the step
+	// changes, and while the step works, which is milliseconds unless the release notes say otherwise. The wait for
+	// another process that is migrating the same schema is bounded by the context only. Defaults to 2 seconds; a negative
+	// one means no limit.
 	LockTimeout time.Duration
+
+	// LockTries is how often a step is tried that does not get its locks in time. In between it pauses twice as long as
+	// LockTimeout, for those who waited behind it. Defaults to 10, which takes about a minute.
+	LockTries int
 }
 
 // Up migrates to Latest. It returns nil if that is done already, and ErrTooNew if a newer release went further.
@@ -54,7 +62,8 @@ func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 // To migrates up or down to a version, step by step; 0 is the version before the first step, as Down. It returns
 // ErrNoVersion if there is no such version, and ErrTooNew if the schema is at one that this release doesn't know.
 //
-// If a step fails, the error names its file and wraps the *pgconn.PgError, and the steps before it stay.
+// If a step fails, the error names its file and wraps the *pgconn.PgError, and the steps before it stay. It wraps ErrLocked
+// if the tables were in use for too long: see Config.LockTimeout.
 func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
 	if err != nil {

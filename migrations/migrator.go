@@ -2,10 +2,13 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
@@ -15,7 +18,8 @@ import (
 type migrator struct {
 	name        schema.Name
 	steps       []step
-	lockTimeout string
+	lockTimeout time.Duration // for each lock; negative: none
+	lockTries   int
 }
 
 func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
@@ -27,7 +31,11 @@ func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &migrator{name, steps, cfg.lockTimeout()}, nil
+	timeout, tries, err := cfg.locking()
+	if err != nil {
+		return nil, err
+	}
+	return &migrator{name, steps, timeout, tries}, nil
 }
 
 // to takes the steps from the version found to target, if any.
@@ -38,9 +46,35 @@ func (m *migrator) to(ctx context.Context, pool *pgxpool.Pool, target int) error
 	// Read without the lock, so that a process with nothing to do waits for nobody, and needs no right to write.
 	version, err := readVersion(ctx, pool, m.name)
 	for err == nil && version != target {
-		version, err = m.step(ctx, pool, target)
+		version, err = m.tryStep(ctx, pool, target)
 	}
 	return err
+}
+
+// tryStep takes one step, as soon as its tables are free.
+func (m *migrator) tryStep(ctx context.Context, pool *pgxpool.Pool, target int) (int, error) {
+	for n := 1; ; n++ {
+		version, err := m.step(ctx, pool, target)
+		if !inUse(err) {
+			return version, err
+		}
+		if n >= m.lockTries {
+			return 0, fmt.Errorf("%w: after %d tries: %w", ErrLocked, n, err)
+		}
+		pause := time.NewTimer(2 * m.lockTimeout) // for those who waited behind the step
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return 0, fmt.Errorf("%w: %w: %w", ErrLocked, context.Cause(ctx), err)
+		}
+	}
+}
+
+// inUse reports whether a step was rolled back for its locks: they did not come in time, or would have been a deadlock.
+func inUse(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && (pgErr.Code == "55P03" || pgErr.Code == "40P01")
 }
 
 // step takes one step towards target, unless another process got there meanwhile, and returns the version it leaves.
@@ -87,7 +121,7 @@ func (m *migrator) lock(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, lockSQL, m.name.String()); err != nil {
 		return fmt.Errorf("migrations: wait for other migrators of schema %q: %w", m.name, err)
 	}
-	if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)", m.lockTimeout); err != nil {
+	if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)", lockSetting(m.lockTimeout)); err != nil {
 		return fmt.Errorf("migrations: set timeouts: %w", err)
 	}
 	return nil

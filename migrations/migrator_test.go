@@ -131,25 +131,104 @@ func TestLockTimeout(t *testing.T) {
 	_, err = worker.Exec(ctx, "SELECT FROM pgfifo.jobs")
 	require.NoError(t, err)
 
-	m := fake(t, &Config{LockTimeout: time.Microsecond}, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
+	m := fake(t, &Config{LockTimeout: time.Microsecond, LockTries: 3}, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	requireCode(t, m.to(bounded, pool, 2), "55P03", "migrations: 0002_fake.up.sql: ")
+	err = m.to(bounded, pool, 2)
+	require.ErrorIs(t, err, ErrLocked)
+	requireCode(t, err, "55P03", "migrations: tables in use: after 3 tries: migrations: 0002_fake.up.sql: ")
 	requireVersion(t, pool, nil, 1)
 	require.NoError(t, worker.Commit(ctx))
 	require.NoError(t, m.to(ctx, pool, 2))
 	require.Equal(t, "0", query[string](t, pool, "SHOW lock_timeout"), "the connection is as it was")
 }
 
-func TestLockTimeoutSetting(t *testing.T) {
+// While a job runs, a step that changes its table is tried again and again, and an enqueue passes in between; when the job
+// ends, the step is taken.
+func TestEnqueuesPassAStepThatWaits(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "5000", (*Config)(nil).lockTimeout())
-	for d, want := range map[time.Duration]string{
-		0: "5000", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", time.Minute: "60000",
-		1000 * time.Hour: "2147483647", -1: "0",
-	} {
-		require.Equal(t, want, (&Config{LockTimeout: d}).lockTimeout(), d)
+	ctx, db := t.Context(), newDatabase(t)
+	pool := db.pool(t)
+	require.NoError(t, Up(ctx, pool, nil))
+	job, producer := db.pool(t), db.pool(t)
+	const enqueue = "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')"
+	exec(t, producer, enqueue)
+	tx, err := job.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback(ctx)
+	_, err = tx.Exec(ctx, "SELECT FROM pgfifo.jobs FOR NO KEY UPDATE")
+	require.NoError(t, err)
+
+	m := fake(t, &Config{LockTimeout: 50 * time.Millisecond, LockTries: 1000}, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
+	done := make(chan error, 1)
+	go func() { done <- m.to(ctx, pool, 2) }()
+	for range 3 { // each time behind the step, which gives way
+		awaitTableLock(t, tx, done)
+		bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+		_, err := producer.Exec(bounded, enqueue)
+		cancel()
+		require.NoError(t, err)
 	}
+	require.NoError(t, tx.Commit(ctx))
+	require.NoError(t, <-done)
+	requireVersion(t, pool, nil, 2)
+}
+
+// awaitTableLock returns when a session of the database waits for the lock of a table. What is done must not end.
+func awaitTableLock(t *testing.T, db Querier, done <-chan error) {
+	t.Helper()
+	for {
+		select {
+		case err := <-done:
+			require.FailNow(t, "it did not wait", "%v", err)
+		default:
+		}
+		if query[bool](t, db, `
+			SELECT EXISTS (SELECT FROM pg_locks
+			               WHERE locktype = 'relation' AND NOT granted AND mode = 'AccessExclusiveLock'
+			                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`) {
+			return
+		}
+	}
+}
+
+// The tries end with the context.
+func TestTriesAreCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, db := t.Context(), newDatabase(t)
+	pool := db.pool(t)
+	require.NoError(t, Up(ctx, pool, nil))
+	worker, err := db.pool(t).Begin(ctx)
+	require.NoError(t, err)
+	defer worker.Rollback(ctx)
+	_, err = worker.Exec(ctx, "SELECT FROM pgfifo.jobs")
+	require.NoError(t, err)
+	m := fake(t, nil, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
+	m.lockTimeout = time.Millisecond
+	cancelled, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.lockTries = 1 << 30
+	done := make(chan error, 1)
+	go func() { done <- m.to(cancelled, pool, 2) }()
+	awaitTableLock(t, worker, done)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+func TestLockSettings(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", time.Minute: "60000", 1000 * time.Hour: "2147483647", -1: "0",
+	} {
+		require.Equal(t, want, lockSetting(d), d)
+	}
+	for _, c := range []*Config{nil, {}} {
+		timeout, tries, err := c.locking()
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, timeout)
+		require.Equal(t, 10, tries)
+	}
+	require.ErrorIs(t, Up(t.Context(), nil, &Config{LockTries: -1}), ErrConfig)
 }
 
 // The wait for another migrator is as long as it takes, and sees what that one did: here it ran the files by hand.
