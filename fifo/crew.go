@@ -33,7 +33,8 @@ type crew struct {
 }
 
 func newCrew(w *Worker, set settings) *crew {
-	c := &crew{worker: w, set: set, log: w.Client.cfg.Logger, left: newLeftovers(&w.stats)}
+	log := w.Client.cfg.Logger
+	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
 	c.dialer = &groups.Dialer{
 		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema, Name: set.name, Session: w.Session,
 		Statements: settleStatements, Logger: c.log,
@@ -140,8 +141,8 @@ func (c *crew) drain(ended <-chan struct{}) error {
 	return c.left.err()
 }
 
-// cut abandons the handlers that still run, and ends the statements that lanes wait for: a COMMIT whose standby is gone,
-// or any statement behind a lock on a whole table.
+// cut abandons the handlers that still run, and ends the statements that lanes wait for: a COMMIT whose standby is
+// gone, or any statement behind a lock on a whole table.
 func (c *crew) cut() {
 	c.left.close()
 	for _, s := range c.seats {

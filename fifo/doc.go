@@ -37,7 +37,7 @@
 //     for each other instead.
 //   - Exclusion. While a job's transaction is open, nobody else runs a job of its group. When a connection is lost, the
 //     handler learns of it by its context (cause ErrLost), and may by then run beside its successor; package groups says
-//     for how long at most.
+//     for how long at most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion. Effects
 //     elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the payload where the
 //     server can lose commits (a standby that is promoted, synchronous_commit off), for it gives out ids again then.

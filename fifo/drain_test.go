@@ -199,7 +199,8 @@ func TestStatementOutlivesDrain(t *testing.T) {
 	t.Parallel()
 	for name, block := range map[string]struct{ before, lock string }{
 		"commit": {`
-			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
 			CREATE CONSTRAINT TRIGGER slow AFTER DELETE ON pgfifo.jobs DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION wait()`, "SELECT pg_advisory_lock(1)"},
 		"table": {"SELECT", "BEGIN; LOCK pgfifo.jobs IN SHARE MODE"},

@@ -25,8 +25,8 @@ type HandlerFunc func(ctx context.Context, job *Job) error
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
 
 // JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
-// letter at once: it will not get better. (A Message's Payload that is a string or []byte is sent as it is, not as a JSON
-// string.)
+// letter at once: it will not get better. (A Message's Payload that is a string or []byte is sent as it is, not as a
+// JSON string.)
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
 	return HandlerFunc(func(ctx context.Context, job *Job) error {
 		var payload T
@@ -37,9 +37,9 @@ func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler
 	})
 }
 
-// start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They have a
-// goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow say, ends the
-// goroutine that calls it, and a handler that does not return is left behind in it.
+// start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They
+// have a goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow
+// say, ends the goroutine that calls it, and a handler that does not return is left behind in it.
 func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Context) error) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -74,8 +74,8 @@ func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Co
 	return result
 }
 
-// catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not return
-// here, and err is set all the same.
+// catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not
+// return here, and err is set all the same.
 func catch(err *error, who string, f func() error) {
 	returned := false
 	defer func() {

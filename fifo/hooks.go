@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Hooks are called around the work, for logs, metrics and traces. Nil fields are skipped. The enqueue and the lane wait
-// for them, so they should be quick. A panic in a hook does not spread: if it comes before an enqueue or a handler, it is
-// the error of that; after it, it is logged, and changes nothing.
+// Hooks are called around the work, for logs, metrics and traces. Nil fields are skipped. The enqueue and the lane
+// wait for them, so they should be quick. A panic in a hook does not spread: if it comes before an enqueue or a
+// handler, it is the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
 	// Enqueue is called before an enqueue, in the caller's goroutine. It returns the context to go on with, and what
 	// to call with the ids or the error; either may be nil. If it panics nothing is enqueued, and the error is a
@@ -35,7 +35,7 @@ const (
 	Succeeded Outcome = iota // the job is done and gone
 	Retried                  // the attempt failed; the job is tried again in its place
 	Buried                   // the attempt failed and the job is a dead letter
-	Returned                 // the job is back in its place and no attempt is counted: the worker stops, or its batch failed
+	Returned                 // the job is back in its place, no attempt counted: the worker stops, or its batch failed
 	Unknown                  // the connection broke: if the job is still there, the next worker counts a lost attempt
 )
 

@@ -3,6 +3,7 @@ package fifo
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 // whose outcome nobody knows.
 type leftovers struct {
 	stats   *counters
+	log     *slog.Logger
 	closing chan struct{} // closed when the worker waits no longer for its handlers
 
 	mu       sync.Mutex
@@ -30,8 +32,8 @@ func (n jobName) String() string { return fmt.Sprintf("%v job %d", n.Key, n.id) 
 
 func nameOf(job *Job) jobName { return jobName{job.Group(), job.ID} }
 
-func newLeftovers(stats *counters) *leftovers {
-	return &leftovers{stats: stats, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName)}
+func newLeftovers(stats *counters, log *slog.Logger) *leftovers {
+	return &leftovers{stats: stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName)}
 }
 
 // close lets go of the handlers that still run.
@@ -57,13 +59,14 @@ func (l *leftovers) handler(tasks []task, result <-chan error) {
 	l.handlers[result] = names
 	l.mu.Unlock()
 	go func() {
-		<-result // nothing can be done about it
+		err := <-result
 		l.mu.Lock()
 		if !l.closed { // else it is to be named
 			delete(l.handlers, result)
 		}
 		l.mu.Unlock()
 		l.stats.abandoned.Add(-n)
+		l.log.Info("pgfifo: abandoned handler has returned", "jobs", list(names), "error", err)
 	}()
 }
 

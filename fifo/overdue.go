@@ -17,9 +17,9 @@ const (
 // errAbandoned is why a job has failed whose handler was left behind.
 var errAbandoned = errors.New("fifo: the handler ignored the end of its context; it was abandoned")
 
-// await waits for the handler of the given jobs to return its error. Of one that goes on after its context has ended it
-// tells, again and again, until it is time to abandon it: then the connection is cut, and the handler left behind. gone is
-// not nil then: ErrLost, or ErrNotHeld if the failure is to be recorded on another connection.
+// await waits for the handler of the given jobs to return its error. Of one that goes on after its context has ended
+// it tells, again and again, until it is time to abandon it: then the connection is cut, and the handler left behind.
+// gone is not nil then: ErrLost, or ErrNotHeld if the failure is to be recorded on another connection.
 func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (err, gone error) {
 	select {
 	case err = <-result:

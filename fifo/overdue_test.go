@@ -90,7 +90,9 @@ func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
 // returns in the end counts.
 func TestOverdueIsTold(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]error{"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost} {
+	for name, cause := range map[string]error{
+		"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, log, told := watched(t)
@@ -114,8 +116,8 @@ func TestOverdueIsTold(t *testing.T) {
 			require.Equal(t, id, first.id)
 			require.ErrorIs(t, first.cause, cause)
 			require.Less(t, first.late, second.late)
-			line := fmt.Sprintf("pgfifo: handler ignores the end of its context queue=q group=g job=%d attempt=1 jobs=1 cause=%v",
-				id, first.cause)
+			line := fmt.Sprintf("pgfifo: handler ignores the end of its context "+
+				"queue=q group=g job=%d attempt=1 jobs=1 cause=%v", id, first.cause)
 			require.GreaterOrEqual(t, log.count(line), 2, "%q", log.lines)
 			require.Equal(t, 1, w.Stats().Overdue)
 			close(h.release)

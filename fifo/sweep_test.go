@@ -57,7 +57,8 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 	b.drained()
 }
 
-// The second look of a sweep sees what was enqueued since its first, whatever isolation level the database has by default.
+// The second look of a sweep sees what was enqueued since its first, whatever isolation level the database has by
+// default.
 func TestSweepSeesTheNewest(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -73,7 +74,7 @@ func TestSweepSeesTheNewest(t *testing.T) {
 	b.send("g", nil)
 	close(f.thaw)
 	receive(t, h.started, "the handler")
-	require.Equal(t, 2000, query[int](b, "SELECT extract(year FROM created_at AT TIME ZONE 'UTC')::int FROM pgfifo.queue_groups"))
+	require.True(t, query[bool](b, "SELECT created_at < '2001-01-01' FROM pgfifo.queue_groups"), "the row of before")
 	close(h.release)
 	b.drained()
 }
@@ -87,7 +88,8 @@ func (b *bed) isolate(level string) {
 	b.pool.Reset()
 }
 
-// Whatever changes rows that others change meanwhile waits for them, and does not fail, whatever the default isolation is.
+// Whatever changes rows that others change meanwhile waits for them, and does not fail, whatever the default
+// isolation is.
 func TestChangesBesideOthers(t *testing.T) {
 	t.Parallel()
 	key := groups.Key{Queue: "q", GroupID: "g"}
@@ -95,10 +97,13 @@ func TestChangesBesideOthers(t *testing.T) {
 		change string // of somebody else
 		verb   func(ctx context.Context, b *bed) (int, error)
 	}{
-		"Purge": {"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1", func(ctx context.Context, b *bed) (int, error) {
-			n, err := b.client.Admin().Purge(ctx, key)
-			return int(n), err
-		}},
+		"Purge": {
+			"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1",
+			func(ctx context.Context, b *bed) (int, error) {
+				n, err := b.client.Admin().Purge(ctx, key)
+				return int(n), err
+			},
+		},
 		"Pause": {"UPDATE pgfifo.pauses SET reason = 'other'", func(ctx context.Context, b *bed) (int, error) {
 			return 1, b.client.Admin().Pause(ctx, key, "mine")
 		}},

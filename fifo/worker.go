@@ -58,8 +58,8 @@ type Worker struct {
 	stats   counters
 }
 
-// Handle makes h work the jobs of a queue, each in a transaction of its own. It panics if the queue's name is invalid, has
-// a handler already, or h is nil.
+// Handle makes h work the jobs of a queue, each in a transaction of its own. It panics if the queue's name is
+// invalid, has a handler already, or h is nil.
 func (w *Worker) Handle(queue string, h Handler) { w.HandleEach(queue, Batch{}, h) }
 
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
@@ -121,15 +121,15 @@ type settings struct {
 	sweep               Sweep
 }
 
-// Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts of
-// those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If not, it
-// closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a standby, say. In any
-// case it returns within 2 seconds more. What is left behind, such as an abandoned handler that still runs, it names in
-// an error that wraps ErrDrainTimeout.
+// Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
+// of those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If
+// not, it closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a
+// standby, say. In any case it returns within 2 seconds more. What is left behind, such as an abandoned handler that
+// still runs, it names in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
-// ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost later is
-// dialed again, for as long as it takes; that is logged.
+// ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost
+// later is dialed again, for as long as it takes; that is logged.
 func (w *Worker) Run(ctx context.Context) error {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -162,9 +162,9 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // RunOne works one job, if any may run now, and reports whether it did. It is for tests and for cron: it dials a
-// connection, looks at all groups, and closes the connection. The handler's failure is recorded as by Run, and is not an
-// error of RunOne, which returns those that Run returns at once, but ErrRunning. If ctx ends meanwhile, the job is given back; a handler that
-// goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout.
+// connection, looks at all groups, and closes the connection. The handler's failure is recorded as by Run, and is not
+// an error of RunOne, which returns those that Run returns at once, but ErrRunning. If ctx ends meanwhile, the job is
+// given back; a handler that goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -185,9 +185,13 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 
 // Stats are counters since the Worker was made, except Running, Overdue and Abandoned, which tell of this moment.
 type Stats struct {
-	Running   int   // jobs whose handlers run
-	Overdue   int   // of those, the ones whose handlers have gone on for a second after the end of their contexts
-	Abandoned int   // jobs whose handlers still run although the worker gave them up
+	Running   int // jobs whose handlers run
+	Overdue   int // of those, the ones whose handlers have gone on for a second after the end of their contexts
+	Abandoned int // jobs whose handlers still run although the worker gave them up
+
+	TimesOverdue   int64 // attempts that were overdue
+	TimesAbandoned int64 // attempts that were abandoned; Retried, Buried and Unknown count them too
+
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters
@@ -197,9 +201,6 @@ type Stats struct {
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
 	Troubles  int64 // times that the server refused something about a group, which then waits, longer each time
-
-	TimesOverdue   int64 // attempts that were overdue
-	TimesAbandoned int64 // attempts that were abandoned; Retried, Buried and Unknown count them too
 }
 
 // Stats returns a snapshot of the counters.

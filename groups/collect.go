@@ -13,8 +13,8 @@ import (
 // Collect deletes rows of groups that have been without jobs since they were made, at least idle ago: up to limit of
 // those behind after. It returns how many it deleted and the last key that it looked at; the zero Key at the end.
 //
-// db is a transaction at READ COMMITTED: its second statement must see what was enqueued since its first. It may run beside
-// anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one.
+// db is a transaction at READ COMMITTED: its second statement must see what was enqueued since its first. It may run
+// beside anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one.
 func Collect(ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duration, after Key, limit int) (int64, Key, error) {
 	var queues, ids []string
 	var last Key

@@ -41,8 +41,8 @@ func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
 	return token, nil
 }
 
-// draw draws a token in a transaction of its own, in one round trip. READ COMMITTED, whatever the database's default is: a
-// former holder may be drawing, and then this waits for it.
+// draw draws a token in a transaction of its own, in one round trip. READ COMMITTED, whatever the database's default is:
+// a former holder may be drawing, and then this waits for it.
 func (l *Loan) draw(ctx context.Context, key Key, xid string) (token int64, err error) {
 	var b pgx.Batch
 	b.Queue(beginSQL)

@@ -98,9 +98,9 @@ type execer interface {
 	Exec(ctx context.Context, dest ...any) (sql.Result, error)
 }
 
-// change runs a query, and returns how many rows it changed. It does so at READ COMMITTED, whatever the database's default
-// is, so that it waits for others that change the same rows, or passes over them, and does not fail. In a transaction of
-// the caller's the caller has chosen.
+// change runs a query, and returns how many rows it changed. It does so at READ COMMITTED, whatever the database's
+// default is, so that it waits for others that change the same rows, or passes over them, and does not fail. In a
+// transaction of the caller's the caller has chosen.
 func (a Admin) change(ctx context.Context, query func(bun.IDB) execer) (n int64, err error) {
 	run := func(ctx context.Context, db bun.IDB) error {
 		res, err := query(db).Exec(ctx)

@@ -9,9 +9,9 @@
 // # Your own migration tool
 //
 // FS returns the same steps as files. golang-migrate runs them as they are. goose and tern want both directions in
-// one file: put the two together, under "-- +goose Up" and "-- +goose Down", or around tern's
-// "---- create above / drop below ----". Have your tool set lock_timeout to a second or two, and try again after a pause: a
-// step that waits for a running job holds up the enqueues behind it.
+// one file: put the two together, under "-- +goose Up" and "-- +goose Down", or around tern's "---- create above /
+// drop below ----". Have your tool set lock_timeout to a second or two, and try again after a pause: a step that
+// waits for a running job holds up the enqueues behind it.
 //
 // The files record the version themselves, as the result of the function schema_version in the library's schema, so
 // that Version and Check are right whichever tool ran them, and the tools may take turns. It is part of the schema
@@ -62,8 +62,8 @@ func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 // To migrates up or down to a version, step by step; 0 is the version before the first step, as Down. It returns
 // ErrNoVersion if there is no such version, and ErrTooNew if the schema is at one that this release doesn't know.
 //
-// If a step fails, the error names its file and wraps the *pgconn.PgError, and the steps before it stay. It wraps ErrLocked
-// if the tables were in use for too long: see Config.LockTimeout.
+// If a step fails, the error names its file and wraps the *pgconn.PgError, and the steps before it stay. It wraps
+// ErrLocked if the tables were in use for too long: see Config.LockTimeout.
 func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
 	if err != nil {

@@ -121,7 +121,8 @@ func (m *migrator) lock(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, lockSQL, m.name.String()); err != nil {
 		return fmt.Errorf("migrations: wait for other migrators of schema %q: %w", m.name, err)
 	}
-	if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)", lockSetting(m.lockTimeout)); err != nil {
+	const limit = "SELECT set_config('lock_timeout', $1::text, true)"
+	if _, err := tx.Exec(ctx, limit, lockSetting(m.lockTimeout)); err != nil {
 		return fmt.Errorf("migrations: set timeouts: %w", err)
 	}
 	return nil

@@ -143,8 +143,8 @@ func TestLockTimeout(t *testing.T) {
 	require.Equal(t, "0", query[string](t, pool, "SHOW lock_timeout"), "the connection is as it was")
 }
 
-// While a job runs, a step that changes its table is tried again and again, and an enqueue passes in between; when the job
-// ends, the step is taken.
+// While a job runs, a step that changes its table is tried again and again, and an enqueue passes in between; when
+// the job ends, the step is taken.
 func TestEnqueuesPassAStepThatWaits(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
@@ -159,7 +159,8 @@ func TestEnqueuesPassAStepThatWaits(t *testing.T) {
 	_, err = tx.Exec(ctx, "SELECT FROM pgfifo.jobs FOR NO KEY UPDATE")
 	require.NoError(t, err)
 
-	m := fake(t, &Config{LockTimeout: 50 * time.Millisecond, LockTries: 1000}, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
+	cfg := &Config{LockTimeout: 50 * time.Millisecond, LockTries: 1000}
+	m := fake(t, cfg, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
 	done := make(chan error, 1)
 	go func() { done <- m.to(ctx, pool, 2) }()
 	for range 3 { // each time behind the step, which gives way
@@ -218,7 +219,8 @@ func TestTriesAreCancelled(t *testing.T) {
 func TestLockSettings(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", time.Minute: "60000", 1000 * time.Hour: "2147483647", -1: "0",
+		1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", time.Minute: "60000",
+		1000 * time.Hour: "2147483647", -1: "0",
 	} {
 		require.Equal(t, want, lockSetting(d), d)
 	}
