@@ -40,6 +40,7 @@ type Held struct {
 	// Turn is the group's place among the Turns.
 	Turn *Turn
 
+	xid     int64  // the claim's transaction
 	delayed bool   // it was to run later once
 	lastXID uint32 // the transaction that claimed it last, or 0
 }
@@ -158,7 +159,8 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 	h.lastXID = claimer(r.uint32(), groupXID)
 	h.WasLost = r.bool()
-	h.Turn.own, h.Turn.oldest = r.int64(), r.int64()
+	h.xid = r.int64()
+	h.Turn.own, h.Turn.oldest = h.xid, r.int64()
 	h.Paused = r.bool()
 }
 

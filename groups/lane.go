@@ -277,10 +277,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 		return nil, true, nil
 	}
 	pipeline := l.pg().StartPipeline(ctx)
-	release := len(calls) > 0 && l.hold != nil && l.loan.taken()
-	if release { // fails unless the transaction is still the one that claimed
-		pipeline.SendQueryStatement(l.stmts[stmtRestore], nil, nil, nil)
-		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
+	used := len(calls) > 0 && l.hold != nil && l.loan.taken()
+	if used {
+		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
 	}
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})
@@ -302,7 +301,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	err = pipeline.Sync()
 	l.forget()
 	if err == nil {
-		settled, err = l.readSettled(pipeline, release, calls)
+		settled, err = l.readSettled(pipeline, used, calls)
 		if err == nil && next != nil {
 			hold, err = l.readClaim(pipeline, next)
 		}
@@ -325,11 +324,8 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 }
 
 // readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
-func (l *Lane) readSettled(pipeline *pgconn.Pipeline, release bool, calls []Call) (bool, error) {
-	if release {
-		if _, err := readTag(pipeline); err != nil {
-			return false, err
-		}
+func (l *Lane) readSettled(pipeline *pgconn.Pipeline, used bool, calls []Call) (bool, error) {
+	if used {
 		if _, err := readTag(pipeline); Refused(err) {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		} else if err != nil {
