@@ -37,7 +37,7 @@
 //   - The handler's writes are inside a savepoint: an error in one of its statements neither frees the locks nor keeps
 //     the failure from being recorded. The savepoint is made when the handler first asks for the transaction. What
 //     settles the job then puts back the settings that the handler may have changed, and fails if the transaction is not
-//     the one that claimed (restore.go): a handler that ends it by hand cannot make an unheld job succeed.
+//     the one that claimed (settling.go): a handler that ends it by hand cannot make an unheld job succeed.
 //   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the other
 //     began, the first is worked first. Overlapping ones may commit the other way round; a lower id that appears late is
 //     worked next: no claim looks only behind an id that an open transaction may still commit below (see floors in floor.go).
