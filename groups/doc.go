@@ -35,7 +35,8 @@
 //     Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the evidence of a crash.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint: an error in one of its statements neither frees the locks nor keeps
-//     the failure from being recorded. The savepoint is made when the handler first asks for the transaction. What
+//     the failure from being recorded. It is made when the handler first asks for the transaction,
+//     and is the only one. What
 //     settles the job then puts back the settings that the handler may have changed, and fails if the transaction is not
 //     the one that claimed (settling.go): a handler that ends it by hand cannot make an unheld job succeed.
 //   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the other
@@ -104,7 +105,7 @@
 //	cut off with a reply on its way                   2/3 of ServerSilence, 20 s     tcp_user_timeout
 //
 //	what the handler learns, by its context           after at most
-//	its session was ended or the server restarted     Heartbeat, 1 s, when the connection is idle; at once in a statement
+//	its session was ended or the server restarted     Heartbeat, 1 s; at once in a statement
 //	the server is silent                              Heartbeat + Silence, 11 s; in a statement, by TCP: 11.3 s (see Session)
 //
 // In a statement, nothing but the socket watches: if that stays in order while no answer comes (a frozen server process, a
@@ -121,6 +122,5 @@
 // cannot draw before that lock is free. So a former holder gets a lower token than its successor, or none.
 //
 // Behind a proxy or pooler the TCP settings watch the connection to the proxy. client_connection_check_interval needs a
-// server on Linux, macOS, illumos or a BSD. A handler that keeps rows open (pgx.Rows, sql.Rows) without reading them for
-// longer than ServerSilence looks frozen: no heartbeat can pass.
+// server on Linux, macOS, illumos or a BSD. What a handler does with its connection meanwhile, Session says.
 package groups

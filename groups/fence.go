@@ -66,19 +66,29 @@ func fenceLost(err error) error {
 
 // claim returns the id of the transaction that claimed the group, which must be the one that is open.
 func (l *Loan) claim(ctx context.Context, key Key) (xid string, err error) {
-	tx, err := l.PgxTx(ctx)
+	tx, err := l.beside(ctx)
 	if err != nil {
 		return "", l.fenceError(err)
 	}
 	err = tx.QueryRow(ctx, l.lane.schema.Qualify(fenceClaimSQL), key.Queue, key.GroupID).Scan(&xid)
-	if err != nil {
-		_ = tx.Rollback(ctx) // the error is what counts
-		return "", l.fenceError(err)
+	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
+		err = rolled
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err != nil {
 		return "", l.fenceError(err)
 	}
 	return xid, nil
+}
+
+// beside returns a transaction of its own within the job's, also if the handler has one.
+func (l *Loan) beside(ctx context.Context) (pgx.Tx, error) {
+	l.mu.Lock()
+	open := l.pgxTx
+	l.mu.Unlock()
+	if open != nil {
+		return open.Begin(ctx)
+	}
+	return l.PgxTx(ctx)
 }
 
 func (l *Loan) fenceError(err error) error {

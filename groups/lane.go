@@ -29,7 +29,13 @@ type Lane struct {
 	texts map[string]string // of the statements that settle, by name
 	wire  *wire
 	bun   *laneDB
-	log   *slog.Logger
+
+	stream    *stream
+	pid       uint32 // the server's process
+	heartbeat time.Duration
+
+	sentinel *pgconn.StatementDescription // see restore
+	log      *slog.Logger
 
 	control *pgxpool.Pool
 	schema  schema.Name
@@ -113,27 +119,27 @@ const ( // names of prepared statements
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
 func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, _, err := d.connect(ctx, false)
+	conn, _, _, err := d.connect(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	return conn.Conn(), nil
 }
 
-func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, error) {
+func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, uint32, error) {
 	session := d.Session.withDefaults()
 	cfg, err := session.connConfig(ctx, d.Pool, d.Name, lane)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	w := newWire(cfg.Tracer)
 	cfg.Tracer = w
 	dc, err := stdlib.GetConnector(*cfg).Connect(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	conn := dc.(*stdlib.Conn)
-	err = d.own(ctx, conn.Conn().PgConn())
+	pid, err := d.own(ctx, conn.Conn().PgConn())
 	if err == nil {
 		err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
 	}
@@ -145,20 +151,21 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, e
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
-	return conn, w, nil
+	return conn, w, pid, nil
 }
 
 // Dial opens a lane.
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	d.once.Do(func() { d.bun = newLaneDB() })
-	conn, w, err := d.connect(ctx, true)
+	conn, w, pid, err := d.connect(ctx, true)
 	if err != nil {
 		return nil, err
 	}
 	l := &Lane{
-		conn: conn, wire: w, bun: d.bun, log: d.Logger, silent: d.Session.withDefaults().Silence,
+		conn: conn, wire: w, bun: d.bun, log: d.Logger, stream: conn.Conn().PgConn().Conn().(*stream), pid: pid,
+		heartbeat: d.Session.withDefaults().Heartbeat, silent: d.Session.withDefaults().Silence,
 		control: d.Control, schema: d.Schema,
 		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements,
 	}
@@ -175,7 +182,11 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		return nil, err
 	}
 	l.dialed = dials.Add(1)
-	if err := l.prepare(ctx, d.Schema, texts); err != nil {
+	err = l.prepare(ctx, d.Schema, texts)
+	if err == nil {
+		err = l.watchStatements(ctx)
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -198,7 +209,7 @@ func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]s
 		var res any
 		if res, err = pipeline.GetResults(); err == nil {
 			sd := res.(*pgconn.StatementDescription)
-			sd.Name = names[i] // not in the answer
+			sd.Name, sd.SQL = names[i], name.Qualify(texts[names[i]]) // not in the answer
 			l.stmts[names[i]] = sd
 		} else {
 			err = fmt.Errorf("groups: prepare %s: %w", names[i], err)

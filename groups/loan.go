@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 )
 
@@ -16,8 +17,13 @@ type Loan struct {
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool
-	opened bool // the handler took the transaction: the savepoints exist
+	nests  []*nest // by their savepoints, the first one first; none: the handler did not take the transaction
+	nested int     // how many of them are open
+	undone bool    // nothing has been written since the last savepoint, and none is open
+	pgxTx  *nestedTx
 	bunTx  *bun.Tx
+	large  []pgx.Tx // whose large objects the handler has asked for
+	busy   int      // statements of bunTx in the driver
 
 	fencing sync.Mutex // held while a token is drawn
 	fences  map[Key]int64
@@ -27,18 +33,52 @@ type Loan struct {
 func (l *Loan) taken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.opened
+	return len(l.nests) > 0
 }
 
-// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it.
-func (l *Loan) end() {
+// enter counts a statement of database/sql, unless the job has ended.
+func (l *Loan) enter() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return ErrEnded
+	}
+	l.busy++
+	return nil
+}
+
+func (l *Loan) leave() {
+	l.mu.Lock()
+	l.busy--
+	l.mu.Unlock()
+}
+
+// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that which is
+// under way is cut off, and reported.
+func (l *Loan) end() (busy bool) {
 	l.mu.Lock()
 	l.ended = true
+	busy = l.busy > 0
 	tx := l.bunTx
-	l.bunTx = nil
+	l.bunTx, l.pgxTx = nil, nil
 	l.mu.Unlock()
+	if busy {
+		_ = l.lane.cut(nil)
+	}
 	if tx != nil {
 		_ = tx.Tx.Commit() // no SQL, see laneTx
+	}
+	return busy
+}
+
+// endLargeObjects makes what the handler has of them unusable, which pgx does only by a statement: an empty one.
+func (l *Loan) endLargeObjects() {
+	l.mu.Lock()
+	large := l.large
+	l.large = nil
+	l.mu.Unlock()
+	for _, tx := range large {
+		_ = tx.Commit(ownContext) // closes the connection if it fails
 	}
 }
 
@@ -47,7 +87,8 @@ func (l *Lane) Loan() *Loan { return l.loan }
 
 // Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
 // if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
-// the transaction, or it left rows open. It asks the server nothing.
+// the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away the
+// lane's prepared statements.
 //
 // Of a batch, jobs may be lent one after the other, with Keep between them.
 func (l *Lane) Lend(handler func()) error {
@@ -56,19 +97,23 @@ func (l *Lane) Lend(handler func()) error {
 	defer l.since.Store(0)
 	defer l.wire.reclaim()
 	handler()
-	l.loan.end() // closes what database/sql has open
+	lost := l.lost.Load()
+	busy := l.loan.end()
 	l.used = l.used || l.loan.taken()
-	if open := l.wire.reclaim(); open {
-		l.lost.Store(true)
-		l.Kill() // not Close: a goroutine of the handler's may be in the middle of a statement
+	if open := l.wire.reclaim(); (open || busy) && !lost {
+		_ = l.cut(nil) // not Close: a goroutine of the handler's may be in the middle of a statement
 		return fmt.Errorf("%w: the handler returned with rows or a batch of its transaction still open", ErrNotHeld)
 	}
 	if l.Closed() {
 		return ErrLost
 	}
+	l.loan.endLargeObjects()
+	if l.Closed() {
+		return ErrLost
+	}
 	switch l.pg().TxStatus() {
 	case 'T':
-		return nil
+		return l.restore(ownContext)
 	case 'E':
 		return errors.New("groups: a statement failed in the job's transaction and the handler did not roll it back")
 	default:
@@ -108,6 +153,10 @@ func (l *Lane) Undo(ctx context.Context) error {
 		l.forget()
 		l.rollback(ctx)
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
+	if err := l.restore(ownContext); err != nil {
+		_ = l.Close()
+		return errors.Join(ErrLost, err)
 	}
 	return nil
 }

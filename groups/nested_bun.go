@@ -64,23 +64,34 @@ func (c laneConn) Close() error { return nil }
 
 func (c laneConn) ResetSession(context.Context) error { return nil }
 
-// The driver looks at the connection before pgx's tracers hear of a statement. No heartbeat may run then either.
+// A goroutine of a handler that has returned must not begin a statement any more, and one that is in the middle of it is cut
+// off: database/sql would wait for it.
 
 func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.loan.lane.wire.enter()
-	defer c.loan.lane.wire.leave()
+	if err := c.loan.enter(); err != nil {
+		return nil, err
+	}
+	defer c.loan.leave()
 	return c.Conn.ExecContext(ctx, query, args)
 }
 
 func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.loan.lane.wire.enter()
-	defer c.loan.lane.wire.leave()
-	return c.Conn.QueryContext(ctx, query, args)
+	if err := c.loan.enter(); err != nil {
+		return nil, err
+	}
+	defer c.loan.leave()
+	rows, err := c.Conn.QueryContext(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return laneRows{rows.(*stdlib.Rows), c.loan}, nil
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	c.loan.lane.wire.enter()
-	defer c.loan.lane.wire.leave()
+	if err := c.loan.enter(); err != nil {
+		return nil, err
+	}
+	defer c.loan.leave()
 	stmt, err := c.Conn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -95,12 +106,6 @@ type laneStmt struct {
 	query string // also its name
 }
 
-func (s laneStmt) Close() error {
-	s.conn.loan.lane.wire.enter()
-	defer s.conn.loan.lane.wire.leave()
-	return s.Stmt.Close()
-}
-
 func (s laneStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	return s.conn.ExecContext(ctx, s.query, args)
 }
@@ -109,29 +114,46 @@ func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 	return s.conn.QueryContext(ctx, s.query, args)
 }
 
+type laneRows struct {
+	*stdlib.Rows
+	loan *Loan
+}
+
+func (r laneRows) Next(dest []driver.Value) error {
+	if err := r.loan.enter(); err != nil {
+		return err
+	}
+	defer r.loan.leave()
+	return r.Rows.Next(dest)
+}
+
 func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if opts.ReadOnly || opts.Isolation != driver.IsolationLevel(sql.LevelDefault) {
 		return nil, errors.New("groups: a job's transaction has its isolation level already")
 	}
-	begin, err := c.loan.open() // BunTx holds the lock
+	n, begin, err := c.loan.open() // BunTx holds the lock
 	if err != nil {
 		return nil, err
 	}
 	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
+		c.loan.abandon()
 		return nil, err
 	}
-	return laneTx{c}, nil
+	return laneTx{c.loan, n}, nil
 }
 
 // laneTx ends a savepoint where driver.Tx would end the transaction. database/sql gives it no context.
-type laneTx struct{ conn laneConn }
+type laneTx struct {
+	loan *Loan
+	nest *nest
+}
 
 func (t laneTx) Commit() error { return t.end(false) }
 
 func (t laneTx) Rollback() error { return t.end(true) }
 
 func (t laneTx) end(rollback bool) error {
-	l := t.conn.loan
+	l := t.loan
 	l.mu.Lock()
 	l.bunTx = nil
 	ended := l.ended
@@ -139,5 +161,5 @@ func (t laneTx) end(rollback bool) error {
 	if ended {
 		return nil // the savepoint goes with the job's transaction
 	}
-	return endSavepoint(context.Background(), l.lane.wire, t.conn.Conn.Conn(), rollback)
+	return l.close(context.Background(), t.nest, rollback)
 }

@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,37 +12,50 @@ import (
 
 // PgxTx returns a transaction nested in the one that holds the job. What is written through it is committed with the
 // job's success, and undone if the attempt fails, whether or not it was committed by itself; Rollback undoes it alone.
-// It returns ErrEnded after the job has ended.
+// Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has ended.
 func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil { // pgx would close the connection
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
-	begin, err := l.open()
+	if l.pgxTx != nil && !l.ended {
+		return l.pgxTx, nil
+	}
+	n, begin, err := l.open()
 	if err != nil {
 		return nil, err
 	}
-	tx, err := l.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	// The commit query is for end: it makes large objects unusable.
+	tx, err := l.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
 	if err != nil {
+		l.abandon()
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
-	return &nestedTx{Tx: tx, loan: l}, nil
+	l.pgxTx = &nestedTx{Tx: tx, loan: l, nest: n}
+	return l.pgxTx, nil
 }
 
 // nestedTx ends a savepoint where pgx.Tx would end the transaction, and is closed when its job ends: whoever kept it
-// would write into the next job's transaction.
+// would write into the next job's transaction. So is what was begun on it.
 type nestedTx struct {
 	pgx.Tx
 	loan   *Loan
+	nest   *nest     // of one that was begun on the job's
+	parent *nestedTx // of one that was begun on another
 	closed bool
 }
 
 func (t *nestedTx) err() error {
 	t.loan.mu.Lock()
 	defer t.loan.mu.Unlock()
-	if t.closed || t.loan.ended {
+	if t.loan.ended {
 		return pgx.ErrTxClosed
+	}
+	for tx := t; tx != nil; tx = tx.parent {
+		if tx.closed {
+			return pgx.ErrTxClosed
+		}
 	}
 	return nil
 }
@@ -54,15 +68,45 @@ func (t *nestedTx) end(ctx context.Context, rollback bool) error {
 	if err := t.err(); err != nil {
 		return err
 	}
+	t.loan.mu.Lock()
 	t.closed = true
-	return endSavepoint(ctx, t.loan.lane.wire, t.Conn(), rollback)
+	if t.loan.pgxTx == t {
+		t.loan.pgxTx = nil
+	}
+	t.loan.mu.Unlock()
+	switch {
+	case t.parent == nil:
+		return t.loan.close(ctx, t.nest, rollback)
+	case rollback:
+		return t.Tx.Rollback(ctx)
+	default:
+		return t.Tx.Commit(ctx)
+	}
 }
 
 func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := t.err(); err != nil {
 		return nil, err
 	}
-	return t.Tx.Begin(ctx)
+	tx, err := t.Tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil
+}
+
+// LargeObjects returns what works until the job ends.
+func (t *nestedTx) LargeObjects() pgx.LargeObjects {
+	root := t
+	for root.parent != nil {
+		root = root.parent
+	}
+	t.loan.mu.Lock()
+	defer t.loan.mu.Unlock()
+	if !slices.Contains(t.loan.large, root.Tx) {
+		t.loan.large = append(t.loan.large, root.Tx)
+	}
+	return t.Tx.LargeObjects()
 }
 
 func (t *nestedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {

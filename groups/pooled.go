@@ -18,15 +18,16 @@ var ErrPooled = errors.New("groups: a pooler shares the worker's session with ot
 // pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
 const pooledTries = 40
 
-// own returns ErrPooled if the new connection is not a session of its own. Nothing has been set on it yet.
+// own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has been set
+// on it yet.
 //
 // A server tells its backend's pid when a session begins. A pooler tells something else, in any mode; then another
 // transaction is opened through the same pooler, to see whether that gets this connection's session, or this connection
 // another one.
-func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) error {
-	pid, err := backend(ctx, conn)
+func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) (pid uint32, err error) {
+	pid, err = backend(ctx, conn)
 	if err != nil || pid == conn.PID() || d.Control == nil {
-		return err
+		return pid, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Session.withDefaults().Silence)
 	defer cancel()
@@ -34,10 +35,10 @@ func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) error {
 	defer d.probing.Unlock()
 	for range pooledTries {
 		if err := d.rival(ctx, conn, pid); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return pid, nil
 }
 
 func (d *Dialer) rival(ctx context.Context, conn *pgconn.PgConn, pid uint32) error {

@@ -22,6 +22,32 @@ import (
 // then every tenth of it, in whole seconds, until Silence is over, by timers that may be an eighth late. The later of the two
 // must be less than two thirds of ServerSilence, when the server may give up: 11.25 seconds and 20 by default. No ServerSilence
 // of 3.375 seconds or less is possible.
+//
+// What a handler does with the connection meanwhile decides who watches it. Heartbeats are sent whenever the server waits for
+// the worker, beside open rows, too; up to 1 MiB of what a handler leaves unread is read ahead to find that out. Then:
+//
+//	the handler's use of the connection         the server                bounded by
+//	none, or between statements                 idle in transaction       heartbeats
+//	rows or results of a batch open, of which   idle in transaction       heartbeats
+//	all is read, or up to 1 MiB is not
+//	a statement runs, for as long as it may     active                    TCP
+//	COPY FROM, a raw pipeline before its Sync   active (ClientRead)       TCP
+//	results that are read slowly                active (ClientWrite)      tcp_user_timeout, if nothing is read
+//	more than 1 MiB is left unread              idle in transaction, or   the worker gives up after Silence
+//	                                            active (ClientWrite)
+//	it waits for a notification                 idle in transaction       the worker gives up after Silence
+//
+// While a statement runs or a COPY FROM waits for its source, no timeout of the server's does: a worker that is frozen there keeps
+// its group until the statement ends, in COPY FROM until the worker goes on or dies.
+//
+// While results are left unread beyond that, each heartbeat asks on the Control pool what the server does, from one Heartbeat on:
+// a statement that runs yet has time. If the pool has no connection to ask on, the worker gives up after Silence in any case.
+//
+// Each heartbeat looks at the socket, too: a session that was ended is noticed by the next one, also if rows are open. Where
+// the server ends a session with more results on their way than sockets hold, only asking finds out, one Heartbeat later. Systems
+// other than Linux do not notice it while something is unread, and those without recv(2), such as Windows, only by a heartbeat
+// that can be sent. Nor does a connection that the pool's DialFunc wraps in something that is neither a syscall.Conn nor has a
+// NetConn method.
 type Session struct {
 	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something twice as
 	// often. Defaults to 1 second.
@@ -162,6 +188,17 @@ func (s Session) connConfig(ctx context.Context, pool *pgxpool.Config, name stri
 			s.boundSocket(tcp)
 		}
 		return conn, err
+	}
+	if established := cfg.AfterNetConnect; lane {
+		cfg.AfterNetConnect = func(ctx context.Context, c *pgconn.Config, conn net.Conn) (net.Conn, error) {
+			if established != nil {
+				var err error
+				if conn, err = established(ctx, c, conn); err != nil {
+					return conn, err
+				}
+			}
+			return newStream(conn), nil
+		}
 	}
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {

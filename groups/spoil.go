@@ -11,6 +11,7 @@ func (l *Lane) Spoiled() bool { return l.wire.spoiled.Load() }
 func (w *wire) look(sql string) {
 	if spoils(sql) {
 		w.spoiled.Store(true)
+		w.deallocated.Store(true) // perhaps
 	}
 }
 

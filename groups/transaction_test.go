@@ -265,7 +265,13 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 func TestTransactionThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*Hold, context.Context) error{
-		"pgx": func(h *Hold, ctx context.Context) error { _, err := h.loan.PgxTx(ctx); return err },
+		"pgx": func(h *Hold, ctx context.Context) error {
+			tx, err := h.loan.PgxTx(ctx)
+			if err == nil { // it has begun before
+				_, err = tx.Exec(ctx, "SELECT 1")
+			}
+			return err
+		},
 		"bun": func(h *Hold, ctx context.Context) error {
 			tx, err := h.loan.BunTx(ctx)
 			if err == nil { // it does not begin with the context's end

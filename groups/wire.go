@@ -9,28 +9,27 @@ import (
 	"github.com/jackc/pgx/v5/multitracer"
 )
 
-// A wire says who is using a lane's connection while a handler runs: the handler, or the heartbeat. pgx connections
-// are not safe for concurrent use, so the heartbeat goes only when the handler does not, and the handler waits for a
-// heartbeat under way. pgx's tracers tell when every kind of statement begins and ends, whichever way the handler
-// came by the connection. A handler that uses it twice at once is not held up here: pgx tells it that it is busy.
+// A wire sees every statement that is made with pgx, whichever way the handler came by the connection: pgx's tracers tell
+// when it begins and ends. It knows which statements a handler leaves open, and refuses those of a handler that has returned.
 type wire struct {
 	pgx.QueryTracer
 	pgx.BatchTracer
 	pgx.CopyFromTracer
 	pgx.PrepareTracer
 
-	mu      sync.Mutex
-	idle    sync.Cond
-	lent    bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
-	users   int
-	beating bool
+	beats sync.Mutex // held by a heartbeat
 
-	spoiled atomic.Bool // a handler's statement changed the session for longer than its transaction
+	mu    sync.Mutex
+	lent  bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
+	lends int  // how often it was lent
+	users int
+
+	spoiled     atomic.Bool // a handler's statement changed the session for longer than its transaction
+	deallocated atomic.Bool // or took prepared statements away
 }
 
 func newWire(user pgx.QueryTracer) *wire {
 	w := &wire{}
-	w.idle.L = &w.mu
 	t := multitracer.New()
 	if user != nil {
 		t = multitracer.New(user)
@@ -39,14 +38,24 @@ func newWire(user pgx.QueryTracer) *wire {
 	return w
 }
 
-func (w *wire) enter() {
+// enter counts a statement. It returns the context to run it with, which has ended if the statement is of a handler that has
+// returned: then pgx sends nothing.
+func (w *wire) enter(ctx context.Context) context.Context {
 	w.mu.Lock()
-	w.users++       // from now on no heartbeat begins
-	for w.beating { // one under way; never so for a statement inside a statement
-		w.idle.Wait()
+	defer w.mu.Unlock()
+	w.users++
+	if !w.lent && w.lends > 0 && ctx.Value(ownKey{}) == nil {
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(ErrEnded)
+		return ended
 	}
-	w.mu.Unlock()
+	return ctx
 }
+
+// ownContext is for a lane's own statements.
+var ownContext = context.WithValue(context.Background(), ownKey{}, true)
+
+type ownKey struct{}
 
 func (w *wire) leave() {
 	w.mu.Lock()
@@ -54,46 +63,38 @@ func (w *wire) leave() {
 	w.mu.Unlock()
 }
 
-// lend lets the handler and the heartbeat use the connection.
+// lend lets the handler use the connection, and heartbeats.
 func (w *wire) lend() {
 	w.mu.Lock()
 	w.lent = true
+	w.lends++
 	w.mu.Unlock()
 }
 
 // reclaim ends that, waits for a heartbeat under way, and reports whether the handler left a statement open.
 func (w *wire) reclaim() (open bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for w.beating {
-		w.idle.Wait()
-	}
 	w.lent = false
-	return w.users > 0
+	open = w.users > 0
+	w.mu.Unlock()
+	w.beats.Lock()
+	defer w.beats.Unlock()
+	return open
 }
 
-// tryBeat claims the connection for a heartbeat, if it is lent and nobody is using it.
-func (w *wire) tryBeat() bool {
+// lease returns which lending is under way, or 0.
+func (w *wire) lease() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.lent || w.users > 0 || w.beating {
-		return false
+	if !w.lent {
+		return 0
 	}
-	w.beating = true
-	return true
-}
-
-func (w *wire) endBeat() {
-	w.mu.Lock()
-	w.beating = false
-	w.mu.Unlock()
-	w.idle.Broadcast()
+	return w.lends
 }
 
 func (w *wire) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	w.enter()
 	w.look(d.SQL)
-	return w.QueryTracer.TraceQueryStart(ctx, c, d)
+	return w.enter(w.QueryTracer.TraceQueryStart(ctx, c, d))
 }
 
 func (w *wire) TraceQueryEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryEndData) {
@@ -102,11 +103,10 @@ func (w *wire) TraceQueryEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryE
 }
 
 func (w *wire) TraceBatchStart(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
-	w.enter()
 	for _, q := range d.Batch.QueuedQueries {
 		w.look(q.SQL)
 	}
-	return w.BatchTracer.TraceBatchStart(ctx, c, d)
+	return w.enter(w.BatchTracer.TraceBatchStart(ctx, c, d))
 }
 
 func (w *wire) TraceBatchEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchEndData) {
@@ -115,8 +115,7 @@ func (w *wire) TraceBatchEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchE
 }
 
 func (w *wire) TraceCopyFromStart(ctx context.Context, c *pgx.Conn, d pgx.TraceCopyFromStartData) context.Context {
-	w.enter()
-	return w.CopyFromTracer.TraceCopyFromStart(ctx, c, d)
+	return w.enter(w.CopyFromTracer.TraceCopyFromStart(ctx, c, d))
 }
 
 func (w *wire) TraceCopyFromEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceCopyFromEndData) {
@@ -125,8 +124,7 @@ func (w *wire) TraceCopyFromEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceCop
 }
 
 func (w *wire) TracePrepareStart(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareStartData) context.Context {
-	w.enter()
-	return w.PrepareTracer.TracePrepareStart(ctx, c, d)
+	return w.enter(w.PrepareTracer.TracePrepareStart(ctx, c, d))
 }
 
 func (w *wire) TracePrepareEnd(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareEndData) {

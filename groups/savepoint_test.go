@@ -1,0 +1,116 @@
+package groups
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// A job that writes takes one transaction id beside that of the claim, however often its handler asks for the transaction.
+func TestOneSavepointForAJob(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(s *stage, h *Hold){
+		"pgx": func(s *stage, h *Hold) { s.write(s.pgxTx(h), "1") },
+		"bun": func(s *stage, h *Hold) { s.bunWrite(s.bunTx(h), "1") },
+		"asks again": func(s *stage, h *Hold) {
+			for n := range 5 {
+				s.write(s.pgxTx(h), strconv.Itoa(n))
+			}
+		},
+		"commits": func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			require.NoError(s, tx.Commit(s.Context()))
+		},
+		"rolls back before": func(s *stage, h *Hold) {
+			require.NoError(s, s.pgxTx(h).Rollback(s.Context()))
+			s.write(s.pgxTx(h), "1")
+		},
+		"asks for a token": func(s *stage, h *Hold) {
+			_, err := h.loan.Fence(s.Context(), h.Key)
+			require.NoError(s, err)
+			s.write(s.pgxTx(h), "1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.NoError(t, h.lane.Lend(func() { do(s, h) }))
+			require.Equal(t, 1, one[int](s, `SELECT count(*) - 1 FROM pg_locks
+				WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.lane.pg().PID()))
+			settled(true)
+		})
+	}
+}
+
+// Transactions of the two kinds side by side, and ended in any order.
+func TestTransactionsSideBySide(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, x := range map[string]struct {
+		do   func(s *stage, h *Hold)
+		want []string
+	}{
+		"the inner is rolled back": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "outer")
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "inner")
+			require.NoError(s, btx.Rollback())
+			s.write(tx, "outer, later")
+		}, []string{"outer", "outer, later"}},
+		"the outer is rolled back": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "outer")
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "inner")
+			require.NoError(s, tx.Rollback(ctx))
+			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
+			s.write(s.pgxTx(h), "anew")
+		}, []string{"anew"}},
+		"both are, the outer first": {func(s *stage, h *Hold) {
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "outer")
+			tx := s.pgxTx(h)
+			s.write(tx, "inner")
+			require.NoError(s, btx.Rollback())
+			require.NoError(s, tx.Rollback(ctx))
+			s.bunWrite(s.bunTx(h), "anew")
+			s.write(s.pgxTx(h), "anew, too")
+		}, []string{"anew", "anew, too"}},
+		"the outer is committed, the inner rolled back": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "outer")
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "inner")
+			require.NoError(s, tx.Commit(ctx))
+			require.NoError(s, btx.Rollback())
+			require.NoError(s, s.pgxTx(h).Rollback(ctx))
+		}, []string{"outer"}},
+		"committed, then rolled back": {func(s *stage, h *Hold) {
+			for _, v := range []string{"1", "2"} {
+				tx := s.pgxTx(h)
+				s.write(tx, v)
+				require.NoError(s, tx.Commit(ctx))
+				tx = s.pgxTx(h)
+				s.write(tx, "undone")
+				require.NoError(s, tx.Rollback(ctx))
+			}
+		}, []string{"1", "2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
+			require.Equal(t, x.want, settled(true))
+		})
+		t.Run(name+", and the attempt fails", func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
+			require.Empty(t, settled(false))
+		})
+	}
+}
