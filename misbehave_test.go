@@ -46,9 +46,9 @@ var vices = map[string]vice{
 	"RESET ALL":      {do: statement("RESET ALL"), replaced: true},
 	"LISTEN":         {do: statement("LISTEN news"), replaced: true},
 	"SET ROLE":       {do: statement("SET ROLE pg_monitor"), fails: true, replaced: true}, // it may not settle
-	"DEALLOCATE ALL": {do: statement("DEALLOCATE ALL"), fails: true, replaced: true},
+	"DEALLOCATE ALL": {do: statement("DEALLOCATE ALL"), replaced: true},
 	"DISCARD ALL":    {do: statement("DISCARD ALL"), fails: true, replaced: true}, // refused in a transaction
-	"DEALLOCATE ALL by pgx": {fails: true, replaced: true, do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+	"DEALLOCATE ALL by pgx": {do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
 		return tx.Conn().DeallocateAll(ctx)
 	}},
 	// What is not noticed stays, as it does in any pool of connections. Looked at is how a statement begins.

@@ -23,6 +23,7 @@ type seat struct {
 
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
+	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool
 }
 
@@ -52,9 +53,10 @@ func (s *seat) run(ctx context.Context) {
 				continue
 			}
 		}
-		turn := s.crew.turns.Next(ctx)
+		turn := s.idle(ctx)
 		if turn == nil {
-			return
+			_ = s.lane.Close() // its session was ended, unless ctx is done
+			continue
 		}
 		_, err := s.work(ctx, turn)
 		switch {
@@ -67,6 +69,21 @@ func (s *seat) run(ctx context.Context) {
 			retry.wait(ctx, err)
 		}
 	}
+}
+
+// await returns the next turn, or nil if ctx is done or the lane's session is found to have ended.
+func (s *seat) idle(ctx context.Context) *groups.Turn {
+	ctx, wake := context.WithCancel(ctx)
+	defer wake()
+	s.setWake(wake)
+	defer s.setWake(nil)
+	return s.crew.turns.Next(ctx)
+}
+
+func (s *seat) setWake(wake context.CancelFunc) {
+	s.mu.Lock()
+	s.wake = wake
+	s.mu.Unlock()
 }
 
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
@@ -221,9 +238,14 @@ func (s *seat) cut() {
 }
 
 // beat sends a heartbeat for a handler that has been running for a while, and cancels it if the connection is lost. It
-// does not wait for the answer.
+// does not wait for the answer. A lane that waits for work is only looked at.
 func (s *seat) beat(ctx context.Context) {
 	lane := s.at.Load()
+	s.mu.Lock()
+	if s.wake != nil && lane.HungUp() {
+		s.wake()
+	}
+	s.mu.Unlock()
 	if lane == nil || lane.Running() < s.crew.worker.Session.HeartbeatInterval()/2 || !s.beating.CompareAndSwap(false, true) {
 		return
 	}

@@ -1,0 +1,39 @@
+package fifo_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A lane without work whose session was ended notices within a heartbeat and dials again, before there is work.
+func TestIdleLaneDialsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", nil)
+	pids := make(chan int, 2)
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		var pid int
+		err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
+		pids <- pid
+		return err
+	}, oneLane, watchful, rarePolls, func(w *fifo.Worker) { w.Name = "idle" }))
+	pid := receive(t, pids, "the first job")
+	b.drained()
+	const sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'idle'"
+	all := query[int](b, sessions)
+	require.NoError(t, b.kill(t.Context(), pid))
+	await(t, "another session", func() bool { return query[int](b, sessions) == all })
+	ids = append(ids, b.send("g", nil)...)
+	require.NotEqual(t, pid, receive(t, pids, "the second job"))
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Equal(t, ids, b.ledger.order(), "once each")
+}
