@@ -79,4 +79,22 @@ var effects = []Mutant{
 		Edits:  []Edit{{"groups/savepoint.go", "	if l.ended {\n", "	if l.ended && l.lane == nil {\n"}},
 		Test:   Test{"groups", "TestTransactionAfterTheEnd"},
 	},
+	{
+		Name:   "nested-outlives-its-job",
+		Breaks: "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
+		Edits:  []Edit{{"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n", "	return tx, nil\n"}},
+		Test:   Test{"groups", "TestNothingOutlivesItsJob"},
+	},
+	{
+		Name:   "savepoints-in-pairs",
+		Breaks: "each call for the transaction makes a savepoint",
+		Edits:  []Edit{{"groups/nested_pgx.go", "	if l.pgxTx != nil && !l.ended {\n", "	if l.pgxTx != nil && l.ended {\n"}},
+		Test:   Test{"groups", "TestOneSavepointForAJob"},
+	},
+	{
+		Name:   "statements-taken-away",
+		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
+		Edits:  []Edit{{"groups/restore.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n"}},
+		Test:   Test{"groups", "TestStatementsTakenAway"},
+	},
 }

@@ -13,6 +13,7 @@ const (
 	seatFile    = "fifo/seat.go"
 	sessionFile = "groups/session.go"
 	beatFile    = "groups/heartbeat.go"
+	streamFile  = "groups/stream.go"
 )
 
 var silence = []Mutant{
@@ -37,17 +38,8 @@ var silence = []Mutant{
 	{
 		Name:    "silence-unbounded",
 		Breaks:  "a heartbeat waits for its answer for as long as it takes",
-		Edits:   []Edit{{beatFile, "	defer time.AfterFunc(l.silent, lose).Stop()\n", "	_ = time.Second\n"}},
+		Edits:   []Edit{{beatFile, "	defer time.AfterFunc(l.silent, func() { _ = l.cut(nil) }).Stop()\n", "	_ = time.Second\n"}},
 		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
-	},
-	{
-		Name:   "silence-by-a-deadline",
-		Breaks: "a heartbeat gives up by a deadline, at which pgx asks to cancel and waits once more: later than the server may",
-		Edits: []Edit{
-			{beatFile, "	defer time.AfterFunc(l.silent, lose).Stop()\n	defer context.AfterFunc(ctx, lose)()\n", "	waiting, cancel := context.WithTimeout(ctx, l.silent)\n	defer cancel()\n"},
-			{beatFile, "Exec(context.WithoutCancel(ctx), ", "Exec(waiting, "},
-		},
-		Test: Test{".", "TestSilence"}, Alone: true,
 	},
 	{
 		Name:    "idle-in-transaction-unbounded",
@@ -92,7 +84,27 @@ var silence = []Mutant{
 	{
 		Name:   "beat-beside-a-statement",
 		Breaks: "a heartbeat is sent while the handler is in a statement of its own",
-		Edits:  []Edit{{"groups/wire.go", "	if !w.lent || w.users > 0 || w.beating {", "	if !w.lent || w.beating {"}},
-		Test:   Test{"groups", "TestBeatBesideStatements|TestBeatBetweenStatements"},
+		Edits:  []Edit{{streamFile, "	if s.reading > 0 || s.out.n > 0 || s.beating {\n", "	if s.beating {\n"}, {streamFile, "	owed := s.owed > 0\n", "	owed := false\n"}},
+		Test:   Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
+	},
+	{
+		Name:   "unread-unbounded",
+		Breaks: "a handler that leaves results unread is not told before the server gives its group away",
+		Edits:  []Edit{{beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n"}},
+		Test:   Test{"groups", "TestBeatGivesUpFirst"},
+	},
+	{
+		Name:   "busy-is-lost",
+		Breaks: "a long statement is taken for a handler that leaves its results unread",
+		Edits: []Edit{
+			{streamFile, "	if s.reading > 0 && s.owed > 0 {\n", "	if s.reading > 0 && s.owed < 0 {\n"},
+		},
+		Test: Test{"groups", "TestBeatKeepsWhatIsUsed"},
+	},
+	{
+		Name:   "hang-up-unnoticed",
+		Breaks: "nobody looks at the socket: a session that was ended while rows are open is noticed late",
+		Edits:  []Edit{{streamFile, "{ return s.socket != nil && hungUp(s.socket) }", "{ return s.socket == nil && hungUp(s.socket) }"}},
+		Test:   Test{"fifo", "TestIdleLaneDialsAgain"},
 	},
 }
