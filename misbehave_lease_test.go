@@ -21,8 +21,8 @@ type lease struct {
 	cause   error
 }
 
-// leases runs two workers with a job whose first attempt does something for as long as it likes, and its second one ends at once.
-// It returns the attempts in the order of their ends.
+// leases runs two workers with a job whose first attempt does something for as long as it likes, and its second one
+// ends at once. It returns the attempts in the order of their ends.
 func leases(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) error) []lease {
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}))

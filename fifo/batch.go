@@ -22,9 +22,10 @@ import (
 // one that kills its workers is found out, as it would be without batches. So does a job that was sent with a delay or
 // that may be tried only once.
 //
-// Of HandleEach, each job whose handler writes through the transaction takes a subtransaction, and each transaction begun on it
-// or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond that, PostgreSQL makes
-// every session of the cluster look them up on disk for as long as the batch runs. HandleBatch takes one.
+// Of HandleEach, each job whose handler writes through the transaction takes a subtransaction, and each transaction
+// begun on it or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond
+// that, PostgreSQL makes every session of the cluster look them up on disk for as long as the batch runs. HandleBatch
+// takes one.
 //
 // A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote, and
 // they run again all the same.

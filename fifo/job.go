@@ -61,21 +61,23 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // Tx returns the job's own transaction. What is written through it commits together with the job's completion, or not
 // at all: an error, a panic or a crash undoes it. It is a savepoint inside the transaction that holds the job, made by
 // the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far, Commit
-// keeps it for when the job succeeds, and the next call begins anew, with another savepoint if anything was kept. Neither is
-// needed. Until one of them, every call returns the same transaction.
+// keeps it for when the job succeeds, and the next call begins anew, with another savepoint if anything was kept.
+// Neither is needed. Until one of them, every call returns the same transaction.
 //
-// Collect rows before you work on them: while rows are open the connection is in use. Small results do no harm. If more than
-// 1 MiB of a result is left unread for longer than Session.Silence (10 seconds), while the server waits, no heartbeat can be sent
-// to it, and it would take the worker for dead: before that the context ends, with ErrLost, the attempt is lost, and the job runs
-// again. The same ends a reader of COPY TO that stands still. A statement may take as long as JobTimeout lets it.
+// Collect rows before you work on them: while rows are open the connection is in use. Small results do no harm. If more
+// than 1 MiB of a result is left unread for longer than Session.Silence (10 seconds), while the server waits, no
+// heartbeat can be sent to it, and it would take the worker for dead: before that the context ends, with ErrLost, the
+// attempt is lost, and the job runs again. The same ends a reader of COPY TO that stands still. A statement may take as
+// long as JobTimeout lets it.
 //
 // The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
 // set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). After SET, RESET, DISCARD, DEALLOCATE or LISTEN the
 // worker gives the connection up and makes a new one, which takes milliseconds; of a session's advisory lock or a temporary
 // table it knows nothing.
 //
-// Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large objects. A
-// statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and the attempt has failed.
+// Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large
+// objects. A statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and
+// the attempt has failed.
 //
 // Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
 // ErrNoJob is returned outside a handler.
@@ -86,11 +88,11 @@ func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
 	return j.loan.BunTx(ctx)
 }
 
-// PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both are
-// open, the later one has a savepoint of its own, and ends with the earlier one's Rollback.
+// PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both
+// are open, the later one has a savepoint of its own, and ends with the earlier one's Rollback.
 //
-// Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and they would
-// run in its transaction.
+// Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
+// they would run in its transaction.
 func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	if j.loan == nil {
 		return nil, ErrNoJob

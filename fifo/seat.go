@@ -71,7 +71,7 @@ func (s *seat) run(ctx context.Context) {
 	}
 }
 
-// await returns the next turn, or nil if ctx is done or the lane's session is found to have ended.
+// idle returns the next turn, or nil if ctx is done or the lane's session is found to have ended.
 func (s *seat) idle(ctx context.Context) *groups.Turn {
 	ctx, wake := context.WithCancel(ctx)
 	defer wake()

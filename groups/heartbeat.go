@@ -9,9 +9,9 @@ import (
 )
 
 // ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
-// broke, or the server was silent for longer than Session.Silence, or about to take the worker for silent. Somebody else may
-// run the job by now. What the handler writes through the job's transaction is lost with it; what it does elsewhere it should
-// stop doing.
+// broke, or the server was silent for longer than Session.Silence, or about to take the worker for silent. Somebody
+// else may run the job by now. What the handler writes through the job's transaction is lost with it; what it does
+// elsewhere it should stop doing.
 var ErrLost = errors.New("groups: the connection that holds the group is lost")
 
 var (
@@ -30,13 +30,13 @@ func (l *Lane) Running() time.Duration {
 	return 0
 }
 
-// HungUp reports whether the server, or the network, has ended the session, as far as the socket knows. It sends nothing, and
-// may be called from any goroutine. On systems other than Linux it may not know.
+// HungUp reports whether the server, or the network, has ended the session, as far as the socket knows. It sends
+// nothing, and may be called from any goroutine. On systems other than Linux it may not know.
 func (l *Lane) HungUp() bool { return l.stream.ended() }
 
 // Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
-// Session.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may end the
-// session soon because results that nobody reads keep heartbeats from being sent: see Session.
+// Session.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
+// end the session soon because results that nobody reads keep heartbeats from being sent: see Session.
 //
 // It may be called from any goroutine. While no handler runs it does nothing.
 func (l *Lane) Beat(ctx context.Context) error {
@@ -49,7 +49,8 @@ func (l *Lane) Beat(ctx context.Context) error {
 	if err != nil || !now.unsure || idle < l.heartbeat {
 		return err
 	}
-	// The end of the answer is perhaps behind what is unread, and then the server waits for the worker. It must be asked.
+	// The end of the answer is perhaps behind what is unread, and then the server waits for the worker. It must be
+	// asked.
 	ctx, cancel := context.WithTimeout(ctx, min(l.heartbeat, l.silent-idle))
 	defer cancel()
 	begun := time.Now()

@@ -54,8 +54,8 @@ func (s *stage) over(session Session) {
 	})
 }
 
-// Whatever a handler does with the connection for longer than the server waits for a silent worker, it keeps its group if the
-// server has something to do, or if a heartbeat can be sent.
+// Whatever a handler does with the connection for longer than the server waits for a silent worker, it keeps its group
+// if the server has something to do, or if a heartbeat can be sent.
 func TestBeatKeepsWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	const slow = "SELECT pg_sleep(6)"
@@ -287,7 +287,8 @@ func (w still) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A session that is ended while its handler has rows open is noticed by the next heartbeats, however much of them is unread.
+// A session that is ended while its handler has rows open is noticed by the next heartbeats, however much of them is
+// unread.
 func TestBeatFindsTheSessionEnded(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{

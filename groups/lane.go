@@ -193,34 +193,6 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	return l, nil
 }
 
-// prepare prepares all statements in one round trip.
-func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]string) error {
-	names := slices.Sorted(maps.Keys(texts))
-	pipeline := l.pg().StartPipeline(ctx)
-	for _, stmt := range names {
-		sql := texts[stmt]
-		if stmt != stmtRestore { // whose values are the session's
-			sql = name.Qualify(sql)
-		}
-		pipeline.SendPrepare(stmt, sql, nil)
-	}
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < len(names); i++ {
-		var res any
-		if res, err = pipeline.GetResults(); err == nil {
-			sd := res.(*pgconn.StatementDescription)
-			sd.Name, sd.SQL = names[i], name.Qualify(texts[names[i]]) // not in the answer
-			l.stmts[names[i]] = sd
-		} else {
-			err = fmt.Errorf("groups: prepare %s: %w", names[i], err)
-		}
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
 func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
 
 // Conn returns the lane's connection, for statements while it holds nothing.

@@ -53,8 +53,8 @@ func (l *Loan) leave() {
 	l.mu.Unlock()
 }
 
-// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that which is
-// under way is cut off, and reported.
+// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that
+// which is under way is cut off, and reported.
 func (l *Loan) end() (busy bool) {
 	l.mu.Lock()
 	l.ended = true
@@ -87,8 +87,8 @@ func (l *Lane) Loan() *Loan { return l.loan }
 
 // Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
 // if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
-// the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away the
-// lane's prepared statements.
+// the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away
+// the lane's prepared statements.
 //
 // Of a batch, jobs may be lent one after the other, with Keep between them.
 func (l *Lane) Lend(handler func()) error {
@@ -113,7 +113,7 @@ func (l *Lane) Lend(handler func()) error {
 	}
 	switch l.pg().TxStatus() {
 	case 'T':
-		return l.restore(ownContext)
+		return l.prepareAgain(ownContext)
 	case 'E':
 		return errors.New("groups: a statement failed in the job's transaction and the handler did not roll it back")
 	default:
@@ -154,7 +154,7 @@ func (l *Lane) Undo(ctx context.Context) error {
 		l.rollback(ctx)
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
-	if err := l.restore(ownContext); err != nil {
+	if err := l.prepareAgain(ownContext); err != nil {
 		_ = l.Close()
 		return errors.Join(ErrLost, err)
 	}

@@ -64,8 +64,8 @@ func (c laneConn) Close() error { return nil }
 
 func (c laneConn) ResetSession(context.Context) error { return nil }
 
-// A goroutine of a handler that has returned must not begin a statement any more, and one that is in the middle of it is cut
-// off: database/sql would wait for it.
+// A goroutine of a handler that has returned must not begin a statement any more, and one that is in the middle of it
+// is cut off: database/sql would wait for it.
 
 func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if err := c.loan.enter(); err != nil {

@@ -12,7 +12,8 @@ import (
 
 // PgxTx returns a transaction nested in the one that holds the job. What is written through it is committed with the
 // job's success, and undone if the attempt fails, whether or not it was committed by itself; Rollback undoes it alone.
-// Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has ended.
+// Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has
+// ended.
 func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

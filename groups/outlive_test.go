@@ -10,8 +10,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Nothing that a handler has kept is of use when its job has ended: neither in the transaction of the next job of its lane, nor
-// between jobs, nor when the lane is idle.
+// Nothing that a handler has kept is of use when its job has ended: neither in the transaction of the next job of its
+// lane, nor between jobs, nor when the lane is idle.
 func TestNothingOutlivesItsJob(t *testing.T) {
 	t.Parallel()
 	const insert = "INSERT INTO effects VALUES ('late')"

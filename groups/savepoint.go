@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes back
-// to that; Commit has nothing to say. When the attempt fails it is gone back to as well, and when it succeeds it is released;
-// that fails if the transaction is no longer the one that claimed.
+// A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
+// back to that; Commit has nothing to say. When the attempt fails it is gone back to as well, and when it succeeds it
+// is released; that fails if the transaction is no longer the one that claimed.
 //
-// A transaction that the handler asks for beside another one, or behind what it has committed, has a savepoint of its own,
-// because that is to stay when it is rolled back.
+// A transaction that the handler asks for beside another one, or behind what it has committed, has a savepoint of its
+// own, because that is to stay when it is rolled back.
 const (
 	outerSavepoint = "pgfifo"
 

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A job that writes takes one transaction id beside that of the claim, however often its handler asks for the transaction.
+// A job that writes takes one transaction id beside that of the claim, however often its handler asks for the
+// transaction.
 func TestOneSavepointForAJob(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(s *stage, h *Hold){

@@ -23,8 +23,9 @@ import (
 // must be less than two thirds of ServerSilence, when the server may give up: 11.25 seconds and 20 by default. No ServerSilence
 // of 3.375 seconds or less is possible.
 //
-// What a handler does with the connection meanwhile decides who watches it. Heartbeats are sent whenever the server waits for
-// the worker, beside open rows, too; up to 1 MiB of what a handler leaves unread is read ahead to find that out. Then:
+// What a handler does with the connection meanwhile decides who watches it. Heartbeats are sent whenever the server
+// waits for the worker, beside open rows, too; up to 1 MiB of what a handler leaves unread is read ahead to find that
+// out. Then:
 //
 //	the handler's use of the connection         the server                bounded by
 //	none, or between statements                 idle in transaction       heartbeats
@@ -37,17 +38,18 @@ import (
 //	                                            active (ClientWrite)
 //	it waits for a notification                 idle in transaction       the worker gives up after Silence
 //
-// While a statement runs or a COPY FROM waits for its source, no timeout of the server's does: a worker that is frozen there keeps
-// its group until the statement ends, in COPY FROM until the worker goes on or dies.
+// While a statement runs or a COPY FROM waits for its source, no timeout of the server's does: a worker that is frozen
+// there keeps its group until the statement ends, in COPY FROM until the worker goes on or dies.
 //
-// While results are left unread beyond that, each heartbeat asks on the Control pool what the server does, from one Heartbeat on:
-// a statement that runs yet has time. If the pool has no connection to ask on, the worker gives up after Silence in any case.
+// While results are left unread beyond that, each heartbeat asks on the Control pool what the server does, from one
+// Heartbeat on: a statement that runs yet has time. If the pool has no connection to ask on, the worker gives up after
+// Silence in any case.
 //
-// Each heartbeat looks at the socket, too: a session that was ended is noticed by the next one, also if rows are open. Where
-// the server ends a session with more results on their way than sockets hold, only asking finds out, one Heartbeat later. Systems
-// other than Linux do not notice it while something is unread, and those without recv(2), such as Windows, only by a heartbeat
-// that can be sent. Nor does a connection that the pool's DialFunc wraps in something that is neither a syscall.Conn nor has a
-// NetConn method.
+// Each heartbeat looks at the socket, too: a session that was ended is noticed by the next one, also if rows are open.
+// Where the server ends a session with more results on their way than sockets hold, only asking finds out, one
+// Heartbeat later. Systems other than Linux do not notice it while something is unread, and those without recv(2), such
+// as Windows, only by a heartbeat that can be sent. Nor does a connection that the pool's DialFunc wraps in something
+// that is neither a syscall.Conn nor has a NetConn method.
 type Session struct {
 	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something twice as
 	// often. Defaults to 1 second.

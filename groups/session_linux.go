@@ -35,7 +35,8 @@ func hungUp(socket syscall.RawConn) (gone bool) {
 			events, revents int16
 		}{fd: int32(fd), events: pollRdHup} //nolint:gosec // an int in C
 		now := syscall.Timespec{}
-		_, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+		_, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1,
+			uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 		gone = errno == 0 && poll.revents&(pollErr|pollHup|pollRdHup) != 0
 	})
 	return gone || err != nil

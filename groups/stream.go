@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// A stream is a lane's connection as the PostgreSQL protocol has it: whose turn it is to speak. It stands between pgx and
-// the socket, above TLS, so it knows of every use that a handler makes of the connection, that of the raw PgConn too.
+// A stream is a lane's connection as the PostgreSQL protocol has it: whose turn it is to speak. It stands between pgx
+// and the socket, above TLS, so it knows of every use that a handler makes of the connection, that of the raw PgConn
+// too.
 //
 // In the server's turn a statement runs, or its results are on their way; a lane's socket watches that. In the worker's
-// turn idle_in_transaction_session_timeout runs, so heartbeats are sent, which pgx does not see. Readers and writers wait for a
-// heartbeat under way.
+// turn idle_in_transaction_session_timeout runs, so heartbeats are sent, which pgx does not see. Readers and writers
+// wait for a heartbeat under way.
 type stream struct {
 	net.Conn
 	socket syscall.RawConn // below TLS; nil: it cannot be looked at
@@ -60,7 +61,8 @@ func newStream(conn net.Conn) *stream {
 	return s
 }
 
-// ended reports whether the server, or the network, has ended the connection, as far as the socket knows. It reads nothing.
+// ended reports whether the server, or the network, has ended the connection, as far as the socket knows. It reads
+// nothing.
 func (s *stream) ended() bool { return s.socket != nil && hungUp(s.socket) }
 
 func (s *stream) Read(b []byte) (int, error) {
@@ -116,8 +118,8 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.Conn.SetReadDeadline(t)
 }
 
-// say follows what pgx sends. A server that has been sent a message of the extended protocol waits for Sync, and it does so
-// without any timeout: it is its turn from the first of them on.
+// say follows what pgx sends. A server that has been sent a message of the extended protocol waits for Sync, and it
+// does so without any timeout: it is its turn from the first of them on.
 func (s *stream) say(b []byte) {
 	for len(b) > 0 {
 		n, kind := s.out.step(b)
@@ -167,8 +169,8 @@ type standing struct {
 	moved  bool      // much has come from it since
 }
 
-// beat sends a heartbeat and waits for the answer, if it is the worker's turn, and tells how things stand otherwise. The
-// caller bounds it by closing the connection.
+// beat sends a heartbeat and waits for the answer, if it is the worker's turn, and tells how things stand otherwise.
+// The caller bounds it by closing the connection.
 func (s *stream) beat() (standing, error) {
 	s.mu.Lock()
 	if s.reading > 0 && s.owed > 0 {
@@ -295,7 +297,8 @@ type frames struct {
 	rest int // how much is to come behind it
 }
 
-// step goes on to the end of a message, or of b. It returns how much of b that is, and the message's type if it has ended.
+// step goes on to the end of a message, or of b. It returns how much of b that is, and the message's type if it has
+// ended.
 func (f *frames) step(b []byte) (n int, kind byte) {
 	for f.n < len(f.head) && n < len(b) {
 		f.head[f.n] = b[n]
@@ -325,8 +328,8 @@ func (f *frames) left() int {
 	return f.rest
 }
 
-// activitySQL tells what a session does, on another one: whether a statement runs, and whether that waits for the worker to
-// read its results. No row: it has ended.
+// activitySQL tells what a session does, on another one: whether a statement runs, and whether that waits for the
+// worker to read its results. No row: it has ended.
 const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_event = 'ClientWrite', false)
 	FROM pg_catalog.pg_stat_get_activity($1)`
 

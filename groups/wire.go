@@ -9,8 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/multitracer"
 )
 
-// A wire sees every statement that is made with pgx, whichever way the handler came by the connection: pgx's tracers tell
-// when it begins and ends. It knows which statements a handler leaves open, and refuses those of a handler that has returned.
+// A wire sees every statement that is made with pgx, whichever way the handler came by the connection: pgx's tracers
+// tell when it begins and ends. It knows which statements a handler leaves open, and refuses those of a handler that
+// has returned.
 type wire struct {
 	pgx.QueryTracer
 	pgx.BatchTracer
@@ -38,8 +39,8 @@ func newWire(user pgx.QueryTracer) *wire {
 	return w
 }
 
-// enter counts a statement. It returns the context to run it with, which has ended if the statement is of a handler that has
-// returned: then pgx sends nothing.
+// enter counts a statement. It returns the context to run it with, which has ended if the statement is of a handler
+// that has returned: then pgx sends nothing.
 func (w *wire) enter(ctx context.Context) context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()

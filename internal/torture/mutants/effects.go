@@ -94,7 +94,7 @@ var effects = []Mutant{
 	{
 		Name:   "statements-taken-away",
 		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
-		Edits:  []Edit{{"groups/restore.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n"}},
+		Edits:  []Edit{{"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n"}},
 		Test:   Test{"groups", "TestStatementsTakenAway"},
 	},
 }

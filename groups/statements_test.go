@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A handler may take the session's prepared statements away: its job is settled all the same, whether it succeeds or fails, and
-// the lane goes on, by itself or closed because it is spoiled.
+// A handler may take the session's prepared statements away: its job is settled all the same, whether it succeeds or
+// fails, and the lane goes on, by itself or closed because it is spoiled.
 func TestStatementsTakenAway(t *testing.T) {
 	t.Parallel()
 	exec := func(sql string) func(context.Context, pgx.Tx) error {
