@@ -79,8 +79,9 @@ func (s *site) forsaken(ctx context.Context) error {
 	}
 	defer conn.Release()
 	_, err = conn.Exec(ctx, "SET idle_in_transaction_session_timeout = 4000; BEGIN; SELECT 1")
-	for err == nil && conn.Conn().PgConn().CheckConn() == nil {
-		_, err = s.pool.Exec(ctx, "SELECT pg_sleep(0.05)")
+	for there := true; there && err == nil; {
+		err = s.pool.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_stat_activity, pg_sleep(0.05) WHERE pid = $1",
+			conn.Conn().PgConn().PID()).Scan(&there)
 	}
 	return err
 }

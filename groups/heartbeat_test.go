@@ -95,11 +95,11 @@ func TestBeatBesideStatements(t *testing.T) {
 		})
 	}
 	err = l.Lend(func() {
-		tx, btx := s.pgxTx(h), s.bunTx(h)
+		btx := s.bunTx(h)
 		stmt, err := btx.PrepareContext(t.Context(), "SELECT $1::integer")
 		require.NoError(t, err)
 		for range 10 { // beside beats without a pause, which a handler waits for
-			tx = s.pgxTx(h)
+			tx := s.pgxTx(h)
 			_, err := tx.Exec(t.Context(), "SELECT 1")
 			require.NoError(t, err)
 			_, err = btx.ExecContext(t.Context(), "SELECT ?", 1)

@@ -117,7 +117,7 @@ func (l *Lane) Lend(handler func()) error {
 	case 'E':
 		return errors.New("groups: a statement failed in the job's transaction and the handler did not roll it back")
 	default:
-		return fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
+		return errEndedByHand
 	}
 }
 

@@ -20,7 +20,7 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 		return bun.Tx{}, ErrEnded
 	}
 	if l.bunTx != nil {
-		return *l.bunTx, nil
+		return *l.bunTx, l.there()
 	}
 	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
 	tx, err := l.lane.bun.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), loanKey{}, l), nil)

@@ -21,6 +21,9 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
 	if l.pgxTx != nil && !l.ended {
+		if err := l.there(); err != nil {
+			return nil, err
+		}
 		return l.pgxTx, nil
 	}
 	n, begin, err := l.open()

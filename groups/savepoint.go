@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -48,6 +49,16 @@ func (l *Loan) open() (*nest, string, error) {
 	l.nested++
 	return n, sql, nil
 }
+
+// there returns an error if the handler has ended the transaction by hand: what it wrote would be committed at once.
+func (l *Loan) there() error {
+	if l.lane.pg().TxStatus() == 'I' {
+		return errEndedByHand
+	}
+	return nil
+}
+
+var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
 
 // abandon says that a transaction could not be begun. Whether its savepoint is there is not known.
 func (l *Loan) abandon() { l.nested-- }

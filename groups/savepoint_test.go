@@ -115,3 +115,23 @@ func TestTransactionsSideBySide(t *testing.T) {
 		})
 	}
 }
+
+// Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.
+func TestNoTransactionAfterItsEndByHand(t *testing.T) {
+	t.Parallel()
+	for _, sql := range []string{"COMMIT", "ROLLBACK"} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			s, h, _ := effects(t)
+			require.ErrorIs(t, h.lane.Lend(func() {
+				s.bunTx(h)
+				_, err := s.pgxTx(h).Exec(t.Context(), sql)
+				require.NoError(t, err)
+				_, err = h.loan.PgxTx(t.Context())
+				require.ErrorIs(t, err, ErrNotHeld)
+				_, err = h.loan.BunTx(t.Context())
+				require.ErrorIs(t, err, ErrNotHeld)
+			}), ErrNotHeld)
+		})
+	}
+}
