@@ -30,7 +30,7 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The commit query is for end: it makes large objects unusable.
+	// The commit query is that of endLargeObjects.
 	tx, err := l.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
 	if err != nil {
 		l.abandon()
