@@ -40,7 +40,8 @@ func encrypted(s *stage, d *Dialer) {
 				return
 			}
 			go func() {
-				defer c.Close() // an SSLRequest comes first
+				defer c.Close() //nolint:errcheck // the test is over
+				// An SSLRequest comes first.
 				if _, err := io.ReadFull(c, make([]byte, 8)); err != nil {
 					return
 				}
