@@ -126,7 +126,7 @@ func (l *Lane) Lend(handler func()) error {
 // nothing then.
 func (l *Lane) Keep(ctx context.Context) error {
 	if l.loan.taken() {
-		if _, err := l.pg().Exec(ctx, releaseOuter).ReadAll(); err != nil {
+		if err := l.release(ctx); err != nil {
 			l.forget()
 			if l.Closed() {
 				return errors.Join(ErrLost, err)
@@ -137,6 +137,21 @@ func (l *Lane) Keep(ctx context.Context) error {
 	}
 	l.loan = &Loan{lane: l}
 	return nil
+}
+
+// release ends the handler's savepoint, and puts back for the next job what the handler has set.
+func (l *Lane) release(ctx context.Context) error {
+	pipeline := l.pg().StartPipeline(ctx)
+	pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
+	pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
+	err := pipeline.Sync()
+	for i := 0; err == nil && i < 2; i++ {
+		_, err = readTag(pipeline)
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 // Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.
