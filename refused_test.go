@@ -38,7 +38,7 @@ var refusedToAll = []string{
 	"TRUNCATE pgfifo.dead_letters",
 	"SELECT nextval('pgfifo.jobs_id_seq')",
 	"SELECT setval('pgfifo.jobs_id_seq', 1)",
-	"SELECT last_value FROM pgfifo.jobs_id_seq",
+	"SELECT last_value FROM pgfifo.fences_token_seq",
 	"SELECT nextval('pgfifo.fences_token_seq')",
 	"SELECT setval('pgfifo.fences_token_seq', 1)",
 	"UPDATE pgfifo.jobs SET payload = ''",
@@ -56,6 +56,7 @@ var refusedToAll = []string{
 
 // What nobody may do but the workers.
 var workersOnly = []string{
+	"SELECT last_value FROM pgfifo.jobs_id_seq",
 	"SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE",
 	"INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'g')",
 	"DELETE FROM pgfifo.queue_groups",
@@ -136,7 +137,6 @@ var refusedToReader = slices.Concat(workersOnly, changes, []string{
 })
 
 var refusedToAdmin = slices.Concat(workersOnly, []string{
-	"INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at) VALUES ('q', 'g', '', now())",
 	"INSERT INTO pgfifo.pauses (queue, paused_at) VALUES ('other', now())",
 	"SELECT FROM pgfifo.dead_letters FOR KEY SHARE",
 	"SELECT FROM pgfifo.queue_groups",

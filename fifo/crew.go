@@ -93,6 +93,7 @@ func (c *crew) run(ctx context.Context) error {
 	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAside()
 	var beside sync.WaitGroup
+	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() { c.runScout(ctx) })
 	beside.Go(func() { c.runHeartbeat(aside) })
 	beside.Go(func() { c.runSweeper(ctx) })

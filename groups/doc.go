@@ -85,10 +85,24 @@
 //     next has no statistics worth the name. The same is why look-ups are scalar sub-selects, or have a lock of their own:
 //     as a join, claim_many.sql would read all groups of the queue for each group of the batch.
 //   - The jobs table holds live jobs only, and a lane does not look below what it has finished (floor.go): dead entries that
-//     an old snapshot keeps are not walked over. Only a walk over all groups meets them, for the sake of jobs that are put back
-//     with old ids; where that makes walks slow they take a twentieth of the time (a fifth, where groups are too many for
-//     quick ones, and half while somebody asks for them), and quick ones, which look between the groups that are known
-//     (gaps.go), find new groups and late jobs between their statements.
+//     an old snapshot keeps are not walked over.
+//
+// # How groups are found
+//
+// A walk reads the head of every group, and costs as much as there are groups: some seconds for a million. It is made
+// when a worker starts, while more groups are ready than the worker keeps in line (16,384), and once every PollInterval
+// as long as it takes a hundredth of that or less. Where it takes more, the worker looks instead (look.go), and walks in
+// a two hundredth of the time, for the sake of rows that were changed by hand:
+//
+//   - What is new has an id above those that were drawn at the last look, or is written by a transaction that was seen
+//     writing then. An index of ids finds it.
+//   - What will be due within twice PollInterval and two seconds, or was put back by a redrive, has its time in an index
+//     of delayed and failed jobs. Its group waits in memory until then.
+//   - When something is paused or resumed, and when more than 131,072 ids are new, the next walk is made at once.
+//
+// So many groups that are delayed or back off cost next to nothing, and others start in time beside them. At most 65,536
+// of them are kept in memory, half of that room for those that are due soon. While more than that become due within
+// these seconds, they are found as there is room.
 //
 // # What bounds silence
 //

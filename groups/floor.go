@@ -26,7 +26,7 @@ import (
 // its transaction ends.
 //
 // What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
-// lower id is announced, or discovered by a walk, and when a claim finds nothing behind it. If a walk over all groups is
+// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If a walk over all groups is
 // not made in time, they are claimed once without floors instead, which costs as much.
 //
 // A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the job,

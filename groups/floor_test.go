@@ -331,3 +331,16 @@ func TestFloorOfAServerThatForgot(t *testing.T) {
 		})
 	}
 }
+
+// finishAll finishes the jobs of a group one by one, and leaves it without any as far as the Turns know.
+func finishAll(turns *Turns, id string, jobs ...int64) {
+	turns.Announce(group(id), jobs[0])
+	turn := turns.TryNext()
+	for i, job := range jobs {
+		trust(turns)
+		turns.Done(turn, Outcome{Finished: job, More: i < len(jobs)-1})
+		if i < len(jobs)-1 {
+			turn = turns.TryNext()
+		}
+	}
+}

@@ -44,9 +44,13 @@ var hotStatements = map[string]struct{ sql, args string }{
 	"batch":      {claimBatchSQL, "'q', 'g00007', 0, 11, 1000000"},
 	"candidates": {candidatesSQL, "'q', '', 100"},
 	"adjacent":   {candidatesAdjacentSQL, "'q', '', 100"},
-	"between":    {candidatesBetweenSQL, "'q', '{\"\"}', '{0}', '{z}', 100"},
+	"new":        {newSQL, "'{q,r}', 50, 150, 'infinity'"},
+	"due":        {dueSQL, "'q', now() - interval '1 second', 0, now() + interval '1 second', 100"},
 	"probe":      {probeSQL, "'{q,q}', '{g00007,g00008}'"},
 }
+
+// indexes are those that only these statements may read.
+var indexes = map[string]string{"new": "jobs by jobs_new", "due": "jobs by jobs_due"}
 
 // explain returns the plan that a lane would use: prepared, with its session's settings.
 func explain(t *testing.T, c *pgx.Conn, name, options string) plan {
@@ -92,6 +96,7 @@ func TestHotStatementsUseTheKeys(t *testing.T) {
 				for _, scan := range explain(t, c, name, "COSTS OFF").scans() {
 					require.Contains(t, []string{
 						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey", "pauses by pauses_pkey",
+						indexes[name],
 					}, scan, "%s, %s", name, when)
 				}
 			}
@@ -164,7 +169,9 @@ func TestHotStatementsReadWholeKeys(t *testing.T) {
 	s.exec("INSERT INTO pgfifo.queue_groups SELECT $1, 'idle' || n FROM generate_series(1, 5000) n", queue)
 	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT $1, 'paused' || n FROM generate_series(1, 5000) n", queue)
 	for name := range hotStatements {
-		groups := map[string]int{"lock": 1, "lockmany": 2, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100, "between": 100, "probe": 2}[name]
+		groups := map[string]int{
+			"lock": 1, "lockmany": 2, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100, "new": 100, "due": 1, "probe": 2,
+		}[name]
 		require.LessOrEqual(t, pages(name), few[name]+10*groups+8, name)
 	}
 }

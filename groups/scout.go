@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -13,13 +14,13 @@ import (
 // A Scout finds groups with jobs for all lanes of a process, on a connection of its own.
 //
 // It walks over the groups of its queues, again soon while that brings news and lanes wait, and then ever less often
-// down to once every Poll; it watches the transactions that hold groups elsewhere, because a freed lock tells nobody;
-// and it makes the rows of new groups.
+// down to once every Poll; where walks take long, it looks instead for what is new and what is due (look.go). It watches
+// the transactions that hold groups elsewhere, because a freed lock tells nobody; and it makes the rows of new groups.
 type Scout struct {
 	Turns  *Turns
 	Queues []string
 	Schema schema.Name
-	// Poll is the longest time between two walks.
+	// Poll is the longest time between two walks, or two looks where walks take longer than a hundredth of it.
 	Poll time.Duration
 
 	queue   int    // where the walk is: index into Queues
@@ -32,14 +33,17 @@ type Scout struct {
 	took    time.Duration // its statements,
 	batch   time.Duration // the last one,
 	whole   time.Duration // and all of the last whole walk
-	quick   quickWalk
+	slowed  int           // so many whole walks were slow, one after the other
+	heads   int           // seen in the present walk
+	look    look
+	hints   []hint        // to be used again
 	checked time.Time     // when held groups were last looked at,
 	asked   time.Time     // and those who enqueue,
 	askGap  time.Duration // and how long not to, from then on
 	news    int           // since the walk began
 	hurried bool          // something was enqueued somewhere since it began
 	orphans map[Key]bool  // groups whose worker has just died
-	look    chan struct{}
+	hurry   chan struct{}
 }
 
 const (
@@ -47,13 +51,15 @@ const (
 	minGap    = 2 * time.Millisecond // between walks while they bring news
 	walkBatch = 512                  // groups per statement, or jobs where groups are short
 	adjacent  = 8                    // jobs a group, from which on it is better to skip
+	fair      = 2 * time.Millisecond // how long an answer may take that says how long it is until a job is due
 )
 
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
+	turns.soon = horizon(poll)
 	return &Scout{
 		Turns: turns, Queues: queues, Schema: name, Poll: poll,
-		gap: minGap, look: make(chan struct{}, 1),
+		gap: minGap, hurry: make(chan struct{}, 1),
 		skip: true, // many groups at once to begin with, that no lane works one again and again meanwhile
 	}
 }
@@ -61,20 +67,20 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 // Hurry asks for a walk at once: something was enqueued, it is not known where.
 func (s *Scout) Hurry() {
 	select {
-	case s.look <- struct{}{}:
+	case s.hurry <- struct{}{}:
 	default:
 	}
 }
 
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
-	s.quick.queue, s.quick.gaps, s.quick.dialed = 0, nil, dials.Add(1)
+	s.look = look{}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
-			s.hurried, s.quick.walks = true, false // groups that were looked at just now are nowhere else
+			s.hurried = true // groups that were looked at just now are nowhere else
 			return err
 		}
 		timer.Reset(wait)
@@ -83,7 +89,7 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 			return ctx.Err()
 		case <-timer.C:
 		case <-s.Turns.Woken():
-		case <-s.look:
+		case <-s.hurry:
 			s.gap, s.hurried = 0, true
 		}
 	}
@@ -91,7 +97,6 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 
 // step does what is due, and returns how long nothing will be.
 func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
-	due := s.Turns.Due()
 	view := s.Turns.Look()
 	if view.Worked && view.Idle {
 		s.gap = min(s.gap, minGap)
@@ -106,26 +111,21 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 			return 0, err
 		}
 	}
-	next := s.nextWalk(view)
-	if next <= 0 {
+	s.choose()
+	if s.nextLook(view) <= 0 {
+		if err := s.lookOn(ctx, conn, view); err != nil {
+			return 0, err
+		}
+		view = s.Turns.Look()
+	}
+	if s.nextWalk(view) <= 0 {
 		if err := s.walk(ctx, conn, min(view.Room, walkBatch)); err != nil {
 			return 0, err
 		}
+		s.choose()
 		view = s.Turns.Look()
-		next = s.nextWalk(view)
-		due = s.Turns.Due()
 	}
-	if s.nextQuick(view) <= 0 {
-		if err := s.walkQuickly(ctx, conn, min(view.Room, walkBatch)); err != nil {
-			return 0, err
-		}
-		view = s.Turns.Look()
-		due = s.Turns.Due()
-	}
-	wait := min(max(next, 0), max(s.nextQuick(view), 0), maxRest)
-	if due >= 0 {
-		wait = min(wait, due)
-	}
+	wait := min(max(s.nextWalk(view), 0), max(s.nextLook(view), 0), maxRest)
 	switch {
 	case view.Stuck > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
@@ -141,6 +141,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 // read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads
 // there were, and the last one's group.
 func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (n int, last string, err error) {
+	begin := time.Now()
 	s.Turns.Looking()
 	var found []Candidate
 	var newQueues, newIDs []string
@@ -169,8 +170,26 @@ func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...an
 			return 0, "", err
 		}
 	}
+	late := time.Since(begin) - fair
+	for i := range found {
+		if late > 0 && found[i].DueIn > 0 {
+			found[i].DueIn = max(found[i].DueIn-late, time.Nanosecond)
+		}
+	}
 	// Every process walks the same way; in the same order they would meet at every group.
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	s.news += s.Turns.Offer(found)
 	return n, last, nil
+}
+
+// probe reads the heads of named groups.
+func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []Key) error {
+	queues, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		queues[i], ids[i] = k.Queue, k.GroupID
+	}
+	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
+		return fmt.Errorf("groups: look at named groups: %w", err)
+	}
+	return nil
 }

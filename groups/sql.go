@@ -29,8 +29,12 @@ var (
 	candidatesWalk string
 	//go:embed sql/candidates_adjacent.sql
 	candidatesAdjacentWalk string
-	//go:embed sql/candidates_between.sql
-	candidatesBetweenWalk string
+	//go:embed sql/position.sql
+	positionSQL string
+	//go:embed sql/new.sql
+	newSQL string
+	//go:embed sql/due.sql
+	dueSQL string
 	//go:embed sql/probe.sql
 	probeWalk string
 	//go:embed sql/heads.sql
@@ -56,7 +60,6 @@ var (
 var (
 	candidatesSQL         = candidatesWalk + headsSQL
 	candidatesAdjacentSQL = candidatesAdjacentWalk + headsSQL
-	candidatesBetweenSQL  = candidatesBetweenWalk + headsSQL
 	probeSQL              = probeWalk + headsSQL
 )
 

@@ -16,6 +16,9 @@ type Turns struct {
 	line    line           // ready, in order
 	known   map[Key]*Turn  // every group in the line, with a lane, due later or held elsewhere
 	due     dueHeap        // groups whose head is not due yet
+	most    int            // of them are parked,
+	soon    time.Duration  // and half of that is for those due within this
+	earlier chan struct{}  // the first of them has changed
 	held    map[*Turn]bool // groups that another process holds
 	waiting []chan *Turn   // lanes without work, last in first out: the rest may go on sleeping
 	floors  floors
@@ -42,6 +45,7 @@ func NewTurns(limit int) *Turns {
 	return &Turns{
 		known: make(map[Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), roomy: true, wake: make(chan struct{}, 1),
+		most: maxParked, earlier: make(chan struct{}, 1),
 	}
 }
 
@@ -228,18 +232,41 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	return true
 }
 
-// maxParked bounds the memory for groups that are not due yet. Those beyond it are found by walking.
+// maxParked bounds the memory for groups that are not due yet. Half of it is for those that are due soon. Those beyond
+// it are found when their time comes nearer: see look.
 const maxParked = 1 << 16
 
 func (t *Turns) park(turn *Turn, at time.Time) {
-	if t.due.Len() >= maxParked {
+	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {
 		delete(t.known, turn.Key)
 		return
 	}
 	turn.state, turn.at = dueLater, at
 	t.known[turn.Key] = turn
 	t.due.push(turn)
-	t.signal()
+	if turn.index == 0 {
+		select {
+		case t.earlier <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run puts groups in line when they are due, until ctx ends.
+func (t *Turns) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if wait := t.Due(); wait >= 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-t.earlier:
+		}
+	}
 }
 
 // A Candidate is a group's head as discovery saw it.
@@ -269,7 +296,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		case turn.state == withLane || turn.state == inLine:
 			turn.lowest = min(turn.lowest, c.ID)
 			continue
-		case turn.state == dueLater && (turn.troubles > 0 || c.DueIn > 0 && c.ID == turn.head):
+		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, time.Now().Add(c.DueIn)):
 			continue
 		default:
 			t.unlink(turn)
@@ -356,7 +383,7 @@ func (t *Turns) Due() time.Duration {
 // Wake asks the scout to look again; Woken tells it.
 func (t *Turns) Wake() { t.signal() }
 
-// Woken is signalled when lanes run out of groups or the time of the next due group has changed.
+// Woken is signalled when lanes run out of groups.
 func (t *Turns) Woken() <-chan struct{} { return t.wake }
 
 func (t *Turns) signal() {

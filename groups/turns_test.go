@@ -187,7 +187,7 @@ func TestTurnsThatAreDueLater(t *testing.T) {
 	cs := ready("late", "soon", "now")
 	cs[0].DueIn, cs[1].DueIn = time.Hour, time.Nanosecond
 	require.Equal(t, 1, turns.Offer(cs))
-	require.True(t, woken(turns), "the next time has changed")
+	require.Len(t, turns.earlier, 1, "the next time has changed")
 	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
 	require.Equal(t, []string{"now", "soon"}, drained(turns))
 
@@ -219,17 +219,23 @@ func TestTurnsAreDueInOrder(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "d", "e"}, drained(turns))
 }
 
+// Memory is for so many groups that are not due, and half of it for those that are due soon.
 func TestTurnsParkSoMany(t *testing.T) {
 	t.Parallel()
 	turns := roomyTurns()
-	cs := make([]Candidate, maxParked+1)
-	for i := range cs {
-		cs[i] = Candidate{Key: group(fmt.Sprint(i)), ID: 1, DueIn: time.Hour}
+	turns.soon = time.Minute
+	offer := func(n int, in time.Duration) {
+		cs := make([]Candidate, n)
+		for i := range cs {
+			cs[i] = Candidate{Key: group(fmt.Sprint(in, i)), ID: 1, DueIn: in}
+		}
+		require.Zero(t, turns.Offer(cs))
+		require.Len(t, turns.known, turns.due.Len())
 	}
-	turns.Offer(cs)
-	require.Len(t, turns.known, maxParked)
+	offer(maxParked/2+1, time.Hour)
+	require.Equal(t, maxParked/2, turns.due.Len())
+	offer(maxParked, 50*time.Second)
 	require.Equal(t, maxParked, turns.due.Len())
-	require.Zero(t, turns.Offer(cs[maxParked:]))
 }
 
 func TestOrphansGoFirst(t *testing.T) {

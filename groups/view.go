@@ -12,6 +12,7 @@ type View struct {
 	Idle    bool // lanes wait for a group
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
+	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // among them one that was announced and missed: it may have no row
 	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
 }
@@ -20,7 +21,7 @@ type View struct {
 func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held), Stuck: t.floors.stuck}
+	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck}
 	for turn := range t.held {
 		if turn.Hinted {
 			v.Hinted = true

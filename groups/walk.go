@@ -9,15 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rest returns how long to wait between walks that take so long: they take a few percent of the time then. But a lower id that
-// commits late, and is announced by nobody, may have to be found by walking. Quick walks do that; where groups are too many for
-// them, walks of up to two seconds (a million dead entries under an old snapshot, say) find it within ten, and slower ones take a
-// fifth of the time.
+// rest returns how long to wait between walks that take so long.
 func (s *Scout) rest(took time.Duration) time.Duration {
-	if s.quick.walks {
-		return 20 * took
+	if s.covers() {
+		return pace * took
 	}
-	return min(20*took, max(8*time.Second-took, 4*took))
+	return 20 * took
 }
 
 // hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep half of the time.
@@ -28,7 +25,7 @@ func (v View) hurry(took time.Duration) time.Duration {
 	return took
 }
 
-// nextWalk returns how long the next walk has to wait. Walks that are slow are made less often: see rest.
+// nextWalk returns how long the next walk has to wait. Where looks are made it need not hurry.
 func (s *Scout) nextWalk(view View) time.Duration {
 	if view.Room <= 0 {
 		s.cut = true
@@ -38,6 +35,12 @@ func (s *Scout) nextWalk(view View) time.Duration {
 	if s.midway() {
 		if s.cut && view.Room < s.Turns.limit/2 {
 			return s.Poll // woken when the line runs low
+		}
+		if s.look.paced && !s.look.again && view.Roomy {
+			return pace*s.batch - time.Since(s.walked)
+		}
+		if s.look.on && view.Roomy && view.Idle {
+			return s.batch - time.Since(s.walked) // what is due meanwhile is not to wait for it
 		}
 		if view.Started && !view.Idle && s.Turns.limit-view.Room >= walkBatch {
 			// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
@@ -50,12 +53,12 @@ func (s *Scout) nextWalk(view View) time.Duration {
 	}
 	gap := s.gap
 	switch {
-	case s.hurried && !s.quick.walks:
+	case s.covers():
+		gap = max(s.Poll, pace*s.batch)
+	case s.hurried, s.look.on:
 		gap = view.hurry(s.took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2, s.rest(s.took))
-	case s.quick.walks:
-		gap = max(gap, s.rest(s.took))
 	default:
 		gap = max(gap, s.took)
 	}
@@ -68,7 +71,8 @@ func (s *Scout) midway() bool { return s.queue > 0 || s.after != "" }
 // walk reads the next batch of heads, and goes back to the first queue behind the last.
 func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 	if !s.midway() {
-		s.cut, s.news, s.took, s.began, s.hurried = false, 0, 0, time.Now(), s.hurried && s.quick.walks
+		s.cut, s.news, s.heads, s.took, s.began, s.hurried = false, 0, 0, 0, time.Now(), s.hurried && s.look.covered
+		s.look.paced, s.look.again = s.covers(), false
 	}
 	begin := time.Now()
 	sql := candidatesAdjacentSQL
@@ -82,6 +86,7 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 	s.walked = time.Now()
 	s.batch = s.walked.Sub(begin)
 	s.took += s.batch
+	s.heads += n
 	more := n == limit
 	if s.skip {
 		s.skip = false
@@ -96,7 +101,10 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, limit int) error {
 	if s.queue++; s.queue < len(s.Queues) {
 		return nil
 	}
-	s.queue, s.whole = 0, s.took
+	s.queue, s.whole, s.look.covered = 0, s.took, s.look.on
+	if s.slowed++; s.whole <= s.slow() {
+		s.slowed = 0
+	}
 	s.Turns.Walked(!s.cut)
 	s.Turns.Checked(s.began, 2*(time.Since(s.began)+s.rest(s.whole)))
 	s.calm(s.news > 0)

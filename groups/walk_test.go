@@ -134,14 +134,12 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 	s.enqueue(1, "a")
 	turns, scout := s.scout(time.Hour)
 	conn := s.session().Conn
-	_, err := scout.step(t.Context(), conn)
-	require.NoError(t, err)
-	scout.took = time.Minute
+	s.looking(scout, conn)
 	wait, err := scout.step(t.Context(), conn)
 	require.NoError(t, err)
 	require.Positive(t, wait)
 	require.LessOrEqual(t, wait, maxRest)
-	require.Positive(t, scout.nextWalk(turns.Look())-time.Minute, "no walk for long")
+	require.Greater(t, scout.nextWalk(turns.Look()), time.Hour, "no walk for long")
 }
 
 // The first walk finds a whole batch of groups at once, and does not make the others wait for the busy lanes' sake.
@@ -166,24 +164,4 @@ func TestTheFirstWalkHurries(t *testing.T) {
 
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Greater(t, scout.nextWalk(walk()), time.Minute, "later ones leave the lanes most of the server")
-}
-
-func TestRestBetweenWalks(t *testing.T) {
-	t.Parallel()
-	alone, helped := &Scout{}, &Scout{quick: quickWalk{walks: true}}
-	for took, want := range map[time.Duration]time.Duration{
-		0:                       0,
-		time.Millisecond:        20 * time.Millisecond,
-		300 * time.Millisecond:  6 * time.Second,
-		500 * time.Millisecond:  7500 * time.Millisecond,
-		time.Second:             7 * time.Second,
-		1900 * time.Millisecond: 7600 * time.Millisecond,
-		10 * time.Second:        40 * time.Second,
-	} {
-		require.Equal(t, want, alone.rest(took), took)
-		if took < 2*time.Second {
-			require.Less(t, alone.rest(took)+took, 10*time.Second)
-		}
-		require.Equal(t, 20*took, helped.rest(took), took)
-	}
 }

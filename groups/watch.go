@@ -52,15 +52,8 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	queues, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		queues[i], ids[i] = k.Queue, k.GroupID
-	}
 	s.Turns.Gone(keys) // those that still have jobs come back as candidates
-	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
-		return fmt.Errorf("groups: look at held groups: %w", err)
-	}
-	return nil
+	return s.probe(ctx, conn, keys)
 }
 
 // nextAsk returns how long to leave those alone who enqueue.
@@ -71,22 +64,30 @@ func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) 
 func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	begin := time.Now()
 	missed := s.Turns.AskWriters()
-	pace := min(begin.Sub(s.asked), maxRest) / time.Duration(max(missed, 1))
-	var writers []string
+	each := min(begin.Sub(s.asked), maxRest) / time.Duration(max(missed, 1))
+	writers, prepared, err := s.askWriters(ctx, conn)
+	if err != nil {
+		return err
+	}
+	s.Turns.Writers(writers, prepared)
+	s.asked = time.Now()
+	s.askGap = max(min(askFor*each, maxRest), askGap, 50*s.asked.Sub(begin))
+	return nil
+}
+
+// askWriters returns the transactions that write to the jobs, and whether one of them is prepared.
+func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (writers []string, prepared bool, err error) {
 	var writer string
-	var prepared, some bool
+	var is bool
 	rows, err := conn.Query(ctx, writersSQL, s.Schema.String())
 	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&writer, &prepared}, func() error {
-			writers, some = append(writers, writer), some || prepared
+		_, err = pgx.ForEachRow(rows, []any{&writer, &is}, func() error {
+			writers, prepared = append(writers, writer), prepared || is
 			return nil
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("groups: look at those who enqueue: %w", err)
+		return nil, false, fmt.Errorf("groups: look at those who enqueue: %w", err)
 	}
-	s.Turns.Writers(writers, some)
-	s.asked = time.Now()
-	s.askGap = max(min(askFor*pace, maxRest), askGap, 50*s.asked.Sub(begin))
-	return nil
+	return writers, prepared, nil
 }

@@ -13,7 +13,7 @@ var tables = []string{
 	"function schema_version",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",
-	"relation jobs", "relation jobs_id_seq", "relation jobs_pkey",
+	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
 	"relation pauses", "relation pauses_pkey", "relation pauses_queue",
 	"relation queue_groups", "relation queue_groups_pkey",
 }

@@ -4,8 +4,8 @@
 -- It makes the roles that are missing (that needs CREATEROLE; otherwise have them made before), takes from them and from
 -- PUBLIC whatever they have on the library's objects, and grants what follows. Logins are yours: make them members.
 --
--- Nobody needs a right on the sequences: identity columns draw from them by themselves. So nobody but the owner can
--- move them, and a producer cannot choose a job's id, which is its place.
+-- Nobody needs a right to draw from the sequences: identity columns do it by themselves. So nobody but the owner can
+-- move them, and a producer cannot choose a job's id, which is its place. A worker may see how far the jobs' has come.
 DO $roles$
 DECLARE
     role_name text;
@@ -43,6 +43,7 @@ GRANT INSERT (queue, group_id, payload, run_at, max_attempts), SELECT (id) ON pg
 -- and there is no DELETE without that.
 GRANT SELECT, INSERT (queue, group_id, payload, run_at, max_attempts), UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
+GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
 GRANT SELECT (queue, group_id) ON pgfifo.pauses TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
@@ -56,7 +57,7 @@ GRANT INSERT (queue, group_id, id, payload, attempts, max_attempts, enqueued_at,
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
 
 -- Admin: reads, pauses, resumes, purges, redrives, deletes dead letters. It owns nothing, so it cannot migrate.
-GRANT SELECT, INSERT (queue, group_id, id, payload, max_attempts, enqueued_at, failures), UPDATE (run_at), DELETE
+GRANT SELECT, INSERT (queue, group_id, id, payload, run_at, max_attempts, enqueued_at, failures), UPDATE (run_at), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason), DELETE ON pgfifo.pauses TO pgfifo_admin;
 GRANT SELECT, DELETE ON pgfifo.dead_letters TO pgfifo_admin;

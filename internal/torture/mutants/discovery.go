@@ -16,8 +16,8 @@ var discovery = []Mutant{
 		Edits: []Edit{
 			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing && !c.Paused && !s.seen[c.Key] {\n"},
 			{"groups/scout.go", "		c.Orphan = s.orphans[c.Key]\n", "		c.Orphan = s.orphans[c.Key]\n		defer func(k Key) { s.seen[k] = true }(c.Key)\n"},
-			{"groups/scout.go", "	look    chan struct{}\n}", "	look    chan struct{}\n	seen    map[Key]bool\n}"},
-			{"groups/scout.go", "gap: minGap, look: make(chan struct{}, 1),", "gap: minGap, look: make(chan struct{}, 1), seen: make(map[Key]bool),"},
+			{"groups/scout.go", "	hurry   chan struct{}\n}", "	hurry   chan struct{}\n	seen    map[Key]bool\n}"},
+			{"groups/scout.go", "gap: minGap, hurry: make(chan struct{}, 1),", "gap: minGap, hurry: make(chan struct{}, 1), seen: make(map[Key]bool),"},
 		},
 		Torture: patient, By: []string{"I8"},
 	},

@@ -34,7 +34,7 @@ var ids = []Mutant{
 	{
 		Name:   "open-enqueues-not-asked-for",
 		Breaks: "a finished job becomes the floor though a transaction may still commit a lower id",
-		Edits:  []Edit{{"groups/watch.go", "	s.Turns.Writers(writers, some)", "	s.Turns.Writers(nil, some)"}},
+		Edits:  []Edit{{"groups/watch.go", "	s.Turns.Writers(writers, prepared)", "	s.Turns.Writers(nil, prepared)"}},
 		Test:   Test{"groups", "TestLateLowerIDIsNotHidden"},
 	},
 	{
@@ -63,10 +63,10 @@ var ids = []Mutant{
 		Test:   Test{"groups", "TestJobThatIsToldOfTwice"},
 	},
 	{
-		Name:   "quick-walks-over-idle-groups",
-		Breaks: "while walks are slow, a group that was worked and is idle is not looked at between them",
-		Edits:  []Edit{{"groups/gaps.go", "gap{group: key.GroupID, id: floor.id}", "gap{group: key.GroupID, id: math.MaxInt64}"}},
-		Test:   Test{"groups", "TestQuickWalkLooksBehindFloors"},
+		Name:   "looks-without-late-commits",
+		Breaks: "where looks are made instead of walks, a job is not found whose transaction drew its id before the last look",
+		Edits:  []Edit{{"groups/look.go", "			from = from.lower(m)\n", "			_ = m\n"}},
+		Test:   Test{"groups", "TestLooksFindLateCommits"},
 	},
 	{
 		Name:   "floor-of-another-server",
@@ -84,8 +84,8 @@ var ids = []Mutant{
 		Name:   "redriven-to-the-end",
 		Breaks: "a dead letter that is redriven gets a new id",
 		Edits: []Edit{{
-			"fifo/sql/redrive.sql", "SELECT queue, group_id, id, payload, max_attempts, enqueued_at, failures\nFROM letter",
-			"SELECT queue, group_id, nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')) AS id, payload, max_attempts, enqueued_at, failures\nFROM letter",
+			"fifo/sql/redrive.sql", "SELECT queue, group_id, id, payload, statement_timestamp(), max_attempts",
+			"SELECT queue, group_id, nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')) AS id, payload, statement_timestamp(), max_attempts",
 		}},
 		Test: Test{"fifo", "TestRedrive"},
 	},
