@@ -16,6 +16,10 @@ func (s *outbox) quick() { s.window, s.rounds = 300*time.Millisecond, 1 }
 
 func (s *idle) quick() { s.settle, s.measure = time.Second, 3*time.Second }
 
+func (s *delayed) quick() {
+	s.groups, s.messages, s.settle, s.measure = 20_000, 100, time.Second, 3*time.Second
+}
+
 func (s *statements) quick() { s.jobs, s.rounds = 6000, 2 }
 
 func (s *recovery) quick() { s.kills = 5 }

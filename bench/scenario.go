@@ -21,6 +21,7 @@ type scenario interface {
 
 var scenarios = map[string]func() scenario{
 	"backlog":    func() scenario { return new(backlog) },
+	"delayed":    func() scenario { return new(delayed) },
 	"drain":      func() scenario { return new(drain) },
 	"enqueue":    func() scenario { return new(enqueue) },
 	"horizon":    func() scenario { return new(horizon) },

@@ -90,6 +90,16 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+func TestDelayed(t *testing.T) {
+	t.Parallel()
+	results := run(t, "delayed", "-groups", "3000", "-messages", "20", "-settle", "100ms", "-for", "1s")
+	require.Len(t, results, 5)
+	require.Positive(t, results[0].Extra["rss_mib"])
+	for _, r := range results[1:] {
+		require.GreaterOrEqual(t, r.P99, r.P50)
+	}
+}
+
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
