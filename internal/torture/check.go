@@ -73,6 +73,7 @@ func check(h *history) *checker {
 	c.checkSpawned()
 	c.checkOverlap()
 	c.checkLease()
+	c.checkUnread()
 	c.checkFence()
 	c.checkCommits()
 	c.checkStarts()

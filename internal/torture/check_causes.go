@@ -6,7 +6,8 @@ import (
 )
 
 // checkCauses: I6, no attempt of a worker that lives is lost unless something was done to its session, its process or the
-// server meanwhile, or the machine was too busy for a heartbeat. And what became of each attempt is known to a worker that
+// server meanwhile, or its handler kept rows open for so long that no heartbeat passed, or the machine was too busy for
+// one. And what became of each attempt is known to a worker that
 // has stopped as it was told.
 func (c *checker) checkCauses() {
 	causes := c.causes()
@@ -52,6 +53,11 @@ func (c *checker) caused(t *turn, causes []window) bool {
 // causes returns when something was done that ends sessions.
 func (c *checker) causes() []window {
 	list := slices.Clone(c.slow)
+	for _, t := range c.turns {
+		if t.rows != forever && min(t.read, t.over())-t.rows > unread {
+			list = append(list, window{t.rows + unread, min(t.read, t.over()) + late, t.proc, t.pid, "rows that are open"})
+		}
+	}
 	open := make(map[string]int) // what lasts, by what ends it and the process: behind which place in list
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]

@@ -90,6 +90,27 @@ func (c *checker) checkLease() {
 	}
 }
 
+// checkUnread: I3-lease, a worker gives up first, also while its handler keeps rows open and no heartbeat can pass: before
+// the server takes the session for silent, the handler is told, or what became of its attempt is recorded.
+func (c *checker) checkUnread() {
+	const bound = int64(4*time.Second) + late // session.ServerSilence
+	for _, t := range c.turns {
+		if t.rows == forever {
+			continue
+		}
+		c.did("I3-lease", 1)
+		open := min(t.over(), t.read) - t.rows
+		if open > unread {
+			c.count("handlers that kept rows open for more than "+time.Duration(unread).String(), 1)
+		}
+		if open > bound+c.ran(t.proc, t.rows, t.rows+bound) && !t.recorded() && t.outcome != "returned" {
+			c.broken("I3-lease", t.rows+bound, t.group, []int64{t.job},
+				"the handler of job %d attempt %d had rows open for %v, lost its job by that, and had not heard of it",
+				t.job, t.attempt, time.Duration(open).Round(time.Millisecond))
+		}
+	}
+}
+
 // aliveAt returns the turns that were under way.
 func (c *checker) aliveAt(at int64) (turns []*turn) {
 	// Turns are in the order of their starts, and none lasts longer than that.

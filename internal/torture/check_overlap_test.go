@@ -94,5 +94,25 @@ func TestBrokenOverlapHistories(t *testing.T) {
 				b.mark("healed", "w1", 0)
 			})
 		}},
+		"a handler with rows open for long is not told": {"I3-lease", func(b *book) {
+			b.alone(func() { b.reads(5000) })
+			b.events[len(b.events)-1].word = "unknown"
+			b.effects = b.effects[:len(b.effects)-1]
+			b.run(1, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a handler with rows open for long is told": {"", func(b *book) {
+			b.alone(func() {
+				b.event(0, evRows, 1, 10, 1, 0, "-")
+				b.now += 1300
+				b.event(0, evLost, 1, 10, 1, 0, "-")
+				b.now += 4000
+			})
+			b.events[len(b.events)-1].word = "unknown"
+			b.effects = b.effects[:len(b.effects)-1]
+			b.run(1, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a handler with rows open for long keeps its job": {"", func(b *book) { b.alone(func() { b.reads(5000) }) }},
 	})
 }

@@ -15,11 +15,13 @@ type kind uint8
 // What workers log, with what arg and word mean.
 const (
 	evNone    kind = iota
-	evStart        // a handler began with a job; arg: its message's number
+	evStart        // a handler began with a job; arg: its message's number; word: what it is to do
 	evTx           // it has the transaction; arg: the server process
 	evFence        // it has its fencing token; arg: that
 	evWrite        // it called the sink; arg: the token; word: accepted or refused
 	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
+	evRows         // it has rows open from now on
+	evRead         // it has read them
 	evEnd          // it ended; word: ok, or why not
 	evLost         // its context was cancelled with ErrLost
 	evAmiss        // the session of its transaction is not as it should be; word: what is wrong
@@ -32,7 +34,7 @@ const (
 )
 
 var kindNames = []string{
-	"none", "start", "tx", "fence", "write", "spawn", "end", "lost", "amiss", "settled", "exit", "stall", "trouble", "up", "down",
+	"none", "start", "tx", "fence", "write", "spawn", "rows", "read", "end", "lost", "amiss", "settled", "exit", "stall", "trouble", "up", "down",
 }
 
 func (k kind) String() string { return kindNames[k] }

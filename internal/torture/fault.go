@@ -23,6 +23,7 @@ const (
 	faultLatency   = "latency"
 	faultHold      = "hold"
 	faultSweep     = "sweep"
+	faultRead      = "read"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -33,6 +34,9 @@ type fault interface {
 
 // slow is a fault that takes a while; others are injected meanwhile.
 type slow interface{ slow() }
+
+// freezing is a fault that stops a process.
+type freezing interface{ freezing() }
 
 var errNotNow = errors.New("nobody to do it to")
 
@@ -54,6 +58,7 @@ func (r *run) plan() (faults []fault) {
 		{latencyFault{}, c.Latencies},
 		{holdFault{}, c.Holds},
 		{sweepFault{}, c.Sweeps},
+		{readFault{}, c.Reads},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)
@@ -75,11 +80,11 @@ func (r *run) impossible(f fault) string {
 	r.mu.Unlock()
 	few := min(2, r.cfg.Processes/3)
 	switch f.(type) {
-	case killFault, stopFault, holdFault, sweepFault:
+	case killFault, stopFault, holdFault, readFault, sweepFault:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}
-		if f.name() != faultKill && f.name() != faultHold && !canStop {
+		if _, freezes := f.(freezing); freezes && !canStop {
 			return "processes cannot be stopped here"
 		}
 	case partitionFault, loseFault, resetFault, latencyFault:

@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"math/rand/v2"
+	"time"
 
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
@@ -30,5 +31,33 @@ func (holdFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	}
 	r.mark(faultHold, p.name, 0, "")
 	r.probe(ctx, held)
+	return pause.For(ctx, freeze)
+}
+
+// readFault is a misbehaviour of handlers: they keep rows open for longer than every timeout, and go on with what they have
+// of them. No heartbeat can pass meanwhile, and the server takes their sessions for silent.
+type readFault struct{}
+
+func (readFault) name() string { return faultRead }
+func (readFault) slow()        {}
+
+func (readFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+	r.server.RLock()
+	defer r.server.RUnlock()
+	p := r.reserve(rng.IntN, anyone)
+	if p == nil {
+		return errNotNow
+	}
+	defer r.release(p)
+	defer p.tell("go")
+	p.tell("read")
+	until(ctx, 1500*time.Millisecond, func() bool {
+		r.feed()
+		return len(r.hub.read(p.name)) > 0 || p.ended()
+	})
+	if len(r.hub.read(p.name)) == 0 {
+		return errNotNow
+	}
+	r.mark(faultRead, p.name, 0, "")
 	return pause.For(ctx, freeze)
 }

@@ -54,6 +54,7 @@ type stopFault struct{}
 
 func (stopFault) name() string { return faultStop }
 func (stopFault) slow()        {}
+func (stopFault) freezing()    {}
 
 func (stopFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()

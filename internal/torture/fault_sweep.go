@@ -15,6 +15,7 @@ type sweepFault struct{}
 
 func (sweepFault) name() string { return faultSweep }
 func (sweepFault) slow()        {}
+func (sweepFault) freezing()    {}
 
 func (sweepFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.RLock()

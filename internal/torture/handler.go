@@ -23,7 +23,8 @@ type hand struct {
 	client  *fifo.Client
 	book    *journal
 	hub     *hubClient
-	gate    gate
+	gate    gate // of slow handlers
+	readers gate // of those that have rows open
 }
 
 // tell is told what the nemesis wants.
@@ -31,8 +32,11 @@ func (h *hand) tell(word string) {
 	switch word {
 	case "linger":
 		h.gate.shut()
+	case "read":
+		h.readers.shut()
 	case "go":
 		h.gate.lift()
+		h.readers.lift()
 	}
 }
 
@@ -94,7 +98,7 @@ func (h *hand) one(ctx context.Context, job *fifo.Job, begin func(context.Contex
 	if a.task, err = readTask(job.Payload); err != nil {
 		return err
 	}
-	a.note(evStart, a.N, "-")
+	a.note(evStart, a.N, orDefault(a.Do, "-"))
 	listening := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), fifo.ErrLost) {
 			a.note(evLost, 0, "-")
@@ -133,6 +137,8 @@ func (a *attempt) act(ctx context.Context) error {
 		return a.outside(ctx, false)
 	case doSlow:
 		return a.outside(ctx, true)
+	case doRows, doBunRows:
+		return a.rows(ctx)
 	case doNap:
 		return a.nap(ctx)
 	case doLetter:
@@ -209,17 +215,28 @@ func (a *attempt) outside(ctx context.Context, slow bool) error {
 	}
 	a.note(evFence, token, "-")
 	if !slow {
-		return a.call(token, "once")
+		return a.call(token, phaseOnce)
 	}
-	if err := a.call(token, "first"); err != nil {
+	return a.lasting(ctx, token, phaseFirst)
+}
+
+// lasting calls the sink twice, with a while between.
+func (a *attempt) lasting(ctx context.Context, token int64, phase string) error {
+	if err := a.call(token, phase); err != nil {
 		return err
 	}
 	_ = pause.For(ctx, time.Millisecond+time.Duration(rand.Int64N(int64(10*time.Millisecond))))
-	a.gate.wait(ctx, lingering)
-	if ctx.Err() != nil && a.N%2 == 0 {
-		a.gate.wait(context.WithoutCancel(ctx), lingering) // it does not heed its context
+	gates := []*gate{&a.gate}
+	if phase == phaseOpen {
+		gates = append(gates, &a.readers)
 	}
-	if err := a.call(token, "second"); err != nil {
+	for _, g := range gates {
+		g.wait(ctx, lingering)
+		if ctx.Err() != nil && a.N%2 == 0 {
+			g.wait(context.WithoutCancel(ctx), lingering) // it does not heed its context
+		}
+	}
+	if err := a.call(token, phaseSecond); err != nil {
 		return err
 	}
 	return ctx.Err()

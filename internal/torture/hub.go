@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -32,6 +34,7 @@ type hub struct {
 	highest   map[int32]int64
 	writes    []sinkWrite
 	lingering map[string]map[int32]int64 // by process: groups whose slow handlers are between their two writes, and tokens
+	reading   map[string]map[int32]int64 // those of them with rows open
 	conns     map[net.Conn]bool
 	done      sync.WaitGroup
 }
@@ -43,7 +46,8 @@ func newHub(path string, book *journal, tickets func() (int64, int64)) (*hub, er
 	}
 	h := &hub{
 		listener: l, book: book, tickets: tickets,
-		highest: make(map[int32]int64), lingering: make(map[string]map[int32]int64), conns: make(map[net.Conn]bool),
+		highest: make(map[int32]int64), lingering: make(map[string]map[int32]int64),
+		reading: make(map[string]map[int32]int64), conns: make(map[net.Conn]bool),
 	}
 	h.done.Go(h.accept)
 	return h, nil
@@ -102,27 +106,46 @@ func (h *hub) take(w sinkWrite, phase string) bool {
 	h.writes = append(h.writes, w)
 	h.book.line("%t %s %d %d %d %d", w.accepted, w.proc, w.group, w.job, w.attempt, w.token)
 	switch phase {
-	case "first":
-		if h.lingering[w.proc] == nil {
-			h.lingering[w.proc] = make(map[int32]int64)
-		}
-		h.lingering[w.proc][w.group] = w.token
-	case "second":
-		if h.lingering[w.proc][w.group] == w.token {
-			delete(h.lingering[w.proc], w.group)
+	case phaseFirst:
+		remember(h.lingering, &w)
+	case phaseOpen:
+		remember(h.lingering, &w)
+		remember(h.reading, &w)
+	case phaseSecond:
+		for _, m := range []map[string]map[int32]int64{h.lingering, h.reading} {
+			if m[w.proc][w.group] == w.token {
+				delete(m[w.proc], w.group)
+			}
 		}
 	}
 	return w.accepted
 }
 
+// Which write of a handler it is. Between the first and the second it is in the middle of its job.
+const (
+	phaseOnce   = "once"
+	phaseFirst  = "first"
+	phaseOpen   = "open" // the first, with rows open
+	phaseSecond = "second"
+)
+
+func remember(m map[string]map[int32]int64, w *sinkWrite) {
+	if m[w.proc] == nil {
+		m[w.proc] = make(map[int32]int64)
+	}
+	m[w.proc][w.group] = w.token
+}
+
 // held returns groups of the process whose slow handlers are between their two writes.
-func (h *hub) held(proc string) (groups []int32) {
+func (h *hub) held(proc string) []int32 { return h.groups(h.lingering, proc) }
+
+// read returns those whose handlers have rows open meanwhile.
+func (h *hub) read(proc string) []int32 { return h.groups(h.reading, proc) }
+
+func (h *hub) groups(m map[string]map[int32]int64, proc string) []int32 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for g := range h.lingering[proc] {
-		groups = append(groups, g)
-	}
-	return groups
+	return slices.Collect(maps.Keys(m[proc]))
 }
 
 // forget is told that a process has ended.
@@ -130,6 +153,7 @@ func (h *hub) forget(proc string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.lingering, proc)
+	delete(h.reading, proc)
 }
 
 // close ends all conversations.

@@ -132,3 +132,10 @@ func (b *book) probe(took int64) {
 	b.effect(1, 10, 1)
 	b.effects[len(b.effects)-1].msg = n
 }
+
+// reads has rows open for so many milliseconds.
+func (b *book) reads(took int64) {
+	b.event(0, evRows, 1, 10, 1, 0, "-")
+	b.now += took
+	b.event(0, evRead, 1, 10, 1, 0, "-")
+}

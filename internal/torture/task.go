@@ -23,6 +23,8 @@ const children = 1 << 40
 const (
 	doFence   = "fence"   // call the sink once
 	doSlow    = "slow"    // call it, wait a little, or for as long as the nemesis says, and call it again
+	doRows    = "rows"    // the same, with rows of pgx open meanwhile
+	doBunRows = "bunrows" // the same, with rows of bun
 	doNap     = "nap"     // a statement that takes a while, and looks at its session
 	doHurry   = "hurry"   // have a statement's own context time out in a savepoint, roll that back, and go on
 	doLate    = "late"    // wait for as long as the nemesis says, and only then ask for a token and call the sink
@@ -50,6 +52,8 @@ var chances = []struct {
 }{
 	{doFence, 100},
 	{doSlow, 40},
+	{doRows, 15},
+	{doBunRows, 15},
 	{doNap, 5},
 	{doHurry, 5},
 	{doLate, 40},

@@ -18,12 +18,15 @@ type turn struct {
 	died    int64 // when its process did; forever: it did not
 	settled int64 // when its worker heard what became of it; forever: it did not
 	wrote   int64 // when it first had an answer of the sink; forever: never
+	rows    int64 // since when it had rows open; forever: it had none
+	read    int64 // until when
 	pid     int64 // the server process, 0 if it did not get that far
 	token   int64 // 0: it did not ask
 	job     int64
 	msg     int64
 	child   int64 // the number of the job that it spawned, if any
 	childID string
+	do      string // what its handler was to do
 	word    string // how its handler ended
 	outcome string // what became of it
 	group   int32
@@ -56,8 +59,8 @@ func (c *checker) readTurns() {
 		switch {
 		case e.kind == evStart:
 			t = &turn{
-				start: e.at, end: forever, lost: forever, died: c.deaths[e.proc], settled: forever, wrote: forever,
-				job: e.job, msg: e.arg, group: e.group, attempt: e.attempt, proc: e.proc,
+				start: e.at, end: forever, lost: forever, died: c.deaths[e.proc], settled: forever, wrote: forever, rows: forever, read: forever,
+				job: e.job, msg: e.arg, do: e.word, group: e.group, attempt: e.attempt, proc: e.proc,
 			}
 			current[k] = t
 			c.turns = append(c.turns, t)
@@ -72,6 +75,10 @@ func (c *checker) readTurns() {
 			t.token = e.arg
 		case evWrite:
 			t.wrote = min(t.wrote, e.at)
+		case evRows:
+			t.rows = e.at
+		case evRead:
+			t.read = e.at
 		case evSpawn:
 			t.child, t.childID = e.arg, e.word
 		case evEnd:

@@ -81,6 +81,7 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	number("latency", "spells of latency for some workers", func(c *torture.Config) *int { return &c.Latencies })
 	number("sweeps", "SIGSTOPs of worker processes in the middle of a sweep", func(c *torture.Config) *int { return &c.Sweeps })
 	number("holds", "times that handlers take longer than every timeout, with nothing wrong", func(c *torture.Config) *int { return &c.Holds })
+	number("reads", "times that handlers keep rows open for as long", func(c *torture.Config) *int { return &c.Reads })
 	zipf := flags.Float64("zipf", 0, "exponent of the distribution of jobs over groups, more than 1; 0: even")
 	changes["zipf"] = func(c *torture.Config) { c.Zipf = *zipf }
 	seed := flags.Uint64("seed", 0, "of the plan and the jobs; 0: a random one")
