@@ -90,32 +90,16 @@ func (c *checker) checkAttempts() {
 	}
 }
 
-// checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more.
-func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
-	deaths := 0
-	for _, t := range turns {
-		if c.exits[[2]int64{int64(t.proc), t.job}] {
-			deaths++
-		}
-	}
-	if deaths == 0 {
-		return
-	}
-	c.count("jobs that killed their processes", 1)
-	first, last := turns[0], turns[len(turns)-1]
-	exact := d.queue == queuePlain && !c.serverWent(first.start, last.start)
-	if d.attempts != lives || exact && len(turns) > lives+c.uncounted[d.id] {
-		c.broken("I6", last.start, d.group, []int64{d.id}, "job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
-			d.id, deaths, len(turns), d.attempts, lives)
-	}
-}
-
 // eaters returns when something happened that may have taken a claim before its handler began, in order.
 func (c *checker) eaters() (at []int64) {
 	for _, m := range c.marks {
 		switch m.what {
-		case faultKill, faultTerminate, faultRestart, faultCrash, "resumed", faultReset, faultLose, "lost", "cut", "healed", faultStop, "cont", "dead":
+		case faultKill, faultTerminate, faultRestart, faultCrash, "resumed", faultReset, faultLose, "lost", "cut", "healed", faultStop, "cont":
 			at = append(at, m.at)
+		case "dead":
+			if proc, known := c.index[m.proc]; !known || c.deaths[proc] == m.at { // or it was killed, or ended itself, before
+				at = append(at, m.at)
+			}
 		}
 	}
 	for i := range c.events {

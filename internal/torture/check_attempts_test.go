@@ -15,7 +15,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a lost attempt is not counted":                               {"I6", func(b *book) { b.lostAfter(1500, 1) }},
 		"a lost attempt is not counted, which a stale claim explains": {"", func(b *book) { b.lost(1) }},
 		"a lost attempt is counted":                                   {"", func(b *book) { b.lost(2) }},
-		"a lost attempt is counted twice":                             {"I6", func(b *book) { b.lost(6) }},
+		"a lost attempt is counted twice":                             {"I6", func(b *book) { b.lost(4) }},
 		"a lost attempt is not counted because the server lost it": {"", func(b *book) {
 			b.mark(faultRestart, "", 0)
 			b.marks[len(b.marks)-1].at += 4 * ms
@@ -52,6 +52,15 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.mark(faultTerminate, "w6", 0)
 			b.poison(4)
 		}},
-		"a poison job has five lives": {"I6", func(b *book) { b.poison(5) }},
+		"a poison job has five lives":                         {"I6", func(b *book) { b.poison(5) }},
+		"a job that kills is tried again at once":             {"", func(b *book) { b.poisonSoon(1, 20) }},
+		"a job that kills again is tried again at once":       {"I6", func(b *book) { b.poisonSoon(2, 20) }},
+		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison() }},
+		"an operator's rollback is charged": {"I6", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.mark(faultOperator, "", 0)
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
 	})
 }

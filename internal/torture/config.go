@@ -39,6 +39,7 @@ type Config struct {
 	Sweeps      int // SIGSTOP of a worker process in the middle of a sweep, for as long
 	Holds       int // handlers of a worker process that take longer than every timeout, and nothing is wrong
 	Reads       int // handlers of a worker process that keep rows open for as long
+	Operators   int // locks, deletions and purges of an operator that are rolled back
 
 	// Seed makes the plan and the jobs. Defaults to a random one.
 	Seed uint64
@@ -56,17 +57,17 @@ var Profiles = map[string]Config{
 	"short": {
 		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
 		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1, Holds: 1,
-		Reads: 1,
+		Reads: 1, Operators: 3,
 	},
 	"ci": {
 		Jobs: 50_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
 		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10, Latencies: 3, Sweeps: 2, Holds: 5,
-		Reads: 10,
+		Reads: 10, Operators: 30,
 	},
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
 		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200, Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
-		Reads: 50,
+		Reads: 50, Operators: 300,
 	},
 }
 

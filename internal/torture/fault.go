@@ -24,6 +24,7 @@ const (
 	faultHold      = "hold"
 	faultSweep     = "sweep"
 	faultRead      = "read"
+	faultOperator  = "operator"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -59,6 +60,7 @@ func (r *run) plan() (faults []fault) {
 		{holdFault{}, c.Holds},
 		{sweepFault{}, c.Sweeps},
 		{readFault{}, c.Reads},
+		{operatorFault{}, c.Operators},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)

@@ -1,5 +1,7 @@
 package torture
 
+import "slices"
+
 // overlap has a job of w1 that goes on while w2 begins with it anew. The functions are called before and after that.
 func (b *book) overlap(before func(), after ...func()) {
 	b.send(10, 10, 1, resOK)
@@ -98,9 +100,50 @@ func (b *book) poison(deaths int) {
 	b.send(10, 10, 1, resOK)
 	for i := range deaths {
 		b.exit(int32(2+i), 10, 1, int32(min(i+1, lives)))
+		b.now += poisonWait.Milliseconds()
 	}
 	b.bury(1, 10, lives)
 	b.dead[len(b.dead)-1].do = doKill
+}
+
+// poisonSoon has it killed again so many milliseconds after the last time, the first one or the second.
+func (b *book) poisonSoon(which int, wait int64) {
+	b.poison(3)
+	sooner := poisonWait.Milliseconds() - wait
+	at := int64(0)
+	for n, i := 0, 0; i < len(b.events); i++ {
+		e := &b.events[i]
+		if e.kind == evStart && e.job == 10 {
+			if n++; n == which+1 {
+				at = e.at
+			}
+		}
+		if at != 0 && e.at >= at {
+			e.at -= sooner * ms
+		}
+	}
+	for i := range b.marks {
+		if b.marks[i].at >= at {
+			b.marks[i].at -= sooner * ms
+		}
+	}
+}
+
+// besidePoison has an innocent in each of the processes that a job kills, from the second on.
+func (b *book) besidePoison() {
+	b.send(11, 11, 2, resOK)
+	b.poison(3)
+	n := int32(0)
+	for _, e := range slices.Clone(b.events) {
+		if e.kind == evStart && e.job == 10 {
+			if n++; n > 1 {
+				b.events = append(b.events, event{at: e.at - 1, kind: evStart, proc: e.proc, group: 2, job: 11, attempt: n - 1, arg: 11, word: "-"})
+			}
+		}
+	}
+	b.run(0, 11, 2, 3, "ok", "succeeded")
+	b.effect(2, 11, 3)
+	slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
 }
 
 // locked has a group locked for some seconds.

@@ -93,11 +93,14 @@ func poisons(jobs int) int { return min(jobs/1500, 60) }
 // message returns a message with the task.
 func (t task) message(group int32, batches bool) fifo.Message {
 	m := fifo.Message{Queue: queueOf(group, batches), GroupID: groupID(group), Payload: t}
-	if t.Do == doExit || t.Do == doKill {
+	if t.kills() {
 		m.MaxAttempts = lives
 	}
 	return m
 }
+
+// kills reports whether it kills its process.
+func (t task) kills() bool { return t.Do == doExit || t.Do == doKill }
 
 // readTask returns the task of a payload.
 func readTask(payload []byte) (t task, err error) {

@@ -28,7 +28,7 @@ func work(o order, book *journal) error {
 	h := &hand{name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub}}
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
-		MaxAttempts: mostLives, Retry: fifo.Backoff(time.Millisecond, 20*time.Millisecond),
+		MaxAttempts: mostLives, Retry: retry,
 		Sweep: fifo.Sweep{Interval: sweepEvery, GroupIdle: groupIdle},
 	}
 	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))
@@ -56,6 +56,19 @@ func work(o order, book *journal) error {
 		book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
 		_ = pause.For(ctx, 100*time.Millisecond)
 	}
+}
+
+// poisonWait is how long a job has to wait that has killed its worker.
+const poisonWait = time.Second
+
+var backoff = fifo.Backoff(time.Millisecond, 20*time.Millisecond)
+
+// retry is the RetryPolicy of all workers.
+func retry(job *fifo.Job, err error) time.Duration {
+	if t, bad := readTask(job.Payload); bad == nil && t.kills() && isDied(err) {
+		return poisonWait
+	}
+	return backoff(job, err)
 }
 
 // settled logs the outcome of an attempt. One that died with another worker has a word of its own.

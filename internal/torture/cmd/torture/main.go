@@ -82,6 +82,7 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	number("sweeps", "SIGSTOPs of worker processes in the middle of a sweep", func(c *torture.Config) *int { return &c.Sweeps })
 	number("holds", "times that handlers take longer than every timeout, with nothing wrong", func(c *torture.Config) *int { return &c.Holds })
 	number("reads", "times that handlers keep rows open for as long", func(c *torture.Config) *int { return &c.Reads })
+	number("operators", "locks and deletions of an operator that are rolled back", func(c *torture.Config) *int { return &c.Operators })
 	zipf := flags.Float64("zipf", 0, "exponent of the distribution of jobs over groups, more than 1; 0: even")
 	changes["zipf"] = func(c *torture.Config) { c.Zipf = *zipf }
 	seed := flags.Uint64("seed", 0, "of the plan and the jobs; 0: a random one")

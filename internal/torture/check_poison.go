@@ -1,0 +1,65 @@
+package torture
+
+import "time"
+
+// promptly is how many lost attempts of a job are followed by the next one at once. From then on it waits as the
+// RetryPolicy says.
+const promptly = 1
+
+// checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more; it waits before it kills
+// the next one, and nobody is hit by it again meanwhile.
+func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
+	var deaths []*turn
+	for _, t := range turns {
+		if c.exits[[2]int64{int64(t.proc), t.job}] {
+			deaths = append(deaths, t)
+		}
+	}
+	if len(deaths) == 0 {
+		return
+	}
+	c.count("jobs that killed their processes", 1)
+	first, last := turns[0], turns[len(turns)-1]
+	exact := d.queue == queuePlain && !c.serverWent(first.start, last.start)
+	if d.attempts != lives || exact && len(turns) > lives+c.uncounted[d.id] {
+		c.broken("I6", last.start, d.group, []int64{d.id}, "job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
+			d.id, len(deaths), len(turns), d.attempts, lives)
+	}
+	c.checkPatience(deaths)
+}
+
+// checkPatience looks at the deaths by one job, one after the other, and at who was beside it.
+func (c *checker) checkPatience(deaths []*turn) {
+	hit := make(map[int64]int) // by job beside it: how often
+	for i, t := range deaths {
+		for _, b := range c.aliveAtDeath(t.died) {
+			if b.proc != t.proc || b.job == t.job || b.start < t.start-int64(poisonWait) {
+				continue // one that takes long
+			}
+			c.did("I6", 1)
+			hit[b.job]++
+			switch {
+			case hit[b.job] < 2:
+				c.count("innocents that died beside a job that kills", 1)
+			case i <= promptly:
+				c.count("innocents that died beside it again, when it was tried again at once", 1)
+			default:
+				c.broken("I6", t.died, b.group, []int64{t.job, b.job}, "job %d has died %d times beside job %d, which kills", b.job, hit[b.job], t.job)
+			}
+		}
+		if i == 0 || t.attempt == deaths[i-1].attempt { // that one was not counted
+			continue
+		}
+		c.did("I6", 1)
+		waited := t.start - deaths[i-1].died
+		what := "a killing job's wait, at first"
+		if i > promptly {
+			what = "a killing job's wait"
+		}
+		c.latency[what] = append(c.latency[what], max(waited, 0))
+		if i > promptly && waited < int64(poisonWait) {
+			c.broken("I6", t.start, t.group, []int64{t.job}, "job %d, which had killed %d processes, was tried again after %v instead of %v",
+				t.job, i, time.Duration(waited).Round(time.Millisecond), poisonWait)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pause"
+)
+
+// operatorFault is no fault: an operator locks or deletes jobs that wait, or purges their groups, looks at what that would
+// be, and rolls it back. Meanwhile workers try to claim those groups, as more is enqueued to them. No job has been tried
+// by that, and none may be charged.
+type operatorFault struct{}
+
+func (operatorFault) name() string { return faultOperator }
+
+// What an operator does, to the jobs of one group that nobody works.
+const (
+	lookSQL = `SELECT count(*) FROM (SELECT FROM pgfifo.jobs WHERE queue = ? AND group_id = ? FOR UPDATE SKIP LOCKED) waiting`
+	dropSQL = `WITH gone AS (
+		DELETE FROM pgfifo.jobs WHERE ctid = ANY (ARRAY(
+			SELECT ctid FROM pgfifo.jobs WHERE queue = ? AND group_id = ? FOR UPDATE SKIP LOCKED)) RETURNING id)
+		SELECT count(*) FROM gone`
+)
+
+func (operatorFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+	r.server.RLock()
+	defer r.server.RUnlock()
+	tx, err := r.client.DB().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	var waiting []groups.Key
+	err = tx.NewRaw(`SELECT queue, group_id FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs WHERE group_id LIKE 'g%') j
+		ORDER BY random() LIMIT 8`).Scan(ctx, &waiting)
+	if err != nil {
+		return err
+	}
+	var touched []int32
+	note := ""
+	for _, key := range waiting {
+		what, n := []string{"purge", "delete", "lock"}[rng.IntN(3)], int64(0)
+		if n, err = r.touch(ctx, tx, what, key); err != nil {
+			return err
+		}
+		if group, err := groupOf(key.GroupID); err == nil && n > 0 {
+			touched = append(touched, group)
+			note += fmt.Sprintf(" %s of %d jobs of %s/%s", what, n, key.Queue, key.GroupID)
+		}
+	}
+	if len(touched) == 0 {
+		return errNotNow
+	}
+	r.mark(faultOperator, "", 0, note)
+	r.probe(ctx, touched)
+	return pause.For(ctx, 50*time.Millisecond+time.Duration(rng.Int64N(int64(150*time.Millisecond))))
+}
+
+// touch does one of the things to the waiting jobs of a group, and returns how many those were.
+func (r *run) touch(ctx context.Context, tx bun.Tx, what string, key groups.Key) (n int64, err error) {
+	if what == "purge" {
+		admin := r.client.Admin()
+		admin.DB = tx
+		return admin.Purge(ctx, key)
+	}
+	sql := lookSQL
+	if what == "delete" {
+		sql = dropSQL
+	}
+	err = tx.NewRaw(sql, key.Queue, key.GroupID).Scan(ctx, &n)
+	return n, err
+}
