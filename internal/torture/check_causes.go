@@ -6,7 +6,8 @@ import (
 )
 
 // checkCauses: I6, no attempt of a worker that lives is lost unless something was done to its session, its process or the
-// server meanwhile, or its handler kept rows open for so long that no heartbeat passed, or the machine was too busy for
+// server meanwhile, or its handler kept rows open for so long that no heartbeat passed,
+// or returned while a statement was under way, or the machine was too busy for
 // one. And what became of each attempt is known to a worker that
 // has stopped as it was told.
 func (c *checker) checkCauses() {
@@ -23,6 +24,10 @@ func (c *checker) checkCauses() {
 		c.did("I6", 1)
 		if t.outcome == "" && stopped[t.proc] {
 			c.broken("I6", t.start, t.group, []int64{t.job}, "%s does not know what became of attempt %d of job %d", c.name(t.proc), t.attempt, t.job)
+		}
+		if t.word == "ok" && t.do != doSwallow && (t.outcome == "retried" || t.outcome == "buried") {
+			c.broken("I6", t.start, t.group, []int64{t.job}, "the handler of job %d attempt %d (%s) returned nil, and the attempt is taken to have failed",
+				t.job, t.attempt, t.do)
 		}
 		if t.outcome != "unknown" && t.lost == forever || c.caused(t, causes) {
 			continue
@@ -56,6 +61,9 @@ func (c *checker) causes() []window {
 	for _, t := range c.turns {
 		if t.rows != forever && min(t.read, t.over())-t.rows > unread {
 			list = append(list, window{t.rows + unread, min(t.read, t.over()) + late, t.proc, t.pid, "rows that are open"})
+		}
+		if t.do == doInFlight && t.end != forever {
+			list = append(list, window{t.end, t.end + late, t.proc, t.pid, "a statement that was to be cut off"})
 		}
 	}
 	open := make(map[string]int) // what lasts, by what ends it and the process: behind which place in list

@@ -99,6 +99,29 @@ func TestCauses(t *testing.T) {
 			})
 			b.uncounted()
 		}},
+		"its handler returned while a statement was under way": {false, func(b *book) {
+			b.lostAlone(func() {})
+			for i := range b.events {
+				if b.events[i].job == 10 && b.events[i].kind == evStart && b.events[i].attempt == 1 {
+					b.events[i].word = doInFlight
+				}
+			}
+		}},
+		"it had rows open for long": {false, func(b *book) { b.lostAlone(func() { b.reads(1200) }) }},
+		"it had rows open":          {true, func(b *book) { b.lostAlone(func() { b.reads(800) }) }},
+		"its handler returned nil, and it is tried again": {true, func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 1, "ok", "retried")
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"its handler returned nil, and had swallowed an error": {false, func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 1, "ok", "retried")
+			b.events[len(b.events)-4].word = doSwallow
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
 		"its worker stopped and does not know": {true, func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.run(0, 10, 1, 1, "ok", "succeeded")

@@ -80,7 +80,7 @@ func TestBrokenFenceHistories(t *testing.T) {
 				b.event(0, evStart, 1, 10, attempt, 10, "-")
 				b.event(0, evTx, 1, 10, attempt, 71+i, "-")
 				b.event(0, evFence, 1, 10, attempt, 200, "-")
-				b.event(0, evEnd, 1, 10, attempt, 0, "ok")
+				b.event(0, evEnd, 1, 10, attempt, 0, []string{"error", "ok"}[i])
 				b.event(0, evSettled, 1, 10, attempt, 0, []string{"retried", "succeeded"}[i])
 			}
 			b.effect(1, 10, 2)

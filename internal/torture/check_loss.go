@@ -98,6 +98,16 @@ func (c *checker) checkEffects() {
 			c.broken("I5", later.start, e.group, []int64{e.job}, "job %d ran again when it was done", e.job)
 		}
 	}
+	c.did("I5", 1)
+	for _, s := range c.strays {
+		at := int64(forever)
+		for _, t := range c.byJob[s.job] {
+			if t.attempt == s.attempt {
+				at = t.end
+			}
+		}
+		c.broken("I5", at, s.group, []int64{s.job}, "attempt %d of job %d had failed, and what it wrote then is there: by %s", s.attempt, s.job, s.how)
+	}
 	for _, d := range c.dead {
 		c.did("I5", 1)
 		if e := c.effectOf[d.id]; e != nil {

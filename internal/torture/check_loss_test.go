@@ -33,10 +33,14 @@ func TestBrokenLossHistories(t *testing.T) {
 			b.effect(0, 12, 1)
 			b.effects[len(b.effects)-1].msg = 4
 		}},
+		"a write of a handler that had returned": {"I5", func(b *book) {
+			b.strays = append(b.strays, stray{0, 2, 1, "nested pgx"})
+		}},
 		"an effect of an attempt that failed": {"I5", func(b *book) { b.effects[1].attempt = 1 }},
 		"an effect of a dead letter": {"I5", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.run(0, 10, 1, 1, "ok", "buried")
+			b.events[len(b.events)-4].word = doSwallow
 			b.effect(1, 10, 1)
 			b.bury(1, 10, 1)
 		}},

@@ -41,6 +41,8 @@ type Config struct {
 	Reads       int // handlers of a worker process that keep rows open for as long
 	Operators   int // locks, deletions and purges of an operator that are rolled back
 
+	// Only are the things that handlers do beside writing their effects, separated by commas. Defaults to all of them.
+	Only string
 	// Seed makes the plan and the jobs. Defaults to a random one.
 	Seed uint64
 	// For ends the run early: no more jobs are sent and no faults injected after that time. Defaults to no limit.
@@ -146,4 +148,10 @@ func queueOf(group int32, batches bool) string {
 	}
 }
 
-func groupID(group int32) string { return fmt.Sprint("g", group) }
+// groupID returns the id of a group. One in four takes more bytes than letters.
+func groupID(group int32) string {
+	if group%4 == 2 {
+		return fmt.Sprint("g", group, "-Zürich")
+	}
+	return fmt.Sprint("g", group)
+}

@@ -17,14 +17,15 @@ import (
 
 // A hand has the handlers of a worker process.
 type hand struct {
-	name    string
-	groups  int32
-	batches bool
-	client  *fifo.Client
-	book    *journal
-	hub     *hubClient
-	gate    gate // of slow handlers
-	readers gate // of those that have rows open
+	name     string
+	groups   int32
+	batches  bool
+	settings []setting
+	client   *fifo.Client
+	book     *journal
+	hub      *hubClient
+	gate     gate // of slow handlers
+	readers  gate // of those that have rows open
 }
 
 // tell is told what the nemesis wants.
@@ -83,6 +84,7 @@ type attempt struct {
 	group int32
 	tx    pgx.Tx
 	alone bool // what it does with the transaction is undone if it returns an error
+	ended chan struct{}
 }
 
 func (a *attempt) note(k kind, arg int64, word string) {
@@ -99,6 +101,8 @@ func (h *hand) one(ctx context.Context, job *fifo.Job, begin func(context.Contex
 		return err
 	}
 	a.note(evStart, a.N, orDefault(a.Do, "-"))
+	a.ended = make(chan struct{})
+	defer close(a.ended)
 	listening := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), fifo.ErrLost) {
 			a.note(evLost, 0, "-")
@@ -137,6 +141,8 @@ func (a *attempt) act(ctx context.Context) error {
 		return a.outside(ctx, false)
 	case doSlow:
 		return a.outside(ctx, true)
+	case doSet:
+		return a.set(ctx)
 	case doRows, doBunRows:
 		return a.rows(ctx)
 	case doNap:
@@ -165,6 +171,10 @@ func (a *attempt) act(ctx context.Context) error {
 	switch a.Do {
 	case doHurry:
 		return a.hurry(ctx)
+	case doKeep:
+		return a.keep(ctx)
+	case doInFlight:
+		return a.inFlight(ctx)
 	case doError:
 		return errOnPurpose
 	case doPanic:

@@ -56,6 +56,7 @@ type tables struct {
 	chains  map[int32]chain
 	dead    []deadLetter
 	left    []int64 // jobs not done
+	strays  []stray
 }
 
 type effect struct {
@@ -64,6 +65,14 @@ type effect struct {
 	job     int64
 	attempt int32
 	msg     int64
+}
+
+// A stray is a write of a handler that had returned, or of one that failed.
+type stray struct {
+	group   int32
+	job     int64
+	attempt int32
+	how     string
 }
 
 type chain struct {
@@ -213,6 +222,19 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 		h.dead = append(h.dead, d)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	var s stray
+	err = each(ctx, db, `SELECT grp, job, attempt, how FROM strays
+		UNION ALL SELECT -1, oid::bigint, 0, 'large object' FROM pg_largeobject_metadata`,
+		[]any{&s.group, &s.job, &s.attempt, &s.how}, func() error {
+			if s.group < 0 {
+				s.job -= strays
+			}
+			h.strays = append(h.strays, s)
+			return nil
+		})
 	if err != nil {
 		return err
 	}

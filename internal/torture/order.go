@@ -29,6 +29,9 @@ type order struct {
 	Zipf   float64
 	Seed   uint64
 	Jobs   int
+	Tenant string // a role without any right to the queue's tables; "": there is none
+	Only   string // what handlers do beside writing their effects, separated by commas; "": all of it
+	Super  bool   // whether the login may set session_replication_role
 }
 
 func (o order) journal() string { return filepath.Join(o.Dir, o.Name+".log") }

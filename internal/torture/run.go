@@ -44,6 +44,8 @@ type run struct {
 	probes   *journal
 	locked   *journal // samples
 	locks    bool     // pgrowlocks is there
+	tenant   string   // a role without rights, or ""
+	super    bool     // the login is a superuser
 
 	server sync.RWMutex // held for writing while the server is down on purpose
 
@@ -185,6 +187,9 @@ func (r *run) openDatabase(ctx context.Context) error {
 	if _, err := r.pool.Exec(ctx, tablesSQL); err != nil {
 		return err
 	}
+	if err := r.openTenant(ctx); err != nil {
+		r.leave("SET LOCAL ROLE", err.Error())
+	}
 	if _, err := r.pool.Exec(ctx, "CREATE EXTENSION pgrowlocks"); err != nil {
 		r.leave("I8: who holds locks", "no extension pgrowlocks: "+err.Error())
 	} else {
@@ -317,6 +322,9 @@ func (r *run) close() {
 	if r.srv != nil {
 		if r.database != "" && !r.srv.CanCrash() { // otherwise it goes with the server
 			_ = r.admin(ctx, "DROP DATABASE IF EXISTS "+r.database+" WITH (FORCE)")
+			if r.tenant != "" {
+				_ = r.admin(ctx, "DROP ROLE IF EXISTS "+r.tenant)
+			}
 		}
 		_ = r.srv.Close()
 	}

@@ -6,6 +6,8 @@ CREATE TABLE effects (
 	grp integer NOT NULL, place bigint NOT NULL, job bigint NOT NULL, attempt integer NOT NULL, msg bigint NOT NULL);
 CREATE TABLE chains (
 	grp integer PRIMARY KEY, length bigint NOT NULL, h bytea NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE strays (
+	grp integer NOT NULL, job bigint NOT NULL, attempt integer NOT NULL, how text NOT NULL);
 `
 
 // effectSQL adds a link to the group's hash chain, and the effect with its place in the chain. $1 group, $2 job,
@@ -17,3 +19,7 @@ WITH link AS (
 	RETURNING length
 )
 INSERT INTO effects (grp, place, job, attempt, msg) SELECT $1::integer, length, $2::bigint, $3::integer, $4::bigint FROM link`
+
+// straySQL is a write of a handler that has returned: in whatever transaction it were to be, it is never to be seen. $1
+// group, $2 job, $3 attempt, $4 how.
+const straySQL = "INSERT INTO strays (grp, job, attempt, how) VALUES ($1::integer, $2::bigint, $3::integer, $4::text)"

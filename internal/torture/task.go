@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -21,22 +23,25 @@ const children = 1 << 40
 
 // What handlers do. Those that fail, and hurry, do so in their first attempt only.
 const (
-	doFence   = "fence"   // call the sink once
-	doSlow    = "slow"    // call it, wait a little, or for as long as the nemesis says, and call it again
-	doRows    = "rows"    // the same, with rows of pgx open meanwhile
-	doBunRows = "bunrows" // the same, with rows of bun
-	doNap     = "nap"     // a statement that takes a while, and looks at its session
-	doHurry   = "hurry"   // have a statement's own context time out in a savepoint, roll that back, and go on
-	doLate    = "late"    // wait for as long as the nemesis says, and only then ask for a token and call the sink
-	doError   = "error"   // return an error
-	doPanic   = "panic"   // panic
-	doLater   = "later"   // return fifo.RetryAfter
-	doLetter  = "letter"  // return fifo.DeadLetter
-	doSwallow = "swallow" // have a statement fail, and return nil
-	doMend    = "mend"    // have one fail in a savepoint of its own, and roll that back
-	doSpawn   = "spawn"   // enqueue a job to another group, in the job's transaction
-	doExit    = "exit"    // end the process
-	doKill    = "kill"    // kill the process
+	doFence    = "fence"    // call the sink once
+	doSlow     = "slow"     // call it, wait a little, or for as long as the nemesis says, and call it again
+	doRows     = "rows"     // the same, with rows of pgx open meanwhile
+	doBunRows  = "bunrows"  // the same, with rows of bun
+	doNap      = "nap"      // a statement that takes a while, and looks at its session
+	doHurry    = "hurry"    // have a statement's own context time out in a savepoint, roll that back, and go on
+	doLate     = "late"     // wait for as long as the nemesis says, and only then ask for a token and call the sink
+	doError    = "error"    // return an error
+	doPanic    = "panic"    // panic
+	doLater    = "later"    // return fifo.RetryAfter
+	doLetter   = "letter"   // return fifo.DeadLetter
+	doSet      = "set"      // change a setting for the transaction, or forget all prepared statements, and go on
+	doKeep     = "keep"     // keep something of the transaction, return an error, and write to it then
+	doInFlight = "inflight" // return an error while a statement of the handler is under way
+	doSwallow  = "swallow"  // have a statement fail, and return nil
+	doMend     = "mend"     // have one fail in a savepoint of its own, and roll that back
+	doSpawn    = "spawn"    // enqueue a job to another group, in the job's transaction
+	doExit     = "exit"     // end the process
+	doKill     = "kill"     // kill the process
 )
 
 // lives is how many attempts a job has that kills its process.
@@ -55,6 +60,9 @@ var chances = []struct {
 	{doRows, 15},
 	{doBunRows, 15},
 	{doNap, 5},
+	{doSet, 25},
+	{doKeep, 15},
+	{doInFlight, 2},
 	{doHurry, 5},
 	{doLate, 40},
 	{doError, 20},
@@ -71,20 +79,27 @@ func newTask(rng *rand.Rand, n int64, o order) task {
 	t := task{N: n}
 	if rng.IntN(o.Jobs) < poisons(o.Jobs) {
 		t.Do = []string{doExit, doKill}[rng.IntN(2)]
-		return t
+	} else {
+		t.Do = pickDo(rng)
 	}
-	left := rng.IntN(1000)
-	for _, c := range chances {
-		if left < c.chance {
-			t.Do = c.do
-			break
-		}
-		left -= c.chance
+	if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), t.Do) {
+		t.Do = ""
 	}
 	if t.Do == doSpawn {
 		t.To = rng.Int32N(int32(o.Groups))
 	}
 	return t
+}
+
+func pickDo(rng *rand.Rand) string {
+	left := rng.IntN(1000)
+	for _, c := range chances {
+		if left < c.chance {
+			return c.do
+		}
+		left -= c.chance
+	}
+	return ""
 }
 
 // poisons is how many jobs kill their process, roughly: each does it three times.
@@ -113,6 +128,7 @@ func groupOf(id string) (int32, error) {
 	if len(id) < 2 || id[0] != 'g' {
 		return 0, fmt.Errorf("group id %q", id)
 	}
-	n, err := strconv.ParseInt(id[1:], 10, 32)
+	number, _, _ := strings.Cut(id[1:], "-")
+	n, err := strconv.ParseInt(number, 10, 32)
 	return int32(n), err
 }

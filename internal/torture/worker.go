@@ -25,7 +25,10 @@ func work(o order, book *journal) error {
 		}},
 	})
 	defer func() { _ = client.Close() }()
-	h := &hand{name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub}}
+	h := &hand{
+		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub},
+		settings: settings(o),
+	}
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
 		MaxAttempts: mostLives, Retry: retry,

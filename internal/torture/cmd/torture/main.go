@@ -89,6 +89,8 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	changes["seed"] = func(c *torture.Config) { c.Seed = *seed }
 	limit := flags.Duration("for", 0, "send and inject no more after that time; 0: no limit")
 	changes["for"] = func(c *torture.Config) { c.For = *limit }
+	only := flags.String("only", "", "what handlers do beside writing their effects, separated by commas; all of it by default")
+	changes["only"] = func(c *torture.Config) { c.Only = *only }
 	keep := flags.String("keep", "", "folder to keep the logs in, whatever the outcome")
 	changes["keep"] = func(c *torture.Config) { c.Dir = *keep }
 	flags.StringVar(&path, "json", "", "file for the report as JSON")

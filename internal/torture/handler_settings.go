@@ -1,0 +1,62 @@
+package torture
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A setting is what a handler may change of its session for the time of its transaction.
+type setting struct {
+	sql    string
+	shared bool // it does no harm to the next job of a batch, whose transaction it is, too
+}
+
+// forget is what a handler calls to have no prepared statements.
+const forget = "pgx: DeallocateAll"
+
+// settings returns those that handlers change.
+func settings(o order) []setting {
+	list := []setting{
+		{sql: "SET LOCAL client_encoding = 'LATIN1'"},
+		{sql: "SET LOCAL search_path = pg_temp"},
+		{sql: "SET LOCAL statement_timeout = 1"},
+		{sql: "SET LOCAL lock_timeout = 1", shared: true},
+		{sql: "DEALLOCATE ALL"},
+		{sql: forget},
+	}
+	if o.Tenant != "" {
+		list = append(list, setting{sql: "SET LOCAL ROLE " + pgx.Identifier{o.Tenant}.Sanitize()})
+	}
+	if o.Super {
+		list = append(list, setting{sql: "SET LOCAL session_replication_role = replica", shared: true})
+	}
+	return list
+}
+
+// set changes a setting: its job is to be done all the same.
+func (a *attempt) set(ctx context.Context) error {
+	list := a.settings
+	s := list[int(a.N)%len(list)]
+	if queueOf(a.group, a.batches) != queuePlain && !s.shared {
+		return nil
+	}
+	if s.sql == forget {
+		return a.tx.Conn().DeallocateAll(ctx)
+	}
+	_, err := a.tx.Exec(ctx, s.sql, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// openTenant makes a role without any right, but to write effects, that workers may take on.
+func (r *run) openTenant(ctx context.Context) error {
+	if err := r.pool.QueryRow(ctx, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&r.super); err != nil {
+		return err
+	}
+	name := r.database + "_tenant"
+	_, err := r.pool.Exec(ctx, "DROP ROLE IF EXISTS "+name+"; CREATE ROLE "+name+"; GRANT "+name+" TO CURRENT_USER")
+	if err == nil {
+		r.tenant = name
+	}
+	return err
+}
