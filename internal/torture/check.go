@@ -20,6 +20,7 @@ var invariants = []struct{ name, text string }{
 	{"I9", "processes, transactions and sessions end as they should"},
 	{"I10", "an enqueue into a held group does not wait"},
 	{"I11", "no error in the server's log that nobody asked for"},
+	{"I12", "groups without trouble go on in time, delayed jobs start punctually, lanes are free soon"},
 }
 
 // A checker proves the invariants of a history, or finds where they are broken.
@@ -38,6 +39,7 @@ type checker struct {
 	deaf       map[int32][]window // what is sent is lost
 	exits      map[[2]int64]bool  // processes, and the jobs that ended them
 	down       []window           // the server was
+	trouble    []window           // some group was in
 	slow       []window           // the server did not answer at once
 
 	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
@@ -84,6 +86,7 @@ func check(h *history) *checker {
 	c.checkLocks()
 	c.checkEnd()
 	c.checkEnqueues()
+	c.checkProgress()
 	c.checkServerLog()
 	slices.SortStableFunc(c.breaches, func(a, b breach) int { return compare(a.at, b.at) })
 	return c

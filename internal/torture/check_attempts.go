@@ -26,6 +26,9 @@ func (c *checker) checkAttempts() {
 	}
 	lost, covered := make(map[string]int), make(map[string][]*turn)
 	for job, turns := range c.byJob {
+		if c.clashed(turns[0].msg) {
+			continue
+		}
 		queue := queueOf(turns[0].group, c.batches)
 		behind := queue == queueEach || queue == queueSlice // jobs may run behind the head, which is charged
 		before := turn{start: c.enqueued(turns[0].msg).invoke}
@@ -71,6 +74,9 @@ func (c *checker) checkAttempts() {
 		}
 	}
 	for _, d := range c.dead {
+		if c.clashed(d.msg) {
+			continue
+		}
 		turns := c.byJob[d.id]
 		c.did("I6", 1)
 		last := turn{start: c.enqueued(d.msg).invoke}
@@ -88,6 +94,12 @@ func (c *checker) checkAttempts() {
 		}
 		c.checkPoison(&d, turns)
 	}
+}
+
+// clashed reports whether there was a dead letter in a message's way: its attempts cannot be recorded then.
+func (c *checker) clashed(msg int64) bool {
+	e := c.sent[msg]
+	return e != nil && e.how == howClash
 }
 
 // eaters returns when something happened that may have taken a claim before its handler began, in order.

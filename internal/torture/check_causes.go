@@ -22,6 +22,9 @@ func (c *checker) checkCauses() {
 	lost := 0
 	for _, t := range c.turns {
 		c.did("I6", 1)
+		if c.clashed(t.msg) {
+			continue
+		}
 		if t.outcome == "" && stopped[t.proc] {
 			c.broken("I6", t.start, t.group, []int64{t.job}, "%s does not know what became of attempt %d of job %d", c.name(t.proc), t.attempt, t.job)
 		}

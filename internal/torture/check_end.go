@@ -117,6 +117,7 @@ var asked = map[string]string{
 	"57P01": "sessions are terminated",
 	"57P02": "a server process was killed",
 	"57P03": "the server starts or stops",
+	"23505": "a dead letter is in the way of another one",
 	"57014": "a statement was cancelled when its context ended",
 	"25P03": "the session of a frozen worker was ended",
 	"08006": "the connection was reset",
@@ -135,7 +136,8 @@ func (c *checker) checkServerLog() {
 		}
 		c.did("I11", 1)
 		c.count("server errors "+e.state, 1)
-		if asked[e.state] == "" || e.state == "57014" && !strings.Contains(e.text, "user request") {
+		if asked[e.state] == "" || e.state == "57014" && !strings.Contains(e.text, "user request") ||
+			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") {
 			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
 		}
 	}

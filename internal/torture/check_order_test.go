@@ -52,6 +52,7 @@ func TestBrokenOrderHistories(t *testing.T) {
 		"a late commit is passed over for too long": {"I4", func(b *book) {
 			b.two()
 			b.enqueues[len(b.enqueues)-2].back = (b.now + 3) * ms
+			b.enqueues[len(b.enqueues)-1].delay = 9_000 * ms
 			b.now += 10_000
 			b.run(0, 11, 1, 1, "ok", "succeeded")
 			b.run(0, 10, 1, 1, "ok", "succeeded")

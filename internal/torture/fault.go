@@ -25,6 +25,7 @@ const (
 	faultSweep     = "sweep"
 	faultRead      = "read"
 	faultOperator  = "operator"
+	faultClash     = "clash"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -61,6 +62,7 @@ func (r *run) plan() (faults []fault) {
 		{sweepFault{}, c.Sweeps},
 		{readFault{}, c.Reads},
 		{operatorFault{}, c.Operators},
+		{clashFault{}, c.Clashes},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)

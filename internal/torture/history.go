@@ -35,7 +35,9 @@ type enqueue struct {
 	n      int64 // the message's number
 	id     int64 // the job's; 0: not known
 	invoke int64
-	back   int64 // when the call returned; 0: it did not
+	back   int64  // when the call returned; 0: it did not
+	delay  int64  // for so long it was not to run
+	why    string // it failed
 	group  int32
 	result result
 	how    string
@@ -152,7 +154,7 @@ func (h *history) readEnqueues(path string) error {
 		case "invoke":
 			for _, item := range strings.Split(f[4], ",") {
 				e := enqueue{invoke: at, how: f[3]}
-				if _, err := fmt.Sscanf(item, "%d:%d", &e.n, &e.group); err != nil {
+				if _, err := fmt.Sscanf(item, "%d:%d:%d", &e.n, &e.group, &e.delay); err != nil {
 					return fmt.Errorf("%q: %w", item, err)
 				}
 				under[op] = append(under[op], len(h.enqueues))
@@ -171,6 +173,9 @@ func (h *history) readEnqueues(path string) error {
 					}
 				case "fail":
 					e.result = resFailed
+				}
+				if what != "ok" {
+					e.why = f[4]
 				}
 			}
 			delete(under, op)
@@ -239,7 +244,7 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 		return err
 	}
 	var left int64
-	return each(ctx, db, "SELECT id FROM pgfifo.jobs ORDER BY id", []any{&left}, func() error {
+	return each(ctx, db, "SELECT id FROM pgfifo.jobs WHERE group_id < 'z' ORDER BY id", []any{&left}, func() error {
 		h.left = append(h.left, left)
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -17,17 +18,50 @@ const probes = 1 << 41
 // probe sends messages to groups that are held.
 func (r *run) probe(ctx context.Context, held []int32) {
 	for _, group := range held[:min(len(held), 3)] {
-		n := probes + r.probed.Add(1)
-		m := task{N: n}.message(group, r.cfg.Batch > 1)
-		r.probes.line("invoke %d %s %d:%d", n, howProbe, n, group)
-		ids, err := r.client.Enqueue(ctx, []fifo.Message{m}...)
-		switch {
-		case err == nil:
-			r.probes.line("ok %d %s %s", n, howProbe, fmt.Sprint(ids[0]))
-		case failed(err):
-			r.probes.line("fail %d %s %s", n, howProbe, strings.ReplaceAll(err.Error(), "\n", " "))
-		default:
-			r.probes.line("unknown %d %s %s", n, howProbe, strings.ReplaceAll(err.Error(), "\n", " "))
+		_, _ = r.send(ctx, howProbe, "", group, 0)
+	}
+}
+
+// send sends a message of the harness, and returns the id of the job.
+func (r *run) send(ctx context.Context, how, do string, group int32, delay time.Duration) (int64, error) {
+	n := probes + r.probed.Add(1)
+	m := task{N: n, Do: do}.message(group, r.cfg.Batch > 1)
+	m.Delay = delay
+	r.probes.line("invoke %d %s %d:%d:%d", n, how, n, group, delay.Nanoseconds())
+	ids, err := r.client.Enqueue(ctx, m)
+	switch {
+	case err == nil:
+		r.probes.line("ok %d %s %d", n, how, ids[0])
+		return ids[0], nil
+	case failed(err):
+		r.probes.line("fail %d %s %s", n, how, strings.ReplaceAll(err.Error(), "\n", " "))
+	default:
+		r.probes.line("unknown %d %s %s", n, how, strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	return 0, err
+}
+
+// spare returns a group of its own for a fault, in the queue whose jobs are worked one by one.
+func (r *run) spare() int32 {
+	for {
+		group := int32(r.cfg.Groups) + r.spares.Add(1)
+		if queueOf(group, r.cfg.Batch > 1) == queuePlain {
+			return group
 		}
 	}
+}
+
+// delay sends the messages that wait all through the run.
+func (r *run) delay(ctx context.Context) error {
+	const atOnce = 1000
+	for n := 0; n < r.cfg.Delayed; {
+		var msgs []fifo.Message
+		for ; n < r.cfg.Delayed && len(msgs) < atOnce; n++ {
+			msgs = append(msgs, fifo.Message{Queue: queuePlain, GroupID: fmt.Sprint("z", n), Payload: task{}, Delay: 24 * time.Hour})
+		}
+		if _, err := r.client.Enqueue(ctx, msgs...); err != nil {
+			return fmt.Errorf("delayed jobs: %w", err)
+		}
+	}
+	return nil
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
+// longestDelay is how long a message may be delayed, and its group with it.
+const longestDelay = 1200 * time.Millisecond
+
 // hands is how many goroutines of a producer process enqueue beside each other.
 const hands = 3
 
@@ -103,6 +106,7 @@ const (
 	howPgx      = "pgx"      // EnqueuePgxTx, and commit
 	howBun      = "bun"      // EnqueueTx in a bun.Tx, and commit
 	howRollback = "rollback" // the same, and roll back
+	howClash    = "clash"    // the harness itself: what cannot be given up
 )
 
 var errRolledBack = errors.New("rolled back on purpose")
@@ -126,10 +130,13 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 	list := make([]string, len(tasks))
 	for i, t := range tasks {
 		msgs[i] = t.message(to[i], p.Batch > 1)
-		if rng.IntN(50) == 0 {
+		switch u := rng.IntN(400); {
+		case u < 8:
 			msgs[i].Delay = time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
+		case u == 8:
+			msgs[i].Delay = time.Duration(rng.Int64N(int64(longestDelay)))
 		}
-		list[i] = fmt.Sprint(t.N, ":", to[i])
+		list[i] = fmt.Sprint(t.N, ":", to[i], ":", msgs[i].Delay.Nanoseconds())
 	}
 	op := p.ops.Add(1)
 	p.book.line("invoke %d %s %s", op, how, strings.Join(list, ","))

@@ -48,6 +48,7 @@ type run struct {
 	super    bool     // the login is a superuser
 
 	server sync.RWMutex // held for writing while the server is down on purpose
+	clash  sync.Mutex   // while a dead letter is in the way
 
 	mu       sync.Mutex // what is below
 	slots    []*process
@@ -70,6 +71,7 @@ type run struct {
 	finished atomic.Bool  // the nemesis has nothing more to do
 	enough   atomic.Bool  // no more messages and faults: Config.For has passed
 	probed   atomic.Int64
+	spares   atomic.Int32
 	children sync.WaitGroup // goroutines
 }
 

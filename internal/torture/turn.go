@@ -159,6 +159,10 @@ func (c *checker) readWindows() {
 			if took, err := time.ParseDuration(m.note); err == nil {
 				c.slow = append(c.slow, window{m.at - int64(took), m.at, -1, 0, m.what})
 			}
+		case faultClash:
+			begun[m.what] = m.at
+		case "cleared":
+			c.trouble = append(c.trouble, window{from: begun[faultClash], until: m.at, proc: -1})
 		case faultTerminate, faultReset:
 			if known {
 				add(window{m.at, m.at + int64(learn), proc, m.pid, m.what})

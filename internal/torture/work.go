@@ -59,6 +59,9 @@ func (r *run) work(ctx context.Context) error {
 	defer cancel()
 	faults := r.plan()
 	r.planned = int64(len(faults))
+	if err := r.delay(ctx); err != nil {
+		return err
+	}
 	r.slots = make([]*process, r.cfg.Processes)
 	for slot := range r.slots {
 		if err := r.man(slot); err != nil {
@@ -119,6 +122,9 @@ func (r *run) work(ctx context.Context) error {
 		r.halt()
 		return nil
 	}
+	if _, err := r.pool.Exec(ctx, "DELETE FROM pgfifo.jobs WHERE group_id >= 'z'"); err != nil {
+		return err
+	}
 	r.quiet(ctx)
 	cancel()
 	return nil
@@ -156,10 +162,13 @@ func (r *run) state(ctx context.Context) (s [4]int64) {
 	return s
 }
 
+// jobsSQL counts the jobs but for those of delayedID.
+const jobsSQL = "SELECT count(*) FROM pgfifo.jobs WHERE queue IN ('plain', 'each', 'slice', 'wide', 'stubborn') AND group_id < 'z'"
+
 // jobs returns how many there are, or -1.
 func (r *run) jobs(ctx context.Context) int {
 	n := -1
-	if r.pool.QueryRow(ctx, "SELECT count(*) FROM pgfifo.jobs").Scan(&n) != nil {
+	if r.pool.QueryRow(ctx, jobsSQL).Scan(&n) != nil {
 		return -1
 	}
 	return n
@@ -193,7 +202,7 @@ func (r *run) quiet(ctx context.Context) {
 		WHERE datname = current_database() AND application_name <> 'torture' AND backend_type = 'client backend'
 		  AND NOT (application_name LIKE 'pool-%' AND state = 'idle')` // the user's affair: one of a worker killed while it was cut off
 	until(ctx, quietWithin, func() bool { return get(sessions, &end.Sessions) && end.Sessions == 0 })
-	get("SELECT count(*) FROM pgfifo.jobs", &end.Jobs)
+	get(jobsSQL, &end.Jobs)
 }
 
 // sessions says what all sessions do.
@@ -211,7 +220,7 @@ func (r *run) stuck(ctx context.Context) {
 	rows, err := r.pool.Query(ctx, `SELECT j.queue || '/' || j.group_id, count(*), min(j.id),
 		coalesce((SELECT string_agg(a.application_name || ' (' || a.pid || ', ' || coalesce(a.state, '') || ')', ' ')
 		          FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
-		FROM pgfifo.jobs j GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
+		FROM pgfifo.jobs j WHERE j.group_id < 'z' GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
 	if err != nil {
 		r.log("stuck groups: %v", err)
 		return

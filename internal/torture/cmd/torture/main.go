@@ -83,6 +83,8 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	number("holds", "times that handlers take longer than every timeout, with nothing wrong", func(c *torture.Config) *int { return &c.Holds })
 	number("reads", "times that handlers keep rows open for as long", func(c *torture.Config) *int { return &c.Reads })
 	number("operators", "locks and deletions of an operator that are rolled back", func(c *torture.Config) *int { return &c.Operators })
+	number("clashes", "jobs that cannot be given up, because a dead letter with their key is there", func(c *torture.Config) *int { return &c.Clashes })
+	number("delayed", "jobs that wait all through the run", func(c *torture.Config) *int { return &c.Delayed })
 	zipf := flags.Float64("zipf", 0, "exponent of the distribution of jobs over groups, more than 1; 0: even")
 	changes["zipf"] = func(c *torture.Config) { c.Zipf = *zipf }
 	seed := flags.Uint64("seed", 0, "of the plan and the jobs; 0: a random one")

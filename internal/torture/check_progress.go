@@ -1,0 +1,141 @@
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// startsWithin bounds how long a job may wait whose turn it is. It is generous: lanes are held on purpose, and the
+	// machine is busy.
+	startsWithin = int64(8 * time.Second)
+	// settledWithin bounds how long it may take until it is recorded what became of an attempt. It is well below the time
+	// that a statement takes which a handler has left behind.
+	settledWithin = int64(5 * time.Second)
+	// fewWaits is how many waits it takes to speak of a mean.
+	fewWaits = 20
+	// slowdown is how many times as long as usual jobs may wait on average beside a group that is in trouble, and
+	// slowMean what that is too short to tell.
+	slowdown, slowMean = 4, int64(250 * time.Millisecond)
+)
+
+// A wait is how long a job waited whose turn it was.
+type wait struct {
+	turn    *turn
+	ready   int64
+	delayed bool
+}
+
+func (w *wait) took() int64 { return max(w.turn.start-w.ready, 0) }
+
+// checkProgress: I12, a group that has no trouble is worked on in time, whatever trouble others have; a delayed job starts
+// when it is due; and a lane is free for the next job soon after its handler has returned.
+func (c *checker) checkProgress() {
+	waits := c.waits()
+	var beside []*wait // to a group in trouble
+	var usual []int64
+	for i := range waits {
+		w := &waits[i]
+		c.did("I12", 1)
+		what := "start after the job's turn has come"
+		if w.delayed {
+			what = "start after the job was due"
+		}
+		c.latency[what] = append(c.latency[what], w.took())
+		if took := w.took(); took > startsWithin && took-c.away(w.ready, w.turn.start) > startsWithin {
+			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job}, "job %d might have begun %v before it did",
+				w.turn.job, time.Duration(took).Round(time.Millisecond))
+		}
+		if slices.ContainsFunc(c.trouble, func(t window) bool { return t.from <= w.turn.start && w.turn.start <= t.until }) {
+			beside = append(beside, w)
+		} else {
+			usual = append(usual, w.took())
+		}
+	}
+	if len(beside) > fewWaits && len(usual) > fewWaits {
+		c.checkBeside(beside, usual)
+	}
+	c.checkClashes()
+	c.checkSettled()
+}
+
+// mostFutile is how often a job may be tried while that cannot be recorded. The wait before the next time is to grow.
+const mostFutile = 40
+
+// checkClashes: I12, a job whose end cannot be recorded is not tried again and again.
+func (c *checker) checkClashes() {
+	for job, turns := range c.byJob {
+		if turns[0].do != doLetter || !c.clashed(turns[0].msg) {
+			continue
+		}
+		c.did("I12", 1)
+		c.count("attempts of jobs with a dead letter in the way", len(turns))
+		if len(turns) > mostFutile {
+			t := turns[mostFutile]
+			c.broken("I12", t.start, t.group, []int64{job}, "job %d, whose end could not be recorded, was tried %d times", job, len(turns))
+		}
+	}
+}
+
+// checkBeside compares the waits beside a group in trouble with those at other times.
+func (c *checker) checkBeside(beside []*wait, usual []int64) {
+	mean := func(list []int64) (sum int64) {
+		for _, n := range list {
+			sum += n
+		}
+		return sum / int64(len(list))
+	}
+	var took []int64
+	for _, w := range beside {
+		took = append(took, max(w.took()-c.away(w.ready, w.turn.start), 0))
+	}
+	c.latency["start beside a group in trouble"] = took
+	if is, was := mean(took), mean(usual); is > slowdown*was+slowMean {
+		w := beside[0]
+		c.broken("I12", w.turn.start, w.turn.group, []int64{w.turn.job}, "jobs waited %v on average beside a group in trouble, %v otherwise",
+			time.Duration(is).Round(time.Millisecond), time.Duration(was).Round(time.Millisecond))
+	}
+}
+
+// waits returns how long jobs waited that were the next of their group. Of jobs that are worked one by one: others wait for
+// those of their batch. Those that faults have to do with are left out: a job that was claimed before, or whose group had
+// been held by somebody who did not say when he was done with it.
+func (c *checker) waits() (list []wait) {
+	for group, turns := range c.byGroup {
+		if queueOf(group, c.batches) != queuePlain {
+			continue
+		}
+		free := int64(0) // when the attempt before was settled
+		for _, t := range turns {
+			before := free
+			if free = t.settled; !t.recorded() {
+				free = forever
+			}
+			e := c.sent[t.msg]
+			if before == forever || e == nil || e.result != resOK || t.attempt > 1 || t != c.byJob[t.job][0] || c.excuse(t.proc, 0, t.start) != "" {
+				continue
+			}
+			due := e.back + e.delay
+			list = append(list, wait{t, max(before, due), e.delay > int64(50*time.Millisecond) && due >= before})
+		}
+	}
+	slices.SortFunc(list, func(a, b wait) int { return compare(a.turn.start, b.turn.start) })
+	return list
+}
+
+// checkSettled looks how soon it was recorded what became of attempts.
+func (c *checker) checkSettled() {
+	causes := c.causes()
+	for _, t := range c.turns {
+		if t.end == forever || t.settled == forever || queueOf(t.group, c.batches) != queuePlain {
+			continue
+		}
+		c.did("I12", 1)
+		took := t.settled - t.end
+		c.latency["settled after the handler's end"] = append(c.latency["settled after the handler's end"], max(took, 0))
+		if took > settledWithin && took-c.away(t.end, t.settled)-c.ran(t.proc, t.end, t.settled) > settledWithin && (t.do == doInFlight || !c.caused(t, causes)) {
+			c.broken("I12", t.end+settledWithin, t.group, []int64{t.job}, "the handler of job %d attempt %d (%s) had ended, and its lane was not free until %v later",
+				t.job, t.attempt, t.do, time.Duration(took).Round(time.Millisecond))
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package torture
+
+import "testing"
+
+// many has jobs of a group that begin so many milliseconds after their turn.
+func (b *book) many(from, count, wait int64) {
+	for id := from; id < from+count; id++ {
+		b.send(id, id, 1, resOK)
+		b.now += wait
+		b.run(0, id, 1, 1, "ok", "succeeded")
+		b.effect(1, id, 1)
+	}
+}
+
+// clash has a job that cannot be given up for a while, and is tried so often.
+func (b *book) clash(tries int) {
+	b.send(900, 900, 2, resOK)
+	b.enqueues[len(b.enqueues)-1].how = howClash
+	b.mark(faultClash, "", 0)
+	for range tries {
+		b.run(0, 900, 2, 1, "error on purpose", "unknown")
+		b.events[len(b.events)-4].word = doLetter
+	}
+}
+
+// Groups that wait although nothing is wrong with them, and lanes that are not free: I12.
+func TestBrokenProgressHistories(t *testing.T) {
+	t.Parallel()
+	judge(t, map[string]misdeed{
+		"a job waits for long":    {"I12", func(b *book) { b.many(10, 1, 9000) }},
+		"a job waits for a while": {"", func(b *book) { b.many(10, 1, 1500) }},
+		"a job waits for the server": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.mark(faultRestart, "", 0)
+			b.now += 9000
+			b.mark("resumed", "", 0)
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.effect(1, 10, 1)
+		}},
+		"a job waits because it is delayed": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.enqueues[len(b.enqueues)-1].delay = 9000 * ms
+			b.now += 9000
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.effect(1, 10, 1)
+		}},
+		"jobs wait beside a group in trouble": {"I12", func(b *book) {
+			b.many(10, 30, 5)
+			b.clash(3)
+			b.many(50, 30, 600)
+			b.mark("cleared", "", 0)
+			b.bury(2, 900, 1)
+		}},
+		"jobs do not wait beside a group in trouble": {"", func(b *book) {
+			b.many(10, 30, 5)
+			b.clash(3)
+			b.many(50, 30, 10)
+			b.mark("cleared", "", 0)
+			b.bury(2, 900, 1)
+		}},
+		"a job that cannot be given up is tried again and again": {"I12", func(b *book) {
+			b.clash(50)
+			b.mark("cleared", "", 0)
+			b.bury(2, 900, 1)
+		}},
+		"a lane waits for what a handler has left behind": {"I12", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.events[len(b.events)-1].at += 6000 * ms
+			b.now += 6000
+			b.effect(1, 10, 1)
+		}},
+	})
+}
