@@ -40,6 +40,10 @@ type checker struct {
 	exits      map[[2]int64]bool  // processes, and the jobs that ended them
 	down       []window           // the server was
 	trouble    []window           // some group was in
+	unstaffed  []window           // there was no worker
+	vacuums    []int64            // when evidence was taken away
+	head       map[*turn]*turn    // of those that ran behind the head of their batch: that
+	firsts     map[*turn]bool     // the first turn of each process
 	slow       []window           // the server did not answer at once
 
 	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
@@ -55,12 +59,13 @@ func check(h *history) *checker {
 	c := &checker{
 		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
 		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window), deaf: make(map[int32][]window), uncounted: make(map[int64]int),
-		exits:   make(map[[2]int64]bool),
+		exits: make(map[[2]int64]bool), head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
 		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
 	}
 	c.readDeaths()
 	c.readTurns()
 	c.readWindows()
+	c.readBatches()
 	for i := range h.enqueues {
 		c.sent[h.enqueues[i].n] = &h.enqueues[i]
 	}

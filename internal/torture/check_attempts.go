@@ -5,18 +5,12 @@ import (
 	"time"
 )
 
-// shortLived is how long an attempt may last within one claim of another worker, one that is kept off its processor.
-const shortLived = int64(time.Second)
-
 // posthumous is how long after its process has died a claim may still begin that was sent before.
 const posthumous = int64(2 * time.Second)
 
 // checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and the
 // same if it was given back. It is higher by no more than there were faults that may have taken a claim before its handler
-// began. It may be the same after a lost attempt if the server went down, for then PostgreSQL may have lost the evidence;
-// and for jobs that have not failed before in queues whose batches are of one group, where the head is charged; and, rarely,
-// when a claim is kept from running between reading the group's row and locking it for as long as the whole attempt lasts:
-// it does not see the evidence, and covers it.
+// began. It may be the same after a lost attempt only where mayBeMissed says so.
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {
@@ -24,55 +18,55 @@ func (c *checker) checkAttempts() {
 		j, _ := slices.BinarySearch(eaters, to+1)
 		return int32(j - i)
 	}
-	lost, covered := make(map[string]int), make(map[string][]*turn)
+	lost, raced := 0, []*turn(nil)
+	charged := make(map[*turn][]int64) // by the head of a batch that died: others that were charged
 	for job, turns := range c.byJob {
 		if c.clashed(turns[0].msg) {
 			continue
 		}
-		queue := queueOf(turns[0].group, c.batches)
-		behind := queue == queueEach || queue == queueSlice // jobs may run behind the head, which is charged
-		before := turn{start: c.enqueued(turns[0].msg).invoke}
+		before := &turn{start: c.enqueued(turns[0].msg).invoke}
 		for i, t := range turns {
-			if i > 0 && before.outcome != "retried" && before.outcome != "returned" {
-				lost[queue]++
-			}
 			c.did("I6", 1)
-			least := int32(1)
-			switch {
-			case i == 0 || before.outcome == "retried": // that was committed
-			case before.outcome == "returned", behind && before.attempt == 1, c.serverWent(before.start, t.start):
+			died := i > 0 && before.outcome != "retried" && before.outcome != "returned"
+			least, missed := int32(1), ""
+			if died {
+				lost++
+				missed = c.mayBeMissed(before, t)
+			}
+			if before.outcome == "returned" || missed != "" {
 				least = 0
 			}
 			most := least + between(before.start, t.start)
 			if least == 0 {
 				most++
 			}
-			if c.excuse(t.proc, 0, t.start) != "" { // it may have been lost before its handler began
+			if !t.recorded() && c.excuse(t.proc, 0, t.start) != "" { // it may have been lost before its handler began
 				least = min(least, t.attempt-before.attempt)
 			}
-			same := t.attempt == before.attempt && (before.outcome == "" || before.outcome == "unknown")
-			if least == 1 && same && before.over()-before.start < shortLived {
-				least = 0
-				covered[queue] = append(covered[queue], t)
-			}
-			if least <= 0 && same {
+			if died && t.attempt == before.attempt && missed != "" {
 				c.uncounted[job]++
+				c.count("lost attempts that are not counted: "+missed, 1)
+				if missed == missedRace {
+					raced = append(raced, t)
+				}
+			}
+			if head := c.head[before]; died && head != nil && t.attempt > before.attempt {
+				charged[head] = append(charged[head], job)
 			}
 			if more := t.attempt - before.attempt; more < least || more > most {
 				c.broken("I6", t.start, t.group, []int64{job}, "attempt %d of job %d follows attempt %d (%s, %s); %d to %d more were to be expected",
 					t.attempt, job, before.attempt, before.word, before.outcome, least, most)
 			}
-			before = *t
+			before = t
 		}
 	}
-	for queue, list := range covered {
-		slices.SortFunc(list, func(a, b *turn) int { return compare(a.start, b.start) })
-		c.count("lost attempts that are not counted, perhaps because a stale claim covered the evidence, in queue "+queue, len(list))
-		if first := list[0]; len(list) > 1+lost[queue]/500 {
-			c.broken("I6", first.start, first.group, []int64{first.job},
-				"%d of %d lost attempts in queue %s are not counted; the first is attempt %d of job %d", len(list), lost[queue], queue, first.attempt, first.job)
-		}
-	}
+	c.checkMissed(lost, raced)
+	c.checkCharged(charged)
+	c.checkDead(between)
+}
+
+// checkDead: I6, a dead letter has the attempts that were made, and was to be one.
+func (c *checker) checkDead(between func(from, to int64) int32) {
 	for _, d := range c.dead {
 		if c.clashed(d.msg) {
 			continue

@@ -12,11 +12,41 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a poison job is given up too early": {"I6", func(b *book) {
 			b.dead[0].do = doKill
 		}},
-		"a lost attempt is not counted":                               {"I6", func(b *book) { b.lostAfter(1500, 1) }},
-		"a lost attempt is not counted, which a stale claim explains": {"", func(b *book) { b.lost(1) }},
-		"a lost attempt is counted":                                   {"", func(b *book) { b.lost(2) }},
-		"a lost attempt is counted twice":                             {"I6", func(b *book) { b.lost(4) }},
+		"a lost attempt is not counted":                           {"I6", func(b *book) { b.warm(); b.lostAfter(1500, 1) }},
+		"a lost attempt is not counted, the first of its process": {"I6", func(b *book) { b.lost(1) }},
+		"a lost attempt is not counted, by bad luck":              {"", func(b *book) { b.warm(); b.lost(1) }},
+		"a lost attempt is not counted, and evidence was taken away": {"", func(b *book) {
+			b.warm()
+			b.send(10, 10, 1, resOK)
+			b.event(2, evStart, 1, 10, 1, 10, "-")
+			b.now += 1500
+			b.mark(faultKill, "w3", 0)
+			b.mark(faultVacuum, "", 0)
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.effect(1, 10, 1)
+		}},
+		"a lost attempt is not counted, and evidence was taken away before": {"I6", func(b *book) {
+			b.mark(faultVacuum, "", 0)
+			b.warm()
+			b.lostAfter(1500, 1)
+		}},
+		"a second lost attempt is not counted, and evidence was taken away": {"I6", func(b *book) {
+			b.warm()
+			b.send(10, 10, 1, resOK)
+			b.run(0, 10, 1, 1, "error", "retried")
+			b.event(2, evStart, 1, 10, 2, 10, "-")
+			b.mark(faultKill, "w3", 0)
+			b.mark(faultVacuum, "", 0)
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a batch dies, and its head is charged": {"", func(b *book) { b.batchDies(2, 1, 1) }},
+		"a batch dies, and nobody is charged":   {"I6", func(b *book) { b.batchDies(1, 1, 1) }},
+		"a batch dies, and all are charged":     {"I6", func(b *book) { b.batchDies(2, 2, 2) }},
+		"a lost attempt is counted":             {"", func(b *book) { b.lost(2) }},
+		"a lost attempt is counted twice":       {"I6", func(b *book) { b.lost(4) }},
 		"a lost attempt is not counted because the server lost it": {"", func(b *book) {
+			b.warm()
 			b.mark(faultRestart, "", 0)
 			b.marks[len(b.marks)-1].at += 4 * ms
 			b.lost(1)
@@ -44,14 +74,10 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.run(0, 10, 1, 1, "ok", "succeeded")
 			b.effect(1, 10, 1)
 		}},
-		"a dead letter has more attempts than ran":                    {"I6", func(b *book) { b.dead[0].attempts, b.dead[0].failures = 2, 2 }},
-		"a dead letter has no history":                                {"I6", func(b *book) { b.dead[0].failures = 0 }},
-		"a poison job has three lives":                                {"", func(b *book) { b.poison(3) }},
-		"a poison job has four lives, which one stale claim explains": {"", func(b *book) { b.poison(4) }},
-		"a poison job has four lives, the last where a claim may have been lost before": {"", func(b *book) {
-			b.mark(faultTerminate, "w6", 0)
-			b.poison(4)
-		}},
+		"a dead letter has more attempts than ran":            {"I6", func(b *book) { b.dead[0].attempts, b.dead[0].failures = 2, 2 }},
+		"a dead letter has no history":                        {"I6", func(b *book) { b.dead[0].failures = 0 }},
+		"a poison job has three lives":                        {"", func(b *book) { b.poison(3) }},
+		"a poison job has four lives":                         {"I6", func(b *book) { b.poison(4) }},
 		"a poison job has five lives":                         {"I6", func(b *book) { b.poison(5) }},
 		"a job that kills is tried again at once":             {"", func(b *book) { b.poisonSoon(1, 20) }},
 		"a job that kills again is tried again at once":       {"I6", func(b *book) { b.poisonSoon(2, 20) }},

@@ -26,6 +26,7 @@ const (
 	faultRead      = "read"
 	faultOperator  = "operator"
 	faultClash     = "clash"
+	faultVacuum    = "vacuum"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -63,6 +64,7 @@ func (r *run) plan() (faults []fault) {
 		{readFault{}, c.Reads},
 		{operatorFault{}, c.Operators},
 		{clashFault{}, c.Clashes},
+		{vacuumFault{}, c.Vacuums},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)

@@ -94,6 +94,31 @@ func (b *book) lostAfter(ms int64, next int32) {
 	b.effect(1, 10, next)
 }
 
+// warm has the process that will be killed run something before.
+func (b *book) warm() {
+	b.send(9, 9, 1, resOK)
+	b.run(2, 9, 1, 1, "ok", "succeeded")
+	b.effect(1, 9, 1)
+}
+
+// batchDies has a batch of three jobs die, whose next attempts have those numbers.
+func (b *book) batchDies(next ...int32) {
+	const group = 3 // of queueEach
+	for i := range int64(3) {
+		b.send(10+i, 10+i, group, resOK)
+	}
+	for i := range int64(3) {
+		b.event(2, evStart, group, 10+i, 1, 10+i, "-")
+		b.event(2, evTx, group, 10+i, 1, 71, "-")
+		b.event(2, evEnd, group, 10+i, 1, 0, "ok")
+	}
+	b.mark(faultKill, "w3", 0)
+	for i, attempt := range next {
+		b.run(0, 10+int64(i), group, attempt, "ok", "succeeded")
+		b.effect(group, 10+int64(i), attempt)
+	}
+}
+
 // poison has a job that kills so many processes, and is a dead letter then.
 func (b *book) poison(deaths int) {
 	b.procs = append(b.procs, "w5", "w6", "w7")

@@ -102,6 +102,8 @@ func (r *run) man(slot int) error {
 		r.hub.forget(p.name)
 		close(p.exited)
 		_ = p.stdin.Close()
+		r.staff.RLock()
+		defer r.staff.RUnlock()
 		if err := r.man(slot); err != nil {
 			r.fail(err)
 		}

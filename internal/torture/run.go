@@ -48,6 +48,7 @@ type run struct {
 	super    bool     // the login is a superuser
 
 	server sync.RWMutex // held for writing while the server is down on purpose
+	staff  sync.RWMutex // held for writing while no process is to follow one that has died
 	clash  sync.Mutex   // while a dead letter is in the way
 
 	mu       sync.Mutex // what is below

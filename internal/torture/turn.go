@@ -159,6 +159,12 @@ func (c *checker) readWindows() {
 			if took, err := time.ParseDuration(m.note); err == nil {
 				c.slow = append(c.slow, window{m.at - int64(took), m.at, -1, 0, m.what})
 			}
+		case "idle":
+			begun[m.what] = m.at
+		case "staffed":
+			c.unstaffed = append(c.unstaffed, window{from: begun["idle"], until: m.at, proc: -1})
+		case faultVacuum:
+			c.vacuums = append(c.vacuums, m.at)
 		case faultClash:
 			begun[m.what] = m.at
 		case "cleared":
@@ -205,10 +211,10 @@ func (c *checker) readWindows() {
 	}
 }
 
-// away returns for how long between the two times the server was down, or did not answer at once: what it was to do is as
+// away returns for how long between the two times the server was down, or did not answer at once, or nobody was at work: what it was to do is as
 // late.
 func (c *checker) away(from, until int64) (sum int64) {
-	list := slices.Concat(c.down, c.slow)
+	list := slices.Concat(c.down, c.slow, c.unstaffed)
 	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
 	for _, w := range list { // they overlap
 		sum += max(min(w.until, until)-max(w.from, from), 0)

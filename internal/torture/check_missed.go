@@ -1,0 +1,86 @@
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+// Why a lost attempt may not be counted. PostgreSQL keeps the evidence of it, or does not: what the queue marks durably
+// beforehand is always counted.
+const (
+	missedBehind = "behind the head of a batch, which is charged"
+	missedServer = "the server went down before it had written it"
+	missedVacuum = "VACUUM took the evidence"
+	missedRace   = "it began and died between another claim's look at its group and the lock"
+)
+
+// shortLived is how long an attempt may last between another claim's look at its group and the lock, which follow one upon
+// the other: as long as a process may be kept off its processor.
+const shortLived = int64(100 * time.Millisecond)
+
+// mayBeMissed returns why a lost attempt may not be counted by the next one of its job, or "". A job that has failed or
+// was lost before is marked durably, and the first of a process.
+func (c *checker) mayBeMissed(lost, next *turn) string {
+	switch {
+	case c.head[lost] != nil:
+		return missedBehind
+	case lost.attempt > 1 || c.firsts[lost]:
+		return ""
+	case c.serverWent(lost.start, next.start):
+		return missedServer
+	case slices.ContainsFunc(c.vacuums, func(at int64) bool { return lost.start <= at && at <= next.start }):
+		return missedVacuum
+	case lost.over()-lost.start < shortLived && !lost.recorded():
+		return missedRace
+	}
+	return ""
+}
+
+// checkMissed: I6, an attempt that is missed by bad luck is rare.
+func (c *checker) checkMissed(lost int, raced []*turn) {
+	if len(raced) <= 1+lost/1000 {
+		return
+	}
+	first := slices.MinFunc(raced, func(a, b *turn) int { return compare(a.start, b.start) })
+	c.broken("I6", first.start, first.group, []int64{first.job},
+		"%d of %d lost attempts are not counted, and bad luck does not explain it; the first is attempt %d of job %d",
+		len(raced), lost, first.attempt, first.job)
+}
+
+// checkCharged: I6, when a batch dies, its head is charged, and no other job of it. One other may be: its next claim may
+// have died before its handler began.
+func (c *checker) checkCharged(charged map[*turn][]int64) {
+	for head, jobs := range charged {
+		c.count("jobs behind the head of a batch that died, and were charged", len(jobs))
+		if len(jobs) > 1 {
+			c.broken("I6", head.start, head.group, append([]int64{head.job}, jobs...),
+				"the batch of job %d died, and %d jobs behind it were charged", head.job, len(jobs))
+		}
+	}
+}
+
+// readBatches finds which turns ran behind the head of their batch, and which were the first of their process.
+func (c *checker) readBatches() {
+	begun := make(map[int32]bool)
+	for _, t := range c.turns {
+		if !begun[t.proc] && queueOf(t.group, c.batches) != queueStubborn {
+			begun[t.proc], c.firsts[t] = true, true
+		}
+	}
+	for group, turns := range c.byGroup {
+		if queue := queueOf(group, c.batches); queue != queueEach && queue != queueSlice {
+			continue
+		}
+		var open []*turn // of one batch
+		for _, t := range turns {
+			open = slices.DeleteFunc(open, func(u *turn) bool {
+				return u.settled < t.start || u.proc != t.proc || u.job == t.job || u.pid != t.pid && t.pid != 0 && u.pid != 0
+			})
+			if len(open) > 0 {
+				c.head[t] = open[0]
+				c.did("I6", 1)
+			}
+			open = append(open, t)
+		}
+	}
+}
