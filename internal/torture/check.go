@@ -18,7 +18,7 @@ var invariants = []struct{ name, text string }{
 	{"I7", "what a fault hit is free again in time"},
 	{"I8", "all drains, and nobody holds what he does not work"},
 	{"I9", "processes, transactions and sessions end as they should"},
-	{"I10", "an enqueue into a held group does not wait"},
+	{"I10", "an enqueue into a held group does not wait, and none fails for its notice"},
 	{"I11", "no error in the server's log that nobody asked for"},
 	{"I12", "groups without trouble go on in time, delayed jobs start punctually, lanes are free soon"},
 }
@@ -91,6 +91,7 @@ func check(h *history) *checker {
 	c.checkLocks()
 	c.checkEnd()
 	c.checkEnqueues()
+	c.checkNotices()
 	c.checkProgress()
 	c.checkServerLog()
 	slices.SortStableFunc(c.breaches, func(a, b breach) int { return compare(a.at, b.at) })

@@ -113,16 +113,17 @@ func (c *checker) checkEnd() {
 
 // asked are the SQLSTATEs that the faults, or the handlers on purpose, give rise to. All others are the library's doing.
 var asked = map[string]string{
-	"22012": "handlers divide by zero on purpose",
-	"57P01": "sessions are terminated",
-	"57P02": "a server process was killed",
-	"57P03": "the server starts or stops",
-	"23505": "a dead letter is in the way of another one",
-	"57014": "a statement was cancelled when its context ended",
-	"25P03": "the session of a frozen worker was ended",
-	"08006": "the connection was reset",
-	"08003": "the connection was reset",
-	"08P01": "the connection was reset in the middle of a message",
+	"22012":     "handlers divide by zero on purpose",
+	"57P01":     "sessions are terminated",
+	"57P02":     "a server process was killed",
+	"57P03":     "the server starts or stops",
+	"23505":     "a dead letter is in the way of another one",
+	noticesFull: "there is no room for a notice",
+	"57014":     "a statement was cancelled when its context ended",
+	"25P03":     "the session of a frozen worker was ended",
+	"08006":     "the connection was reset",
+	"08003":     "the connection was reset",
+	"08P01":     "the connection was reset in the middle of a message",
 }
 
 // checkServerLog: I11, the server's log has no error of our sessions that nobody asked for.

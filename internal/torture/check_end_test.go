@@ -83,5 +83,13 @@ func TestBrokenEndHistories(t *testing.T) {
 		"a statement runs into a timeout of the server": {"I11", func(b *book) {
 			b.serverErrors = append(b.serverErrors, serverError{who: "w1", state: "57014", text: "canceling statement due to statement timeout"})
 		}},
+		"a COMMIT fails because there is no room for its notice": {"I10", func(b *book) {
+			b.send(10, 0, 1, resFailed)
+			b.enqueues[len(b.enqueues)-1].why = "ERROR: too many notifications in the NOTIFY queue (SQLSTATE 54000)"
+		}},
+		"a transaction cannot be prepared for its notice": {"I10", func(b *book) {
+			b.send(10, 0, 1, resFailed)
+			b.enqueues[len(b.enqueues)-1].why = "ERROR: cannot PREPARE a transaction that has executed NOTIFY (SQLSTATE 0A000)"
+		}},
 	})
 }

@@ -27,6 +27,7 @@ const (
 	faultOperator  = "operator"
 	faultClash     = "clash"
 	faultVacuum    = "vacuum"
+	faultNotices   = "notices"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -65,6 +66,7 @@ func (r *run) plan() (faults []fault) {
 		{operatorFault{}, c.Operators},
 		{clashFault{}, c.Clashes},
 		{vacuumFault{}, c.Vacuums},
+		{noticesFault{}, c.Notices},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)

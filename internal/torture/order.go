@@ -18,20 +18,21 @@ const orderEnv = "PGFIFO_TORTURE_ORDER"
 
 // An order is what a process is told, in an environment variable: the URL may hold a password.
 type order struct {
-	Role   string // "worker" or "producer"
-	Name   string
-	URL    string
-	Dir    string // of the logs
-	Hub    string // the socket of the harness
-	Lanes  int
-	Batch  int
-	Groups int
-	Zipf   float64
-	Seed   uint64
-	Jobs   int
-	Tenant string // a role without any right to the queue's tables; "": there is none
-	Only   string // what handlers do beside writing their effects, separated by commas; "": all of it
-	Super  bool   // whether the login may set session_replication_role
+	Role    string // "worker" or "producer"
+	Name    string
+	URL     string
+	Dir     string // of the logs
+	Hub     string // the socket of the harness
+	Lanes   int
+	Batch   int
+	Groups  int
+	Zipf    float64
+	Seed    uint64
+	Jobs    int
+	Prepare bool   // whether transactions can be prepared
+	Tenant  string // a role without any right to the queue's tables; "": there is none
+	Only    string // what handlers do beside writing their effects, separated by commas; "": all of it
+	Super   bool   // whether the login may set session_replication_role
 }
 
 func (o order) journal() string { return filepath.Join(o.Dir, o.Name+".log") }

@@ -56,11 +56,12 @@ func (l logLines) Write(p []byte) (int, error) {
 // A producer is a producer process.
 type producer struct {
 	order
-	pool   *pgxpool.Pool
-	client *fifo.Client
-	book   *journal
-	hub    *hubClient
-	ops    atomic.Int64
+	pool     *pgxpool.Pool
+	client   *fifo.Client
+	book     *journal
+	hub      *hubClient
+	ops      atomic.Int64
+	prepares atomic.Int64
 }
 
 // run sends the messages of one ticket after the other.
@@ -105,6 +106,7 @@ const (
 	howPlain    = "plain"    // Enqueue
 	howPgx      = "pgx"      // EnqueuePgxTx, and commit
 	howBun      = "bun"      // EnqueueTx in a bun.Tx, and commit
+	howPrepare  = "prepare"  // EnqueuePgxTx, PREPARE TRANSACTION and COMMIT PREPARED
 	howRollback = "rollback" // the same, and roll back
 	howClash    = "clash"    // the harness itself: what cannot be given up
 )
@@ -121,6 +123,8 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 		how = howBun
 	case u < 21:
 		how = howRollback
+	case u < 24 && p.Prepare:
+		how = howPrepare
 	}
 	linger := time.Duration(0) // with the transaction open, so that enqueues overlap
 	if rng.IntN(4) == 0 {
@@ -174,6 +178,8 @@ func inCommit(err error) error {
 
 func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration, msgs []fifo.Message) (ids []int64, err error) {
 	switch how {
+	case howPrepare:
+		return p.prepared(ctx, linger, msgs)
 	case howPgx, howRollback:
 		tx, err := p.pool.Begin(ctx)
 		if err != nil {

@@ -46,6 +46,7 @@ type run struct {
 	locks    bool     // pgrowlocks is there
 	tenant   string   // a role without rights, or ""
 	super    bool     // the login is a superuser
+	prepare  bool     // transactions can be prepared
 
 	server sync.RWMutex // held for writing while the server is down on purpose
 	staff  sync.RWMutex // held for writing while no process is to follow one that has died
@@ -142,6 +143,7 @@ func (r *run) openServer(ctx context.Context) (err error) {
 		Settings: map[string]string{
 			"shared_buffers": "256MB", "max_connections": "500", "max_wal_size": "4GB", "log_line_prefix": logPrefix,
 			"log_min_messages": "warning", "log_min_error_statement": "error", "log_checkpoints": "off", "autovacuum_naptime": "5s",
+			"max_prepared_transactions": "50",
 		},
 		Logf: r.log,
 	}
@@ -162,6 +164,9 @@ func (r *run) openServer(ctx context.Context) (err error) {
 		r.leave("partitions of a network namespace", fmt.Sprintf("the server from %q does not listen there", r.srv.Source))
 		_ = r.net.Close()
 		r.net = nil
+	}
+	if err := r.shortenNotices(ctx); err != nil {
+		r.leave(faultNotices, err.Error())
 	}
 	if r.srv.Log == "" {
 		r.leave("I11", "the server's log is not at hand")
@@ -189,6 +194,13 @@ func (r *run) openDatabase(ctx context.Context) error {
 	}
 	if _, err := r.pool.Exec(ctx, tablesSQL); err != nil {
 		return err
+	}
+	var most int
+	if err := r.pool.QueryRow(ctx, "SELECT current_setting('max_prepared_transactions')::integer").Scan(&most); err != nil {
+		return err
+	}
+	if r.prepare = most > 0; !r.prepare {
+		r.leave("PREPARE TRANSACTION of an enqueue", "max_prepared_transactions is 0")
 	}
 	if err := r.openTenant(ctx); err != nil {
 		r.leave("SET LOCAL ROLE", err.Error())
