@@ -88,6 +88,7 @@ func check(h *history) *checker {
 	c.checkAttempts()
 	c.checkCauses()
 	c.checkRelease()
+	c.checkStubborn()
 	c.checkLocks()
 	c.checkEnd()
 	c.checkEnqueues()

@@ -65,6 +65,9 @@ func (c *checker) causes() []window {
 		if t.rows != forever && min(t.read, t.over())-t.rows > unread {
 			list = append(list, window{t.rows + unread, min(t.read, t.over()) + late, t.proc, t.pid, "rows that are open"})
 		}
+		if t.do == doStubborn && t.told != forever {
+			list = append(list, window{t.told, forever, t.proc, t.pid, "a handler that does not end"})
+		}
 		if t.do == doInFlight && t.end != forever {
 			list = append(list, window{t.end, t.end + late, t.proc, t.pid, "a statement that was to be cut off"})
 		}

@@ -91,5 +91,8 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.send(10, 0, 1, resFailed)
 			b.enqueues[len(b.enqueues)-1].why = "ERROR: cannot PREPARE a transaction that has executed NOTIFY (SQLSTATE 0A000)"
 		}},
+		"a handler that does not end is never told":            {"I7", func(b *book) { b.stubborn(0, 8000) }},
+		"a handler that does not end keeps its group for long": {"I7", func(b *book) { b.stubborn(800, 8000) }},
+		"a handler that does not end is given up":              {"", func(b *book) { b.stubborn(800, 1600) }},
 	})
 }

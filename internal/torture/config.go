@@ -43,6 +43,7 @@ type Config struct {
 	Holds       int // handlers of a worker process that take longer than every timeout, and nothing is wrong
 	Reads       int // handlers of a worker process that keep rows open for as long
 	Vacuums     int // SIGKILL of all worker processes, and VACUUM (FREEZE) and CHECKPOINT before there are others
+	Stubborns   int // handlers that do not heed their contexts, and never end
 	Notices     int // spells in which the server's queue of notices is full
 	Clashes     int // jobs that cannot be given up, because a dead letter with their key is there
 	Operators   int // locks, deletions and purges of an operator that are rolled back
@@ -65,17 +66,17 @@ var Profiles = map[string]Config{
 	"short": {
 		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
 		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1, Holds: 1,
-		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Delayed: 200,
+		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Stubborns: 1, Delayed: 200,
 	},
 	"ci": {
 		Jobs: 50_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
 		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10, Latencies: 3, Sweeps: 2, Holds: 5,
-		Reads: 10, Operators: 30, Clashes: 5, Vacuums: 10, Notices: 5, Delayed: 5000,
+		Reads: 10, Operators: 30, Clashes: 5, Vacuums: 10, Notices: 5, Stubborns: 10, Delayed: 5000,
 	},
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
 		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200, Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
-		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Delayed: 100_000,
+		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Delayed: 100_000,
 	},
 }
 

@@ -24,6 +24,7 @@ const (
 	evRead         // it has read them
 	evEnd          // it ended; word: ok, or why not
 	evLost         // its context was cancelled with ErrLost
+	evTold         // its context was cancelled with ErrJobTimeout
 	evAmiss        // the session of its transaction is not as it should be; word: what is wrong
 	evSettled      // the job's outcome; word: that
 	evExit         // the process is about to end itself
@@ -34,7 +35,7 @@ const (
 )
 
 var kindNames = []string{
-	"none", "start", "tx", "fence", "write", "spawn", "rows", "read", "end", "lost", "amiss", "settled", "exit", "stall", "trouble", "up", "down",
+	"none", "start", "tx", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled", "exit", "stall", "trouble", "up", "down",
 }
 
 func (k kind) String() string { return kindNames[k] }

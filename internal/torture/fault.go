@@ -28,6 +28,7 @@ const (
 	faultClash     = "clash"
 	faultVacuum    = "vacuum"
 	faultNotices   = "notices"
+	faultStubborn  = "stubborn"
 )
 
 // A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
@@ -67,6 +68,7 @@ func (r *run) plan() (faults []fault) {
 		{clashFault{}, c.Clashes},
 		{vacuumFault{}, c.Vacuums},
 		{noticesFault{}, c.Notices},
+		{stubbornFault{}, c.Stubborns},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)
@@ -94,6 +96,10 @@ func (r *run) impossible(f fault) string {
 		}
 		if _, freezes := f.(freezing); freezes && !canStop {
 			return "processes cannot be stopped here"
+		}
+	case stubbornFault:
+		if !canAbandon() {
+			return "a worker cannot be told to give up the session of a handler that does not end"
 		}
 	case partitionFault, loseFault, resetFault, latencyFault:
 		if few == 0 {

@@ -104,8 +104,11 @@ func (h *hand) one(ctx context.Context, job *fifo.Job, begin func(context.Contex
 	a.ended = make(chan struct{})
 	defer close(a.ended)
 	listening := context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), fifo.ErrLost) {
+		switch cause := context.Cause(ctx); {
+		case errors.Is(cause, fifo.ErrLost):
 			a.note(evLost, 0, "-")
+		case errors.Is(cause, fifo.ErrJobTimeout):
+			a.note(evTold, 0, "-")
 		}
 	})
 	defer listening()
@@ -169,6 +172,8 @@ func (a *attempt) act(ctx context.Context) error {
 		return nil
 	}
 	switch a.Do {
+	case doStubborn:
+		select {} // whatever its context says
 	case doHurry:
 		return a.hurry(ctx)
 	case doKeep:

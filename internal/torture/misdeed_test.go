@@ -207,3 +207,25 @@ func (b *book) reads(took int64) {
 	b.now += took
 	b.event(0, evRead, 1, 10, 1, 0, "-")
 }
+
+// stubborn has a handler that does not end, and is told and followed by the next one so many milliseconds after its start.
+// 0: it is not told, and ends by itself.
+func (b *book) stubborn(told, next int64) {
+	const group = stubbornFrom + 1
+	b.send(10, 10, group, resOK)
+	b.event(0, evStart, group, 10, 1, 10, doStubborn)
+	b.event(0, evTx, group, 10, 1, 71, "-")
+	if told > 0 {
+		b.now += told
+		b.event(0, evTold, group, 10, 1, 0, "-")
+	}
+	b.now += next - told
+	if told > 0 {
+		b.event(0, evSettled, group, 10, 1, 0, "unknown")
+	} else {
+		b.event(0, evEnd, group, 10, 1, 0, "error")
+		b.event(0, evSettled, group, 10, 1, 0, "retried")
+	}
+	b.run(1, 10, group, 2, "ok", "succeeded")
+	b.effect(group, 10, 2)
+}

@@ -109,6 +109,7 @@ const (
 	howPrepare  = "prepare"  // EnqueuePgxTx, PREPARE TRANSACTION and COMMIT PREPARED
 	howRollback = "rollback" // the same, and roll back
 	howClash    = "clash"    // the harness itself: what cannot be given up
+	howStubborn = "stubborn" // the harness itself: what does not end
 )
 
 var errRolledBack = errors.New("rolled back on purpose")

@@ -37,6 +37,7 @@ const (
 	doSet      = "set"      // change a setting for the transaction, or forget all prepared statements, and go on
 	doKeep     = "keep"     // keep something of the transaction, return an error, and write to it then
 	doInFlight = "inflight" // return an error while a statement of the handler is under way
+	doStubborn = "stubborn" // never end
 	doSwallow  = "swallow"  // have a statement fail, and return nil
 	doMend     = "mend"     // have one fail in a savepoint of its own, and roll that back
 	doSpawn    = "spawn"    // enqueue a job to another group, in the job's transaction

@@ -15,6 +15,7 @@ type turn struct {
 	start   int64
 	end     int64 // when its handler returned; forever: it did not
 	lost    int64 // when its context was cancelled with ErrLost; forever: it was not
+	told    int64 // when it was told that it takes too long; forever: it was not
 	died    int64 // when its process did; forever: it did not
 	settled int64 // when its worker heard what became of it; forever: it did not
 	wrote   int64 // when it first had an answer of the sink; forever: never
@@ -35,7 +36,7 @@ type turn struct {
 }
 
 // over returns when nobody had to heed the turn any more: its handler had returned, or had been told, or was dead.
-func (t *turn) over() int64 { return min(t.end, t.lost, t.died) }
+func (t *turn) over() int64 { return min(t.end, t.lost, t.told, t.died) }
 
 // alive reports whether it was under way at that time.
 func (t *turn) alive(at int64) bool { return t.start <= at && at < t.over() }
@@ -59,7 +60,7 @@ func (c *checker) readTurns() {
 		switch {
 		case e.kind == evStart:
 			t = &turn{
-				start: e.at, end: forever, lost: forever, died: c.deaths[e.proc], settled: forever, wrote: forever, rows: forever, read: forever,
+				start: e.at, end: forever, lost: forever, told: forever, died: c.deaths[e.proc], settled: forever, wrote: forever, rows: forever, read: forever,
 				job: e.job, msg: e.arg, do: e.word, group: e.group, attempt: e.attempt, proc: e.proc,
 			}
 			current[k] = t
@@ -85,6 +86,8 @@ func (c *checker) readTurns() {
 			t.end, t.word = e.at, e.word
 		case evLost:
 			t.lost = e.at
+		case evTold:
+			t.told = e.at
 		case evSettled:
 			if !strings.HasPrefix(e.word, "found-") {
 				t.settled, t.outcome = e.at, e.word

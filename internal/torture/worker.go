@@ -40,6 +40,11 @@ func work(o order, book *journal) error {
 		worker.HandleEach(queueWide, fifo.Batch{Groups: o.Batch}, fifo.HandlerFunc(h.handle))
 		worker.HandleBatch(queueSlice, fifo.Batch{Jobs: o.Batch}, fifo.BatchHandlerFunc(h.handleBatch))
 	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		workStubborn(ctx, o, h)
+	}()
 	go untilOrphaned(func(word string) {
 		if word == "stop" {
 			stop()
@@ -51,6 +56,7 @@ func work(o order, book *journal) error {
 	for { // as a supervisor would: the server may be down just now
 		err := worker.Run(ctx)
 		if ctx.Err() != nil {
+			<-stopped
 			if err == nil {
 				book.write(evDown, 0, 0, 0, 0, "-")
 			}

@@ -87,6 +87,7 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	number("delayed", "jobs that wait all through the run", func(c *torture.Config) *int { return &c.Delayed })
 	number("vacuums", "SIGKILLs of all worker processes, with VACUUM (FREEZE) and CHECKPOINT behind", func(c *torture.Config) *int { return &c.Vacuums })
 	number("notices", "spells in which the server's queue of notices is full", func(c *torture.Config) *int { return &c.Notices })
+	number("stubborn", "handlers that never end", func(c *torture.Config) *int { return &c.Stubborns })
 	zipf := flags.Float64("zipf", 0, "exponent of the distribution of jobs over groups, more than 1; 0: even")
 	changes["zipf"] = func(c *torture.Config) { c.Zipf = *zipf }
 	seed := flags.Uint64("seed", 0, "of the plan and the jobs; 0: a random one")

@@ -1,0 +1,87 @@
+package torture
+
+import (
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
+)
+
+const (
+	// timeout is how long a handler may take in the queue of those that do not end, and abandon how long it may then go on.
+	timeout, abandon = 800 * time.Millisecond, 700 * time.Millisecond
+	// stubbornGroups is how many groups that queue has.
+	stubbornGroups = 16
+)
+
+// stubbornFault has a job whose handler never ends, and another one behind it in its group. The worker is to give the session
+// up, so that the group and the lane are free.
+type stubbornFault struct{}
+
+func (stubbornFault) name() string { return faultStubborn }
+
+func (stubbornFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+	group := stubbornFrom + r.spares.Add(1)%stubbornGroups
+	if _, err := r.send(ctx, howStubborn, doStubborn, group, 0); err != nil {
+		return errNotNow
+	}
+	_, _ = r.send(ctx, howStubborn, "", group, 0)
+	return nil
+}
+
+// abandonAfter is the field of a Worker that says when it gives up the session of a handler that does not end.
+func abandonAfter(w *fifo.Worker) reflect.Value {
+	return reflect.ValueOf(w).Elem().FieldByName("AbandonAfter")
+}
+
+func canAbandon() bool { return abandonAfter(&fifo.Worker{}).IsValid() }
+
+// workStubborn works the queue of the handlers that do not end, until ctx is done.
+func workStubborn(ctx context.Context, o order, h *hand) {
+	if !canAbandon() {
+		return
+	}
+	worker := &fifo.Worker{
+		Client: h.client, Name: o.Name, Concurrency: 1, Session: session, JobTimeout: timeout, DrainTimeout: time.Second,
+		MaxAttempts: mostLives, Retry: retry, Sweep: fifo.Sweep{Interval: -1},
+	}
+	abandonAfter(worker).SetInt(int64(abandon))
+	worker.Handle(queueStubborn, fifo.HandlerFunc(h.handle))
+	for ctx.Err() == nil {
+		if err := worker.Run(ctx); err != nil {
+			h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
+		}
+		_ = pause.For(ctx, 100*time.Millisecond)
+	}
+}
+
+// freedWithin bounds how long a handler that does not end may keep its group.
+const freedWithin = int64(timeout + abandon + 3*time.Second)
+
+// checkStubborn: I7, a handler that does not end is told, and its group is free in time.
+func (c *checker) checkStubborn() {
+	for job, turns := range c.byJob {
+		for i, t := range turns {
+			if t.do != doStubborn || t.attempt != 1 || min(t.died, t.lost) < t.start+freedWithin {
+				continue
+			}
+			c.did("I7", 1)
+			next := int64(forever)
+			if i+1 < len(turns) {
+				next = turns[i+1].start
+				c.latency["a job's next start whose handler did not end"] = append(c.latency["a job's next start whose handler did not end"], next-t.start)
+			}
+			bound := freedWithin + c.away(t.start, t.start+2*freedWithin) + c.ran(t.proc, t.start, t.start+freedWithin)
+			switch {
+			case t.told-t.start > bound:
+				c.broken("I7", t.start+bound, t.group, []int64{job}, "the handler of job %d has never been told that it takes too long", job)
+			case next-t.start > bound:
+				c.broken("I7", t.start+bound, t.group, []int64{job}, "the handler of job %d does not end, and its group was not free %v later",
+					job, time.Duration(min(next-t.start, int64(time.Minute))).Round(time.Millisecond))
+			}
+		}
+	}
+}
