@@ -11,14 +11,24 @@ import (
 // terminateFault ends a session of a worker, preferably one that holds something, or sometimes one of a producer.
 type terminateFault struct{}
 
+// sleepingSQL tells whether a worker is in a COMMIT that takes a while.
+const sleepingSQL = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+	AND application_name LIKE 'w%' AND wait_event = 'PgSleep' AND query ILIKE 'commit%')`
+
 func (terminateFault) name() string { return faultTerminate }
 
 func (terminateFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
-	who := "w%"
+	who, sleeping := "w%", false
 	switch n := rng.IntN(10); {
 	case n == 0:
 		who = "p%" // of a producer, or of a worker's pool
-	case n < 5: // in the middle of a job
+	case n < 3: // in the middle of a COMMIT
+		sleeping = until(ctx, 500*time.Millisecond, func() bool {
+			r.feed()
+			var some bool
+			return r.pool.QueryRow(ctx, sleepingSQL).Scan(&some) == nil && some
+		})
+	case n < 6: // in the middle of a job
 		p := r.reserve(rng.IntN, anyone)
 		if p == nil {
 			return errNotNow
@@ -30,7 +40,8 @@ func (terminateFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 	}
 	rows, err := r.pool.Query(ctx, `SELECT pid, application_name FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE $1 AND ($2 OR backend_xid IS NOT NULL)
-		ORDER BY pid`, who, rng.IntN(4) == 0)
+			AND (NOT $3 OR wait_event = 'PgSleep' AND query ILIKE 'commit%')
+		ORDER BY pid`, who, rng.IntN(4) == 0, sleeping)
 	if err != nil {
 		return err
 	}

@@ -65,18 +65,21 @@ const freedWithin = int64(timeout + abandon + 3*time.Second)
 func (c *checker) checkStubborn() {
 	for job, turns := range c.byJob {
 		for i, t := range turns {
-			if t.do != doStubborn || t.attempt != 1 || min(t.died, t.lost) < t.start+freedWithin {
+			if t.do != doStubborn || t.attempt != 1 {
+				continue
+			}
+			next := int64(forever)
+			if i+1 == len(turns) && min(t.died, t.lost) < t.start+freedWithin {
 				continue
 			}
 			c.did("I7", 1)
-			next := int64(forever)
 			if i+1 < len(turns) {
 				next = turns[i+1].start
 				c.latency["a job's next start whose handler did not end"] = append(c.latency["a job's next start whose handler did not end"], next-t.start)
 			}
 			bound := freedWithin + c.away(t.start, t.start+2*freedWithin) + c.ran(t.proc, t.start, t.start+freedWithin)
 			switch {
-			case t.told-t.start > bound:
+			case min(t.told, t.lost, t.died)-t.start > bound:
 				c.broken("I7", t.start+bound, t.group, []int64{job}, "the handler of job %d has never been told that it takes too long", job)
 			case next-t.start > bound:
 				c.broken("I7", t.start+bound, t.group, []int64{job}, "the handler of job %d does not end, and its group was not free %v later",

@@ -158,6 +158,9 @@ func (a *attempt) act(ctx context.Context) error {
 		return a.late(ctx)
 	case doSpawn:
 		return a.spawn(ctx)
+	case doCommit:
+		_, err := a.tx.Exec(ctx, slowCommitSQL, a.job.ID)
+		return err
 	case doExit:
 		a.note(evExit, 0, "-")
 		os.Exit(9)

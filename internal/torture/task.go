@@ -40,6 +40,7 @@ const (
 	doStubborn = "stubborn" // never end
 	doSwallow  = "swallow"  // have a statement fail, and return nil
 	doMend     = "mend"     // have one fail in a savepoint of its own, and roll that back
+	doCommit   = "commit"   // have the COMMIT take a while
 	doSpawn    = "spawn"    // enqueue a job to another group, in the job's transaction
 	doExit     = "exit"     // end the process
 	doKill     = "kill"     // kill the process
@@ -73,6 +74,7 @@ var chances = []struct {
 	{doSwallow, 5},
 	{doMend, 5},
 	{doSpawn, 20},
+	{doCommit, 10},
 }
 
 // newTask returns the task of a message. As many of all as poisons says kill their process.
