@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -39,6 +40,12 @@ type fault interface {
 
 // slow is a fault that takes a while; others are injected meanwhile.
 type slow interface{ slow() }
+
+// light is one of those that no worker process is needed for.
+type light interface{ light() }
+
+// exclusive is a fault that takes the server, or all workers, down: nothing that lasts goes on meanwhile.
+type exclusive interface{ exclusive() }
 
 // freezing is a fault that stops a process.
 type freezing interface{ freezing() }
@@ -80,7 +87,35 @@ func (r *run) plan() (faults []fault) {
 	}
 	rng := r.newRNG(1)
 	rng.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	for from := 0; from < len(faults); from += round {
+		arrange(faults[from:min(from+round, len(faults))])
+	}
 	return faults
+}
+
+// round is how many faults are arranged beside each other.
+const round = 30
+
+// arrange puts first what lasts, with others between, and last what nobody may be in the midst of: those wait for all that
+// last, and nothing else can be begun meanwhile.
+func arrange(faults []fault) {
+	var lasting, alone, others []fault
+	for _, f := range faults {
+		if _, ok := f.(slow); ok {
+			lasting = append(lasting, f)
+		} else if _, ok := f.(exclusive); ok {
+			alone = append(alone, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	between := len(others) / (2*len(lasting) + 1)
+	list := make([]fault, 0, len(faults))
+	for _, f := range lasting {
+		list = append(append(list, f), others[:between]...)
+		others = others[between:]
+	}
+	copy(faults, append(append(list, others...), alone...))
 }
 
 // impossible returns why a kind of fault cannot be injected here, or "".
@@ -114,6 +149,8 @@ func (r *run) nemesis(ctx context.Context, faults []fault) {
 	rng := r.newRNG(2)
 	room := make(chan struct{}, max(1, r.cfg.Processes/2))
 	began := time.Now()
+	var all sync.WaitGroup
+	defer all.Wait()
 	for i, f := range faults {
 		due := int64(r.cfg.Jobs) * int64(i+1) / int64(len(faults)+1)
 		for r.progress() < due && !r.over(ctx, began) {
@@ -123,22 +160,24 @@ func (r *run) nemesis(ctx context.Context, faults []fault) {
 			r.leave(fmt.Sprintf("%d faults", len(faults)-i), "the run had come to its end")
 			break
 		}
-		seed := rng.Uint64()
-		work := func() {
-			defer func() { <-room }()
-			r.inject(ctx, f, rand.New(rand.NewPCG(seed, 0)))
-		}
-		room <- struct{}{}
+		rng := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		_, lasts := f.(slow)
+		_, small := f.(light)
 		r.begun.Add(1)
-		if _, ok := f.(slow); ok {
-			r.children.Go(work)
-		} else {
-			work()
+		switch {
+		case !lasts:
+			r.inject(ctx, f, rng)
+		case small:
+			all.Go(func() { r.inject(ctx, f, rng) })
+		default:
+			room <- struct{}{}
+			all.Go(func() {
+				defer func() { <-room }()
+				r.inject(ctx, f, rng)
+			})
 		}
 	}
-	for range cap(room) { // until all have ended
-		room <- struct{}{}
-	}
+	all.Wait()
 	r.finished.Store(true)
 }
 

@@ -26,6 +26,7 @@ type clashFault struct{}
 
 func (clashFault) name() string { return faultClash }
 func (clashFault) slow()        {}
+func (clashFault) light()       {}
 
 func (clashFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.RLock()

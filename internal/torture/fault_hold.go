@@ -8,6 +8,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
+// lasts is how long handlers take that take longer than the server bears with silence.
+const lasts = 5 * time.Second
+
 // holdFault is no fault: slow handlers of a worker process take longer than every timeout, and their worker lives. They
 // must keep what they hold, and nobody who enqueues behind them may wait.
 type holdFault struct{}
@@ -31,7 +34,7 @@ func (holdFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	}
 	r.mark(faultHold, p.name, 0, "")
 	r.probe(ctx, held)
-	return pause.For(ctx, freeze)
+	return pause.For(ctx, lasts)
 }
 
 // readFault is a misbehaviour of handlers: they keep rows open for longer than every timeout, and go on with what they have
@@ -59,5 +62,5 @@ func (readFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 		return errNotNow
 	}
 	r.mark(faultRead, p.name, 0, "")
-	return pause.For(ctx, freeze)
+	return pause.For(ctx, lasts)
 }

@@ -165,6 +165,7 @@ type latencyFault struct{}
 
 func (latencyFault) name() string { return faultLatency }
 func (latencyFault) slow()        {}
+func (latencyFault) light()       {}
 
 func (latencyFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.markAll(faultLatency, byProxy, "")

@@ -23,6 +23,7 @@ type noticesFault struct{}
 
 func (noticesFault) name() string { return faultNotices }
 func (noticesFault) slow()        {}
+func (noticesFault) light()       {}
 
 // shortenNotices has the server keep as few notices as it can: to fill 8 GB would take too long.
 func (r *run) shortenNotices(ctx context.Context) error {

@@ -75,6 +75,7 @@ func (terminateFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 type restartFault struct{}
 
 func (restartFault) name() string { return faultRestart }
+func (restartFault) exclusive()   {}
 
 func (restartFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.Lock()
@@ -95,6 +96,7 @@ func (restartFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 type crashFault struct{}
 
 func (crashFault) name() string { return faultCrash }
+func (crashFault) exclusive()   {}
 
 func (crashFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.Lock()

@@ -11,6 +11,7 @@ import (
 type vacuumFault struct{}
 
 func (vacuumFault) name() string { return faultVacuum }
+func (vacuumFault) exclusive()   {}
 
 func (vacuumFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.Lock()
