@@ -58,7 +58,8 @@ type checker struct {
 func check(h *history) *checker {
 	c := &checker{
 		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
-		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window), deaf: make(map[int32][]window), uncounted: make(map[int64]int),
+		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window),
+		deaf: make(map[int32][]window), uncounted: make(map[int64]int),
 		exits: make(map[[2]int64]bool), head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
 		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
 	}

@@ -8,9 +8,9 @@ import (
 // posthumous is how long after its process has died a claim may still begin that was sent before.
 const posthumous = int64(2 * time.Second)
 
-// checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and the
-// same if it was given back. It is higher by no more than there were faults that may have taken a claim before its handler
-// began. It may be the same after a lost attempt only where mayBeMissed says so.
+// checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and
+// the same if it was given back. It is higher by no more than there were faults that may have taken a claim before its
+// handler began. It may be the same after a lost attempt only where mayBeMissed says so.
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {
@@ -54,7 +54,8 @@ func (c *checker) checkAttempts() {
 				charged[head] = append(charged[head], job)
 			}
 			if more := t.attempt - before.attempt; more < least || more > most {
-				c.broken("I6", t.start, t.group, []int64{job}, "attempt %d of job %d follows attempt %d (%s, %s); %d to %d more were to be expected",
+				c.broken("I6", t.start, t.group, []int64{job},
+					"attempt %d of job %d follows attempt %d (%s, %s); %d to %d more were to be expected",
 					t.attempt, job, before.attempt, before.word, before.outcome, least, most)
 			}
 			before = t
@@ -78,13 +79,16 @@ func (c *checker) checkDead(between func(from, to int64) int32) {
 			last = *turns[len(turns)-1]
 		}
 		if d.attempts < last.attempt || d.attempts > last.attempt+between(last.start, forever-1) {
-			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts; the last that ran was %d", d.id, d.attempts, last.attempt)
+			c.broken("I6", last.start, d.group, []int64{d.id},
+				"dead letter %d has %d attempts; the last that ran was %d", d.id, d.attempts, last.attempt)
 		}
 		if d.failures != min(d.attempts, 50) {
-			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts and %d failures", d.id, d.attempts, d.failures)
+			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts and %d failures",
+				d.id, d.attempts, d.failures)
 		}
 		if poison := d.do == doExit || d.do == doKill; d.do != doLetter && (!poison || d.attempts != lives) {
-			c.broken("I6", last.start, d.group, []int64{d.id}, "job %d is a dead letter after %d attempts, and was not to be one", d.id, d.attempts)
+			c.broken("I6", last.start, d.group, []int64{d.id},
+				"job %d is a dead letter after %d attempts, and was not to be one", d.id, d.attempts)
 		}
 		c.checkPoison(&d, turns)
 	}
@@ -100,7 +104,8 @@ func (c *checker) clashed(msg int64) bool {
 func (c *checker) eaters() (at []int64) {
 	for _, m := range c.marks {
 		switch m.what {
-		case faultKill, faultTerminate, faultRestart, faultCrash, "resumed", faultReset, faultLose, "lost", "cut", "healed", faultStop, "cont":
+		case faultKill, faultTerminate, faultRestart, faultCrash, "resumed", faultReset, faultLose, "lost", "cut",
+			"healed", faultStop, "cont":
 			at = append(at, m.at)
 		case "dead":
 			if proc, known := c.index[m.proc]; !known || c.deaths[proc] == m.at { // or it was killed, or ended itself, before

@@ -74,7 +74,10 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.run(0, 10, 1, 1, "ok", "succeeded")
 			b.effect(1, 10, 1)
 		}},
-		"a dead letter has more attempts than ran":            {"I6", func(b *book) { b.dead[0].attempts, b.dead[0].failures = 2, 2 }},
+		"a dead letter has more attempts than ran": {"I6", func(b *book) {
+			b.dead[0].attempts,
+				b.dead[0].failures = 2, 2
+		}},
 		"a dead letter has no history":                        {"I6", func(b *book) { b.dead[0].failures = 0 }},
 		"a poison job has three lives":                        {"", func(b *book) { b.poison(3) }},
 		"a poison job has four lives":                         {"I6", func(b *book) { b.poison(4) }},

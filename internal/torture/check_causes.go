@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// checkCauses: I6, no attempt of a worker that lives is lost unless something was done to its session, its process or the
-// server meanwhile, or its handler kept rows open for so long that no heartbeat passed,
-// or returned while a statement was under way, or the machine was too busy for
-// one. And what became of each attempt is known to a worker that
-// has stopped as it was told.
+// checkCauses: I6, no attempt of a worker that lives is lost unless something was done to its session, its process or
+// the server meanwhile, or its handler kept rows open for so long that no heartbeat passed, or returned while a
+// statement was under way, or the machine was too busy for one. And what became of each attempt is known to a worker
+// that has stopped as it was told.
 func (c *checker) checkCauses() {
 	causes := c.causes()
 	stopped := make(map[int32]bool)
@@ -26,10 +25,12 @@ func (c *checker) checkCauses() {
 			continue
 		}
 		if t.outcome == "" && stopped[t.proc] {
-			c.broken("I6", t.start, t.group, []int64{t.job}, "%s does not know what became of attempt %d of job %d", c.name(t.proc), t.attempt, t.job)
+			c.broken("I6", t.start, t.group, []int64{t.job}, "%s does not know what became of attempt %d of job %d",
+				c.name(t.proc), t.attempt, t.job)
 		}
 		if t.word == "ok" && t.do != doSwallow && (t.outcome == "retried" || t.outcome == "buried") {
-			c.broken("I6", t.start, t.group, []int64{t.job}, "the handler of job %d attempt %d (%s) returned nil, and the attempt is taken to have failed",
+			c.broken("I6", t.start, t.group, []int64{t.job},
+				"the handler of job %d attempt %d (%s) returned nil, and the attempt is taken to have failed",
 				t.job, t.attempt, t.do)
 		}
 		if t.outcome != "unknown" && t.lost == forever || c.caused(t, causes) {
@@ -42,7 +43,8 @@ func (c *checker) checkCauses() {
 	if lost > 0 {
 		c.broken("I6", first.start, first.group, []int64{first.job},
 			"%d attempts of live workers were lost, and nothing had been done to them; the first is attempt %d of job %d in %s, after %v",
-			lost, first.attempt, first.job, c.name(first.proc), time.Duration(min(first.settled, first.lost)-first.start).Round(time.Millisecond))
+			lost, first.attempt, first.job, c.name(first.proc), time.Duration(min(first.settled,
+				first.lost)-first.start).Round(time.Millisecond))
 	}
 }
 

@@ -33,13 +33,34 @@ func TestCauses(t *testing.T) {
 		broken bool
 		do     func(b *book)
 	}{
-		"nothing was done":                 {true, func(b *book) { b.lostAlone(func() {}) }},
-		"its session was ended":            {false, func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) }) }},
-		"another session was ended":        {true, func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 72) }) }},
-		"another process was hit":          {true, func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w2", 0) }) }},
-		"a session of its pool was ended":  {true, func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "pool-w1", 90) }) }},
-		"its connections were reset":       {false, func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w1", 0) }) }},
-		"it was held for longer than ever": {true, func(b *book) { b.lostAlone(func() { b.mark(faultHold, "w1", 0); b.now += 5500 }) }},
+		"nothing was done": {true, func(b *book) { b.lostAlone(func() {}) }},
+		"its session was ended": {false, func(b *book) {
+			b.lostAlone(func() {
+				b.mark(faultTerminate,
+					"w1", 71)
+			})
+		}},
+		"another session was ended": {true, func(b *book) {
+			b.lostAlone(func() {
+				b.mark(faultTerminate, "w1",
+					72)
+			})
+		}},
+		"another process was hit": {true, func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w2", 0) }) }},
+		"a session of its pool was ended": {true, func(b *book) {
+			b.lostAlone(func() {
+				b.mark(faultTerminate,
+					"pool-w1", 90)
+			})
+		}},
+		"its connections were reset": {false, func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w1", 0) }) }},
+		"it was held for longer than ever": {true, func(b *book) {
+			b.lostAlone(func() {
+				b.mark(faultHold, "w1",
+					0)
+				b.now += 5500
+			})
+		}},
 		"something was done long before": {true, func(b *book) {
 			b.mark(faultReset, "w1", 0)
 			b.now += 7000

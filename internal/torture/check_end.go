@@ -9,8 +9,8 @@ import (
 // notice a silent worker.
 const idleLock = int64(5500 * time.Millisecond)
 
-// checkLocks: I8, whoever holds a group works it. A session that holds one for long runs a handler of that group meanwhile;
-// or of another one, if it is in a batch of several groups.
+// checkLocks: I8, whoever holds a group works it. A session that holds one for long runs a handler of that group
+// meanwhile; or of another one, if it is in a batch of several groups.
 func (c *checker) checkLocks() {
 	type key struct{ group, xid string }
 	first := make(map[key]lockSample)
@@ -111,7 +111,8 @@ func (c *checker) checkEnd() {
 	}
 }
 
-// asked are the SQLSTATEs that the faults, or the handlers on purpose, give rise to. All others are the library's doing.
+// asked are the SQLSTATEs that the faults, or the handlers on purpose, give rise to. All others are the library's
+// doing.
 var asked = map[string]string{
 	"22012":     "handlers divide by zero on purpose",
 	"57P01":     "sessions are terminated",

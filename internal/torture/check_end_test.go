@@ -65,13 +65,18 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.effect(1, 10, 1)
 			b.locked(71)
 		}},
-		"jobs are left":                           {"I8", func(b *book) { b.end.Jobs = 1 }},
-		"groups are locked at the end":            {"I8", func(b *book) { b.end.Locked = 1 }},
-		"a session is left in its transaction":    {"I9", func(b *book) { b.end.Holding = 1 }},
-		"a transaction is left prepared":          {"I9", func(b *book) { b.end.Prepared = 1 }},
-		"sessions are left":                       {"I9", func(b *book) { b.end.Sessions = 1 }},
-		"a worker ends by itself":                 {"I9", func(b *book) { b.mark("dead", "w1", 0) }},
-		"a job's session listens":                 {"I9", func(b *book) { b.alone(func() { b.event(0, evAmiss, 1, 10, 1, 0, "listens to pgfifo") }) }},
+		"jobs are left":                        {"I8", func(b *book) { b.end.Jobs = 1 }},
+		"groups are locked at the end":         {"I8", func(b *book) { b.end.Locked = 1 }},
+		"a session is left in its transaction": {"I9", func(b *book) { b.end.Holding = 1 }},
+		"a transaction is left prepared":       {"I9", func(b *book) { b.end.Prepared = 1 }},
+		"sessions are left":                    {"I9", func(b *book) { b.end.Sessions = 1 }},
+		"a worker ends by itself":              {"I9", func(b *book) { b.mark("dead", "w1", 0) }},
+		"a job's session listens": {"I9", func(b *book) {
+			b.alone(func() {
+				b.event(0, evAmiss, 1,
+					10, 1, 0, "listens to pgfifo")
+			})
+		}},
 		"an enqueue waits for the holder":         {"I10", func(b *book) { b.probe(2500) }},
 		"an enqueue does not wait for the holder": {"", func(b *book) { b.probe(20) }},
 		"a deadlock": {"I11", func(b *book) {
@@ -81,7 +86,8 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.serverErrors = append(b.serverErrors, serverError{"w1", "22012", "ERROR: division by zero"})
 		}},
 		"a statement runs into a timeout of the server": {"I11", func(b *book) {
-			b.serverErrors = append(b.serverErrors, serverError{who: "w1", state: "57014", text: "canceling statement due to statement timeout"})
+			b.serverErrors = append(b.serverErrors, serverError{who: "w1", state: "57014",
+				text: "canceling statement due to statement timeout"})
 		}},
 		"a COMMIT fails because there is no room for its notice": {"I10", func(b *book) {
 			b.send(10, 0, 1, resFailed)

@@ -2,8 +2,8 @@ package torture
 
 import "strconv"
 
-// checkLoss: I1, every message whose enqueue returned is done or a dead letter, exactly one job of it; one whose outcome
-// is unknown at most one. I2: one that was rolled back never ran.
+// checkLoss: I1, every message whose enqueue returned is done or a dead letter, exactly one job of it; one whose
+// outcome is unknown at most one. I2: one that was rolled back never ran.
 func (c *checker) checkLoss() {
 	jobs := make(map[int64]map[int64]bool) // by message
 	note := func(msg, job int64) {
@@ -30,7 +30,8 @@ func (c *checker) checkLoss() {
 	}
 	for _, t := range c.turns {
 		if e := c.sent[t.msg]; e != nil && e.group != t.group {
-			c.broken("I1", t.start, t.group, []int64{t.job}, "job %d ran in another group than that of message %d, %d", t.job, e.n, e.group)
+			c.broken("I1", t.start, t.group, []int64{t.job},
+				"job %d ran in another group than that of message %d, %d", t.job, e.n, e.group)
 		}
 	}
 	for i := range c.enqueues {
@@ -41,9 +42,11 @@ func (c *checker) checkLoss() {
 			c.did("I1", 1)
 			switch {
 			case len(there) == 0 && !left[e.id]:
-				c.broken("I1", forever, e.group, []int64{e.id}, "job %d, message %d (%s), is gone without an effect", e.id, e.n, e.how)
+				c.broken("I1", forever, e.group, []int64{e.id},
+					"job %d, message %d (%s), is gone without an effect", e.id, e.n, e.how)
 			case len(there) > 0 && !there[e.id]:
-				c.broken("I1", forever, e.group, []int64{e.id}, "message %d was enqueued as job %d and done as %v", e.n, e.id, there)
+				c.broken("I1", forever, e.group, []int64{e.id}, "message %d was enqueued as job %d and done as %v",
+					e.n, e.id, there)
 			}
 		case resUnknown:
 			c.did("I1", 1)
@@ -106,7 +109,8 @@ func (c *checker) checkEffects() {
 				at = t.end
 			}
 		}
-		c.broken("I5", at, s.group, []int64{s.job}, "attempt %d of job %d had failed, and what it wrote then is there: by %s", s.attempt, s.job, s.how)
+		c.broken("I5", at, s.group, []int64{s.job},
+			"attempt %d of job %d had failed, and what it wrote then is there: by %s", s.attempt, s.job, s.how)
 	}
 	for _, d := range c.dead {
 		c.did("I5", 1)
@@ -140,7 +144,8 @@ func (c *checker) checkSpawned() {
 			return
 		}
 		if other, ok := there[msg]; ok && other != job {
-			c.broken("I5", forever, group, []int64{other, job}, "jobs %d and %d were both spawned as message %d", other, job, msg)
+			c.broken("I5", forever, group, []int64{other, job}, "jobs %d and %d were both spawned as message %d",
+				other, job, msg)
 		}
 		there[msg] = job
 	}

@@ -14,8 +14,8 @@ const (
 	missedRace   = "it began and died between another claim's look at its group and the lock"
 )
 
-// shortLived is how long an attempt may last between another claim's look at its group and the lock, which follow one upon
-// the other: as long as a process may be kept off its processor.
+// shortLived is how long an attempt may last between another claim's look at its group and the lock, which follow one
+// upon the other: as long as a process may be kept off its processor.
 const shortLived = int64(100 * time.Millisecond)
 
 // mayBeMissed returns why a lost attempt may not be counted by the next one of its job, or "". A job that has failed or
@@ -47,8 +47,8 @@ func (c *checker) checkMissed(lost int, raced []*turn) {
 		len(raced), lost, first.attempt, first.job)
 }
 
-// checkCharged: I6, when a batch dies, its head is charged, and no other job of it. One other may be: its next claim may
-// have died before its handler began.
+// checkCharged: I6, when a batch dies, its head is charged, and no other job of it. One other may be: its next claim
+// may have died before its handler began.
 func (c *checker) checkCharged(charged map[*turn][]int64) {
 	for head, jobs := range charged {
 		c.count("jobs behind the head of a batch that died, and were charged", len(jobs))

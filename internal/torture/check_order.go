@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// claimWithin is how long before its handler starts a job may have been claimed, and so without a lower id that was committed
-// since: what was claimed with it runs first, and the machine is busy.
+// claimWithin is how long before its handler starts a job may have been claimed, and so without a lower id that was
+// committed since: what was claimed with it runs first, and the machine is busy.
 const claimWithin = int64(8 * time.Second)
 
-// checkCommits: I4, each group's hash chain is that of its effects in their order, and that is the order of ids, but for
-// jobs that were committed late.
+// checkCommits: I4, each group's hash chain is that of its effects in their order, and that is the order of ids, but
+// for jobs that were committed late.
 func (c *checker) checkCommits() {
 	for from := 0; from < len(c.effects); {
 		group := c.effects[from].group
@@ -46,14 +46,16 @@ func (c *checker) checkChain(group int32, effects []effect) {
 	var h []byte
 	for i, e := range effects {
 		if e.place != int64(i+1) {
-			c.broken("I4", c.startOf(&effects[i]), group, []int64{e.job}, "place %d of the chain has the effect of place %d", i+1, e.place)
+			c.broken("I4", c.startOf(&effects[i]), group, []int64{e.job},
+				"place %d of the chain has the effect of place %d", i+1, e.place)
 			return
 		}
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64(h, uint64(e.job)))
 		h = sum[:]
 	}
 	if chain := c.chains[group]; chain.length != int64(len(effects)) || !bytes.Equal(chain.hash, h) {
-		c.broken("I4", forever, group, nil, "the chain has %d links, which are not the %d effects", chain.length, len(effects))
+		c.broken("I4", forever, group, nil, "the chain has %d links, which are not the %d effects", chain.length,
+			len(effects))
 	}
 }
 
@@ -107,15 +109,16 @@ func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
 	return false
 }
 
-// overtaken judges a job that came after one with a higher id. That may be if it was not there, or not for long, when the
-// other one started, and their enqueues overlapped: they were two, and it had not run yet.
+// overtaken judges a job that came after one with a higher id. That may be if it was not there, or not for long, when
+// the other one started, and their enqueues overlapped: they were two, and it had not run yet.
 func (c *checker) overtaken(group int32, by *turn, first, second, firstMsg, secondMsg int64, what string) {
 	x, y := c.enqueued(firstMsg), c.enqueued(secondMsg)
 	at := int64(forever)
 	if by != nil {
 		at = by.start
 	}
-	together := x.invoke == y.invoke && x.how == y.how && c.sent[firstMsg] != nil && c.sent[secondMsg] != nil // in one call
+	together := x.invoke == y.invoke && x.how == y.how && c.sent[firstMsg] != nil &&
+		c.sent[secondMsg] != nil // in one call
 	before := by != nil && c.excuse(by.proc, 0, by.start) == "" &&
 		slices.ContainsFunc(c.byJob[second], func(t *turn) bool { return t.start < by.start && t.start > y.invoke })
 	if (by == nil || y.back > by.start-claimWithin) && x.invoke < y.back && y.invoke < x.back && !together && !before {
@@ -170,7 +173,8 @@ func (c *checker) checkIDs() {
 			}
 			c.did("I4", 1)
 			if highest != nil && highest.id > e.id {
-				c.broken("I4", e.invoke, group, []int64{highest.id, e.id}, "job %d was enqueued when the enqueue of job %d had returned", e.id, highest.id)
+				c.broken("I4", e.invoke, group, []int64{highest.id, e.id},
+					"job %d was enqueued when the enqueue of job %d had returned", e.id, highest.id)
 			}
 		}
 	}

@@ -9,8 +9,9 @@ import (
 const late = int64(200 * time.Millisecond)
 
 // checkOverlap: I3, handlers of one group do not overlap, from their start until they return, are told that the job is
-// lost, or die with their process. Where a session was ended from the server's side, or the process did not get to run,
-// they may, for as long as it may take until they are told; but what became of the one that had lost the job is not recorded.
+// lost, or die with their process. Where a session was ended from the server's side, or the process did not get to
+// run, they may, for as long as it may take until they are told; but what became of the one that had lost the job is
+// not recorded.
 func (c *checker) checkOverlap() {
 	for group, turns := range c.byGroup {
 		var open []*turn
@@ -30,7 +31,8 @@ func (c *checker) checkOverlap() {
 				if why == "" && !a.recorded() && c.unheard(a, b.start) {
 					why = "a statement without an answer"
 				}
-				if why == "" && !b.recorded() { // it was b that was kept from running, between its claim and its start, and came too late
+				if why == "" &&
+					!b.recorded() { // it was b that was kept from running, between its claim and its start, and came too late
 					why = c.excuse(b.proc, b.pid, b.start)
 				}
 				switch {
@@ -55,8 +57,8 @@ func (c *checker) checkOverlap() {
 // learnt is learn, with the time until the next heartbeat and the tolerance for stamps.
 const learnt = int64(learn) + int64(200*time.Millisecond) + late
 
-// checkLease: a handler that runs when its session is ended, or cut off, hears of it within the bound, unless its process
-// does not get to run.
+// checkLease: a handler that runs when its session is ended, or cut off, hears of it within the bound, unless its
+// process does not get to run.
 func (c *checker) checkLease() {
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]
@@ -84,14 +86,15 @@ func (c *checker) checkLease() {
 			if until > m.at+learnt+idle {
 				c.broken("I3-lease", m.at+learnt, t.group, []int64{t.job},
 					"%s (%s) of %s, and the handler of job %d attempt %d had not heard of it %v later",
-					m.what, m.note, c.name(t.proc), t.job, t.attempt, time.Duration(min(until, m.at+int64(time.Minute))-m.at).Round(time.Millisecond))
+					m.what, m.note, c.name(t.proc), t.job, t.attempt, time.Duration(min(until,
+						m.at+int64(time.Minute))-m.at).Round(time.Millisecond))
 			}
 		}
 	}
 }
 
-// checkUnread: I3-lease, a worker gives up first, also while its handler keeps rows open and no heartbeat can pass: before
-// the server takes the session for silent, the handler is told, or what became of its attempt is recorded.
+// checkUnread: I3-lease, a worker gives up first, also while its handler keeps rows open and no heartbeat can pass:
+// before the server takes the session for silent, the handler is told, or what became of its attempt is recorded.
 func (c *checker) checkUnread() {
 	const bound = int64(4*time.Second) + late // session.ServerSilence
 	for _, t := range c.turns {
@@ -138,8 +141,8 @@ func (c *checker) firstAfter(at int64) int {
 }
 
 // checkFence: of two attempts of a group that asked for tokens, the later one has the higher one, and the sink took no
-// write of an earlier one after one of a later one. The order of attempts is that of their starts: a token is drawn after
-// the start, and only while the attempt's transaction is open.
+// write of an earlier one after one of a later one. The order of attempts is that of their starts: a token is drawn
+// after the start, and only while the attempt's transaction is open.
 func (c *checker) checkFence() {
 	tokens := make(map[int32]map[int64]int) // by group and token: the place among the group's attempts
 	for group, turns := range c.byGroup {
@@ -171,7 +174,8 @@ func (c *checker) checkFence() {
 			c.count("stale writes refused by the sink", 1)
 			for _, t := range c.byJob[w.job] {
 				if t.attempt == w.attempt && t.token == w.token && t.recorded() {
-					c.broken("I3-fence", w.at, w.group, []int64{w.job}, "the sink refused token %d of job %d attempt %d, which held the group: it ended as %s",
+					c.broken("I3-fence", w.at, w.group, []int64{w.job},
+						"the sink refused token %d of job %d attempt %d, which held the group: it ended as %s",
 						w.token, w.job, w.attempt, t.outcome)
 				}
 			}
@@ -179,7 +183,8 @@ func (c *checker) checkFence() {
 		}
 		c.did("I3-fence", 1)
 		if i < newest[w.group] {
-			c.broken("I3-fence", w.at, w.group, []int64{w.job}, "the sink took a write of job %d attempt %d with token %d after one of a later attempt",
+			c.broken("I3-fence", w.at, w.group, []int64{w.job},
+				"the sink took a write of job %d attempt %d with token %d after one of a later attempt",
 				w.job, w.attempt, w.token)
 		}
 		newest[w.group] = max(newest[w.group], i)

@@ -6,8 +6,8 @@ import "time"
 // RetryPolicy says.
 const promptly = 1
 
-// checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more; it waits before it kills
-// the next one, and nobody is hit by it again meanwhile.
+// checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more; it waits before it
+// kills the next one, and nobody is hit by it again meanwhile.
 func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	var deaths []*turn
 	for _, t := range turns {
@@ -22,7 +22,8 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	first, last := turns[0], turns[len(turns)-1]
 	exact := d.queue == queuePlain && !c.serverWent(first.start, last.start)
 	if d.attempts != lives || exact && len(turns) > lives+c.uncounted[d.id] {
-		c.broken("I6", last.start, d.group, []int64{d.id}, "job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
+		c.broken("I6", last.start, d.group, []int64{d.id},
+			"job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
 			d.id, len(deaths), len(turns), d.attempts, lives)
 	}
 	c.checkPatience(deaths)
@@ -44,7 +45,8 @@ func (c *checker) checkPatience(deaths []*turn) {
 			case i <= promptly:
 				c.count("innocents that died beside it again, when it was tried again at once", 1)
 			default:
-				c.broken("I6", t.died, b.group, []int64{t.job, b.job}, "job %d has died %d times beside job %d, which kills", b.job, hit[b.job], t.job)
+				c.broken("I6", t.died, b.group, []int64{t.job, b.job},
+					"job %d has died %d times beside job %d, which kills", b.job, hit[b.job], t.job)
 			}
 		}
 		if i == 0 || t.attempt == deaths[i-1].attempt { // that one was not counted
@@ -58,7 +60,8 @@ func (c *checker) checkPatience(deaths []*turn) {
 		}
 		c.latency[what] = append(c.latency[what], max(waited, 0))
 		if i > promptly && waited < int64(poisonWait) {
-			c.broken("I6", t.start, t.group, []int64{t.job}, "job %d, which had killed %d processes, was tried again after %v instead of %v",
+			c.broken("I6", t.start, t.group, []int64{t.job},
+				"job %d, which had killed %d processes, was tried again after %v instead of %v",
 				t.job, i, time.Duration(waited).Round(time.Millisecond), poisonWait)
 		}
 	}

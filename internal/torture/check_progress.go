@@ -28,8 +28,8 @@ type wait struct {
 
 func (w *wait) took() int64 { return max(w.turn.start-w.ready, 0) }
 
-// checkProgress: I12, a group that has no trouble is worked on in time, whatever trouble others have; a delayed job starts
-// when it is due; and a lane is free for the next job soon after its handler has returned.
+// checkProgress: I12, a group that has no trouble is worked on in time, whatever trouble others have; a delayed job
+// starts when it is due; and a lane is free for the next job soon after its handler has returned.
 func (c *checker) checkProgress() {
 	waits := c.waits()
 	var beside []*wait // to a group in trouble
@@ -72,7 +72,8 @@ func (c *checker) checkClashes() {
 		c.count("attempts of jobs with a dead letter in the way", len(turns))
 		if len(turns) > mostFutile {
 			t := turns[mostFutile]
-			c.broken("I12", t.start, t.group, []int64{job}, "job %d, whose end could not be recorded, was tried %d times", job, len(turns))
+			c.broken("I12", t.start, t.group, []int64{job},
+				"job %d, whose end could not be recorded, was tried %d times", job, len(turns))
 		}
 	}
 }
@@ -92,14 +93,15 @@ func (c *checker) checkBeside(beside []*wait, usual []int64) {
 	c.latency["start beside a group in trouble"] = took
 	if is, was := mean(took), mean(usual); is > slowdown*was+slowMean {
 		w := beside[0]
-		c.broken("I12", w.turn.start, w.turn.group, []int64{w.turn.job}, "jobs waited %v on average beside a group in trouble, %v otherwise",
+		c.broken("I12", w.turn.start, w.turn.group, []int64{w.turn.job},
+			"jobs waited %v on average beside a group in trouble, %v otherwise",
 			time.Duration(is).Round(time.Millisecond), time.Duration(was).Round(time.Millisecond))
 	}
 }
 
-// waits returns how long jobs waited that were the next of their group. Of jobs that are worked one by one: others wait for
-// those of their batch. Those that faults have to do with are left out: a job that was claimed before, or whose group had
-// been held by somebody who did not say when he was done with it.
+// waits returns how long jobs waited that were the next of their group. Of jobs that are worked one by one: others
+// wait for those of their batch. Those that faults have to do with are left out: a job that was claimed before, or
+// whose group had been held by somebody who did not say when he was done with it.
 func (c *checker) waits() (list []wait) {
 	for group, turns := range c.byGroup {
 		if queueOf(group, c.batches) != queuePlain {
@@ -112,7 +114,8 @@ func (c *checker) waits() (list []wait) {
 				free = forever
 			}
 			e := c.sent[t.msg]
-			if before == forever || e == nil || e.result != resOK || t.attempt > 1 || t != c.byJob[t.job][0] || c.excuse(t.proc, 0, t.start) != "" {
+			if before == forever || e == nil || e.result != resOK || t.attempt > 1 || t != c.byJob[t.job][0] ||
+				c.excuse(t.proc, 0, t.start) != "" {
 				continue
 			}
 			due := e.back + e.delay
@@ -133,8 +136,10 @@ func (c *checker) checkSettled() {
 		c.did("I12", 1)
 		took := t.settled - t.end
 		c.latency["settled after the handler's end"] = append(c.latency["settled after the handler's end"], max(took, 0))
-		if took > settledWithin && took-c.away(t.end, t.settled)-c.ran(t.proc, t.end, t.settled) > settledWithin && (t.do == doInFlight || !c.caused(t, causes)) {
-			c.broken("I12", t.end+settledWithin, t.group, []int64{t.job}, "the handler of job %d attempt %d (%s) had ended, and its lane was not free until %v later",
+		if took > settledWithin && took-c.away(t.end, t.settled)-c.ran(t.proc, t.end, t.settled) > settledWithin &&
+			(t.do == doInFlight || !c.caused(t, causes)) {
+			c.broken("I12", t.end+settledWithin, t.group, []int64{t.job},
+				"the handler of job %d attempt %d (%s) had ended, and its lane was not free until %v later",
 				t.job, t.attempt, t.do, time.Duration(took).Round(time.Millisecond))
 		}
 	}

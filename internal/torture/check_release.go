@@ -9,8 +9,8 @@ import (
 // lanes may have much else to do. The goals are reported beside what was measured.
 const releaseWithin = int64(25 * time.Second)
 
-// checkRelease: I7, what a fault has hit runs again elsewhere in time, and a process that is frozen, cut off or dead keeps
-// nothing.
+// checkRelease: I7, what a fault has hit runs again elsewhere in time, and a process that is frozen, cut off or dead
+// keeps nothing.
 func (c *checker) checkRelease() {
 	killed := make(map[string]int64)
 	for _, m := range c.marks {
@@ -19,7 +19,8 @@ func (c *checker) checkRelease() {
 		case "held":
 			c.did("I7", 1)
 			if m.pid > 0 {
-				c.broken("I7", m.at, -1, nil, "%s had been frozen or cut off for %v, and %d of its sessions still held something", m.proc, freeze, m.pid)
+				c.broken("I7", m.at, -1, nil,
+					"%s had been frozen or cut off for %v, and %d of its sessions still held something", m.proc, freeze, m.pid)
 			}
 			continue
 		case "gone":
@@ -98,7 +99,8 @@ func (c *checker) checkEnqueues() {
 		c.did("I10", 1)
 		c.latency["enqueue into a held group"] = append(c.latency["enqueue into a held group"], e.back-e.invoke)
 		if e.back-e.invoke > bound && !c.serverWent(e.invoke, e.back) {
-			c.broken("I10", e.invoke, e.group, []int64{e.id}, "the enqueue of job %d into a held group took %v", e.id, time.Duration(e.back-e.invoke).Round(time.Millisecond))
+			c.broken("I10", e.invoke, e.group, []int64{e.id}, "the enqueue of job %d into a held group took %v",
+				e.id, time.Duration(e.back-e.invoke).Round(time.Millisecond))
 		}
 	}
 }

@@ -65,17 +65,20 @@ type Config struct {
 var Profiles = map[string]Config{
 	"short": {
 		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
-		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2, Latencies: 1, Holds: 1,
+		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2,
+		Latencies: 1, Holds: 1,
 		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Stubborns: 1, Delayed: 200,
 	},
 	"ci": {
 		Jobs: 50_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
-		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10, Latencies: 3, Sweeps: 2, Holds: 5,
+		Kills: 100, Stops: 20, Terminates: 50, Restarts: 5, Crashes: 2, Partitions: 5, LostCommits: 20, Resets: 10,
+		Latencies: 3, Sweeps: 2, Holds: 5,
 		Reads: 10, Operators: 30, Clashes: 5, Vacuums: 10, Notices: 5, Stubborns: 10, Delayed: 5000,
 	},
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
-		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200, Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
+		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200,
+		Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
 		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Delayed: 100_000,
 	},
 }
@@ -114,8 +117,8 @@ func orDefault[T comparable](v, def T) T {
 // session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.
 var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second}
 
-// unread is how long a handler has to keep rows open until its worker may take the session for lost: nothing can be asked
-// meanwhile. It is a little less than the worker's bound.
+// unread is how long a handler has to keep rows open until its worker may take the session for lost: nothing can be
+// asked meanwhile. It is a little less than the worker's bound.
 const unread = int64(time.Second)
 
 const (
@@ -124,8 +127,8 @@ const (
 	// freeze is how long a process is stopped or cut off: longer than every timeout, of which the longest is that of the
 	// server's keepalives, in whole seconds.
 	freeze = 6500 * time.Millisecond
-	// learn is how long a handler may take to hear that its session was ended, or that the server is silent: in a statement
-	// TCP tells it, 2.25 s after the last sign of life (see Session).
+	// learn is how long a handler may take to hear that its session was ended, or that the server is silent: in a
+	// statement TCP tells it, 2.25 s after the last sign of life (see Session).
 	learn = 2250*time.Millisecond + 500*time.Millisecond
 )
 

@@ -35,7 +35,8 @@ const (
 )
 
 var kindNames = []string{
-	"none", "start", "tx", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled", "exit", "stall", "trouble", "up", "down",
+	"none", "start", "tx", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
+	"exit", "stall", "trouble", "up", "down",
 }
 
 func (k kind) String() string { return kindNames[k] }

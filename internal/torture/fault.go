@@ -96,8 +96,8 @@ func (r *run) plan() (faults []fault) {
 // round is how many faults are arranged beside each other.
 const round = 30
 
-// arrange puts first what lasts, with others between, and last what nobody may be in the midst of: those wait for all that
-// last, and nothing else can be begun meanwhile.
+// arrange puts first what lasts, with others between, and last what nobody may be in the midst of: those wait for all
+// that last, and nothing else can be begun meanwhile.
 func arrange(faults []fault) {
 	var lasting, alone, others []fault
 	for _, f := range faults {

@@ -19,9 +19,9 @@ const (
 // doPlanted is what a dead letter says that is in the way.
 const doPlanted = "planted"
 
-// clashFault has jobs fail for good for which there are dead letters already, as after a partial restore, so that it may not
-// be possible to record that: as many as there are lanes. Their groups may wait, until somebody has put that right; no other
-// group may.
+// clashFault has jobs fail for good for which there are dead letters already, as after a partial restore, so that it
+// may not be possible to record that: as many as there are lanes. Their groups may wait, until somebody has put that
+// right; no other group may.
 type clashFault struct{}
 
 func (clashFault) name() string { return faultClash }

@@ -37,8 +37,8 @@ func (holdFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	return pause.For(ctx, lasts)
 }
 
-// readFault is a misbehaviour of handlers: they keep rows open for longer than every timeout, and go on with what they have
-// of them. No heartbeat can pass meanwhile, and the server takes their sessions for silent.
+// readFault is a misbehaviour of handlers: they keep rows open for longer than every timeout, and go on with what they
+// have of them. No heartbeat can pass meanwhile, and the server takes their sessions for silent.
 type readFault struct{}
 
 func (readFault) name() string { return faultRead }

@@ -82,8 +82,8 @@ func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 	return nil
 }
 
-// reserveAll is reserve for all processes of a way, and for the way itself: a process that has ended meanwhile is followed by
-// another one, which nobody has reserved, and whoever healed the way would do so under another one's cut.
+// reserveAll is reserve for all processes of a way, and for the way itself: a process that has ended meanwhile is
+// followed by another one, which nobody has reserved, and whoever healed the way would do so under another one's cut.
 func (r *run) reserveAll(w way) (procs []*process, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // fullFor is how long the queue of notices is full.
 const fullFor = 1500 * time.Millisecond
 
-// noticesFault fills the server's queue of notices, as any session of the cluster does that listens in a transaction that it
-// leaves open. No enqueue, and no caller's COMMIT, may fail by that.
+// noticesFault fills the server's queue of notices, as any session of the cluster does that listens in a transaction
+// that it leaves open. No enqueue, and no caller's COMMIT, may fail by that.
 type noticesFault struct{}
 
 func (noticesFault) name() string { return faultNotices }
@@ -90,7 +90,8 @@ func (c *checker) checkNotices() {
 		e := &c.enqueues[i]
 		c.did("I10", 1)
 		if strings.Contains(e.why, noticesFull) || strings.Contains(e.why, "NOTIFY") {
-			c.broken("I10", e.invoke, e.group, nil, "the enqueue of message %d (%s) failed for its notice: %s", e.n, e.how, e.why)
+			c.broken("I10", e.invoke, e.group, nil, "the enqueue of message %d (%s) failed for its notice: %s", e.n,
+				e.how, e.why)
 		}
 	}
 }

@@ -12,16 +12,17 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// operatorFault is no fault: an operator locks or deletes jobs that wait, or purges their groups, looks at what that would
-// be, and rolls it back. Meanwhile workers try to claim those groups, as more is enqueued to them. No job has been tried
-// by that, and none may be charged.
+// operatorFault is no fault: an operator locks or deletes jobs that wait, or purges their groups, looks at what that
+// would be, and rolls it back. Meanwhile workers try to claim those groups, as more is enqueued to them. No job has
+// been tried by that, and none may be charged.
 type operatorFault struct{}
 
 func (operatorFault) name() string { return faultOperator }
 
 // What an operator does, to the jobs of one group that nobody works.
 const (
-	lookSQL = `SELECT count(*) FROM (SELECT FROM pgfifo.jobs WHERE queue = ? AND group_id = ? FOR UPDATE SKIP LOCKED) waiting`
+	lookSQL = `SELECT count(*) FROM (
+		SELECT FROM pgfifo.jobs WHERE queue = ? AND group_id = ? FOR UPDATE SKIP LOCKED) waiting`
 	dropSQL = `WITH gone AS (
 		DELETE FROM pgfifo.jobs WHERE ctid = ANY (ARRAY(
 			SELECT ctid FROM pgfifo.jobs WHERE queue = ? AND group_id = ? FOR UPDATE SKIP LOCKED)) RETURNING id)

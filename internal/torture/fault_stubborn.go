@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// timeout is how long a handler may take in the queue of those that do not end, and abandon how long it may then go on.
+	// timeout is how long a handler may take in the queue of those that do not end, and abandon how long it may then
+	// go on.
 	timeout, abandon = 800 * time.Millisecond, 700 * time.Millisecond
 	// stubbornGroups is how many groups that queue has.
 	stubbornGroups = 16
 )
 
-// stubbornFault has a job whose handler never ends, and another one behind it in its group. The worker is to give the session
-// up, so that the group and the lane are free.
+// stubbornFault has a job whose handler never ends, and another one behind it in its group. The worker is to give the
+// session up, so that the group and the lane are free.
 type stubbornFault struct{}
 
 func (stubbornFault) name() string { return faultStubborn }
@@ -61,6 +62,8 @@ func workStubborn(ctx context.Context, o order, h *hand) {
 // freedWithin bounds how long a handler that does not end may keep its group.
 const freedWithin = int64(timeout + abandon + 3*time.Second)
 
+const again = "a job's next start whose handler did not end"
+
 // checkStubborn: I7, a handler that does not end is told, and its group is free in time.
 func (c *checker) checkStubborn() {
 	for job, turns := range c.byJob {
@@ -75,14 +78,16 @@ func (c *checker) checkStubborn() {
 			c.did("I7", 1)
 			if i+1 < len(turns) {
 				next = turns[i+1].start
-				c.latency["a job's next start whose handler did not end"] = append(c.latency["a job's next start whose handler did not end"], next-t.start)
+				c.latency[again] = append(c.latency[again], next-t.start)
 			}
 			bound := freedWithin + c.away(t.start, t.start+2*freedWithin) + c.ran(t.proc, t.start, t.start+freedWithin)
 			switch {
 			case min(t.told, t.lost, t.died)-t.start > bound:
-				c.broken("I7", t.start+bound, t.group, []int64{job}, "the handler of job %d has never been told that it takes too long", job)
+				c.broken("I7", t.start+bound, t.group, []int64{job},
+					"the handler of job %d has never been told that it takes too long", job)
 			case next-t.start > bound:
-				c.broken("I7", t.start+bound, t.group, []int64{job}, "the handler of job %d does not end, and its group was not free %v later",
+				c.broken("I7", t.start+bound, t.group, []int64{job},
+					"the handler of job %d does not end, and its group was not free %v later",
 					job, time.Duration(min(next-t.start, int64(time.Minute))).Round(time.Millisecond))
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// sweepFault freezes a worker process in the middle of a sweep, when it has the rows of idle groups locked, on a session of
-// its pool, which is not the library's own. Nobody can work those groups until it lets go.
+// sweepFault freezes a worker process in the middle of a sweep, when it has the rows of idle groups locked, on a
+// session of its pool, which is not the library's own. Nobody can work those groups until it lets go.
 type sweepFault struct{}
 
 func (sweepFault) name() string { return faultSweep }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// vacuumFault kills all worker processes at once, and has the server vacuum, freeze and write out everything before there are
-// others: what could be read off the rows about attempts that died is gone then.
+// vacuumFault kills all worker processes at once, and has the server vacuum, freeze and write out everything before
+// there are others: what could be read off the rows about attempts that died is gone then.
 type vacuumFault struct{}
 
 func (vacuumFault) name() string { return faultVacuum }

@@ -15,8 +15,8 @@ const (
 	tooLong = "10 s"
 )
 
-// keep keeps something of the job's transaction, returns an error, and writes by it from another goroutine then, when the
-// connection is at its next job. Nothing of that may appear.
+// keep keeps something of the job's transaction, returns an error, and writes by it from another goroutine then, when
+// the connection is at its next job. Nothing of that may appear.
 func (a *attempt) keep(ctx context.Context) error {
 	how, write, err := a.keepsake(ctx)
 	if err != nil {
@@ -77,7 +77,8 @@ func (a *attempt) raw(ctx context.Context, tx *sql.Tx, args []any) error {
 
 // inFlight returns an error while a statement of the handler is under way, which is to be cut off, and never seen.
 func (a *attempt) inFlight(ctx context.Context) error {
-	const sql = "INSERT INTO strays SELECT $1::integer, $2::bigint, $3::integer, 'in flight' FROM pg_sleep_for('" + tooLong + "')"
+	const sql = "INSERT INTO strays SELECT $1::integer, $2::bigint, $3::integer, 'in flight'" +
+		" FROM pg_sleep_for('" + tooLong + "')"
 	write := func(args ...any) { _, _ = a.tx.Exec(ctx, sql, args...) }
 	if a.alone && a.N%4 != 0 {
 		tx, err := a.job.Tx(ctx)

@@ -16,7 +16,8 @@ type rows interface {
 // manyRows is how many rows are kept open: so few that the server has sent all of them, and is idle.
 const manyRows = 20
 
-// rows calls the sink twice, as a slow handler does, between the rows of a query. No heartbeat can pass while they are open.
+// rows calls the sink twice, as a slow handler does, between the rows of a query. No heartbeat can pass while they are
+// open.
 func (a *attempt) rows(ctx context.Context) error {
 	token, err := a.job.Fence(ctx)
 	if err != nil {

@@ -50,7 +50,8 @@ func (a *attempt) set(ctx context.Context) error {
 
 // openTenant makes a role without any right, but to write effects, that workers may take on.
 func (r *run) openTenant(ctx context.Context) error {
-	if err := r.pool.QueryRow(ctx, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&r.super); err != nil {
+	if err := r.pool.QueryRow(ctx,
+		"SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&r.super); err != nil {
 		return err
 	}
 	name := r.database + "_tenant"

@@ -85,7 +85,8 @@ func (h *hub) answer(request string) string {
 		return fmt.Sprint(from, " ", count)
 	}
 	w, phase := sinkWrite{}, ""
-	if _, err := fmt.Sscanf(request, "write %s %d %d %d %d %s", &w.proc, &w.group, &w.job, &w.attempt, &w.token, &phase); err != nil {
+	if _, err := fmt.Sscanf(request, "write %s %d %d %d %d %s", &w.proc, &w.group, &w.job, &w.attempt, &w.token,
+		&phase); err != nil {
 		return "error " + strings.ReplaceAll(err.Error(), "\n", " ")
 	}
 	if h.take(w, phase) {

@@ -162,7 +162,8 @@ func (b *book) besidePoison() {
 	for _, e := range slices.Clone(b.events) {
 		if e.kind == evStart && e.job == 10 {
 			if n++; n > 1 {
-				b.events = append(b.events, event{at: e.at - 1, kind: evStart, proc: e.proc, group: 2, job: 11, attempt: n - 1, arg: 11, word: "-"})
+				b.events = append(b.events, event{at: e.at - 1, kind: evStart, proc: e.proc, group: 2, job: 11,
+					attempt: n - 1, arg: 11, word: "-"})
 			}
 		}
 	}
@@ -208,8 +209,8 @@ func (b *book) reads(took int64) {
 	b.event(0, evRead, 1, 10, 1, 0, "-")
 }
 
-// stubborn has a handler that does not end, and is told and followed by the next one so many milliseconds after its start.
-// 0: it is not told, and ends by itself.
+// stubborn has a handler that does not end, and is told and followed by the next one so many milliseconds after its
+// start. 0: it is not told, and ends by itself.
 func (b *book) stubborn(told, next int64) {
 	const group = stubbornFrom + 1
 	b.send(10, 10, group, resOK)

@@ -28,7 +28,8 @@ func TestPlan(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{
 		faultKill: 100, faultStop: 20, faultTerminate: 50, faultRestart: 5, faultPartition: 5, faultLose: 20, faultReset: 10,
-		faultLatency: 3, faultSweep: 2, faultHold: 5, faultRead: 10, faultOperator: 30, faultClash: 5, faultVacuum: 10, faultNotices: 5,
+		faultLatency: 3, faultSweep: 2, faultHold: 5, faultRead: 10, faultOperator: 30, faultClash: 5,
+		faultVacuum: 10, faultNotices: 5,
 	}, counts)
 }
 
@@ -41,8 +42,8 @@ func TestPlanWithoutProxy(t *testing.T) {
 	require.Contains(t, r.leftOut[faultReset], "three worker processes")
 }
 
-// A way that is cut is not cut once more, by somebody who would heal it sooner, though its processes have ended and others
-// are there by now that nobody has reserved.
+// A way that is cut is not cut once more, by somebody who would heal it sooner, though its processes have ended and
+// others are there by now that nobody has reserved.
 func TestPartitionsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	worker := func(w way) *process { return &process{way: w, exited: make(chan struct{})} }

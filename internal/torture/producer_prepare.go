@@ -61,8 +61,8 @@ func (p *producer) ended(ctx context.Context, pid uint32) bool {
 	})
 }
 
-// commitPrepared commits a prepared transaction, however long the server is down. why is the error of preparing it: then it
-// may not be there.
+// commitPrepared commits a prepared transaction, however long the server is down. why is the error of preparing it:
+// then it may not be there.
 func (p *producer) commitPrepared(ctx context.Context, name string, why error) (err error) {
 	const unknown = "42704"
 	again := why != nil

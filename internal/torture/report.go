@@ -125,7 +125,8 @@ func (rep *Report) WriteJSON(path string) error {
 func (rep *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %s\n", rep.Seed, rep.Server)
-	fmt.Fprintf(&b, "%d messages in %.1f s: %d jobs done, %d dead letters, %d attempts in %d worker processes, %.0f jobs/s\n",
+	fmt.Fprintf(&b,
+		"%d messages in %.1f s: %d jobs done, %d dead letters, %d attempts in %d worker processes, %.0f jobs/s\n",
 		rep.Jobs, rep.Seconds, rep.Done, rep.Dead, rep.Attempts, rep.Processes, float64(rep.Done)/max(rep.Seconds, 0.001))
 	b.WriteString("\nfaults injected\n")
 	for _, name := range slices.Sorted(maps.Keys(rep.Faults)) {
@@ -160,7 +161,8 @@ func (rep *Report) String() string {
 	}
 	fmt.Fprintf(&b, "\nBROKEN, seed %d; the logs are in %s\n", rep.Seed, rep.Artefacts)
 	for _, v := range rep.Violations {
-		fmt.Fprintf(&b, "%s: %d times; the first, after %d jobs had started: %s\n", v.Invariant, v.Count, v.JobsUntil, v.First)
+		fmt.Fprintf(&b, "%s: %d times; the first, after %d jobs had started: %s\n", v.Invariant, v.Count,
+			v.JobsUntil, v.First)
 	}
 	if len(rep.Story) > 0 {
 		b.WriteString("\nwhat led there\n")

@@ -142,7 +142,8 @@ func (r *run) openServer(ctx context.Context) (err error) {
 		Durable: true,
 		Settings: map[string]string{
 			"shared_buffers": "256MB", "max_connections": "500", "max_wal_size": "4GB", "log_line_prefix": logPrefix,
-			"log_min_messages": "warning", "log_min_error_statement": "error", "log_checkpoints": "off", "autovacuum_naptime": "5s",
+			"log_min_messages": "warning", "log_min_error_statement": "error", "log_checkpoints": "off",
+			"autovacuum_naptime":        "5s",
 			"max_prepared_transactions": "50",
 		},
 		Logf: r.log,
@@ -196,7 +197,8 @@ func (r *run) openDatabase(ctx context.Context) error {
 		return err
 	}
 	var most int
-	if err := r.pool.QueryRow(ctx, "SELECT current_setting('max_prepared_transactions')::integer").Scan(&most); err != nil {
+	if err := r.pool.QueryRow(ctx,
+		"SELECT current_setting('max_prepared_transactions')::integer").Scan(&most); err != nil {
 		return err
 	}
 	if r.prepare = most > 0; !r.prepare {

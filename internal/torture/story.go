@@ -8,8 +8,8 @@ import (
 // storyLines is how long a story may be.
 const storyLines = 60
 
-// story tells the history of a group around a breach: of the jobs concerned, and what was done to the processes that ran
-// them, until a little later.
+// story tells the history of a group around a breach: of the jobs concerned, and what was done to the processes that
+// ran them, until a little later.
 func (c *checker) story(b breach) []string {
 	type line struct {
 		at   int64
@@ -42,13 +42,15 @@ func (c *checker) story(b breach) []string {
 	}
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]
-		if m.at >= first-int64(session.ServerSilence) && m.at <= last+int64(session.ServerSilence) && (!known || procs[proc]) {
+		if m.at >= first-int64(session.ServerSilence) && m.at <= last+int64(session.ServerSilence) && (!known ||
+			procs[proc]) {
 			told = append(told, line{m.at, fmt.Sprintf("nemesis: %s %s %d %s", m.what, m.proc, m.pid, m.note)})
 		}
 	}
 	for i := range c.effects {
 		if e := &c.effects[i]; slices.Contains(b.jobs, e.job) {
-			told = append(told, line{forever, fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job, e.attempt, e.place)})
+			told = append(told, line{forever,
+				fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job, e.attempt, e.place)})
 		}
 	}
 	if len(told) > 0 && first == forever { // no handler ran

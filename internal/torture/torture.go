@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Run tortures the queue as cfg says. The error is of the harness itself; what is wrong with the queue is in the report.
+// Run tortures the queue as cfg says. The error is of the harness itself; what is wrong with the queue is in the
+// report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
 	r := &run{cfg: cfg, began: time.Now(), log: cfg.Logf, leftOut: make(map[string]string), cut: make(map[way]bool)}

@@ -60,7 +60,8 @@ func (c *checker) readTurns() {
 		switch {
 		case e.kind == evStart:
 			t = &turn{
-				start: e.at, end: forever, lost: forever, told: forever, died: c.deaths[e.proc], settled: forever, wrote: forever, rows: forever, read: forever,
+				start: e.at, end: forever, lost: forever, told: forever, died: c.deaths[e.proc], settled: forever,
+				wrote: forever, rows: forever, read: forever,
 				job: e.job, msg: e.arg, do: e.word, group: e.group, attempt: e.attempt, proc: e.proc,
 			}
 			current[k] = t
@@ -140,9 +141,9 @@ func (w *window) covers(proc int32, pid, at int64) bool {
 }
 
 // readWindows finds when handlers may go on although their sessions have ended: for as long as it may take until they
-// are told, if it was the server's side that ended the session, or the process did not get to run. For a partition there
-// is no such window: the worker gives up first. But when what is sent is lost while TCP is healthy, a handler that is in a
-// statement just then hears nothing, and may not be told before it has its answer.
+// are told, if it was the server's side that ended the session, or the process did not get to run. For a partition
+// there is no such window: the worker gives up first. But when what is sent is lost while TCP is healthy, a handler
+// that is in a statement just then hears nothing, and may not be told before it has its answer.
 func (c *checker) readWindows() {
 	add := func(w window) {
 		if w.proc < 0 {
@@ -214,8 +215,8 @@ func (c *checker) readWindows() {
 	}
 }
 
-// away returns for how long between the two times the server was down, or did not answer at once, or nobody was at work: what it was to do is as
-// late.
+// away returns for how long between the two times the server was down, or did not answer at once, or nobody was at
+// work: what it was to do is as late.
 func (c *checker) away(from, until int64) (sum int64) {
 	list := slices.Concat(c.down, c.slow, c.unstaffed)
 	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })

@@ -27,8 +27,9 @@ func (r *run) watch(ctx context.Context) {
 // markSlow is that of a slow answer. Its note says how slow.
 const markSlow = "slow"
 
-// pace takes down when the server, or the machine, was too busy to answer at once: a statement, or a new connection, as those
-// are that cancel one. On a pool of its own: a request to cancel nothing may be late, and cancel what comes next.
+// pace takes down when the server, or the machine, was too busy to answer at once: a statement, or a new connection,
+// as those are that cancel one. On a pool of its own: a request to cancel nothing may be late, and cancel what comes
+// next.
 func (r *run) pace(ctx context.Context) {
 	pool, err := pgxpool.NewWithConfig(ctx, r.pool.Config())
 	if err != nil {
@@ -50,7 +51,8 @@ func (r *run) pace(ctx context.Context) {
 	}
 }
 
-// A lockSample is a row of a group that was locked at some time after the server was asked and before its answer was there.
+// A lockSample is a row of a group that was locked at some time after the server was asked and before its answer was
+// there.
 type lockSample struct {
 	asked int64
 	at    int64
