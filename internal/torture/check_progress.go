@@ -8,15 +8,16 @@ import (
 const (
 	// startsWithin bounds how long a job may wait whose turn it is. It is generous: lanes are held on purpose, and the
 	// machine is busy.
-	startsWithin = int64(8 * time.Second)
+	startsWithin = int64(12 * time.Second)
 	// settledWithin bounds how long it may take until it is recorded what became of an attempt. It is well below the time
 	// that a statement takes which a handler has left behind.
 	settledWithin = int64(5 * time.Second)
 	// fewWaits is how many waits it takes to speak of a mean.
 	fewWaits = 20
-	// slowdown is how many times as long as usual jobs may wait on average beside a group that is in trouble, and
-	// slowMean what that is too short to tell.
-	slowdown, slowMean = 4, int64(250 * time.Millisecond)
+	// slowdown is how many times as long as usual jobs may wait on average that are beside a group in trouble, or delayed, and
+	// slowMean and lateMean what is too short to tell.
+	slowdown           = 4
+	slowMean, lateMean = int64(250 * time.Millisecond), int64(time.Second)
 )
 
 // A wait is how long a job waited whose turn it was.
@@ -32,8 +33,7 @@ func (w *wait) took() int64 { return max(w.turn.start-w.ready, 0) }
 // starts when it is due; and a lane is free for the next job soon after its handler has returned.
 func (c *checker) checkProgress() {
 	waits := c.waits()
-	var beside []*wait // to a group in trouble
-	var usual []int64
+	var beside, delayed, usual []*wait
 	for i := range waits {
 		w := &waits[i]
 		c.did("I12", 1)
@@ -46,15 +46,18 @@ func (c *checker) checkProgress() {
 			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job}, "job %d might have begun %v before it did",
 				w.turn.job, time.Duration(took).Round(time.Millisecond))
 		}
-		if slices.ContainsFunc(c.trouble, func(t window) bool { return t.from <= w.turn.start && w.turn.start <= t.until }) {
+		in := func(t window) bool { return t.from <= w.turn.start && w.turn.start <= t.until }
+		switch {
+		case slices.ContainsFunc(c.trouble, in):
 			beside = append(beside, w)
-		} else {
-			usual = append(usual, w.took())
+		case w.delayed:
+			delayed = append(delayed, w)
+		default:
+			usual = append(usual, w)
 		}
 	}
-	if len(beside) > fewWaits && len(usual) > fewWaits {
-		c.checkBeside(beside, usual)
-	}
+	c.compare("beside a group in trouble", beside, usual, slowMean)
+	c.compare("when they were due", delayed, usual, lateMean)
 	c.checkClashes()
 	c.checkSettled()
 }
@@ -78,24 +81,21 @@ func (c *checker) checkClashes() {
 	}
 }
 
-// checkBeside compares the waits beside a group in trouble with those at other times.
-func (c *checker) checkBeside(beside []*wait, usual []int64) {
-	mean := func(list []int64) (sum int64) {
-		for _, n := range list {
-			sum += n
+// compare compares the waits of some jobs with those of others.
+func (c *checker) compare(what string, some, others []*wait, slack int64) {
+	if len(some) < fewWaits || len(others) < fewWaits {
+		return
+	}
+	mean := func(list []*wait) (sum int64) {
+		for _, w := range list {
+			sum += max(w.took()-c.away(w.ready, w.turn.start), 0)
 		}
 		return sum / int64(len(list))
 	}
-	var took []int64
-	for _, w := range beside {
-		took = append(took, max(w.took()-c.away(w.ready, w.turn.start), 0))
-	}
-	c.latency["start beside a group in trouble"] = took
-	if is, was := mean(took), mean(usual); is > slowdown*was+slowMean {
-		w := beside[0]
-		c.broken("I12", w.turn.start, w.turn.group, []int64{w.turn.job},
-			"jobs waited %v on average beside a group in trouble, %v otherwise",
-			time.Duration(is).Round(time.Millisecond), time.Duration(was).Round(time.Millisecond))
+	if is, usual := mean(some), mean(others); is > slowdown*usual+slack {
+		t := some[0].turn
+		c.broken("I12", t.start, t.group, []int64{t.job}, "%d jobs waited %v on average %s, others %v",
+			len(some), time.Duration(is).Round(time.Millisecond), what, time.Duration(usual).Round(time.Millisecond))
 	}
 }
 

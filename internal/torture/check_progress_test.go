@@ -12,6 +12,17 @@ func (b *book) many(from, count, wait int64) {
 	}
 }
 
+// delayed has jobs that were delayed, and begin so many milliseconds later.
+func (b *book) delayed(late int64) {
+	for id := int64(100); id < 130; id++ {
+		b.send(id, id, 1, resOK)
+		b.enqueues[len(b.enqueues)-1].delay = 1000 * ms
+		b.now += 1000 + late
+		b.run(0, id, 1, 1, "ok", "succeeded")
+		b.effect(1, id, 1)
+	}
+}
+
 // clash has a job that cannot be given up for a while, and is tried so often.
 func (b *book) clash(tries int) {
 	b.send(900, 900, 2, resOK)
@@ -27,20 +38,20 @@ func (b *book) clash(tries int) {
 func TestBrokenProgressHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]misdeed{
-		"a job waits for long":    {"I12", func(b *book) { b.many(10, 1, 9000) }},
+		"a job waits for long":    {"I12", func(b *book) { b.many(10, 1, 13_000) }},
 		"a job waits for a while": {"", func(b *book) { b.many(10, 1, 1500) }},
 		"a job waits for the server": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.mark(faultRestart, "", 0)
-			b.now += 9000
+			b.now += 13_000
 			b.mark("resumed", "", 0)
 			b.run(0, 10, 1, 1, "ok", "succeeded")
 			b.effect(1, 10, 1)
 		}},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
-			b.enqueues[len(b.enqueues)-1].delay = 9000 * ms
-			b.now += 9000
+			b.enqueues[len(b.enqueues)-1].delay = 13_000 * ms
+			b.now += 13_000
 			b.run(0, 10, 1, 1, "ok", "succeeded")
 			b.effect(1, 10, 1)
 		}},
@@ -58,6 +69,8 @@ func TestBrokenProgressHistories(t *testing.T) {
 			b.mark("cleared", "", 0)
 			b.bury(2, 900, 1)
 		}},
+		"delayed jobs start late":       {"I12", func(b *book) { b.many(10, 30, 5); b.delayed(1500) }},
+		"delayed jobs start punctually": {"", func(b *book) { b.many(10, 30, 5); b.delayed(500) }},
 		"a job that cannot be given up is tried again and again": {"I12", func(b *book) {
 			b.clash(50)
 			b.mark("cleared", "", 0)

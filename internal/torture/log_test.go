@@ -42,13 +42,13 @@ func TestProducerLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "p1.log")
 	text := `100 log 0 - something
-110 invoke 1 pgx 11:1,12:2
-115 invoke 2 plain 13:3
+110 invoke 1 pgx 11:1:0,12:2:0
+115 invoke 2 plain 13:3:0
 120 ok 1 pgx 501,502
 130 fail 2 plain ERROR: no
-140 invoke 3 bun 14:4
+140 invoke 3 bun 14:4:2000
 150 unknown 3 bun EOF
-160 invoke 4 plain 15:5
+160 invoke 4 plain 15:5:0
 `
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	h := &history{}
@@ -56,8 +56,8 @@ func TestProducerLog(t *testing.T) {
 	require.Equal(t, []enqueue{
 		{n: 11, id: 501, invoke: 110, back: 120, group: 1, result: resOK, how: "pgx"},
 		{n: 12, id: 502, invoke: 110, back: 120, group: 2, result: resOK, how: "pgx"},
-		{n: 13, invoke: 115, back: 130, group: 3, result: resFailed, how: "plain"},
-		{n: 14, invoke: 140, back: 150, group: 4, result: resUnknown, how: "bun"},
+		{n: 13, invoke: 115, back: 130, group: 3, result: resFailed, how: "plain", why: "ERROR: no"},
+		{n: 14, invoke: 140, back: 150, group: 4, delay: 2000, result: resUnknown, how: "bun", why: "EOF"},
 		{n: 15, invoke: 160, group: 5, result: resUnknown, how: "plain"},
 	}, h.enqueues)
 }
