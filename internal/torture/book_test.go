@@ -17,8 +17,10 @@ const ms = int64(time.Millisecond)
 
 // newBook returns a history of two workers and a few jobs in which nothing is wrong.
 func newBook() *book {
-	b := &book{history: &history{procs: []string{"w1", "w2", "w3", "w4"}, batches: true,
-		serverLog: serverLog{logged: true}}, now: 1000}
+	b := &book{history: &history{
+		procs: []string{"w1", "w2", "w3", "w4"}, batches: true,
+		serverLog: serverLog{logged: true},
+	}, now: 1000}
 	b.chains = make(map[int32]chain)
 	for n := int64(1); n <= 4; n++ {
 		b.send(n, n, 0, resOK)
@@ -47,15 +49,19 @@ func newBook() *book {
 
 // send enqueues a message.
 func (b *book) send(n, id int64, group int32, res result) {
-	b.enqueues = append(b.enqueues, enqueue{n: n, id: id, group: group, result: res, invoke: b.now * ms,
-		back: (b.now + 2) * ms, how: howPlain})
+	b.enqueues = append(b.enqueues, enqueue{
+		n: n, id: id, group: group, result: res, invoke: b.now * ms,
+		back: (b.now + 2) * ms, how: howPlain,
+	})
 	b.now += 5
 }
 
 // event logs an event of a process.
 func (b *book) event(proc int32, k kind, group int32, job int64, attempt int32, arg int64, word string) {
-	b.events = append(b.events, event{at: b.now * ms, kind: k, proc: proc, group: group, job: job, attempt: attempt,
-		arg: arg, word: word})
+	b.events = append(b.events, event{
+		at: b.now * ms, kind: k, proc: proc, group: group, job: job, attempt: attempt,
+		arg: arg, word: word,
+	})
 	b.now++
 }
 
@@ -79,13 +85,17 @@ func (b *book) effect(group int32, job int64, attempt int32) {
 }
 
 func (b *book) bury(group int32, job int64, attempts int32) {
-	b.dead = append(b.dead, deadLetter{id: job, msg: job, group: group, queue: queueOf(group, true),
-		attempts: attempts, failures: attempts, do: doLetter})
+	b.dead = append(b.dead, deadLetter{
+		id: job, msg: job, group: group, queue: queueOf(group, true),
+		attempts: attempts, failures: attempts, do: doLetter,
+	})
 }
 
 func (b *book) write(proc string, group int32, job int64, attempt int32, token int64, accepted bool) {
-	b.writes = append(b.writes, sinkWrite{at: b.now * ms, proc: proc, group: group, job: job, attempt: attempt,
-		token: token, accepted: accepted})
+	b.writes = append(b.writes, sinkWrite{
+		at: b.now * ms, proc: proc, group: group, job: job, attempt: attempt,
+		token: token, accepted: accepted,
+	})
 	b.now++
 }
 

@@ -86,8 +86,10 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.serverErrors = append(b.serverErrors, serverError{"w1", "22012", "ERROR: division by zero"})
 		}},
 		"a statement runs into a timeout of the server": {"I11", func(b *book) {
-			b.serverErrors = append(b.serverErrors, serverError{who: "w1", state: "57014",
-				text: "canceling statement due to statement timeout"})
+			b.serverErrors = append(b.serverErrors, serverError{
+				who: "w1", state: "57014",
+				text: "canceling statement due to statement timeout",
+			})
 		}},
 		"a COMMIT fails because there is no room for its notice": {"I10", func(b *book) {
 			b.send(10, 0, 1, resFailed)

@@ -93,7 +93,8 @@ func (a *attempt) note(k kind, arg int64, word string) {
 
 // one works one job in the transaction that begin returns, and logs it.
 func (h *hand) one(ctx context.Context, job *fifo.Job, begin func(context.Context) (pgx.Tx, error),
-	alone bool) (err error) {
+	alone bool,
+) (err error) {
 	a := &attempt{hand: h, job: job, alone: alone}
 	if a.group, err = groupOf(job.GroupID); err != nil {
 		return err

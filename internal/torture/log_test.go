@@ -26,8 +26,10 @@ func TestEventLog(t *testing.T) {
 		require.GreaterOrEqual(t, e.at, at)
 		at = e.at
 	}
-	require.Equal(t, event{at: events[0].at, kind: evStart, proc: 3, group: 7, job: 70, attempt: 2, arg: 700,
-		word: "-"}, events[0])
+	require.Equal(t, event{
+		at: events[0].at, kind: evStart, proc: 3, group: 7, job: 70, attempt: 2, arg: 700,
+		word: "-",
+	}, events[0])
 	require.Equal(t, "error of two lines", events[1].word)
 	require.Equal(t, evTrouble, events[2].kind)
 

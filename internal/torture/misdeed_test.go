@@ -162,8 +162,10 @@ func (b *book) besidePoison() {
 	for _, e := range slices.Clone(b.events) {
 		if e.kind == evStart && e.job == 10 {
 			if n++; n > 1 {
-				b.events = append(b.events, event{at: e.at - 1, kind: evStart, proc: e.proc, group: 2, job: 11,
-					attempt: n - 1, arg: 11, word: "-"})
+				b.events = append(b.events, event{
+					at: e.at - 1, kind: evStart, proc: e.proc, group: 2, job: 11,
+					attempt: n - 1, arg: 11, word: "-",
+				})
 			}
 		}
 	}

@@ -57,8 +57,10 @@ func (r *run) delay(ctx context.Context) error {
 	for n := 0; n < r.cfg.Delayed; {
 		var msgs []fifo.Message
 		for ; n < r.cfg.Delayed && len(msgs) < atOnce; n++ {
-			msgs = append(msgs, fifo.Message{Queue: queuePlain, GroupID: fmt.Sprint("z", n), Payload: task{},
-				Delay: 24 * time.Hour})
+			msgs = append(msgs, fifo.Message{
+				Queue: queuePlain, GroupID: fmt.Sprint("z", n), Payload: task{},
+				Delay: 24 * time.Hour,
+			})
 		}
 		if _, err := r.client.Enqueue(ctx, msgs...); err != nil {
 			return fmt.Errorf("delayed jobs: %w", err)

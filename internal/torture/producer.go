@@ -178,7 +178,8 @@ func inCommit(err error) error {
 }
 
 func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration, msgs []fifo.Message) (ids []int64,
-	err error) {
+	err error,
+) {
 	switch how {
 	case howPrepare:
 		return p.prepared(ctx, linger, msgs)

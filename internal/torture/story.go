@@ -49,8 +49,10 @@ func (c *checker) story(b breach) []string {
 	}
 	for i := range c.effects {
 		if e := &c.effects[i]; slices.Contains(b.jobs, e.job) {
-			told = append(told, line{forever,
-				fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job, e.attempt, e.place)})
+			told = append(told, line{
+				forever,
+				fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job, e.attempt, e.place),
+			})
 		}
 	}
 	if len(told) > 0 && first == forever { // no handler ran

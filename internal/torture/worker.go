@@ -70,12 +70,18 @@ func work(o order, book *journal) error {
 // poisonWait is how long a job has to wait that has killed its worker.
 const poisonWait = time.Second
 
-var backoff = fifo.Backoff(time.Millisecond, 20*time.Millisecond)
+var (
+	backoff = fifo.Backoff(time.Millisecond, 20*time.Millisecond)
+	parked  = fifo.Backoff(10*time.Millisecond, time.Second) // of a job that is to be given up, and cannot be
+)
 
 // retry is the RetryPolicy of all workers.
 func retry(job *fifo.Job, err error) time.Duration {
-	if t, bad := readTask(job.Payload); bad == nil && t.kills() && isDied(err) {
+	switch t, bad := readTask(job.Payload); {
+	case bad == nil && t.kills() && isDied(err):
 		return poisonWait
+	case bad == nil && t.Do == doLetter:
+		return parked(job, err)
 	}
 	return backoff(job, err)
 }
