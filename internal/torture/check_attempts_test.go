@@ -7,7 +7,7 @@ import (
 // Attempts and dead letters: I6.
 func TestBrokenAttemptHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"a job is given up too early": {"I6", func(b *book) { b.dead[0].do = doNap }},
 		"a poison job is given up too early": {"I6", func(b *book) {
 			b.dead[0].do = doKill

@@ -7,7 +7,7 @@ import (
 // What faults hit, who holds what, and how all ends: I7 to I11.
 func TestBrokenEndHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"a frozen process holds something": {"I7", func(b *book) { b.mark("held", "w1", 1) }},
 		"a killed process has sessions for long": {"I7", func(b *book) {
 			b.mark(faultKill, "w3", 0)

@@ -44,7 +44,7 @@ func TestFormerHolder(t *testing.T) {
 // Tokens, and what the sink takes: I3.
 func TestBrokenFenceHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"a later attempt has a lower token": {"I3-fence", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.tokens(10, 1, 201, "error", "retried")

@@ -7,7 +7,7 @@ import (
 // What is lost, done twice or not at all: I1, I2 and I5.
 func TestBrokenLossHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"an enqueue is lost":                         {"I1", func(b *book) { b.send(10, 10, 1, resOK) }},
 		"an enqueue of unknown outcome is not there": {"", func(b *book) { b.send(10, 0, 1, resUnknown) }},
 		"an enqueue is done as another job": {"I1", func(b *book) {

@@ -7,7 +7,7 @@ import (
 // Orders: I4.
 func TestBrokenOrderHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"one call's messages are worked in another order": {"I4", func(b *book) {
 			b.two()
 			n := len(b.enqueues)

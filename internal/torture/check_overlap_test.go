@@ -7,7 +7,7 @@ import (
 // Handlers at once, and handlers that are not told: I3.
 func TestBrokenOverlapHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"two handlers at once": {"I3", func(b *book) {
 			b.overlap(func() {})
 		}},

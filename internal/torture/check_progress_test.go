@@ -37,7 +37,7 @@ func (b *book) clash(tries int) {
 // Groups that wait although nothing is wrong with them, and lanes that are not free: I12.
 func TestBrokenProgressHistories(t *testing.T) {
 	t.Parallel()
-	judge(t, map[string]misdeed{
+	judge(t, map[string]flaw{
 		"a job waits for long":    {"I12", func(b *book) { b.many(10, 1, 13_000) }},
 		"a job waits for a while": {"", func(b *book) { b.many(10, 1, 1500) }},
 		"a job waits for the server": {"", func(b *book) {

@@ -23,16 +23,16 @@ func TestSoundHistory(t *testing.T) {
 	}
 }
 
-// A misdeed makes a history that is sound but for one thing.
-type misdeed struct {
+// A flaw makes a history that is sound but for one thing.
+type flaw struct {
 	breaks string // the invariant; "" for those that are sound: what is excused, and by how little
 	do     func(b *book)
 }
 
 // judge shows that the checkers tell broken histories from sound ones.
-func judge(t *testing.T, misdeeds map[string]misdeed) {
+func judge(t *testing.T, flaws map[string]flaw) {
 	t.Helper()
-	for name, x := range misdeeds {
+	for name, x := range flaws {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBook()

@@ -32,7 +32,7 @@ const (
 	faultStubborn  = "stubborn"
 )
 
-// A fault is something that the nemesis can do. It returns errNotNow if it cannot be done at the moment.
+// A fault is something that the harness can do. It returns errNotNow if it cannot be done at the moment.
 type fault interface {
 	name() string
 	inject(ctx context.Context, r *run, rng *rand.Rand) error
@@ -144,8 +144,8 @@ func (r *run) impossible(f fault) string {
 	return why
 }
 
-// nemesis injects the faults, in step with the jobs.
-func (r *run) nemesis(ctx context.Context, faults []fault) {
+// injectAll injects the faults, in step with the jobs.
+func (r *run) injectAll(ctx context.Context, faults []fault) {
 	rng := r.newRNG(2)
 	room := make(chan struct{}, max(1, r.cfg.Processes/2))
 	began := time.Now()
@@ -219,7 +219,7 @@ func (r *run) feed() {
 	}
 }
 
-// A mark is something that the nemesis did or saw.
+// A mark is something that the harness did or saw.
 type mark struct {
 	at   int64
 	what string

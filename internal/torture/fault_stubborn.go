@@ -41,7 +41,7 @@ func abandonAfter(w *fifo.Worker) reflect.Value {
 func canAbandon() bool { return abandonAfter(&fifo.Worker{}).IsValid() }
 
 // workStubborn works the queue of the handlers that do not end, until ctx is done.
-func workStubborn(ctx context.Context, o order, h *hand) {
+func workStubborn(ctx context.Context, o order, h *handlers) {
 	if !canAbandon() {
 		return
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// A hand has the handlers of a worker process.
-type hand struct {
+// handlers are those of a worker process, with what they need.
+type handlers struct {
 	name     string
 	groups   int32
 	batches  bool
@@ -28,8 +28,8 @@ type hand struct {
 	readers  gate // of those that have rows open
 }
 
-// tell is told what the nemesis wants.
-func (h *hand) tell(word string) {
+// tell is told what the harness wants.
+func (h *handlers) tell(word string) {
 	switch word {
 	case "linger":
 		h.gate.shut()
@@ -47,12 +47,12 @@ var errOnPurpose = errors.New("on purpose")
 func isDied(err error) bool { return errors.Is(err, fifo.ErrLost) && !errors.Is(err, errOnPurpose) }
 
 // handle is the handler of a single job.
-func (h *hand) handle(ctx context.Context, job *fifo.Job) error {
+func (h *handlers) handle(ctx context.Context, job *fifo.Job) error {
 	return h.one(ctx, job, job.PgxTx, true)
 }
 
 // handleBatch is the handler of the jobs of one group.
-func (h *hand) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
+func (h *handlers) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
 	for _, job := range jobs {
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
@@ -78,7 +78,7 @@ func (h *hand) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
 
 // An attempt is one call of a handler for one job.
 type attempt struct {
-	*hand
+	*handlers
 	task
 	job   *fifo.Job
 	group int32
@@ -92,10 +92,10 @@ func (a *attempt) note(k kind, arg int64, word string) {
 }
 
 // one works one job in the transaction that begin returns, and logs it.
-func (h *hand) one(ctx context.Context, job *fifo.Job, begin func(context.Context) (pgx.Tx, error),
+func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Context) (pgx.Tx, error),
 	alone bool,
 ) (err error) {
-	a := &attempt{hand: h, job: job, alone: alone}
+	a := &attempt{handlers: h, job: job, alone: alone}
 	if a.group, err = groupOf(job.GroupID); err != nil {
 		return err
 	}
@@ -223,10 +223,10 @@ func (a *attempt) spawn(ctx context.Context) error {
 	return nil
 }
 
-// lingering is how long a slow handler waits at most for the nemesis to have had its way.
+// lingering is how long a slow handler waits at most for the harness to have had its way.
 const lingering = 2 * freeze
 
-// outside calls the sink. A slow handler calls it a second time, after whatever the nemesis does to it; every other one
+// outside calls the sink. A slow handler calls it a second time, after whatever the harness does to it; every other one
 // does so even though its context has told it that the job is lost.
 func (a *attempt) outside(ctx context.Context, slow bool) error {
 	token, err := a.job.Fence(ctx)

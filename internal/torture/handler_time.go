@@ -35,7 +35,7 @@ func (a *attempt) hurry(ctx context.Context) error {
 	return inner.Rollback(ctx)
 }
 
-// late asks for its token only after whatever the nemesis does to it, and does not heed its context: a former holder
+// late asks for its token only after whatever the harness does to it, and does not heed its context: a former holder
 // must not be given one.
 func (a *attempt) late(ctx context.Context) error {
 	a.gate.wait(context.WithoutCancel(ctx), lingering)

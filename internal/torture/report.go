@@ -28,7 +28,7 @@ type Report struct {
 	Counts     map[string]int    `json:"counts"`
 	Latencies  []Latency         `json:"latencies"`
 	Violations []Violation       `json:"violations"`
-	Story      []string          `json:"story,omitempty"` // of the group where the first violation was
+	Account    []string          `json:"account,omitempty"` // of the group where the first violation was
 	Artefacts  string            `json:"artefacts,omitempty"`
 }
 
@@ -77,7 +77,7 @@ func (r *run) report(h *history) *Report {
 		rep.Latencies = append(rep.Latencies, newLatency(what, c.latency[what]))
 	}
 	if len(c.breaches) > 0 {
-		rep.Story = c.story(c.breaches[0])
+		rep.Account = c.account(c.breaches[0])
 	}
 	return rep
 }
@@ -164,9 +164,9 @@ func (rep *Report) String() string {
 		fmt.Fprintf(&b, "%s: %d times; the first, after %d jobs had started: %s\n", v.Invariant, v.Count,
 			v.JobsUntil, v.First)
 	}
-	if len(rep.Story) > 0 {
+	if len(rep.Account) > 0 {
 		b.WriteString("\nwhat led there\n")
-		for _, line := range rep.Story {
+		for _, line := range rep.Account {
 			b.WriteString("  " + line + "\n")
 		}
 	}

@@ -40,7 +40,7 @@ type run struct {
 	proxy    *netfault.Proxy
 	net      *netfault.Net // nil where there is none
 	hub      *hub
-	book     *journal // of the nemesis
+	book     *journal // of the faults
 	probes   *journal
 	locked   *journal // samples
 	locks    bool     // pgrowlocks is there
@@ -70,7 +70,7 @@ type run struct {
 	begun    atomic.Int64 // faults
 	planned  int64
 	extra    atomic.Int64 // messages that may be sent before their time, because a fault needs something to be under way
-	finished atomic.Bool  // the nemesis has nothing more to do
+	finished atomic.Bool  // no fault is left to inject
 	enough   atomic.Bool  // no more messages and faults: Config.For has passed
 	probed   atomic.Int64
 	spares   atomic.Int32
@@ -87,7 +87,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.hubs, err = os.MkdirTemp("", "torture-"); err != nil {
 		return err
 	}
-	if r.book, err = openJournal(filepath.Join(r.dir, "nemesis.log")); err != nil {
+	if r.book, err = openJournal(filepath.Join(r.dir, "faults.log")); err != nil {
 		return err
 	}
 	if r.probes, err = openJournal(filepath.Join(r.dir, "probes.log")); err != nil {

@@ -24,12 +24,12 @@ const children = 1 << 40
 // What handlers do. Those that fail, and hurry, do so in their first attempt only.
 const (
 	doFence    = "fence"    // call the sink once
-	doSlow     = "slow"     // call it, wait a little, or for as long as the nemesis says, and call it again
+	doSlow     = "slow"     // call it, wait a little, or for as long as the harness says, and call it again
 	doRows     = "rows"     // the same, with rows of pgx open meanwhile
 	doBunRows  = "bunrows"  // the same, with rows of bun
 	doNap      = "nap"      // a statement that takes a while, and looks at its session
 	doHurry    = "hurry"    // have a statement's own context time out in a savepoint, roll that back, and go on
-	doLate     = "late"     // wait for as long as the nemesis says, and only then ask for a token and call the sink
+	doLate     = "late"     // wait for as long as the harness says, and only then ask for a token and call the sink
 	doError    = "error"    // return an error
 	doPanic    = "panic"    // panic
 	doLater    = "later"    // return fifo.RetryAfter

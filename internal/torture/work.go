@@ -53,7 +53,7 @@ func (r *run) breach(invariant, format string, args ...any) {
 	r.log("%s: %s", invariant, text)
 }
 
-// work runs the processes and the nemesis, to the end of the work.
+// work runs the processes and injects the faults, to the end of the work.
 func (r *run) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,7 +94,7 @@ func (r *run) work(ctx context.Context) error {
 	injected := make(chan struct{})
 	go func() {
 		defer close(injected)
-		r.nemesis(ctx, faults)
+		r.injectAll(ctx, faults)
 	}()
 	stuck := r.await(ctx, "the end of the faults", 0, func() bool { return waited(injected, 0) })
 	if !stuck {

@@ -25,7 +25,7 @@ func work(o order, book *journal) error {
 		}},
 	})
 	defer func() { _ = client.Close() }()
-	h := &hand{
+	h := &handlers{
 		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub},
 		settings: settings(o),
 	}
@@ -121,7 +121,7 @@ func watchStalls(book *journal) {
 	}
 }
 
-// A gate holds slow handlers back while the nemesis wants some to run.
+// A gate holds slow handlers back while the harness wants some to run.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil: open

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// storyLines is how long a story may be.
-const storyLines = 60
+// accountLines is how long an account may be.
+const accountLines = 60
 
-// story tells the history of a group around a breach: of the jobs concerned, and what was done to the processes that
+// account tells the history of a group around a breach: of the jobs concerned, and what was done to the processes that
 // ran them, until a little later.
-func (c *checker) story(b breach) []string {
+func (c *checker) account(b breach) []string {
 	type line struct {
 		at   int64
 		text string
@@ -44,7 +44,7 @@ func (c *checker) story(b breach) []string {
 		proc, known := c.index[m.proc]
 		if m.at >= first-int64(session.ServerSilence) && m.at <= last+int64(session.ServerSilence) && (!known ||
 			procs[proc]) {
-			told = append(told, line{m.at, fmt.Sprintf("nemesis: %s %s %d %s", m.what, m.proc, m.pid, m.note)})
+			told = append(told, line{m.at, fmt.Sprintf("harness: %s %s %d %s", m.what, m.proc, m.pid, m.note)})
 		}
 	}
 	for i := range c.effects {
@@ -59,8 +59,8 @@ func (c *checker) story(b breach) []string {
 		first = told[0].at
 	}
 	slices.SortStableFunc(told, func(a, b line) int { return compare(a.at, b.at) })
-	if len(told) > storyLines { // the last ones before the breach matter most
-		told = slices.Concat(told[:storyLines/3], []line{{told[storyLines/3].at, "..."}}, told[len(told)-2*storyLines/3:])
+	if len(told) > accountLines { // the last ones before the breach matter most
+		told = slices.Concat(told[:accountLines/3], []line{{told[accountLines/3].at, "..."}}, told[len(told)-2*accountLines/3:])
 	}
 	list := []string{"about: " + b.text}
 	for _, l := range told {
