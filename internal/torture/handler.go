@@ -21,6 +21,7 @@ type handlers struct {
 	groups   int32
 	batches  bool
 	settings []setting
+	waiting  waiting
 	client   *fifo.Client
 	book     *journal
 	hub      *hubClient
@@ -84,7 +85,6 @@ type attempt struct {
 	group int32
 	tx    pgx.Tx
 	alone bool // what it does with the transaction is undone if it returns an error
-	ended chan struct{}
 }
 
 func (a *attempt) note(k kind, arg int64, word string) {
@@ -103,8 +103,6 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 		return err
 	}
 	a.note(evStart, a.N, orDefault(a.Do, "-"))
-	a.ended = make(chan struct{})
-	defer close(a.ended)
 	listening := context.AfterFunc(ctx, func() {
 		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, fifo.ErrLost):

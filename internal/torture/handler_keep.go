@@ -3,13 +3,14 @@ package torture
 import (
 	"context"
 	"database/sql"
+	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 const (
-	// keepFor is how long a handler that has returned tries to write.
+	// keepFor is how long a handler tries to write whose attempt is settled.
 	keepFor = 100 * time.Millisecond
 	// tooLong is how long a statement takes that nobody is to wait for.
 	tooLong = "10 s"
@@ -22,8 +23,9 @@ func (a *attempt) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settled := a.waiting.add(a.job.ID, a.job.Attempt())
 	go func() {
-		<-a.ended
+		<-settled
 		ctx, cancel := context.WithTimeout(context.Background(), keepFor)
 		defer cancel()
 		for ctx.Err() == nil {
@@ -32,6 +34,35 @@ func (a *attempt) keep(ctx context.Context) error {
 		}
 	}()
 	return errOnPurpose
+}
+
+// waiting are goroutines of handlers that wait until it is settled what became of their attempts: by then the connection is
+// not theirs any more.
+type waiting struct {
+	mu   sync.Mutex
+	jobs map[[2]int64]chan struct{}
+}
+
+func (w *waiting) add(job int64, attempt int) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs == nil {
+		w.jobs = make(map[[2]int64]chan struct{})
+	}
+	c := make(chan struct{})
+	w.jobs[[2]int64{job, int64(attempt)}] = c
+	return c
+}
+
+// settled is told of an attempt, whoever made it.
+func (w *waiting) settled(job int64, attempt int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := [2]int64{job, int64(attempt)}
+	if c, ok := w.jobs[key]; ok {
+		close(c)
+		delete(w.jobs, key)
+	}
 }
 
 // strays are what the oids of large objects are higher by than the ids of the jobs that made them.

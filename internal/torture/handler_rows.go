@@ -13,8 +13,12 @@ type rows interface {
 	Err() error
 }
 
-// manyRows is how many rows are kept open: so few that the server has sent all of them, and is idle.
-const manyRows = 20
+// A resultSize is so many rows of so many bytes.
+type resultSize struct{ rows, bytes int }
+
+// sizes are what handlers keep open for long: so little that it has been read, and the server is idle; what waits in the
+// buffers of the sockets; and so much that the server waits.
+var sizes = []resultSize{{20, 1}, {200, 1000}, {2500, 8000}}
 
 // rows calls the sink twice, as a slow handler does, between the rows of a query. No heartbeat can pass while they are
 // open.
@@ -24,7 +28,11 @@ func (a *attempt) rows(ctx context.Context) error {
 		return err
 	}
 	a.note(evFence, token, "-")
-	rows, done, err := a.open(ctx)
+	size := sizes[0]
+	if a.readers.shutNow() {
+		size = sizes[a.N%int64(len(sizes))]
+	}
+	rows, done, err := a.open(ctx, size)
 	if err != nil {
 		return err
 	}
@@ -44,15 +52,15 @@ func (a *attempt) rows(ctx context.Context) error {
 		return lasting
 	case rows.Err() != nil:
 		return rows.Err()
-	case n != manyRows:
+	case n != size.rows:
 		return errors.New("rows are missing")
 	}
 	return nil
 }
 
 // open asks for rows, and returns what closes them.
-func (a *attempt) open(ctx context.Context) (rows, func(), error) {
-	sql := fmt.Sprintf("SELECT n FROM generate_series(1, %d) n", manyRows)
+func (a *attempt) open(ctx context.Context, size resultSize) (rows, func(), error) {
+	sql := fmt.Sprintf("SELECT repeat('.', %d) FROM generate_series(1, %d)", size.bytes, size.rows)
 	if a.Do == doRows || !a.alone { // a job of a slice has a savepoint of its own by pgx
 		list, err := a.tx.Query(ctx, sql)
 		if err != nil {

@@ -18,17 +18,19 @@ func work(o order, book *journal) error {
 		return err
 	}
 	defer pool.Close()
+	h := &handlers{
+		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, book: book,
+		hub: &hubClient{path: o.Hub}, settings: settings(o),
+	}
 	client := fifo.Open(pool, &fifo.Config{
 		Logger: logger(troubles{book}),
 		Hooks: &fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(book, job, outcome, err)
+			h.waiting.settled(job.ID, job.Attempt())
 		}},
 	})
 	defer func() { _ = client.Close() }()
-	h := &handlers{
-		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, client: client, book: book, hub: &hubClient{path: o.Hub},
-		settings: settings(o),
-	}
+	h.client = client
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
 		MaxAttempts: mostLives, Retry: retry,
@@ -134,6 +136,13 @@ func (g *gate) shut() {
 	if g.open == nil {
 		g.open = make(chan struct{})
 	}
+}
+
+// shutNow reports whether it is shut.
+func (g *gate) shutNow() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open != nil
 }
 
 // lift lets all through.
