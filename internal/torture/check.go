@@ -43,7 +43,8 @@ type checker struct {
 	unstaffed  []window           // there was no worker
 	vacuums    []int64            // when evidence was taken away
 	head       map[*turn]*turn    // of those that ran behind the head of their batch: that
-	firsts     map[*turn]bool     // the first turn of each process
+	firsts     map[*turn]bool     // the first turns of each process
+	unmarked   map[int32][]int64  // by process: when an attempt could not be marked
 	slow       []window           // the server did not answer at once
 
 	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
@@ -61,7 +62,8 @@ func check(h *history) *checker {
 		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window),
 		deaf: make(map[int32][]window), uncounted: make(map[int64]int),
 		exits: make(map[[2]int64]bool), head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
-		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
+		unmarked: make(map[int32][]int64),
+		checked:  make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
 	}
 	c.readDeaths()
 	c.readTurns()

@@ -14,7 +14,11 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		}},
 		"a lost attempt is not counted":                           {"I6", func(b *book) { b.warm(); b.lostAfter(1500, 1) }},
 		"a lost attempt is not counted, the first of its process": {"I6", func(b *book) { b.lost(1) }},
-		"a lost attempt is not counted, by bad luck":              {"", func(b *book) { b.warm(); b.lost(1) }},
+		"a lost attempt is not counted, which could not be marked": {"", func(b *book) {
+			b.event(2, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)
+			b.lost(1)
+		}},
+		"a lost attempt is not counted, by bad luck": {"", func(b *book) { b.warm(); b.lost(1) }},
 		"a lost attempt is not counted, and evidence was taken away": {"", func(b *book) {
 			b.warm()
 			b.send(10, 10, 1, resOK)
@@ -82,7 +86,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a poison job has three lives":                        {"", func(b *book) { b.poison(3) }},
 		"a poison job has four lives":                         {"I6", func(b *book) { b.poison(4) }},
 		"a poison job has five lives":                         {"I6", func(b *book) { b.poison(5) }},
-		"a job that kills is tried again at once":             {"", func(b *book) { b.poisonSoon(1, 20) }},
+		"a job that kills is tried again at once":             {"I6", func(b *book) { b.poisonSoon(1, 20) }},
 		"a job that kills again is tried again at once":       {"I6", func(b *book) { b.poisonSoon(2, 20) }},
 		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison() }},
 		"an operator's rollback is charged": {"I6", func(b *book) {

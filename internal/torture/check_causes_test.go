@@ -109,7 +109,8 @@ func TestCauses(t *testing.T) {
 		"its handler was told, and it was not lost": {true, func(b *book) {
 			b.alone(func() { b.event(0, evLost, 1, 10, 1, 0, "-") })
 		}},
-		"it was short, and is not counted, which a stale claim explains": {false, func(b *book) {
+		"it was short, and is not counted, by bad luck": {false, func(b *book) {
+			b.warmIn(0)
 			b.lostAlone(func() { b.mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},

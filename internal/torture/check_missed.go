@@ -2,6 +2,7 @@ package torture
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,7 @@ const (
 	missedBehind = "behind the head of a batch, which is charged"
 	missedServer = "the server went down before it had written it"
 	missedVacuum = "VACUUM took the evidence"
+	missedMark   = "its mark could not be written"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
 )
 
@@ -18,12 +20,22 @@ const (
 // upon the other: as long as a process may be kept off its processor.
 const shortLived = int64(100 * time.Millisecond)
 
+// firstTurns is how many of the first turns of a process are marked durably, at least: as many of each lane are.
+const firstTurns = 8
+
+// markedWithin is how long after the log tells that an attempt could not be marked its handler begins.
+const markedWithin = int64(time.Second)
+
 // mayBeMissed returns why a lost attempt may not be counted by the next one of its job, or "". A job that has failed or
-// was lost before is marked durably, and the first of a process.
+// was lost before is marked durably, and the first ones of a process.
 func (c *checker) mayBeMissed(lost, next *turn) string {
 	switch {
 	case c.head[lost] != nil:
 		return missedBehind
+	case slices.ContainsFunc(c.unmarked[lost.proc], func(at int64) bool {
+		return at <= lost.start && lost.start < at+markedWithin
+	}):
+		return missedMark
 	case lost.attempt > 1 || c.firsts[lost]:
 		return ""
 	case c.serverWent(lost.start, next.start):
@@ -59,12 +71,19 @@ func (c *checker) checkCharged(charged map[*turn][]int64) {
 	}
 }
 
-// readBatches finds which turns ran behind the head of their batch, and which were the first of their process.
+// readBatches finds which turns ran behind the head of their batch, which were the first ones of their process, and when
+// one could not be marked.
 func (c *checker) readBatches() {
-	begun := make(map[int32]bool)
+	begun := make(map[int32]int)
 	for _, t := range c.turns {
-		if !begun[t.proc] && queueOf(t.group, c.batches) != queueStubborn {
-			begun[t.proc], c.firsts[t] = true, true
+		if begun[t.proc] < firstTurns && queueOf(t.group, c.batches) != queueStubborn {
+			begun[t.proc]++
+			c.firsts[t] = true
+		}
+	}
+	for i := range c.events {
+		if e := &c.events[i]; e.kind == evTrouble && strings.Contains(e.word, "attempt not marked") {
+			c.unmarked[e.proc] = append(c.unmarked[e.proc], e.at)
 		}
 	}
 	for group, turns := range c.byGroup {

@@ -2,10 +2,6 @@ package torture
 
 import "time"
 
-// promptly is how many lost attempts of a job are followed by the next one at once. From then on it waits as the
-// RetryPolicy says.
-const promptly = 1
-
 // checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more; it waits before it
 // kills the next one, and nobody is hit by it again meanwhile.
 func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
@@ -39,12 +35,8 @@ func (c *checker) checkPatience(deaths []*turn) {
 			}
 			c.did("I6", 1)
 			hit[b.job]++
-			switch {
-			case hit[b.job] < 2:
-				c.count("innocents that died beside a job that kills", 1)
-			case i <= promptly:
-				c.count("innocents that died beside it again, when it was tried again at once", 1)
-			default:
+			c.count("innocents that died beside a job that kills", 1)
+			if hit[b.job] > 1 {
 				c.broken("I6", t.died, b.group, []int64{t.job, b.job},
 					"job %d has died %d times beside job %d, which kills", b.job, hit[b.job], t.job)
 			}
@@ -54,12 +46,8 @@ func (c *checker) checkPatience(deaths []*turn) {
 		}
 		c.did("I6", 1)
 		waited := t.start - deaths[i-1].died
-		what := "a killing job's wait, at first"
-		if i > promptly {
-			what = "a killing job's wait"
-		}
-		c.latency[what] = append(c.latency[what], max(waited, 0))
-		if i > promptly && waited < int64(poisonWait) {
+		c.latency["a killing job's wait"] = append(c.latency["a killing job's wait"], max(waited, 0))
+		if waited < int64(poisonWait) {
 			c.broken("I6", t.start, t.group, []int64{t.job},
 				"job %d, which had killed %d processes, was tried again after %v instead of %v",
 				t.job, i, time.Duration(waited).Round(time.Millisecond), poisonWait)

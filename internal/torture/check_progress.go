@@ -14,8 +14,8 @@ const (
 	settledWithin = int64(5 * time.Second)
 	// fewWaits is how many waits it takes to speak of a mean.
 	fewWaits = 20
-	// slowdown is how many times as long as usual jobs may wait on average that are beside a group in trouble, or delayed, and
-	// slowMean and lateMean what is too short to tell.
+	// slowdown is how many times as long as usual jobs may wait on average that are beside a group in trouble, or
+	// delayed, and slowMean and lateMean what is too short to tell.
 	slowdown           = 4
 	slowMean, lateMean = int64(250 * time.Millisecond), int64(time.Second)
 )

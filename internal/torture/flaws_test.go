@@ -94,11 +94,15 @@ func (b *book) lostAfter(ms int64, next int32) {
 	b.effect(1, 10, next)
 }
 
-// warm has the process that will be killed run something before.
-func (b *book) warm() {
-	b.send(9, 9, 1, resOK)
-	b.run(2, 9, 1, 1, "ok", "succeeded")
-	b.effect(1, 9, 1)
+// warm has the process that will be killed run as many jobs before as are marked.
+func (b *book) warm() { b.warmIn(2) }
+
+func (b *book) warmIn(proc int32) {
+	for id := int64(100); id < 100+firstTurns; id++ {
+		b.send(id, id, 4, resOK)
+		b.run(proc, id, 4, 1, "ok", "succeeded")
+		b.effect(4, id, 1)
+	}
 }
 
 // batchDies has a batch of three jobs die, whose next attempts have those numbers.

@@ -36,8 +36,8 @@ func (a *attempt) keep(ctx context.Context) error {
 	return errOnPurpose
 }
 
-// waiting are goroutines of handlers that wait until it is settled what became of their attempts: by then the connection is
-// not theirs any more.
+// waiting are goroutines of handlers that wait until it is settled what became of their attempts: by then the
+// connection is not theirs any more.
 type waiting struct {
 	mu   sync.Mutex
 	jobs map[[2]int64]chan struct{}

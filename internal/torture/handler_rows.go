@@ -16,8 +16,8 @@ type rows interface {
 // A resultSize is so many rows of so many bytes.
 type resultSize struct{ rows, bytes int }
 
-// sizes are what handlers keep open for long: so little that it has been read, and the server is idle; what waits in the
-// buffers of the sockets; and so much that the server waits.
+// sizes are what handlers keep open for long: so little that it has been read, and the server is idle; what waits in
+// the buffers of the sockets; and so much that the server waits.
 var sizes = []resultSize{{20, 1}, {200, 1000}, {2500, 8000}}
 
 // rows calls the sink twice, as a slow handler does, between the rows of a query. No heartbeat can pass while they are
