@@ -18,6 +18,14 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.event(2, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)
 			b.lost(1)
 		}},
+		"a lost attempt is not counted, and an operator had it locked": {"", func(b *book) {
+			b.warm()
+			b.looked("g1")
+		}},
+		"a lost attempt is not counted, and an operator had another one locked": {"I6", func(b *book) {
+			b.warm()
+			b.looked("g11")
+		}},
 		"a lost attempt is not counted, by bad luck": {"", func(b *book) { b.warm(); b.lost(1) }},
 		"a lost attempt is not counted, and evidence was taken away": {"", func(b *book) {
 			b.warm()

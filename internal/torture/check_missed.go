@@ -11,6 +11,7 @@ import (
 const (
 	missedBehind = "behind the head of a batch, which is charged"
 	missedServer = "the server went down before it had written it"
+	missedLook   = "an operator had the job's row locked meanwhile"
 	missedVacuum = "VACUUM took the evidence"
 	missedMark   = "its mark could not be written"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
@@ -42,10 +43,21 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 		return missedServer
 	case slices.ContainsFunc(c.vacuums, func(at int64) bool { return lost.start <= at && at <= next.start }):
 		return missedVacuum
+	case c.touched(lost.group, lost.start, next.start):
+		return missedLook
 	case lost.over()-lost.start < shortLived && !lost.recorded():
 		return missedRace
 	}
 	return ""
+}
+
+// touched reports whether an operator had jobs of a group locked at some time between the two.
+func (c *checker) touched(group int32, from, until int64) bool {
+	name := " of " + queueOf(group, c.batches) + "/" + groupID(group) + " "
+	return slices.ContainsFunc(c.marks, func(m mark) bool {
+		return m.what == faultOperator && from <= m.at && m.at <= until+int64(time.Second) &&
+			strings.Contains(m.note+" ", name)
+	})
 }
 
 // checkMissed: I6, an attempt that is missed by bad luck is rare.
@@ -71,8 +83,8 @@ func (c *checker) checkCharged(charged map[*turn][]int64) {
 	}
 }
 
-// readBatches finds which turns ran behind the head of their batch, which were the first ones of their process, and when
-// one could not be marked.
+// readBatches finds which turns ran behind the head of their batch, which were the first ones of their process, and
+// when one could not be marked.
 func (c *checker) readBatches() {
 	begun := make(map[int32]int)
 	for _, t := range c.turns {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,12 +127,20 @@ func (r *run) impossible(f fault) string {
 	r.mu.Unlock()
 	few := min(2, r.cfg.Processes/3)
 	switch f.(type) {
-	case killFault, stopFault, holdFault, readFault, sweepFault:
+	case killFault, stopFault, holdFault, sweepFault:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}
 		if _, freezes := f.(freezing); freezes && !canStop {
 			return "processes cannot be stopped here"
+		}
+	case readFault:
+		if r.cfg.Processes < 2 {
+			return "there must be another worker process"
+		}
+		if only := strings.Split(r.cfg.Only, ","); r.cfg.Only != "" && !slices.Contains(only, doRows) &&
+			!slices.Contains(only, doBunRows) {
+			return "no handler has rows open"
 		}
 	case stubbornFault:
 		if !canAbandon() {

@@ -236,3 +236,15 @@ func (b *book) stubborn(told, next int64) {
 	b.run(1, 10, group, 2, "ok", "succeeded")
 	b.effect(group, 10, 2)
 }
+
+// looked has a job's worker die, an operator look at the jobs of a group, and nobody count that attempt.
+func (b *book) looked(group string) {
+	b.send(10, 10, 1, resOK)
+	b.event(2, evStart, 1, 10, 1, 10, "-")
+	b.now += 1500
+	b.mark(faultKill, "w3", 0)
+	b.mark(faultOperator, "", 0)
+	b.marks[len(b.marks)-1].note = " lock of 2 jobs of plain/" + group
+	b.run(0, 10, 1, 1, "ok", "succeeded")
+	b.effect(1, 10, 1)
+}
