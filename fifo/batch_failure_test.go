@@ -65,7 +65,7 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 	"swallowed error": func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "SELECT 1/0") },
 	"ROLLBACK":        func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK") },
 	"ROLLBACK; BEGIN": func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK; BEGIN") },
-	"rows left open": leaveRows,
+	"rows left open":  leaveRows,
 	"deferred": func(ctx context.Context, job *fifo.Job) error {
 		return execAnyway(ctx, job, "INSERT INTO effects VALUES (1), (1)")
 	},
