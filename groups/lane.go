@@ -100,7 +100,7 @@ func Refused(err error) bool {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
 		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
 	}
-	return errors.Is(err, ErrNotHeld)
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, errUnchanged)
 }
 
 const ( // names of prepared statements
