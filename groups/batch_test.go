@@ -30,7 +30,8 @@ func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 	return h, strings.Join(got, " ")
 }
 
-// A group that somebody else holds is missed, also when a lower id of it has been committed since, which nobody has locked.
+// A group that somebody else holds is missed, also when a lower id of it has been committed since, which nobody has
+// locked.
 func TestHeldGroupAmongMany(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

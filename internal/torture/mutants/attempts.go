@@ -13,7 +13,9 @@ var killing = append(poisonous[:len(poisonous):len(poisonous)], "-only", "exit,k
 var operated = append(contended[:len(contended):len(contended)], "-operators", "20")
 
 // vacuumed has the server take away what locks tell, when all workers have died.
-var vacuumed = []string{"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-vacuums", "12"}
+var vacuumed = []string{
+	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-vacuums", "12",
+}
 
 // committing has sessions end in the COMMIT of a batch.
 var committing = append(crowded[:len(crowded):len(crowded)], "-only", "commit", "-terminates", "20")

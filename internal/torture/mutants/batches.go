@@ -31,9 +31,13 @@ var batches = []Mutant{
 		Torture: crowded, By: []string{"I5"},
 	},
 	{
-		Name:    "batch-behind-what-is-not-next",
-		Breaks:  "a batch takes the jobs behind its head from the end of the group",
-		Edits:   []Edit{{"groups/sql/claim_batch.sql", "ORDER BY b.queue, b.group_id, b.id\n", "ORDER BY b.queue, b.group_id, (b.id > (SELECT min(h.id) FROM pgfifo.jobs h WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), b.id DESC\n"}},
+		Name:   "batch-behind-what-is-not-next",
+		Breaks: "a batch takes the jobs behind its head from the end of the group",
+		Edits: []Edit{{
+			"groups/sql/claim_batch.sql", "ORDER BY b.queue, b.group_id, b.id\n",
+			"ORDER BY b.queue, b.group_id, (b.id > (SELECT min(h.id) FROM pgfifo.jobs h\n" +
+				"WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), b.id DESC\n",
+		}},
 		Torture: crowded, By: []string{"I4"},
 	},
 	{

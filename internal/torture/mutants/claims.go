@@ -31,7 +31,7 @@ var claims = []Mutant{
 	},
 	{
 		Name:    "claim-without-its-group",
-		Breaks:  "a claim that has missed its group looks at the jobs all the same: a lower id that is committed late runs at once",
+		Breaks:  "a claim that has missed its group looks at the jobs all the same: a lower id that comes late runs at once",
 		Edits:   []Edit{{claimFile, gate, ""}},
 		Torture: contended, By: []string{"I3", "I4"},
 	},
@@ -51,7 +51,8 @@ var claims = []Mutant{
 		Name:   "head-filtered",
 		Breaks: "the head is the first job that is due: one that waits to be tried again is overtaken",
 		Edits: []Edit{{
-			claimFile, "AND h.id > $3\n", "AND h.id > $3\n                  AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())\n",
+			claimFile, "AND h.id > $3\n",
+			"AND h.id > $3\n                  AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())\n",
 		}},
 		Torture: contended, By: []string{"I4"},
 	},

@@ -5,7 +5,8 @@ var swept = []string{"-jobs", "1200", "-groups", "100", "-processes", "3", "-lan
 
 // delayed has many jobs that wait all through the run.
 var delayed = []string{
-	"-jobs", "1500", "-groups", "300", "-processes", "3", "-lanes", "4", "-batch", "1", "-delayed", "2000", "-only", "spawn",
+	"-jobs", "1500", "-groups", "300", "-processes", "3", "-lanes", "4", "-batch", "1", "-delayed", "2000",
+	"-only", "spawn",
 }
 
 // stuck has jobs that cannot be given up, and a few lanes.
@@ -63,7 +64,8 @@ var discovery = []Mutant{
 		Name:   "refused-retried-at-once",
 		Breaks: "a job whose end the server refuses is tried again at once, and again",
 		Edits: []Edit{{
-			"fifo/settle.go", "	delay := s.crew.delay(failed.job, failed.failure.err)\n", "	delay := 0 * s.crew.delay(failed.job, failed.failure.err)\n",
+			"fifo/settle.go", "	delay := s.crew.delay(failed.job, failed.failure.err)\n",
+			"	delay := 0 * s.crew.delay(failed.job, failed.failure.err)\n",
 		}},
 		Torture: stuck, By: []string{"I12"},
 	},

@@ -30,7 +30,10 @@ var effects = []Mutant{
 		Name:   "job-not-deleted",
 		Breaks: "the effects of an attempt are committed now and then though the job stays, and runs again",
 		Edits: []Edit{
-			{"fifo/sql/succeed_used.sql", "DELETE FROM pgfifo.jobs WHERE", "DELETE FROM pgfifo.jobs WHERE (id % 20 <> 0 OR enqueued_at < now() - interval '1 s') AND"},
+			{
+				"fifo/sql/succeed_used.sql", "DELETE FROM pgfifo.jobs WHERE",
+				"DELETE FROM pgfifo.jobs WHERE (id % 20 <> 0 OR enqueued_at < now() - interval '1 s') AND",
+			},
 			{"fifo/sql/succeed_used.sql", "WHEN count(*) = 0\n", "WHEN count(*) < 0\n"},
 		},
 		Torture: contended, By: []string{"I5"},
@@ -39,7 +42,8 @@ var effects = []Mutant{
 		Name:   "dead-letter-kept",
 		Breaks: "a dead letter stays among the jobs",
 		Edits: []Edit{{
-			"fifo/sql/bury.sql", "DELETE FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer\n    RETURNING *",
+			"fifo/sql/bury.sql",
+			"DELETE FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer\n    RETURNING *",
 			"SELECT * FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer",
 		}},
 		Torture: contended, By: []string{"I6", "I5", "I8"},
@@ -68,8 +72,10 @@ var effects = []Mutant{
 	{
 		Name:   "transaction-not-checked",
 		Breaks: "a job is completed in whatever transaction its handler left, also when that holds nothing",
-		Edits:  []Edit{{"groups/settling.go", "$1::pg_catalog.text\\n            THEN", "$1::pg_catalog.text AND false\\n            THEN"}},
-		Test:   Test{"groups", "TestHandlerThatEndsTheTransaction"},
+		Edits: []Edit{{
+			"groups/settling.go", "$1::pg_catalog.text\\n            THEN", "$1::pg_catalog.text AND false\\n            THEN",
+		}},
+		Test: Test{"groups", "TestHandlerThatEndsTheTransaction"},
 	},
 	{
 		Name:    "role-of-the-handler",
@@ -102,9 +108,11 @@ var effects = []Mutant{
 		Test:   Test{"groups", "TestTransactionAfterTheEnd"},
 	},
 	{
-		Name:    "nested-outlives-its-job",
-		Breaks:  "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
-		Edits:   []Edit{{"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n", "	return tx, nil\n"}},
+		Name:   "nested-outlives-its-job",
+		Breaks: "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
+		Edits: []Edit{{
+			"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n", "	return tx, nil\n",
+		}},
 		Torture: keeping, By: []string{"I5", "I6", "I3"},
 	},
 	{
@@ -120,9 +128,11 @@ var effects = []Mutant{
 		Test:   Test{"groups", "TestOneSavepointForAJob"},
 	},
 	{
-		Name:    "statements-taken-away",
-		Breaks:  "a job whose handler deallocates all prepared statements cannot be settled",
-		Edits:   []Edit{{"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n"}},
+		Name:   "statements-taken-away",
+		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
+		Edits: []Edit{{
+			"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n",
+		}},
 		Torture: setting, By: []string{"I6"},
 	},
 }

@@ -11,7 +11,8 @@ var thawed = append(frozen[:len(frozen)-1:len(frozen)-1], "3")
 
 // reading has handlers that keep rows open for longer than every timeout.
 var reading = []string{
-	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-reads", "3", "-only", "rows,bunrows",
+	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-reads", "3",
+	"-only", "rows,bunrows",
 }
 
 // endless has handlers that do not end.
@@ -96,9 +97,11 @@ var silence = []Mutant{
 		Test:   Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
 	},
 	{
-		Name:    "unread-unbounded",
-		Breaks:  "a handler that leaves results unread is not told before the server gives its group away",
-		Edits:   []Edit{{beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n"}},
+		Name:   "unread-unbounded",
+		Breaks: "a handler that leaves results unread is not told before the server gives its group away",
+		Edits: []Edit{{
+			beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n",
+		}},
 		Torture: reading, By: []string{"I3-lease", "I3"},
 	},
 	{
