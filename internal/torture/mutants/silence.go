@@ -9,6 +9,15 @@ var frozen = []string{"-jobs", "1200", "-groups", "40", "-processes", "3", "-lan
 // thawed stops more of them, so that some of their handlers go on as former holders.
 var thawed = append(frozen[:len(frozen)-1:len(frozen)-1], "3")
 
+// reading has handlers that keep rows open for longer than every timeout.
+var reading = []string{
+	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-reads", "3",
+	"-only", "rows,bunrows",
+}
+
+// endless has handlers that do not end.
+var endless = append(contended[:len(contended):len(contended)], "-stubborn", "6", "-only", "error")
+
 const (
 	seatFile    = "fifo/seat.go"
 	sessionFile = "groups/session.go"
@@ -90,8 +99,10 @@ var silence = []Mutant{
 	{
 		Name:   "unread-unbounded",
 		Breaks: "a handler that leaves results unread is not told before the server gives its group away",
-		Edits:  []Edit{{beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n"}},
-		Test:   Test{"groups", "TestBeatGivesUpFirst"},
+		Edits: []Edit{{
+			beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n",
+		}},
+		Torture: reading, By: []string{"I3-lease", "I3"},
 	},
 	{
 		Name:   "busy-is-lost",
@@ -106,5 +117,11 @@ var silence = []Mutant{
 		Breaks: "nobody looks at the socket: a session that was ended while rows are open is noticed late",
 		Edits:  []Edit{{streamFile, "{ return s.socket != nil && hungUp(s.socket) }", "{ return s.socket == nil && hungUp(s.socket) }"}},
 		Test:   Test{"fifo", "TestIdleLaneDialsAgain"},
+	},
+	{
+		Name:    "handler-never-given-up",
+		Breaks:  "a worker waits for ever for a handler that does not end",
+		Edits:   []Edit{{"fifo/overdue.go", "	if c.set.abandon > 0 {", "	if c.set.abandon < 0 {"}},
+		Torture: endless, By: []string{"I7", "I8"},
 	},
 }
