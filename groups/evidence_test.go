@@ -43,6 +43,8 @@ func TestLostIsToldOnce(t *testing.T) {
 			s.terminate(l.pg().PID())
 			require.ErrorContains(s, <-done, "57P01")
 		},
+		"in the COMMIT of a success": func(s *stage, l *Lane, h *Hold) { dieInCommit(s, l, h, succeed(h)) },
+		"in the COMMIT of a failure": func(s *stage, l *Lane, h *Hold) { dieInCommit(s, l, h, retryIn(h, 0)) },
 		"idle_in_transaction_session_timeout": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
 			_, err := l.Conn().Exec(s.Context(), "SET LOCAL idle_in_transaction_session_timeout = 10")
@@ -63,6 +65,20 @@ func TestLostIsToldOnce(t *testing.T) {
 			require.False(t, s.lost("b"))
 		})
 	}
+}
+
+// dieInCommit has the session die in the COMMIT that settles a job whose handler has written something.
+func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
+	s.exec(`CREATE TABLE effects (v text);
+		CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	require.NoError(s, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(s.Context(), "INSERT INTO effects VALUES ('')")
+		require.NoError(s, err)
+	}))
+	_, settled, err := l.Step(s.Context(), calls, nil)
+	require.ErrorContains(s, err, "57P01")
+	require.False(s, settled)
 }
 
 // A worker that lives commits, whatever it does with a job.

@@ -263,7 +263,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	used := len(calls) > 0 && l.hold != nil && l.loan.taken()
 	if used {
 		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
-		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil) // and with it SET TRANSACTION READ ONLY
+		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its xmax,
+		// which is no evidence of a crash.
+		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
 	}
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})

@@ -6,7 +6,7 @@ import (
 )
 
 // checkCauses: I6, no attempt of a worker that lives is lost unless something was done to its session, its process or
-// the server meanwhile, or its handler kept rows open for so long that no heartbeat passed, or returned while a
+// the server meanwhile, or its handler kept so many rows open for so long that no heartbeat passed, or returned while a
 // statement was under way, or the machine was too busy for one. And what became of each attempt is known to a worker
 // that has stopped as it was told.
 func (c *checker) checkCauses() {
@@ -52,7 +52,11 @@ func (c *checker) checkCauses() {
 // claim is older, and that of a batch older still.
 func (c *checker) caused(t *turn, causes []window) bool {
 	const before = int64(freeze)
-	from, until := t.start-before, min(t.settled, t.lost)
+	return c.causedIn(t, causes, t.start-before, min(t.settled, t.lost))
+}
+
+// causedIn reports whether something that ends an attempt's session was done between the two times.
+func (c *checker) causedIn(t *turn, causes []window, from, until int64) bool {
 	overlaps := func(w window) bool { return w.from <= until && from <= w.until }
 	return slices.ContainsFunc(c.down, overlaps) || slices.ContainsFunc(c.frozen[t.proc], overlaps) ||
 		slices.ContainsFunc(causes, func(w window) bool {
@@ -60,12 +64,15 @@ func (c *checker) caused(t *turn, causes []window) bool {
 		})
 }
 
+// openRows is why a session may be lost whose handler leaves more unread than heartbeats read ahead.
+const openRows = "rows that are open"
+
 // causes returns when something was done that ends sessions.
 func (c *checker) causes() []window {
 	list := slices.Clone(c.slow)
 	for _, t := range c.turns {
-		if t.rows != forever && min(t.read, t.over())-t.rows > unread {
-			list = append(list, window{t.rows + unread, min(t.read, t.over()) + late, t.proc, t.pid, "rows that are open"})
+		if t.rows != forever && t.bytes > readAhead && min(t.read, t.over())-t.rows > unread {
+			list = append(list, window{t.rows + unread, min(t.read, t.over()) + late, t.proc, t.pid, openRows})
 		}
 		if t.do == doStubborn && t.told != forever {
 			list = append(list, window{t.told, forever, t.proc, t.pid, "a handler that does not end"})

@@ -129,8 +129,9 @@ func TestCauses(t *testing.T) {
 				}
 			}
 		}},
-		"it had rows open for long": {false, func(b *book) { b.lostAlone(func() { b.reads(1200) }) }},
-		"it had rows open":          {true, func(b *book) { b.lostAlone(func() { b.reads(800) }) }},
+		"it had many rows open for long":  {false, func(b *book) { b.lostAlone(func() { b.reads(20e6, 1200) }) }},
+		"it had many rows open":           {true, func(b *book) { b.lostAlone(func() { b.reads(20e6, 800) }) }},
+		"it had a few rows open for long": {true, func(b *book) { b.lostAlone(func() { b.reads(200, 1200) }) }},
 		"its handler returned nil, and it is tried again": {true, func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.run(0, 10, 1, 1, "ok", "retried")

@@ -121,6 +121,7 @@ var asked = map[string]string{
 	"23505":     "a dead letter is in the way of another one",
 	noticesFull: "there is no room for a notice",
 	"57014":     "a statement was cancelled when its context ended",
+	"42704":     "a producer commits again what it has prepared, if it does not know",
 	"25P03":     "the session of a frozen worker was ended",
 	"08006":     "the connection was reset",
 	"08003":     "the connection was reset",
@@ -139,7 +140,8 @@ func (c *checker) checkServerLog() {
 		c.did("I11", 1)
 		c.count("server errors "+e.state, 1)
 		if asked[e.state] == "" || e.state == "57014" && !strings.Contains(e.text, "user request") ||
-			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") {
+			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") ||
+			e.state == "42704" && !strings.Contains(e.text, "COMMIT PREPARED") {
 			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
 		}
 	}

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"slices"
 	"time"
 )
 
@@ -96,7 +97,8 @@ func (c *checker) checkLease() {
 // checkUnread: I3-lease, a worker gives up first, also while its handler keeps rows open and no heartbeat can pass:
 // before the server takes the session for silent, the handler is told, or what became of its attempt is recorded.
 func (c *checker) checkUnread() {
-	const bound = int64(4*time.Second) + late // session.ServerSilence
+	bound := int64(session.ServerSilence) + late
+	others := slices.DeleteFunc(c.causes(), func(w window) bool { return w.why == openRows })
 	for _, t := range c.turns {
 		if t.rows == forever {
 			continue
@@ -105,6 +107,9 @@ func (c *checker) checkUnread() {
 		open := min(t.over(), t.read) - t.rows
 		if open > unread {
 			c.count("handlers that kept rows open for more than "+time.Duration(unread).String(), 1)
+		}
+		if over := t.over(); over == t.died || c.causedIn(t, others, over-learnt, over) {
+			continue // it was lost by something else; if the server had ended the session before, I3 tells
 		}
 		if open > bound+c.ran(t.proc, t.rows, t.rows+bound) && !t.recorded() && t.outcome != "returned" {
 			c.broken("I3-lease", t.rows+bound, t.group, []int64{t.job},

@@ -95,7 +95,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			})
 		}},
 		"a handler with rows open for long is not told": {"I3-lease", func(b *book) {
-			b.alone(func() { b.reads(5000) })
+			b.alone(func() { b.reads(20e6, 5000) })
 			b.events[len(b.events)-1].word = "unknown"
 			b.effects = b.effects[:len(b.effects)-1]
 			b.run(1, 10, 1, 2, "ok", "succeeded")
@@ -103,7 +103,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 		}},
 		"a handler with rows open for long is told": {"", func(b *book) {
 			b.alone(func() {
-				b.event(0, evRows, 1, 10, 1, 0, "-")
+				b.event(0, evRows, 1, 10, 1, 20e6, "-")
 				b.now += 1300
 				b.event(0, evLost, 1, 10, 1, 0, "-")
 				b.now += 4000
@@ -113,6 +113,27 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.run(1, 10, 1, 2, "ok", "succeeded")
 			b.effect(1, 10, 2)
 		}},
-		"a handler with rows open for long keeps its job": {"", func(b *book) { b.alone(func() { b.reads(5000) }) }},
+		"a handler with rows open for long is killed": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(0, evStart, 1, 10, 1, 10, "-")
+			b.event(0, evRows, 1, 10, 1, 200, "-")
+			b.now += 5000
+			b.mark(faultKill, "w1", 0)
+			b.run(1, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a handler with rows open for long has its session ended": {"", func(b *book) {
+			b.alone(func() {
+				b.event(0, evRows, 1, 10, 1, 200, "-")
+				b.now += 5000
+				b.mark(faultTerminate, "w1", 71)
+				b.event(0, evLost, 1, 10, 1, 0, "-")
+			})
+			b.events[len(b.events)-1].word = "unknown"
+			b.effects = b.effects[:len(b.effects)-1]
+			b.run(1, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a handler with rows open for long keeps its job": {"", func(b *book) { b.alone(func() { b.reads(20e6, 5000) }) }},
 	})
 }

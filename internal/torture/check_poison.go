@@ -1,6 +1,9 @@
 package torture
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more; it waits before it
 // kills the next one, and nobody is hit by it again meanwhile.
@@ -25,7 +28,7 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	c.checkPatience(deaths)
 }
 
-// checkPatience looks at the deaths by one job, one after the other, and at who was beside it.
+// checkPatience looks at the deaths by one job, one after the other, and at who was beside it and is charged.
 func (c *checker) checkPatience(deaths []*turn) {
 	hit := make(map[int64]int) // by job beside it: how often
 	for i, t := range deaths {
@@ -34,11 +37,14 @@ func (c *checker) checkPatience(deaths []*turn) {
 				continue // one that takes long
 			}
 			c.did("I6", 1)
+			if !c.charged(b) {
+				continue
+			}
 			hit[b.job]++
-			c.count("innocents that died beside a job that kills", 1)
+			c.count("innocents that were charged beside a job that kills", 1)
 			if hit[b.job] > 1 {
 				c.broken("I6", t.died, b.group, []int64{t.job, b.job},
-					"job %d has died %d times beside job %d, which kills", b.job, hit[b.job], t.job)
+					"job %d was charged %d times beside job %d, which kills", b.job, hit[b.job], t.job)
 			}
 		}
 		if i == 0 || t.attempt == deaths[i-1].attempt { // that one was not counted
@@ -53,4 +59,11 @@ func (c *checker) checkPatience(deaths []*turn) {
 				t.job, i, time.Duration(waited).Round(time.Millisecond), poisonWait)
 		}
 	}
+}
+
+// charged reports whether an attempt that died is counted.
+func (c *checker) charged(t *turn) bool {
+	turns := c.byJob[t.job]
+	i := slices.Index(turns, t) + 1
+	return i == len(turns) || turns[i].attempt > t.attempt
 }

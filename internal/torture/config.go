@@ -117,9 +117,12 @@ func orDefault[T comparable](v, def T) T {
 // session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.
 var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second}
 
-// unread is how long a handler has to keep rows open until its worker may take the session for lost: nothing can be
-// asked meanwhile. It is a little less than the worker's bound.
-const unread = int64(time.Second)
+const (
+	// unread is how long a handler has to keep rows open until its worker may take the session for lost, a little less
+	// than the worker's bound; and they have to be more than readAhead, which is what heartbeats read ahead.
+	unread    = int64(time.Second)
+	readAhead = 1 << 20
+)
 
 const (
 	// sweepEvery and groupIdle are so short that rows of groups come and go all the time.

@@ -20,7 +20,7 @@ const (
 	evFence        // it has its fencing token; arg: that
 	evWrite        // it called the sink; arg: the token; word: accepted or refused
 	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
-	evRows         // it has rows open from now on
+	evRows         // it has rows open from now on; arg: of so many bytes
 	evRead         // it has read them
 	evEnd          // it ended; word: ok, or why not
 	evLost         // its context was cancelled with ErrLost

@@ -142,10 +142,6 @@ func (r *run) impossible(f fault) string {
 			!slices.Contains(only, doBunRows) {
 			return "no handler has rows open"
 		}
-	case stubbornFault:
-		if !canAbandon() {
-			return "a worker cannot be told to give up the session of a handler that does not end"
-		}
 	case partitionFault, loseFault, resetFault, latencyFault:
 		if few == 0 {
 			return "it takes three worker processes"

@@ -2,8 +2,8 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
-	"reflect"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -33,26 +33,16 @@ func (stubbornFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 	return nil
 }
 
-// abandonAfter is the field of a Worker that says when it gives up the session of a handler that does not end.
-func abandonAfter(w *fifo.Worker) reflect.Value {
-	return reflect.ValueOf(w).Elem().FieldByName("AbandonAfter")
-}
-
-func canAbandon() bool { return abandonAfter(&fifo.Worker{}).IsValid() }
-
 // workStubborn works the queue of the handlers that do not end, until ctx is done.
 func workStubborn(ctx context.Context, o order, h *handlers) {
-	if !canAbandon() {
-		return
-	}
 	worker := &fifo.Worker{
-		Client: h.client, Name: o.Name, Concurrency: 1, Session: session, JobTimeout: timeout, DrainTimeout: time.Second,
-		MaxAttempts: mostLives, Retry: retry, Sweep: fifo.Sweep{Interval: -1},
+		Client: h.client, Name: o.Name, Concurrency: 1, Session: session, JobTimeout: timeout, AbandonAfter: abandon,
+		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, Sweep: fifo.Sweep{Interval: -1},
 	}
-	abandonAfter(worker).SetInt(int64(abandon))
 	worker.Handle(queueStubborn, fifo.HandlerFunc(h.handle))
 	for ctx.Err() == nil {
-		if err := worker.Run(ctx); err != nil {
+		err := worker.Run(ctx)
+		if err != nil && !errors.Is(err, fifo.ErrDrainTimeout) { // that is of those that do not end
 			h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
 		}
 		_ = pause.For(ctx, 100*time.Millisecond)

@@ -208,9 +208,9 @@ func (b *book) probe(took int64) {
 	b.effects[len(b.effects)-1].msg = n
 }
 
-// reads has rows open for so many milliseconds.
-func (b *book) reads(took int64) {
-	b.event(0, evRows, 1, 10, 1, 0, "-")
+// reads has so many bytes of rows open for so many milliseconds.
+func (b *book) reads(bytes, took int64) {
+	b.event(0, evRows, 1, 10, 1, bytes, "-")
 	b.now += took
 	b.event(0, evRead, 1, 10, 1, 0, "-")
 }

@@ -16,12 +16,11 @@ type rows interface {
 // A resultSize is so many rows of so many bytes.
 type resultSize struct{ rows, bytes int }
 
-// sizes are what handlers keep open for long: so little that it has been read, and the server is idle; what waits in
-// the buffers of the sockets; and so much that the server waits.
+// sizes are what handlers keep open for long: so little that it has been read, and the server is idle; what a heartbeat
+// reads ahead; and so much that the server waits.
 var sizes = []resultSize{{20, 1}, {200, 1000}, {2500, 8000}}
 
-// rows calls the sink twice, as a slow handler does, between the rows of a query. No heartbeat can pass while they are
-// open.
+// rows calls the sink twice, as a slow handler does, between the rows of a query.
 func (a *attempt) rows(ctx context.Context) error {
 	token, err := a.job.Fence(ctx)
 	if err != nil {
@@ -37,7 +36,7 @@ func (a *attempt) rows(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	a.note(evRows, 0, "-")
+	a.note(evRows, int64(size.rows*size.bytes), "-")
 	if !rows.Next() {
 		return fmt.Errorf("no first row: %w", rows.Err())
 	}

@@ -20,7 +20,7 @@ func settings(o order) []setting {
 	list := []setting{
 		{sql: "SET LOCAL client_encoding = 'LATIN1'"},
 		{sql: "SET LOCAL search_path = pg_temp"},
-		{sql: "SET LOCAL statement_timeout = 1"},
+		{sql: "SET LOCAL statement_timeout = 500"}, // which the statement that puts it back has to keep, too
 		{sql: "SET LOCAL lock_timeout = 1", shared: true},
 		{sql: "DEALLOCATE ALL"},
 		{sql: forget},

@@ -21,6 +21,7 @@ type turn struct {
 	wrote   int64 // when it first had an answer of the sink; forever: never
 	rows    int64 // since when it had rows open; forever: it had none
 	read    int64 // until when
+	bytes   int64 // how much that is
 	pid     int64 // the server process, 0 if it did not get that far
 	token   int64 // 0: it did not ask
 	job     int64
@@ -78,7 +79,7 @@ func (c *checker) readTurns() {
 		case evWrite:
 			t.wrote = min(t.wrote, e.at)
 		case evRows:
-			t.rows = e.at
+			t.rows, t.bytes = e.at, e.arg
 		case evRead:
 			t.read = e.at
 		case evSpawn:
