@@ -271,6 +271,8 @@ func (t *Turns) unknown(hints []hint) (keys []Key) {
 		switch {
 		case turn != nil && turn.claimable():
 			turn.lowest = min(turn.lowest, h.id)
+			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that again.
+			turn.again = turn.again || turn.state == withLane && h.id != turn.head
 		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
 		case !seen[h.Key]:
 			seen[h.Key] = true

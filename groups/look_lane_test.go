@@ -1,0 +1,28 @@
+package groups
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A job that is enqueued while a lane has its group, unannounced, is worked when the lane is done, although the lane's claim was
+// before it: no look reads its id a second time.
+func TestLooksFindWhatComesWhileALaneHasTheGroup(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	conn := s.session().Conn
+	turns, scout := s.scout(time.Second)
+	s.looking(scout, conn)
+	first := s.enqueue(1, "a")[0]
+	require.Equal(t, []string{"a"}, s.found(scout, conn))
+	turn := turns.known[group("a")]
+	h, _, err := s.lane().Step(t.Context(), nil, turn)
+	require.NoError(t, err)
+	require.False(t, h.More)
+	s.enqueue(1, "a")
+	require.Empty(t, s.found(scout, conn))
+	turns.Done(turn, Outcome{Finished: first})
+	require.Equal(t, []string{"a"}, append(drained(turns), s.found(scout, conn)...))
+}
