@@ -28,29 +28,37 @@ func (c sluggish) Write(b []byte) (int, error) {
 // sent all the same.
 func TestBeatBesideAReaderInTheBackground(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.enqueue(1, "a", "silent")
-	var on atomic.Bool
-	d := s.dialer(hasty)
-	dial := d.Pool.ConnConfig.DialFunc
-	d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return sluggish{conn.(*net.TCPConn), &on}, nil
+	for name, prepare := range map[string]func(*stage, *Dialer){"plain": func(*stage, *Dialer) {}, "TLS": encrypted} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.enqueue(1, "a", "silent")
+			s.exec("CREATE TABLE effects (v text)")
+			d := s.dialer(hasty)
+			prepare(s, d)
+			var on atomic.Bool
+			dial := d.Pool.ConnConfig.DialFunc
+			d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return sluggish{conn.(*net.TCPConn), &on}, nil
+			}
+			l := s.dial(d)
+			h := s.claim(l, "a")
+			cause, held := s.beside(l, func(ctx context.Context) {
+				tx := s.pgxTx(h)
+				on.Store(true)
+				s.write(tx, "kept")
+				on.Store(false)
+				s.over(hasty)
+				s.write(tx, "kept, too")
+			})
+			require.NoError(t, cause)
+			require.NoError(t, held)
+			s.end(l, succeed(h)...)
+			require.Equal(t, 2, one[int](s, "SELECT count(*) FROM effects"))
+		})
 	}
-	l := s.dial(d)
-	h := s.claim(l, "a")
-	cause, held := s.beside(l, func(ctx context.Context) {
-		tx := s.pgxTx(h)
-		on.Store(true)
-		_, err := tx.Exec(ctx, "SELECT 1")
-		require.NoError(s, err)
-		on.Store(false)
-		s.over(hasty)
-	})
-	require.NoError(t, cause)
-	require.NoError(t, held)
-	s.end(l, succeed(h)...)
 }
