@@ -45,7 +45,7 @@ var vices = map[string]vice{
 	}},
 	"RESET ALL":      {do: statement("RESET ALL"), replaced: true},
 	"LISTEN":         {do: statement("LISTEN news"), replaced: true},
-	"SET ROLE":       {do: statement("SET ROLE pg_monitor"), fails: true, replaced: true}, // it may not settle
+	"SET ROLE":       {do: statement("SET ROLE pg_monitor"), replaced: true},
 	"DEALLOCATE ALL": {do: statement("DEALLOCATE ALL"), replaced: true},
 	"DISCARD ALL":    {do: statement("DISCARD ALL"), fails: true, replaced: true}, // refused in a transaction
 	"DEALLOCATE ALL by pgx": {do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {

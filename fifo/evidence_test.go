@@ -136,7 +136,7 @@ func TestPoisonBesideInnocents(t *testing.T) {
 		go func() { ended <- w.Run(ctx) }()
 		t.Cleanup(func() {
 			die()
-			receive(t, ended, "the end of Run")
+			_ = receive(t, ended, "the end of Run")
 		})
 	}
 	await(t, "the dead letter", func() bool { return b.count("dead_letters") == 1 })

@@ -145,6 +145,7 @@ func TestCannotCommit(t *testing.T) {
 		"COMMIT; BEGIN":          {sql("COMMIT; BEGIN"), "not held", true},
 		"COMMIT AND CHAIN":       {sql("COMMIT AND CHAIN"), "not held", true},
 		"ROLLBACK, BEGIN":        {sql("ROLLBACK", "BEGIN"), "not held", false},
+		"release of ours":        {sql("RELEASE SAVEPOINT pgfifo"), "not held", false},
 		"COMMIT, the same again": {sql("COMMIT; BEGIN; SAVEPOINT pgfifo; SAVEPOINT pgfifo_tx"), "not held", true},
 		"swallowed error":        {sql("SELECT 1/0"), "did not roll it back", false},
 		"swallowed, go on":       {sql("SELECT 1/0", "SELECT 1"), "did not roll it back", false},

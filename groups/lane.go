@@ -100,7 +100,7 @@ func Refused(err error) bool {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
 		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
 	}
-	return errors.Is(err, ErrNotHeld)
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, errUnchanged)
 }
 
 const ( // names of prepared statements
@@ -263,6 +263,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	used := len(calls) > 0 && l.hold != nil && l.loan.taken()
 	if used {
 		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
+		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil) // and with it SET TRANSACTION READ ONLY
 	}
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})
@@ -308,7 +309,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 
 // readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
 func (l *Lane) readSettled(pipeline *pgconn.Pipeline, used bool, calls []Call) (bool, error) {
-	if used {
+	for i := 0; used && i < 2; i++ {
 		if _, err := readTag(pipeline); Refused(err) {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		} else if err != nil {

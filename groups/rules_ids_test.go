@@ -13,9 +13,9 @@ func drawnInTurn(s *stage) (ids []int64) {
 	s.Helper()
 	sessions := []*session{s.session(), s.session()}
 	for i := range 4 {
-		var id int64
+		var id, xid int64
 		require.NoError(s, sessions[i%2].QueryRow(s.Context(), s.statement("enqueue"),
-			[]string{queue}, []string{"a"}, [][]byte{{}}, []int64{0}, []int32{0}, "", "").Scan(&id))
+			[]string{queue}, []string{"a"}, [][]byte{{}}, []int64{0}, []int32{0}, false).Scan(&id, &xid))
 		ids = append(ids, id)
 	}
 	return ids

@@ -5,7 +5,7 @@
 -- The sub-select has a lock of its own, so that the planner takes it as it stands: as a join, a plan made while the table
 -- was empty would read all groups of the queue for each of them.
 SELECT k.n::integer, g.xid AS group_xid
-FROM unnest($2::text[]) WITH ORDINALITY AS k (group_id, n)
+FROM pg_catalog.unnest($2::text[]) WITH ORDINALITY AS k (group_id, n)
 CROSS JOIN LATERAL (SELECT g.xmax AS xid
                     FROM pgfifo.queue_groups g
                     WHERE g.queue = $1 AND g.group_id = k.group_id
