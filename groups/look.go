@@ -175,7 +175,7 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	l.again = l.again || !first && paused != l.paused || from.at.IsZero() || now.id-from.id > maxNew
+	l.again = l.again || !first && paused != l.paused || from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id
 	if l.again {
 		from.id = now.id
 	}

@@ -26,3 +26,21 @@ func TestLooksFindWhatComesWhileALaneHasTheGroup(t *testing.T) {
 	turns.Done(turn, Outcome{Finished: first})
 	require.Equal(t, []string{"a"}, append(drained(turns), s.found(scout, conn)...))
 }
+
+// A sequence that is set back draws ids that were drawn before, below those that are known: only a walk finds those jobs.
+func TestLooksSeeASequenceSetBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	one[int64](s, "SELECT setval('pgfifo.jobs_id_seq', 1000)")
+	conn := s.session().Conn
+	turns, scout := s.scout(time.Second)
+	s.looking(scout, conn)
+	require.Empty(t, s.found(scout, conn))
+	require.True(t, scout.covers())
+	one[int64](s, "SELECT setval('pgfifo.jobs_id_seq', 1)")
+	s.enqueue(1, "a")
+	require.Empty(t, s.found(scout, conn))
+	require.False(t, scout.covers())
+	require.NoError(t, scout.Walk(t.Context(), conn))
+	require.Equal(t, []string{"a"}, drained(turns))
+}
