@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -67,25 +68,32 @@ func (s *stream) ended() bool { return s.socket != nil && hungUp(s.socket) }
 
 func (s *stream) Read(b []byte) (int, error) {
 	s.mu.Lock()
-	for s.beating {
-		s.free.Wait()
-	}
-	if len(s.kept) > 0 {
-		n := copy(b, s.kept)
-		if s.kept = s.kept[n:]; len(s.kept) == 0 {
-			s.kept = nil
+	defer s.mu.Unlock()
+	for {
+		for s.beating {
+			s.free.Wait()
 		}
+		if len(s.kept) > 0 {
+			n := copy(b, s.kept)
+			if s.kept = s.kept[n:]; len(s.kept) == 0 {
+				s.kept = nil
+			}
+			return n, nil
+		}
+		s.reading++
 		s.mu.Unlock()
-		return n, nil
+		n, err := s.Conn.Read(b)
+		s.mu.Lock()
+		s.reading--
+		s.hear(b[:n])
+		if !s.beating {
+			return n, err
+		}
+		s.free.Broadcast()
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) { // else it was the heartbeat's
+			return n, err
+		}
 	}
-	s.reading++
-	s.mu.Unlock()
-	n, err := s.Conn.Read(b)
-	s.mu.Lock()
-	s.reading--
-	s.hear(b[:n])
-	s.mu.Unlock()
-	return n, err
 }
 
 func (s *stream) Write(b []byte) (int, error) {
@@ -176,11 +184,12 @@ func (s *stream) beat() (standing, error) {
 	if s.reading > 0 && s.owed > 0 {
 		s.live() // somebody waits for the server, and has read all that there was
 	}
-	if s.reading > 0 || s.out.n > 0 || s.beating {
+	if s.reading > 0 && s.owed > 0 || s.out.n > 0 || s.beating {
 		defer s.mu.Unlock()
 		return s.stands(), nil
 	}
 	s.beating = true
+	s.interrupt()
 	owed := s.owed > 0
 	s.mu.Unlock()
 	if owed {
@@ -199,6 +208,19 @@ func (s *stream) beat() (standing, error) {
 		s.live()
 	}
 	return s.stands(), err
+}
+
+// interrupt has those who read wait until the heartbeat is over, and begin again then. In the worker's turn pgx may be reading,
+// too: for a notification, or in the background, which it begins if a write takes long, and ends with what comes next.
+func (s *stream) interrupt() {
+	if s.reading == 0 {
+		return
+	}
+	_ = s.Conn.SetReadDeadline(time.Unix(1, 0))
+	for s.reading > 0 {
+		s.free.Wait()
+	}
+	_ = s.Conn.SetReadDeadline(time.Time{})
 }
 
 func (s *stream) stands() standing {
