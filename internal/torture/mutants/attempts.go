@@ -113,7 +113,7 @@ var attempts = []Mutant{
 	{
 		Name:   "suspects-together",
 		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others with it again",
-		Edits:  []Edit{{attemptFile, "suspects.enter(hold.WasLost)", "suspects.enter(false)"}},
+		Edits:  []Edit{{attemptFile, "	if hold.WasLost {\n", "	if hold.WasLost && hold == nil {\n"}},
 		Test:   Test{"fifo", "TestPoisonBesideInnocents"},
 	},
 	{

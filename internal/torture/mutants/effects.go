@@ -80,7 +80,7 @@ var effects = []Mutant{
 	{
 		Name:    "role-of-the-handler",
 		Breaks:  "a job is settled with the role that its handler has taken on",
-		Edits:   []Edit{{"groups/settling.go", "{\"role\", ", "{"}},
+		Edits:   []Edit{{"groups/settling.go", "\"role\", ", ""}},
 		Torture: setting, By: []string{"I6", "I11"},
 	},
 	{

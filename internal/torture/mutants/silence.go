@@ -93,8 +93,11 @@ var silence = []Mutant{
 	{
 		Name:   "beat-beside-a-statement",
 		Breaks: "a heartbeat is sent while the handler is in a statement of its own",
-		Edits:  []Edit{{streamFile, "	if s.reading > 0 || s.out.n > 0 || s.beating {\n", "	if s.beating {\n"}, {streamFile, "	owed := s.owed > 0\n", "	owed := false\n"}},
-		Test:   Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
+		Edits: []Edit{
+			{streamFile, "	if s.reading > 0 && s.owed > 0 || s.out.n > 0 || s.beating {\n", "	if s.beating {\n"},
+			{streamFile, "	owed := s.owed > 0\n", "	owed := false\n"},
+		},
+		Test: Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
 	},
 	{
 		Name:   "unread-unbounded",
