@@ -39,10 +39,11 @@
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
 //     its statements neither frees the locks nor keeps the failure from being recorded.
-//   - Settling depends on nothing that the handler has left behind (settling.go). It first puts back the role, the
-//     encoding, the search path, the timeouts for statements and locks and session_replication_role, and fails if the
-//     transaction is not the one that claimed: a handler that ends it by hand cannot make an unheld job succeed. A
-//     job whose row is still there after its DELETE is not committed, nor is what its handler wrote.
+//   - Settling depends on nothing that the handler has left behind (settling.go). It first puts back who the session
+//     is (authorization and role), the encoding, the search path, the timeouts for statements and locks and
+//     session_replication_role, and fails if the transaction is not the one that claimed: a handler that ends it by
+//     hand cannot make an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor
+//     is what its handler wrote.
 //   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the
 //     other began, the first is worked first. Overlapping ones may commit the other way round; a lower id that
 //     appears late is worked next: no claim looks only behind an id that an open transaction may still commit below
@@ -60,12 +61,12 @@
 //     locked, or a lower id was committed and became the head.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
-// So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before
-// their handlers run: the first eight of each lane after the start of its worker, and all of jobs that have failed or
-// were lost before. A mark is taken back in the transaction that settles the attempt. One that is found when the
-// group is ours is of an attempt that died. Hence a job that kills its worker at each start is counted each time, and
-// so is every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks
-// are the only evidence.
+// So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
+// handlers run: the first eight of each lane after the start of its worker, and all of jobs that have failed or were
+// lost before. A mark is taken back in the transaction that settles the attempt. One that is found when the group is
+// ours is of an attempt that died. Hence a job that kills its worker at each start is counted each time, and so is
+// every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks are
+// the only evidence.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
@@ -109,7 +110,8 @@
 //     seen writing then. An index of ids finds it.
 //   - What will be due within twice PollInterval and two seconds, or was put back by a redrive, has its time in an
 //     index of delayed and failed jobs. Its group waits in memory until then.
-//   - When something is paused or resumed, and when more than 131,072 ids are new, the next walk is made at once.
+//   - When something is paused or resumed, and when more than 131,072 ids are new or the sequence was set back, the
+//     next walk is made at once.
 //
 // So many groups that are delayed or back off cost next to nothing, and others start in time beside them. At most
 // 65,536 of them are kept in memory, half of that room for those that are due soon. While more than that become due

@@ -22,8 +22,9 @@ const (
 		DROP ROLE IF EXISTS tenants_example_ada, tenants_example_bob;
 		CREATE ROLE tenants_example_ada; GRANT tenants_example_ada TO CURRENT_USER;
 		CREATE ROLE tenants_example_bob; GRANT tenants_example_bob TO CURRENT_USER;
-		CREATE SCHEMA tenants_example; GRANT USAGE ON SCHEMA tenants_example TO tenants_example_ada, tenants_example_bob;
-		CREATE TABLE tenants_example.notes (n int GENERATED ALWAYS AS IDENTITY, tenant text NOT NULL, note text NOT NULL);
+		CREATE SCHEMA tenants_example;
+		GRANT USAGE ON SCHEMA tenants_example TO tenants_example_ada, tenants_example_bob;
+		CREATE TABLE tenants_example.notes (n int GENERATED ALWAYS AS IDENTITY, tenant text, note text);
 		GRANT SELECT, INSERT (tenant, note) ON tenants_example.notes TO tenants_example_ada, tenants_example_bob;
 		ALTER TABLE tenants_example.notes ENABLE ROW LEVEL SECURITY;
 		CREATE POLICY own ON tenants_example.notes USING ('tenants_example_' || tenant = current_user)`
