@@ -15,6 +15,7 @@ var operated = append(contended[:len(contended):len(contended)], "-operators", "
 // vacuumed has the server take away what locks tell, when all workers have died.
 var vacuumed = []string{
 	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-vacuums", "12",
+	"-only", "error,slow",
 }
 
 // committing has sessions end in the COMMIT of a batch.
