@@ -67,7 +67,8 @@ func (s *seat) tell(ctx context.Context, r *result) {
 }
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed attempt,
-// or that the jobs are given back. It reports whether it could. A group of which that cannot be recorded either is left alone for a while.
+// or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too, is left alone
+// for a while. If there was no answer, whoever claims the group next finds that the transaction was lost, and counts that.
 func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 	all := true
 	for i := range claim {
@@ -89,6 +90,11 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			p.outcome = groups.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			_ = s.lane.Record(ctx, p.held) // nor is it a crash
+		default:
+			a.lose(p)
+			p.outcome = groups.Outcome{Missed: true}
+			s.crew.log.Warn("pgfifo: failed attempt not recorded; it counts as lost", "queue", p.turn.Queue,
+				"group", p.turn.GroupID, "error", err)
 		}
 	}
 	return all

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -126,4 +129,44 @@ func TestJobThatCannotBeDeleted(t *testing.T) {
 	require.Contains(t, jobs[0].Failures[0].Error, "the job is still there")
 	b.exec("DROP TRIGGER keep ON pgfifo.jobs")
 	b.drained()
+}
+
+// What a handler's failure is recorded on may break, too. It is recorded on another connection then, or else the attempt
+// counts as one that died.
+func TestRecordOnABrokenConnection(t *testing.T) {
+	t.Parallel()
+	for ended, outcomes := range map[int32][]fifo.Outcome{
+		1: {fifo.Retried, fifo.Succeeded},
+		2: {fifo.Unknown, fifo.Retried, fifo.Succeeded},
+	} {
+		t.Run(fmt.Sprint(ended), func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.ledger.overlaps = true
+			var ends atomic.Int32 // sessions of the pool that end just when they are taken from it
+			b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+				cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+					if ends.Add(-1) >= 0 {
+						b.exec("SELECT pg_terminate_backend($1, 10000)", int(conn.PgConn().PID()))
+					}
+					return true, nil
+				}
+			}))
+			b.send("g", nil)
+			var attempts []int
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if attempts = append(attempts, job.Attempt()); len(attempts) > 1 {
+					return nil
+				}
+				tx, err := job.PgxTx(ctx)
+				if err == nil {
+					_, err = tx.Exec(ctx, "ROLLBACK")
+				}
+				ends.Store(ended)
+				return err
+			}, oneLane))
+			require.Equal(t, []int{1, 2}, attempts)
+			require.Equal(t, outcomes, b.ledger.outcomes())
+		})
+	}
 }

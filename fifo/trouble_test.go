@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,11 @@ func TestTroubleIsOfItsGroup(t *testing.T) {
 		},
 		"a trigger on what fails": {
 			raise + "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
+			"DROP TRIGGER refuse ON pgfifo.jobs",
+		},
+		"a trigger that leaves what fails as it was": {
+			strings.Replace(raise, "RAISE EXCEPTION ''not this one''", "RETURN NULL", 1) +
+				"CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
 			"DROP TRIGGER refuse ON pgfifo.jobs",
 		},
 		"a value that cannot be read": {

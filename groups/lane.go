@@ -94,8 +94,8 @@ type Call struct {
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("groups: the job is not held any more")
 
-// Refused reports whether an error is a server's that goes on working: it has refused a statement, or found a job otherwise than
-// it was held. Any other is the connection's.
+// Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job otherwise than it
+// was held, or left it as it was. Any other is the connection's.
 func Refused(err error) bool {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
 		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"

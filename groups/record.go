@@ -23,13 +23,21 @@ var errUnchanged = errors.New("groups: the server has left the job as it was: a 
 // evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id and attempts.
 //
 // It returns ErrNotHeld if a call finds the job otherwise than it was claimed: then another worker has counted the attempt.
-// Any other error is the database's; nothing is recorded then.
+// Any other error is the database's; then nothing is recorded, or, if the connection broke, it is not known.
 func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if l.control == nil {
 		return ErrNoControl
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
 	defer cancel()
+	err := l.recordOnce(ctx, head, calls)
+	if err != nil && !Refused(err) && ctx.Err() == nil { // the pool's session had ended: another one
+		err = l.recordOnce(ctx, head, calls)
+	}
+	return err
+}
+
+func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 	conn, err := l.control.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("groups: record: %w", err)
