@@ -90,11 +90,6 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			p.outcome = groups.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			_ = s.lane.Record(ctx, p.held) // nor is it a crash
-		default:
-			a.lose(p)
-			p.outcome = groups.Outcome{Missed: true}
-			s.crew.log.Warn("pgfifo: failed attempt not recorded; it counts as lost", "queue", p.turn.Queue,
-				"group", p.turn.GroupID, "error", err)
 		}
 	}
 	return all

@@ -170,3 +170,18 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 		})
 	}
 }
+
+// What is recorded on a connection of the pool is bounded as a lane is: a worker that is frozen there does not keep the group.
+func TestRecordIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.exec(`CREATE TABLE bounds (v text);
+		CREATE FUNCTION bound() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO public.bounds VALUES (current_setting(''idle_in_transaction_session_timeout'')); RETURN NEW; END';
+		CREATE TRIGGER bound BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION bound();
+		INSERT INTO effects VALUES (1)`)
+	b.send("g", nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, job.Attempt()) }))
+	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, "10s", query[string](b, "SELECT v FROM bounds"))
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,8 +46,8 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
 		return fmt.Errorf("groups: record: %w", err)
 	}
-	wait := []byte(strconv.FormatInt(relockWait.Milliseconds(), 10))
-	held, err := l.record(ctx, pg, relockSQL, [][]byte{[]byte(head.Queue), []byte(head.GroupID), wait})
+	wait, silence := appendInt(relockWait.Milliseconds()), appendInt(max(l.silent.Milliseconds(), 1))
+	held, err := l.record(ctx, pg, relockSQL, [][]byte{[]byte(head.Queue), []byte(head.GroupID), wait, silence})
 	for i := 0; err == nil && held && i < len(calls); i++ {
 		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
 		if unchanged := false; err == nil && !held {
