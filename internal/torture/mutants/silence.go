@@ -36,7 +36,7 @@ var silence = []Mutant{
 		Name:    "heartbeat-gives-up",
 		Breaks:  "heartbeats end when a handler takes long, so that the server ends its session",
 		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running().Seconds() > 1 || lane.Running() <"}},
-		Torture: patient, By: []string{"I6"},
+		Torture: patient, By: []string{"I6", "I3-lease", "I3"},
 	},
 	{
 		Name:    "lost-lease-not-told",
