@@ -32,6 +32,7 @@ type stream struct {
 	reading int    // calls of Read that wait
 	kept    []byte // read by a heartbeat, for the next call of Read
 	readBy  time.Time
+	writeBy time.Time
 	alive   time.Time // when the server certainly was not waiting for the worker, at last
 	taken   int       // bytes read since then
 }
@@ -107,14 +108,10 @@ func (s *stream) Write(b []byte) (int, error) {
 }
 
 func (s *stream) SetDeadline(t time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readBy = t
-	if s.beating { // it reads by a deadline of its own, and sets this one then
-		return s.SetWriteDeadline(t)
-	}
-	return s.Conn.SetDeadline(t)
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
+
+// A heartbeat has no deadline but that of its caller, and sets these when it is over.
 
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
@@ -124,6 +121,16 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 		return nil
 	}
 	return s.Conn.SetReadDeadline(t)
+}
+
+func (s *stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeBy = t
+	if s.beating {
+		return nil
+	}
+	return s.Conn.SetWriteDeadline(t)
 }
 
 // say follows what pgx sends. A server that has been sent a message of the extended protocol waits for Sync, and it
@@ -190,6 +197,7 @@ func (s *stream) beat() (standing, error) {
 	}
 	s.beating = true
 	s.interrupt()
+	_ = s.Conn.SetDeadline(time.Time{})
 	owed := s.owed > 0
 	s.mu.Unlock()
 	if owed {
@@ -204,6 +212,7 @@ func (s *stream) beat() (standing, error) {
 	defer s.mu.Unlock()
 	s.beating = false
 	_ = s.Conn.SetReadDeadline(s.readBy)
+	_ = s.Conn.SetWriteDeadline(s.writeBy)
 	if !owed {
 		s.live()
 	}
@@ -220,7 +229,6 @@ func (s *stream) interrupt() {
 	for s.reading > 0 {
 		s.free.Wait()
 	}
-	_ = s.Conn.SetReadDeadline(time.Time{})
 }
 
 func (s *stream) stands() standing {
