@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,8 +46,9 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
 		return fmt.Errorf("groups: record: %w", err)
 	}
-	wait := []byte(strconv.FormatInt(relockWait.Milliseconds(), 10))
-	held, err := l.record(ctx, pg, relockSQL, [][]byte{[]byte(head.Queue), []byte(head.GroupID), wait})
+	held, err := l.record(ctx, pg, relockSQL, [][]byte{
+		[]byte(head.Queue), []byte(head.GroupID), appendInt(relockWait.Milliseconds()), appendInt(max(l.bound.Milliseconds(), 1)),
+	})
 	for i := 0; err == nil && held && i < len(calls); i++ {
 		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
 		if unchanged := false; err == nil && !held {
