@@ -29,7 +29,7 @@ func (f *freezing) Write(b []byte) (int, error) {
 }
 
 // A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for longer
-// than a lane would.
+// than a lane would, and the attempt is counted.
 func TestFrozenRecordLetsGo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -53,6 +53,16 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	<-frozen
 	other := s.lane()
 	require.True(t, s.misses(other, "a"))
-	s.until(func() bool { return !s.misses(other, "a") })
+	s.until(func() bool {
+		free, _, err := other.Step(t.Context(), nil, &Turn{Key: group("a")})
+		require.NoError(t, err)
+		if free == nil {
+			s.end(other)
+		}
+		return free != nil
+	})
+	lost, err := other.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
 	t.Cleanup(func() { require.Error(t, <-recorded) })
 }
