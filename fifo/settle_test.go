@@ -183,5 +183,5 @@ func TestRecordIsBounded(t *testing.T) {
 	b.send("g", nil)
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, job.Attempt()) }))
 	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
-	require.Equal(t, "10s", query[string](b, "SELECT v FROM bounds"))
+	require.Equal(t, "30s", query[string](b, "SELECT v FROM bounds"))
 }

@@ -48,8 +48,9 @@ type Lane struct {
 	used   bool    // a handler has taken it since the claim
 	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
 	silent time.Duration
-	lost   atomic.Bool  // a heartbeat found the connection dead
-	since  atomic.Int64 // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
+	bound  time.Duration // of the server's patience
+	lost   atomic.Bool   // a heartbeat found the connection dead
+	since  atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
 }
 
 // A Dialer opens lanes.
@@ -167,6 +168,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	l := &Lane{
 		conn: conn, wire: w, bun: d.bun, log: d.Logger, stream: conn.Conn().PgConn().Conn().(*stream), pid: pid,
 		heartbeat: d.Session.withDefaults().Heartbeat, silent: d.Session.withDefaults().Silence,
+		bound:   d.Session.Bound(),
 		control: d.Control, schema: d.Schema,
 		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements,
 	}

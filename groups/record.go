@@ -12,8 +12,12 @@ import (
 // relockWait is how long Record waits for the group's row. The session that held it may take a moment to end.
 const relockWait = time.Second
 
-// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
-const unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
+const (
+	// relockHeadSQL locks a job: $1 queue, $2 group id, $3 id.
+	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 FOR NO KEY UPDATE SKIP LOCKED"
+	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
+	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
+)
 
 var errUnchanged = errors.New("groups: the server has left the job as it was: a trigger?")
 
@@ -46,8 +50,7 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
 		return fmt.Errorf("groups: record: %w", err)
 	}
-	wait, silence := appendInt(relockWait.Milliseconds()), appendInt(max(l.silent.Milliseconds(), 1))
-	held, err := l.record(ctx, pg, relockSQL, [][]byte{[]byte(head.Queue), []byte(head.GroupID), wait, silence})
+	held, err := l.relock(ctx, pg, head, len(calls) > 0)
 	for i := 0; err == nil && held && i < len(calls); i++ {
 		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
 		if unchanged := false; err == nil && !held {
@@ -73,11 +76,25 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 	return err
 }
 
+// relock locks the group's row, or reports that somebody else has it. If an attempt is to be counted, it locks the head's row, too,
+// as a claim does, and both are sent at once: if the worker dies now, it is this transaction that tells of that.
+func (l *Lane) relock(ctx context.Context, pg *pgconn.PgConn, head *Held, counted bool) (bool, error) {
+	var batch pgconn.Batch
+	queue, group := []byte(head.Queue), []byte(head.GroupID)
+	wait, bound := appendInt(relockWait.Milliseconds()), appendInt(max(l.bound.Milliseconds(), 1))
+	batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, wait, bound}, nil, nil, nil)
+	if counted {
+		batch.ExecParams(l.schema.Qualify(relockHeadSQL), [][]byte{queue, group, appendInt(head.ID)}, nil, nil, nil)
+	}
+	results, err := pg.ExecBatch(ctx, &batch).ReadAll()
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+		return false, nil // they have seen what was lost, and count it
+	}
+	return err == nil && results[0].CommandTag.RowsAffected() == 1, err
+}
+
 // record runs one statement, and reports whether it found one row.
 func (l *Lane) record(ctx context.Context, pg *pgconn.PgConn, sql string, args [][]byte) (bool, error) {
 	tag, err := pg.ExecParams(ctx, l.schema.Qualify(sql), args, nil, nil, nil).Close()
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
-		return false, nil // somebody else has the group: they have seen what was lost, and count it
-	}
 	return tag.RowsAffected() == 1, err
 }

@@ -135,7 +135,6 @@ func (t *Turns) finished(turn *Turn, id int64) {
 		return
 	}
 	t.worked = true
-	turn.troubles = 0
 	if id >= turn.single {
 		turn.single = 0
 	}
@@ -180,6 +179,8 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	t.finished(turn, o.Finished)
 	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
 		t.floors.drop(turn.Key)
+	} else {
+		turn.troubles = 0
 	}
 	switch {
 	case o.Trouble:

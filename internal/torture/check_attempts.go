@@ -2,6 +2,7 @@ package torture
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -115,10 +116,14 @@ func (c *checker) eaters() (at []int64) {
 	}
 	for i := range c.events {
 		switch e := &c.events[i]; e.kind {
-		case evTrouble, evLost, evStall, evExit:
+		case evLost, evStall, evExit:
 			at = append(at, e.at)
+		case evTrouble:
+			if !strings.Contains(e.word, "trouble with a group") { // that is refused, and nothing is lost
+				at = append(at, e.at)
+			}
 		case evSettled:
-			if e.word == "unknown" {
+			if turns := c.byJob[e.job]; e.word == "unknown" && (len(turns) == 0 || !c.clashed(turns[0].msg)) {
 				at = append(at, e.at)
 			}
 		}

@@ -62,8 +62,8 @@ func (c *checker) checkProgress() {
 	c.checkSettled()
 }
 
-// mostFutile is how often a job may be tried while that cannot be recorded. The wait before the next time is to grow.
-const mostFutile = 40
+// mostFutile is how often a process may try a job while that cannot be recorded. The wait before the next time is to grow.
+const mostFutile = 15
 
 // checkClashes: I12, a job whose end cannot be recorded is not tried again and again.
 func (c *checker) checkClashes() {
@@ -73,10 +73,12 @@ func (c *checker) checkClashes() {
 		}
 		c.did("I12", 1)
 		c.count("attempts of jobs with a dead letter in the way", len(turns))
-		if len(turns) > mostFutile {
-			t := turns[mostFutile]
-			c.broken("I12", t.start, t.group, []int64{job},
-				"job %d, whose end could not be recorded, was tried %d times", job, len(turns))
+		tries := make(map[int32]int)
+		for _, t := range turns {
+			if tries[t.proc]++; tries[t.proc] == mostFutile+1 {
+				c.broken("I12", t.start, t.group, []int64{job},
+					"job %d, whose end could not be recorded, was tried more than %d times by %s", job, mostFutile, c.name(t.proc))
+			}
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // sweepFault freezes a worker process in the middle of a sweep, when it has the rows of idle groups locked, on a
-// session of its pool, which is not the library's own. Nobody can work those groups until it lets go.
+// session of its pool, which is not the library's own; or when it records there what became of a job. Nobody can work
+// those groups until it lets go.
 type sweepFault struct{}
 
 func (sweepFault) name() string { return faultSweep }

@@ -27,6 +27,9 @@ func (r *run) send(ctx context.Context, how, do string, group int32, delay time.
 	n := probes + r.probed.Add(1)
 	m := task{N: n, Do: do}.message(group, r.cfg.Batch > 1)
 	m.Delay = delay
+	if how == howClash && group%2 == 0 {
+		m.MaxAttempts = 2
+	}
 	r.probes.line("invoke %d %s %d:%d:%d", n, how, n, group, delay.Nanoseconds())
 	ids, err := r.client.Enqueue(ctx, m)
 	switch {

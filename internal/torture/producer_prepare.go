@@ -65,20 +65,22 @@ func (p *producer) ended(ctx context.Context, pid uint32) bool {
 // then it may not be there.
 func (p *producer) commitPrepared(ctx context.Context, name string, why error) (err error) {
 	const unknown = "42704"
-	again := why != nil
+	sent := false // once, with no answer
 	until(ctx, time.Minute, func() bool {
 		var refused *pgconn.PgError
 		_, err = p.pool.Exec(ctx, "COMMIT PREPARED '"+name+"'")
 		switch {
 		case err == nil:
 			return true
-		case !errors.As(err, &refused) || refused.Severity != "ERROR":
-			again = true
+		case !failed(err):
+			sent = true
 			return false
+		case !errors.As(err, &refused) || refused.Severity != "ERROR": // the server is down
+			return false
+		case refused.Code == unknown && sent: // that has done it, unless it was not prepared
+			err = inCommit(why)
 		case refused.Code == unknown && why != nil:
 			err = notCommitted{why}
-		case refused.Code == unknown && again: // the first time has done it
-			err = nil
 		case refused.Code == "55000": // it is at it
 			return false
 		}

@@ -1,0 +1,68 @@
+package groups
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+)
+
+// freezing is a connection on which one statement, and all behind it, is never sent.
+type freezing struct {
+	net.Conn
+	before []byte
+	frozen chan struct{} // closed when it has come to that
+	done   <-chan struct{}
+}
+
+func (f *freezing) Write(b []byte) (int, error) {
+	if bytes.Contains(b, f.before) {
+		close(f.frozen)
+		<-f.done
+		return 0, net.ErrClosed
+	}
+	return f.Conn.Write(b)
+}
+
+// A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for longer
+// than a lane would, and the attempt is counted.
+func TestFrozenRecordLetsGo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	cfg, frozen := s.pool.Config(), make(chan struct{})
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &freezing{conn, []byte("SET attempts = attempts + 1"), frozen, t.Context().Done()}, err
+	}
+	control, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(control.Close)
+	d := s.dialer(Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond})
+	d.Control = control
+	l := s.dial(d)
+	h := s.claim(l, "a")
+	calls := retryIn(h, 0)
+	l.Kill()
+	recorded := make(chan error, 1)
+	go func() { recorded <- l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) }()
+	<-frozen
+	other := s.lane()
+	require.True(t, s.misses(other, "a"))
+	s.until(func() bool {
+		free, _, err := other.Step(t.Context(), nil, &Turn{Key: group("a")})
+		require.NoError(t, err)
+		if free == nil {
+			s.end(other)
+		}
+		return free != nil
+	})
+	lost, err := other.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	t.Cleanup(func() { require.Error(t, <-recorded) })
+}
