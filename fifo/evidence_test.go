@@ -116,7 +116,7 @@ func TestPoisonBesideInnocents(t *testing.T) {
 				worst = max(worst, job.Attempts)
 				mu.Unlock()
 				select {
-				case <-time.After(time.Second): // its work
+				case <-time.After(30 * time.Millisecond): // its work
 					return nil
 				case <-ctx.Done():
 					return ctx.Err()

@@ -220,6 +220,7 @@ func TestAbandon(t *testing.T) {
 			r := b.run(w)
 			receive(t, h.started, "the handler")
 			b.drained() // beside it, on its lane
+			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
 			outcomes := b.ledger.outcomes()
 			retried := slices.Index(outcomes, fifo.Retried)
 			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
