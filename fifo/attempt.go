@@ -98,13 +98,18 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	case hold.DueIn > 0:
 		placeOf(claim, hold.Turn).outcome.DueIn = hold.DueIn
 		return a
-	case stop.Err() != nil: // it takes no more
-		goOn(claim)
-		return a
 	}
-	if wait := s.crew.suspects.enter(hold.WasLost); wait > 0 {
-		placeOf(claim, hold.Turn).outcome.DueIn = wait
-		return a
+	if hold.WasLost {
+		until, wait := s.crew.suspects.enter()
+		if wait > 0 {
+			placeOf(claim, hold.Turn).outcome.DueIn = wait
+			return a
+		}
+		defer func() {
+			if len(a.results) > 0 && a.results[0].outcome == Succeeded {
+				s.crew.suspects.leave(until)
+			}
+		}()
 	}
 	if lost = s.mark(ctx, claim); len(lost) > 0 {
 		s.lost(a, claim, lost)

@@ -12,9 +12,11 @@ import (
 // A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero fields mean
 // 1, and one of the two at most may be more; MaxBatch is the limit of both.
 //
-// With Jobs, a transaction has up to so many consecutive jobs of one group. They are worked in order and the first failure
-// stops it: what succeeded before it is done, the one that failed is tried again in its place, the rest is given back
-// uncounted. With Groups, it has the jobs at the heads of up to so many groups; a failure concerns its own group only.
+// With Jobs, a transaction has up to so many consecutive jobs of one group, fewer if their payloads would have more than
+// 16 MiB together. They are worked in order and the first failure stops it: what succeeded before it is done, the one
+// that failed is tried again in its place, the rest is given back uncounted. With Groups, it has the jobs at the heads of
+// up to so many groups; a failure concerns its own group only. Their payloads are not bounded together: with Groups 50
+// and payloads of 1 MiB, a lane has 50 MiB in memory.
 //
 // All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When its
 // worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The jobs at the
@@ -26,6 +28,9 @@ import (
 // begun on it or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond
 // that, PostgreSQL makes every session of the cluster look them up on disk for as long as the batch runs. HandleBatch
 // takes one.
+//
+// What a handler sets with SET LOCAL is in force for the next jobs of its batch, too, but for what settling depends
+// on (the role, the encoding, the search path, timeouts). So each job is to set what it needs.
 //
 // A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote, and
 // they run again all the same.

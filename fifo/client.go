@@ -48,7 +48,10 @@ type Config struct {
 	PollOnly bool
 	// Hooks are called around enqueues and jobs.
 	Hooks *Hooks
-	// Logger is told of what happens in the background. Defaults to slog.Default(). Payloads are never logged.
+	// Logger is told of what happens in the background: as an error if a handler goes on after the end of its context
+	// or a hook panics, as a warning if there is trouble with the database or a group, as information of dead letters,
+	// and for debugging of each failed attempt. Hooks.Settled has all of them. Defaults to slog.Default(). Payloads are
+	// never logged.
 	Logger *slog.Logger
 }
 

@@ -91,11 +91,11 @@ func (c *Client) list(ctx context.Context, model any, table string, f Filter) er
 }
 
 // Redrive moves dead letters back to their original places in their groups, to be tried anew: those of a group with the
-// given ids, or all of the group if none are given, or all of the queue if the group id is empty too. It returns how many
-// there were; ids that are not among the dead letters are passed over. Jobs of the group that were enqueued later run after
-// them, but for those that a worker has claimed before it hears of the redrive. A worker that hears no notifications learns
-// of it when it next looks over all groups: within seconds, or twenty times as long as that takes while the dead rows of an old
-// snapshot make it slow.
+// given ids, or all of the group if none are given, or all of the queue if the group id is empty too. It returns how
+// many there were; ids that are not among the dead letters are passed over. Jobs of the group that were enqueued later
+// run after them, but for those that a worker has claimed before it hears of the redrive. A worker that hears no
+// notifications learns of it when it next looks for work: within PollInterval, or twenty times as long as such a look
+// takes if that is more.
 func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int, error) {
 	if err := c.checkDeadLetters(ctx, key); err != nil {
 		return 0, err

@@ -1,6 +1,6 @@
-// Package fifo is a queue with message groups on PostgreSQL: the jobs of one group run one at a time and in order, those
-// of different groups in parallel. Enqueue, the handler's writes and the job's completion can be part of the program's
-// own transactions.
+// Package fifo is a queue with message groups on PostgreSQL: the jobs of one group run one at a time and in order,
+// those of different groups in parallel. Enqueue, the handler's writes and the job's completion can be part of the
+// program's own transactions.
 //
 //	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 //	...
@@ -23,31 +23,40 @@
 //
 // # Words
 //
-// A producer sends a message; stored, it is a job. A queue has a handler; a message group, named by its group id, is an
-// ordered line of jobs within a queue. A worker has lanes, one connection each; a lane claims a group, runs the job at its
-// head, and settles it: records what became of it. A job whose attempts are used up is a dead letter; redriving moves it
-// back to its old place.
+// A producer sends a message; stored, it is a job. A queue has a handler; a message group, named by its group id, is
+// an ordered line of jobs within a queue. A worker has lanes, one connection each; a lane claims a group, runs the
+// job at its head, and settles it: records what became of it. A job whose attempts are used up is a dead letter;
+// redriving moves it back to its old place.
 //
 // # What is promised
 //
-//   - Order. Of two jobs of a group, the one with the lower id runs first. Ids are drawn inside the enqueue, so an enqueue
-//     that returned before another began comes first. Enqueues that overlap, such as two open transactions, are ordered
-//     by when they drew their ids, not by when they commit; if the one with the lower id commits after the higher one ran,
-//     it runs next, and before all that is enqueued after that commit. Config.CommitOrder makes producers of a group wait
-//     for each other instead.
-//   - Exclusion. While a job's transaction is open, nobody else runs a job of its group. When a connection is lost, the
-//     handler learns of it by its context (cause ErrLost), and may by then run beside its successor; package groups says
-//     for how long at most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
-//   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion. Effects
-//     elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the payload where the
-//     server can lose commits (a standby that is promoted, synchronous_commit off), for it gives out ids again then.
-//     Job.Fence has a number with which another system can refuse what a worker sends that has lost the job unknowingly.
-//   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its worker
-//     counts as one, so a job that kills its workers ends as a dead letter too.
-//   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see Worker.PollInterval.
-//     The Client sends them by itself, after the commit. A commit of yours neither waits for one nor fails because of one.
-//   - No waiting. An enqueue never waits for a running job, whatever that job does. (With Config.CommitOrder it waits for
-//     transactions that have enqueued to its groups, and a handler's may be one.)
+//   - Order. Of two jobs of a group, the one with the lower id runs first. Ids are drawn inside the enqueue, so an
+//     enqueue that returned before another began comes first. Enqueues that overlap, such as two open transactions,
+//     are ordered by when they drew their ids, not by when they commit; if the one with the lower id commits after
+//     the higher one ran, it runs next, and before all that is enqueued after that commit. Config.CommitOrder makes
+//     producers of a group wait for each other instead.
+//   - Exclusion. While a job's transaction is open, nobody else runs a job of its group. When a connection is lost,
+//     the handler learns of it by its context (cause ErrLost). If the server ended the session, or the worker was
+//     frozen, it may run beside its successor by then; package groups says for how long at most. A handler that
+//     Worker.AbandonAfter leaves behind runs beside its successor as well.
+//   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
+//     Effects elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the
+//     payload where the server can lose commits (a standby that is promoted, synchronous_commit off), for it gives
+//     out ids again then. Job.Fence has a number with which another system can refuse what a worker sends that has
+//     lost the job unknowingly.
+//   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its
+//     worker counts as one, so a job that kills its workers ends as a dead letter too. Package groups says which few
+//     are not counted. What has not begun is not counted. Jobs that run in a process when it dies are all charged. So
+//     those whose last attempt was lost begin one after the other in a process: the next when one has ended, or after
+//     100 ms.
+//   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
+//     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). All
+//     queues of a Worker share its lanes, however: one whose jobs take long should have a Worker of its own.
+//   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
+//     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
+//     nor fails because of one.
+//   - No waiting. An enqueue never waits for a running job, whatever that job does. (With Config.CommitOrder it waits
+//     for transactions that have enqueued to its groups, and a handler's may be one.)
 //
 // # The life of a job
 //
@@ -59,11 +68,11 @@
 //
 // # Batches
 //
-// Worker.HandleEach and Worker.HandleBatch work several jobs in one transaction, as the Batch says: consecutive ones of
-// one group, or one each of several groups. For small jobs that is many times faster, and every promise above holds, with
-// two things to know. The batch's effects, and its completion, commit together, so they become visible together, and the
-// groups wait until then. And what is repeated after a crash is the batch, not the job: effects outside the transaction
-// may happen again for all of it.
+// Worker.HandleEach and Worker.HandleBatch work several jobs in one transaction, as the Batch says: consecutive ones
+// of one group, or one each of several groups. For small jobs that is many times faster, and every promise above
+// holds, with two things to know. The batch's effects, and its completion, commit together, so they become visible
+// together, and the groups wait until then. And what is repeated after a crash is the batch, not the job: effects
+// outside the transaction may happen again for all of it.
 //
 //	worker.HandleBatch("clicks", fifo.Batch{Jobs: 50}, fifo.BatchHandlerFunc(
 //		func(ctx context.Context, jobs []*fifo.Job) error {
@@ -74,7 +83,7 @@
 //
 // # What it costs
 //
-// One connection for each running job, apart from the pool of the application, and one open transaction: a handler that
-// takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that long.
-// Keep handlers short, or do the long part before or after the job.
+// One connection for each running job, apart from the pool of the application, and one open transaction: a handler
+// that takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that
+// long. Keep handlers short, or do the long part before or after the job.
 package fifo

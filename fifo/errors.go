@@ -42,10 +42,11 @@ var (
 
 // Causes with which a handler's context is cancelled; see context.Cause.
 var (
-	// ErrJobTimeout says that the job ran longer than Worker.JobTimeout. It is a failed attempt.
+	// ErrJobTimeout says that the job ran longer than Worker.JobTimeout. The attempt has failed, unless the handler
+	// returns nil then.
 	ErrJobTimeout = errors.New("fifo: job timeout")
 	// ErrShutdown says that the worker is stopping and DrainTimeout has passed. The job is given back and no attempt
-	// is counted.
+	// is counted, unless the handler returns nil then.
 	ErrShutdown = errors.New("fifo: worker is shutting down")
 	// ErrLost says that the connection that holds the job is gone: somebody else may run it by now.
 	ErrLost = groups.ErrLost

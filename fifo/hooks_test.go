@@ -62,7 +62,7 @@ func TestPanicInAHook(t *testing.T) {
 					return h(ctx, job)
 				}, oneLane)
 				if name == "Overdue" {
-					w.JobTimeout = time.Millisecond
+					w.JobTimeout = 200 * time.Millisecond
 					h = func(context.Context, *fifo.Job) error {
 						await(t, "a report", func() bool { return w.Stats().TimesOverdue > 0 })
 						return nil

@@ -21,6 +21,7 @@ type Job struct {
 	// Payload is the message's, byte for byte.
 	Payload []byte `bun:"payload,notnull"`
 	// RunAt is when the job may run at the earliest: a message's delay, or a retry's backoff. Zero: at once.
+	// A handler's Job does not have it.
 	RunAt time.Time `bun:"run_at,nullzero"`
 	// Attempts is how many attempts have failed or were lost. While a handler runs, its own is not among them.
 	Attempts int `bun:"attempts,notnull"`
@@ -70,10 +71,13 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // attempt is lost, and the job runs again. The same ends a reader of COPY TO that stands still. A statement may take as
 // long as JobTimeout lets it.
 //
+// Leave the library's tables alone but for EnqueueTx: a handler that updates its own job's row hides its death.
+//
 // The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
-// set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). After SET, RESET, DISCARD, DEALLOCATE or LISTEN the
-// worker gives the connection up and makes a new one, which takes milliseconds; of a session's advisory lock or a temporary
-// table it knows nothing.
+// set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). A role is among that, a tenant's say, who has no
+// right on the library's tables: the job completes in the worker's own. After SET, RESET, DISCARD, DEALLOCATE or LISTEN
+// the worker gives the connection up and makes a new one, which takes milliseconds; of a session's advisory lock or a
+// temporary table it knows nothing.
 //
 // Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large
 // objects. A statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and

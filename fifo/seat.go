@@ -2,9 +2,12 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -63,7 +66,7 @@ func (s *seat) run(ctx context.Context) {
 		case err == nil:
 			retry.reset()
 			troubled = false
-		case groups.Refused(err) && !troubled:
+		case groups.Refused(err) && !serverWide(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
 		default:
 			retry.wait(ctx, err)
@@ -147,7 +150,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 	for i := range claim {
 		p := &claim[i]
 		switch {
-		case !groups.Refused(err):
+		case !groups.Refused(err) || serverWide(err):
 			p.outcome = groups.Outcome{Missed: true}
 		case !begun:
 			p.outcome = groups.Outcome{More: true}
@@ -163,6 +166,22 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 		}
 		s.crew.turns.Done(p.turn, p.outcome)
 	}
+}
+
+// serverWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is going down, or
+// has become a standby. Then no group is to blame.
+func serverWide(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	if !errors.As(err, &pgErr) || len(pgErr.Code) != 5 {
+		return false
+	}
+	switch pgErr.Code[:2] { // see "PostgreSQL Error Codes" in the manual
+	case "53", "58": // insufficient resources, system error
+		return true
+	case "57": // operator intervention, but for a cancelled statement
+		return pgErr.Code != "57014"
+	}
+	return pgErr.Code == "25006" // read only
 }
 
 // trouble tells that the server refuses something about a group, which is left alone for a while.

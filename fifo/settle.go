@@ -80,19 +80,16 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 		all = all && err == nil
 		switch {
 		case err == nil:
-		case errors.Is(err, groups.ErrNotHeld): // another worker has the group, and counts the attempt
-			a.lose(p)
+		case errors.Is(err, groups.ErrNotHeld), !groups.Refused(err), serverWide(err):
+			a.lose(p) // another worker has the group, and counts the attempt; or nobody can be told of it now
 			p.outcome = groups.Outcome{Missed: true}
-		case groups.Refused(err):
+			s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
+				"job", p.held.ID, "error", err)
+		default:
 			a.lose(p)
 			p.outcome = groups.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			_ = s.lane.Record(ctx, p.held) // nor is it a crash
-		default:
-			a.lose(p)
-			p.outcome = groups.Outcome{Missed: true}
-			s.crew.log.Warn("pgfifo: failed attempt not recorded; it counts as lost", "queue", p.turn.Queue,
-				"group", p.turn.GroupID, "error", err)
 		}
 	}
 	return all

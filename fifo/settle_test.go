@@ -25,6 +25,7 @@ func TestSettingsOfTheHandler(t *testing.T) {
 		"statement_timeout":        "SET LOCAL statement_timeout = '100ms'",
 		"lock_timeout":             "SET LOCAL lock_timeout = '1ms'",
 		"session_replication_role": "SET LOCAL session_replication_role = replica",
+		"session_authorization":    "SET LOCAL SESSION AUTHORIZATION %s",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,6 +59,27 @@ func TestSettingsOfTheHandler(t *testing.T) {
 			require.Equal(t, ids, b.ledger.order())
 			require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
 			require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
+		})
+	}
+}
+
+// A handler that only reads may say so: it is done all the same.
+func TestReadOnlyHandler(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "batch": {Jobs: 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			ids := b.send("g", 1, 2, 3)
+			b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.Tx(ctx)
+				if err == nil {
+					_, err = tx.ExecContext(ctx, "SET TRANSACTION READ ONLY")
+				}
+				return err
+			}))
+			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+			require.Equal(t, ids, b.ledger.order())
 		})
 	}
 }
@@ -147,4 +169,19 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 			require.Equal(t, outcomes, b.ledger.outcomes())
 		})
 	}
+}
+
+// What is recorded on a connection of the pool is bounded as a lane is: a worker that is frozen there does not keep the group.
+func TestRecordIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.exec(`CREATE TABLE bounds (v text);
+		CREATE FUNCTION bound() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO public.bounds VALUES (current_setting(''idle_in_transaction_session_timeout'')); RETURN NEW; END';
+		CREATE TRIGGER bound BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION bound();
+		INSERT INTO effects VALUES (1)`)
+	b.send("g", nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, job.Attempt()) }))
+	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, "30s", query[string](b, "SELECT v FROM bounds"))
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// suspectFor is how long a job whose last attempt died runs in a process before another such job begins there. One of them may
-// be what killed the worker, and most that do kill it at once: it is to take no other with it that was lost before.
+// suspectFor is how long a job whose last attempt died runs in a process before another such job begins there, unless it has
+// succeeded. One of them may be what killed the worker, and most that do kill it at once: it is to take no other with
+// it that was lost before.
 const suspectFor = 100 * time.Millisecond
 
 // suspects lets jobs whose last attempt died begin one after the other in a process. The zero value is ready.
@@ -15,17 +16,23 @@ type suspects struct {
 	until time.Time
 }
 
-// enter returns how long the job has to wait; 0: it may begin.
-func (s *suspects) enter(suspect bool) time.Duration {
-	if !suspect {
-		return 0
-	}
+// enter returns how long the job has to wait; 0: it may begin, and the next one after until.
+func (s *suspects) enter() (until time.Time, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if wait := s.until.Sub(now); wait > 0 {
-		return wait
+		return s.until, wait
 	}
 	s.until = now.Add(suspectFor)
-	return 0
+	return s.until, 0
+}
+
+// leave says that the job that began until then has killed nobody.
+func (s *suspects) leave(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until.Equal(until) {
+		s.until = time.Time{}
+	}
 }

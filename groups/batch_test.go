@@ -30,6 +30,20 @@ func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 	return h, strings.Join(got, " ")
 }
 
+// A group that somebody else holds is missed, also when a lower id of it has been committed since, which nobody has
+// locked.
+func TestHeldGroupAmongMany(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	producer := s.session()
+	producer.do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
+	s.enqueue(2, "a", "b")
+	require.Equal(t, int64(2), s.claim(s.lane(), "a").ID)
+	producer.do("COMMIT")
+	_, got := s.together(s.lane(), "a", "b")
+	require.Equal(t, "b", got)
+}
+
 // Of many groups those are claimed that can be had, without waiting; the others are not left locked, nor is one whose head
 // is not to be worked in company.
 func TestClaimOfManyGroups(t *testing.T) {

@@ -29,6 +29,8 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
 	case next.Jobs > 1:
 		look = stmtClaimBatch
 		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
+	case next.counts():
+		pipeline.SendQueryStatement(l.stmts[stmtAhead], args, nil, claimFormats)
 	}
 	pipeline.SendQueryStatement(l.stmts[lock], args[:2], nil, claimFormats)
 	pipeline.SendQueryStatement(l.stmts[look], args, nil, claimFormats)
@@ -46,6 +48,12 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	if len(next.With) > 0 {
 		return readMany(pipeline, next)
 	}
+	if next.counts() {
+		err := eachRow(pipeline, func(r *rowReader) { next.ahead = int(r.int64()) })
+		if err != nil {
+			return nil, err
+		}
+	}
 	groupXID := uint32(0)
 	if err := eachRow(pipeline, func(r *rowReader) { groupXID = r.uint32() }); err != nil {
 		return nil, err
@@ -61,11 +69,19 @@ func readHead(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (hold *Hol
 	err = eachRow(pipeline, func(r *rowReader) {
 		hold = &Hold{Held: Held{Key: next.Key, Turn: next}}
 		hold.scan(r, groupXID)
-		hold.More = r.bool()
 	})
 	next.Alone = false
+	if hold == nil {
+		next.ahead = 0
+		return nil, err
+	}
+	next.ahead = max(next.ahead-1, 0)
+	hold.More = next.ahead > 0
 	return hold, err
 }
+
+// counts reports whether the claim of one job counts those behind it, too.
+func (t *Turn) counts() bool { return t.Jobs <= 1 && t.ahead <= 1 }
 
 // readBatch reads the answer of claim_batch.sql. The jobs up to the first that is to run alone join the hold.
 func readBatch(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (*Hold, error) {
@@ -79,7 +95,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (*Hold, e
 		return nil, err
 	}
 	hold, rest := &Hold{Held: list[0]}, list[1:]
-	hold.More = len(rest) > 0
+	hold.More, next.ahead = len(rest) > 0, 0
 	if hold.alone() || hold.lastXID != 0 {
 		return hold, nil
 	}
@@ -126,6 +142,7 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		h := &heads[len(heads)-1]
 		h.scan(r, groupXIDs[n])
 		h.More = r.bool()
+		h.Turn.ahead = 0
 		turns[n] = nil
 	})
 	if err != nil || len(heads) == 0 {

@@ -179,6 +179,19 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			}
 			return nil
 		},
+		"a wait for what never comes": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := tx.Conn().WaitForNotification(ctx)
+				ended <- err
+			}()
+			s.over(hasty)
+			stop()
+			require.ErrorIs(s, <-ended, context.Canceled)
+			return nil
+		},
 		"many results, read slowly": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000000) FROM generate_series(1, 100)")
 			if err != nil {
@@ -252,10 +265,6 @@ func TestBeatGivesUpFirst(t *testing.T) {
 		},
 		"a reader of COPY TO that stands still": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			_, err := tx.Conn().PgConn().CopyTo(context.WithoutCancel(ctx), still{ctx}, "COPY ("+more+") TO STDOUT")
-			return err
-		},
-		"a wait for what never comes": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			_, err := tx.Conn().WaitForNotification(context.WithoutCancel(ctx))
 			return err
 		},
 	} {

@@ -110,6 +110,7 @@ const ( // names of prepared statements
 	stmtChain      = "pgfifo_chain"
 	stmtLock       = "pgfifo_lock"
 	stmtLockMany   = "pgfifo_lock_many"
+	stmtAhead      = "pgfifo_ahead"
 	stmtClaim      = "pgfifo_claim"
 	stmtClaimBatch = "pgfifo_claim_batch"
 	stmtClaimMany  = "pgfifo_claim_many"
@@ -176,7 +177,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		texts = make(map[string]string)
 	}
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
-	texts[stmtLock], texts[stmtLockMany] = lockSQL, lockManySQL
+	texts[stmtLock], texts[stmtLockMany], texts[stmtAhead] = lockSQL, lockManySQL, aheadSQL
 	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
 	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
 	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {

@@ -175,7 +175,7 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	l.again = l.again || !first && paused != l.paused || from.at.IsZero() || now.id-from.id > maxNew
+	l.again = l.again || !first && paused != l.paused || from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id
 	if l.again {
 		from.id = now.id
 	}
@@ -271,6 +271,8 @@ func (t *Turns) unknown(hints []hint) (keys []Key) {
 		switch {
 		case turn != nil && turn.claimable():
 			turn.lowest = min(turn.lowest, h.id)
+			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that again.
+			turn.again = turn.again || turn.state == withLane && h.id != turn.head
 		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
 		case !seen[h.Key]:
 			seen[h.Key] = true

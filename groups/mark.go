@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job is not to
+// wait for that, and its locks tell of a crash as well.
+const markWait = time.Second
 
 // ErrNoControl is returned by what needs the Dialer's Control pool, where it has none.
 var ErrNoControl = errors.New("groups: the Dialer has no Control pool")
@@ -16,8 +21,8 @@ var ErrNoControl = errors.New("groups: the Dialer has no Control pool")
 // the evidence that their locks leave. It returns those that bear the mark of this very attempt already, of which nothing is
 // marked anew: that attempt died.
 //
-// It takes a connection of the Control pool for a moment. The lane takes the marks back when the heads are settled or
-// given back.
+// It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks back
+// when the heads are settled or given back.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) (lost []*Held, err error) {
 	if len(heads) == 0 {
 		return nil, nil
@@ -32,9 +37,16 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) (lost []*Held, err error
 	for i, h := range heads {
 		queues[i], ids[i], jobs[i], attempts[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1)
 	}
+	wait, stop := context.WithTimeout(ctx, markWait)
+	defer stop()
+	conn, err := l.control.Acquire(wait)
+	if err != nil {
+		return nil, fmt.Errorf("groups: mark: %w", err)
+	}
+	defer conn.Release()
 	// An error may come after the marks are made, so they are taken back in any case.
 	l.marked = append(l.marked, heads...)
-	rows, err := l.control.Query(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
+	rows, err := conn.Query(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
 	if err != nil {
 		return nil, fmt.Errorf("groups: mark: %w", err)
 	}

@@ -39,6 +39,7 @@ func (p plan) scans() (all []string) {
 var hotStatements = map[string]struct{ sql, args string }{
 	"lock":       {lockSQL, "'q', 'g00007'"},
 	"lockmany":   {lockManySQL, "'q', '{g00007,g00008}'"},
+	"ahead":      {aheadSQL, "'q', 'g00007', 0"},
 	"claim":      {claimSQL, "'q', 'g00007', 0"},
 	"many":       {claimManySQL, "'q', '{g00007,g00008}', '{0,0}'"},
 	"batch":      {claimBatchSQL, "'q', 'g00007', 0, 11, 1000000"},
@@ -170,7 +171,7 @@ func TestHotStatementsReadWholeKeys(t *testing.T) {
 	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT $1, 'paused' || n FROM generate_series(1, 5000) n", queue)
 	for name := range hotStatements {
 		groups := map[string]int{
-			"lock": 1, "lockmany": 2, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100, "new": 100, "due": 1, "probe": 2,
+			"lock": 1, "lockmany": 2, "ahead": 1, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100, "new": 100, "due": 1, "probe": 2,
 		}[name]
 		require.LessOrEqual(t, pages(name), few[name]+10*groups+8, name)
 	}

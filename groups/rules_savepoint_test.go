@@ -55,15 +55,16 @@ func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
 func TestHandlerThatEndsTheTransaction(t *testing.T) {
 	t.Parallel()
 	for sql, caught := range map[string]string{
-		"COMMIT":                   "when it returns",
-		"ROLLBACK":                 "when it returns",
-		"ABORT; SELECT 1":          "when it returns",
-		"PREPARE TRANSACTION 'x'":  "when it returns", // fails, unless the server allows it
-		"COMMIT; BEGIN":            "by the step",
-		"ROLLBACK; BEGIN":          "by the step",
-		"COMMIT AND CHAIN":         "by the step",
-		"ROLLBACK AND CHAIN":       "by the step",
-		"RELEASE SAVEPOINT pgfifo": "by the step",
+		"COMMIT":                          "when it returns",
+		"ROLLBACK":                        "when it returns",
+		"ABORT; SELECT 1":                 "when it returns",
+		"PREPARE TRANSACTION 'x'":         "when it returns", // fails, unless the server allows it
+		"COMMIT; BEGIN":                   "by the step",
+		"ROLLBACK; BEGIN":                 "by the step",
+		"COMMIT AND CHAIN":                "by the step",
+		"ROLLBACK AND CHAIN":              "by the step",
+		"RELEASE SAVEPOINT pgfifo":        "by the step",
+		"COMMIT; BEGIN; SAVEPOINT pgfifo": "by the step",
 	} {
 		t.Run(sql, func(t *testing.T) {
 			t.Parallel()

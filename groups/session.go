@@ -36,7 +36,7 @@ import (
 //	results that are read slowly                active (ClientWrite)      tcp_user_timeout, if nothing is read
 //	more than 1 MiB is left unread              idle in transaction, or   the worker gives up after Silence
 //	                                            active (ClientWrite)
-//	it waits for a notification                 idle in transaction       the worker gives up after Silence
+//	it waits for a notification                 idle in transaction       heartbeats
 //
 // While a statement runs or a COPY FROM waits for its source, no timeout of the server's does: a worker that is frozen
 // there keeps its group until the statement ends, in COPY FROM until the worker goes on or dies.

@@ -8,9 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settling are the settings on which settling a job depends, in the order in which they are put back: the role first, because
-// others may need its rights. A handler may set each for its transaction (SET LOCAL), and that outlives the savepoint.
-var settling = []string{"role", "client_encoding", "search_path", "statement_timeout", "lock_timeout", "session_replication_role"}
+// settling are the settings on which settling a job depends, in the order in which they are put back: who the session is first,
+// because others may need its rights. A handler may set each for its transaction (SET LOCAL), and that outlives the savepoint.
+var settling = []string{
+	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout", "session_replication_role",
+}
 
 // restoreSQL returns the statement that puts them back as the session has them now, if the transaction is the one that claimed: $1.
 // Else it fails: a handler that ended that transaction cannot make an unheld job succeed.

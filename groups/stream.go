@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +32,7 @@ type stream struct {
 	reading int    // calls of Read that wait
 	kept    []byte // read by a heartbeat, for the next call of Read
 	readBy  time.Time
+	writeBy time.Time
 	alive   time.Time // when the server certainly was not waiting for the worker, at last
 	taken   int       // bytes read since then
 }
@@ -67,25 +69,32 @@ func (s *stream) ended() bool { return s.socket != nil && hungUp(s.socket) }
 
 func (s *stream) Read(b []byte) (int, error) {
 	s.mu.Lock()
-	for s.beating {
-		s.free.Wait()
-	}
-	if len(s.kept) > 0 {
-		n := copy(b, s.kept)
-		if s.kept = s.kept[n:]; len(s.kept) == 0 {
-			s.kept = nil
+	defer s.mu.Unlock()
+	for {
+		for s.beating {
+			s.free.Wait()
 		}
+		if len(s.kept) > 0 {
+			n := copy(b, s.kept)
+			if s.kept = s.kept[n:]; len(s.kept) == 0 {
+				s.kept = nil
+			}
+			return n, nil
+		}
+		s.reading++
 		s.mu.Unlock()
-		return n, nil
+		n, err := s.Conn.Read(b)
+		s.mu.Lock()
+		s.reading--
+		s.hear(b[:n])
+		if !s.beating {
+			return n, err
+		}
+		s.free.Broadcast()
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) { // else it was the heartbeat's
+			return n, err
+		}
 	}
-	s.reading++
-	s.mu.Unlock()
-	n, err := s.Conn.Read(b)
-	s.mu.Lock()
-	s.reading--
-	s.hear(b[:n])
-	s.mu.Unlock()
-	return n, err
 }
 
 func (s *stream) Write(b []byte) (int, error) {
@@ -99,14 +108,10 @@ func (s *stream) Write(b []byte) (int, error) {
 }
 
 func (s *stream) SetDeadline(t time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readBy = t
-	if s.beating { // it reads by a deadline of its own, and sets this one then
-		return s.SetWriteDeadline(t)
-	}
-	return s.Conn.SetDeadline(t)
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
+
+// A heartbeat has no deadline but that of its caller, and sets these when it is over.
 
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
@@ -116,6 +121,16 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 		return nil
 	}
 	return s.Conn.SetReadDeadline(t)
+}
+
+func (s *stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeBy = t
+	if s.beating {
+		return nil
+	}
+	return s.Conn.SetWriteDeadline(t)
 }
 
 // say follows what pgx sends. A server that has been sent a message of the extended protocol waits for Sync, and it
@@ -176,11 +191,13 @@ func (s *stream) beat() (standing, error) {
 	if s.reading > 0 && s.owed > 0 {
 		s.live() // somebody waits for the server, and has read all that there was
 	}
-	if s.reading > 0 || s.out.n > 0 || s.beating {
+	if s.reading > 0 && s.owed > 0 || s.out.n > 0 || s.beating {
 		defer s.mu.Unlock()
 		return s.stands(), nil
 	}
 	s.beating = true
+	s.interrupt()
+	_ = s.Conn.SetDeadline(time.Time{})
 	owed := s.owed > 0
 	s.mu.Unlock()
 	if owed {
@@ -195,10 +212,23 @@ func (s *stream) beat() (standing, error) {
 	defer s.mu.Unlock()
 	s.beating = false
 	_ = s.Conn.SetReadDeadline(s.readBy)
+	_ = s.Conn.SetWriteDeadline(s.writeBy)
 	if !owed {
 		s.live()
 	}
 	return s.stands(), err
+}
+
+// interrupt has those who read wait until the heartbeat is over, and begin again then. In the worker's turn pgx may be reading,
+// too: for a notification, or in the background, which it begins if a write takes long, and ends with what comes next.
+func (s *stream) interrupt() {
+	if s.reading == 0 {
+		return
+	}
+	_ = s.Conn.SetReadDeadline(time.Unix(1, 0))
+	for s.reading > 0 {
+		s.free.Wait()
+	}
 }
 
 func (s *stream) stands() standing {

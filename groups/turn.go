@@ -29,6 +29,7 @@ type Turn struct {
 	index   int       // in the heap
 	holder  int64     // transaction id of another process's worker
 
+	ahead    int   // jobs behind the head, as far as they were counted; a hint
 	spent    int   // turns since it was found
 	single   int64 // up to this id, one job at a time: a batch has failed
 	troubles int   // since a job of it was finished

@@ -218,7 +218,7 @@ func (t *Turns) hold(turn *Turn, holder int64) {
 
 // troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
 func troubleDelay(n int) time.Duration {
-	return min(100*time.Millisecond<<min(n-1, 20), 5*time.Minute)
+	return min(100*time.Millisecond<<min(n-1, 20), time.Minute)
 }
 
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody

@@ -23,8 +23,7 @@ SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
-       EXISTS (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = $2 AND w.id > j.id) AS more
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused
 FROM pgfifo.jobs j
 WHERE j.ctid = (SELECT h.ctid
                 FROM pgfifo.jobs h

@@ -6,6 +6,21 @@ var deadly = []string{"-jobs", "1400", "-groups", "40", "-processes", "3", "-lan
 // poisonous has some jobs that kill their workers.
 var poisonous = []string{"-jobs", "4500", "-groups", "60", "-processes", "3", "-lanes", "4", "-batch", "1"}
 
+// killing has jobs that kill their workers, and does nothing else to them.
+var killing = append(poisonous[:len(poisonous):len(poisonous)], "-only", "exit,kill")
+
+// operated has an operator look at jobs that wait.
+var operated = append(contended[:len(contended):len(contended)], "-operators", "20")
+
+// vacuumed has the server take away what locks tell, when all workers have died.
+var vacuumed = []string{
+	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-vacuums", "12",
+	"-only", "error,slow",
+}
+
+// committing has sessions end in the COMMIT of a batch.
+var committing = append(crowded[:len(crowded):len(crowded)], "-only", "commit", "-terminates", "20")
+
 const attemptFile = "fifo/attempt.go"
 
 var attempts = []Mutant{
@@ -19,8 +34,8 @@ var attempts = []Mutant{
 		Name:   "lost-attempt-counted-in-the-job",
 		Breaks: "a lost attempt is counted in the transaction of the next one, which takes it back when it fails or dies",
 		Edits: []Edit{{
-			attemptFile, "		s.lost(a, claim, lost)\n		return a\n",
-			"		for _, h := range lost {\n			h.Attempts++\n		}\n",
+			attemptFile, "is gone when this transaction ends\n		s.lost(a, claim, lost)\n		return a\n",
+			"\n		for _, h := range lost {\n			h.Attempts++\n		}\n",
 		}},
 		Torture: poisonous, By: []string{"I6"},
 	},
@@ -34,7 +49,7 @@ var attempts = []Mutant{
 		Name:   "evidence-read-above-the-lock",
 		Breaks: "who locked the head before is read after it was locked: it is always the reader",
 		Edits: []Edit{{
-			claimFile, "       j.job_xid,", "       pg_current_xact_id()::xid AS job_xid,",
+			claimFile, "       j.xmax AS job_xid,", "       pg_current_xact_id()::xid AS job_xid,",
 		}},
 		Torture: deadly, By: []string{"I6"},
 	},
@@ -73,9 +88,51 @@ var attempts = []Mutant{
 		Torture: deadly, By: []string{"I6"},
 	},
 	{
-		Name:   "operator-taken-for-a-crash",
-		Breaks: "whoever locked the job's row without the group's, and rolled back, is taken for a worker that died",
-		Edits:  []Edit{{"groups/hold.go", "	if group == 0 || int32(group-job) < 0 {", "	if group == 0 && job == 0 {"}},
-		Test:   Test{"groups", "TestWhatIsNotLost|TestClaimer"},
+		Name:    "operator-taken-for-a-crash",
+		Breaks:  "whoever locked the job's row without the group's, and rolled back, is taken for a worker that died",
+		Edits:   []Edit{{"groups/hold.go", "	if job != group {\n", "	if job == 0 {\n"}},
+		Torture: operated, By: []string{"I6"},
+	},
+	{
+		Name:    "mark-not-written",
+		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
+		Edits:   []Edit{{attemptFile, "(s.begun <= firstClaims || h.Attempts > 0)", "s.begun < 0"}},
+		Torture: vacuumed, By: []string{"I6"},
+	},
+	{
+		Name:   "mark-not-taken-back",
+		Breaks: "an attempt that was given back keeps its mark, and is taken for one that died",
+		Edits:  []Edit{{laneFile, "	if len(l.marked) > 0 {\n", "	if len(l.marked) > 0 && l.hold == nil {\n"}},
+		Test:   Test{"fifo", "TestDrainTimeout"},
+	},
+	{
+		Name:    "lost-retried-at-once",
+		Breaks:  "a job that kills its worker does not wait before it kills the next one",
+		Edits:   []Edit{{attemptFile, "s.crew.delay(t.job, diedError{})", "0"}},
+		Torture: killing, By: []string{"I6"},
+	},
+	{
+		Name:   "suspects-together",
+		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others with it again",
+		Edits:  []Edit{{attemptFile, "	if hold.WasLost {\n", "	if hold.WasLost && hold == nil {\n"}},
+		Test:   Test{"fifo", "TestPoisonBesideInnocents"},
+	},
+	{
+		Name:   "whole-batch-charged",
+		Breaks: "when a batch dies in its COMMIT, all of its jobs are charged",
+		Edits: []Edit{
+			{"groups/claim.go", "	if hold.alone() || hold.lastXID != 0 {\n", "	if hold.alone() {\n"},
+			{"groups/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
+		},
+		Torture: committing, By: []string{"I6"},
+	},
+	{
+		Name:   "recorded-without-its-number",
+		Breaks: "a failure that is recorded on another connection is counted also if somebody else has counted the attempt",
+		Edits: []Edit{
+			{"fifo/sql/retry.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"},
+			{"fifo/sql/bury.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"},
+		},
+		Test: Test{"fifo", "TestRecordedOnce"},
 	},
 }

@@ -8,15 +8,9 @@ const handleFile = "fifo/handle.go"
 var batches = []Mutant{
 	{
 		Name:   "batch-without-its-head",
-		Breaks: "a batch locks its group and not its head, so the jobs that it takes may have been worked since its snapshot",
-		Edits:  []Edit{{"groups/sql/claim_batch.sql", "                    FOR NO KEY UPDATE SKIP LOCKED) claim", "                   ) claim"}},
-		Test:   Test{"groups", "TestBatchTakesWhatIsFirst"},
-	},
-	{
-		Name:   "batch-of-changed-jobs",
-		Breaks: "a batch takes jobs that somebody has changed since its snapshot",
-		Edits:  []Edit{{"groups/claim.go", "return h.touched || h.alone() }", "return h.alone() }"}},
-		Test:   Test{"groups", "TestBatchLeavesWhatHasChanged"},
+		Breaks: "a batch locks its group and not its head, so that a lost one leaves no evidence",
+		Edits:  []Edit{{"groups/sql/claim_batch.sql", "      FOR NO KEY UPDATE SKIP LOCKED) head", "      ) head"}},
+		Test:   Test{"groups", "TestLostBatchOfOneGroup"},
 	},
 	{
 		Name:    "batch-goes-on",
@@ -37,9 +31,13 @@ var batches = []Mutant{
 		Torture: crowded, By: []string{"I5"},
 	},
 	{
-		Name:    "batch-behind-what-is-not-next",
-		Breaks:  "a batch takes the jobs behind its head from the end of the group",
-		Edits:   []Edit{{"groups/sql/claim_batch.sql", "ORDER BY w.queue, w.group_id, w.id\n", "ORDER BY w.queue, w.group_id, (w.id > (SELECT min(h.id) FROM pgfifo.jobs h WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), w.id DESC\n"}},
+		Name:   "batch-behind-what-is-not-next",
+		Breaks: "a batch takes the jobs behind its head from the end of the group",
+		Edits: []Edit{{
+			"groups/sql/claim_batch.sql", "ORDER BY b.queue, b.group_id, b.id\n",
+			"ORDER BY b.queue, b.group_id, (b.id > (SELECT min(h.id) FROM pgfifo.jobs h\n" +
+				"WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), b.id DESC\n",
+		}},
 		Torture: crowded, By: []string{"I4"},
 	},
 	{

@@ -7,94 +7,76 @@ var patient = []string{"-jobs", "2000", "-groups", "40", "-processes", "3", "-la
 var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-lanes", "4", "-batch", "1"}
 
 const (
+	lockFile  = "groups/sql/lock.sql"
 	claimFile = "groups/sql/claim.sql"
 	laneFile  = "groups/lane.go"
 
-	lockGroup = "      FOR NO KEY UPDATE SKIP LOCKED) g\n"
-	lockHead  = "                    FOR NO KEY UPDATE SKIP LOCKED) j\n"
+	lock = "FOR NO KEY UPDATE SKIP LOCKED"
+	gate = "\n  AND pg_current_xact_id_if_assigned() IS NOT NULL"
 
-	// both is what claims the two.
-	both = `FROM (SELECT g.xmax AS xid
-      FROM pgfifo.queue_groups g
-      WHERE g.queue = $1 AND g.group_id = $2
-` + lockGroup + `CROSS JOIN LATERAL (SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.ctid,
-                           j.xmax AS job_xid, g.xid AS group_xid
-                    FROM pgfifo.jobs j
-                    WHERE j.ctid = (SELECT h.ctid
-                                    FROM pgfifo.jobs h
-                                    WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
-                                    ORDER BY h.queue, h.group_id, h.id
-                                    LIMIT 1)
-` + lockHead
+	// named gives the transaction the id that the lock would.
+	named = "AND pg_current_xact_id() IS NOT NULL"
 )
 
 var claims = []Mutant{
 	{
-		Name:   "claim-joined",
-		Breaks: "the claim is the first of the jobs joined to their group that can be locked: a miss keeps the jobs behind it locked",
-		Edits: []Edit{{claimFile, both, `FROM (SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.ctid,
-             j.xmax AS job_xid, g.xmax AS group_xid
-      FROM pgfifo.queue_groups g, pgfifo.jobs j
-      WHERE g.queue = $1 AND g.group_id = $2
-        AND j.queue = $1 AND j.group_id = $2 AND j.id > $3
-      ORDER BY j.queue, j.group_id, j.id
-      LIMIT 1
-      FOR NO KEY UPDATE OF j, g SKIP LOCKED) j
-`}},
-		Torture: contended, By: []string{"I4", "I3"},
+		Name:   "claim-in-one-statement",
+		Breaks: "the group is locked by the statement that looks at its jobs, whose snapshot is older than the lock",
+		Edits: []Edit{
+			{lockFile, lock, named},
+			{claimFile, "FROM pgfifo.jobs j\nWHERE j.ctid", "FROM pgfifo.queue_groups g, pgfifo.jobs j\n" +
+				"WHERE g.queue = $1 AND g.group_id = $2 AND j.ctid"},
+		},
+		Test: Test{"groups", "TestClaimTakesTheRightHead"},
+	},
+	{
+		Name:    "claim-without-its-group",
+		Breaks:  "a claim that has missed its group looks at the jobs all the same: a lower id that comes late runs at once",
+		Edits:   []Edit{{claimFile, gate, ""}},
+		Torture: contended, By: []string{"I3", "I4"},
+	},
+	{
+		Name:   "claim-of-many-without-their-groups",
+		Breaks: "a claim of several groups looks at the heads of those that it has missed, too",
+		Edits:  []Edit{{"groups/sql/claim_many.sql", "= pg_current_xact_id_if_assigned()::xid", "IS NOT NULL"}},
+		Test:   Test{"groups", "TestHeldGroupAmongMany"},
 	},
 	{
 		Name:   "head-skip-locked",
 		Breaks: "the head is the first job that nobody has locked",
-		Edits:  []Edit{{claimFile, "LIMIT 1)\n" + lockHead, "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)\n" + lockHead}},
+		Edits:  []Edit{{claimFile, "LIMIT 1)" + gate, "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)" + gate}},
 		Test:   Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
 		Name:   "head-filtered",
 		Breaks: "the head is the first job that is due: one that waits to be tried again is overtaken",
-		Edits: []Edit{{claimFile, "AND h.id > $3\n                                    ORDER", `AND h.id > $3
-                                      AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())
-                                    ORDER`}},
+		Edits: []Edit{{
+			claimFile, "AND h.id > $3\n",
+			"AND h.id > $3\n                  AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())\n",
+		}},
 		Torture: contended, By: []string{"I4"},
 	},
 	{
 		Name:    "claim-locks-only-the-job",
 		Breaks:  "the group's row is not locked: a lower id that is committed late runs beside the job that was the head",
-		Edits:   []Edit{{claimFile, lockGroup, "     ) g\n"}},
+		Edits:   []Edit{{lockFile, lock, named}},
 		Torture: contended, By: []string{"I3", "I6", "I8"},
 	},
 	{
 		Name:    "claim-locks-only-the-group",
 		Breaks:  "the head's row is not locked, so that a lost attempt leaves no evidence",
-		Edits:   []Edit{{claimFile, lockHead, "                   ) j\n"}},
+		Edits:   []Edit{{claimFile, lock, ""}},
 		Torture: deadly, By: []string{"I6"},
 	},
 	{
 		Name:   "claim-without-a-lock",
 		Breaks: "nothing is locked: what a hint says is taken for true",
 		Edits: []Edit{
-			{claimFile, lockGroup, "     ) g\n"},
-			{claimFile, lockHead, "                   ) j\n"},
+			{lockFile, lock, named},
+			{claimFile, lock, ""},
 			{"groups/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""}, // or handlers that ask for a token never succeed
 		},
 		Torture: contended, By: []string{"I3", "I5"},
-	},
-	{
-		Name:   "stale-claim-trusted",
-		Breaks: "a claim whose group another worker has had since its snapshot runs the head that it saw there",
-		Edits:  []Edit{{"groups/hold.go", "h.stale = h.groupXID != 0 && !s.ended(h.groupXID)", "h.stale = h.groupXID != 0 && s.xmax == 0"}},
-		Test:   Test{"groups", "TestClaimSeesWhoHadItsGroup"},
-	},
-	{
-		Name:   "retry-leaves-no-trace",
-		Breaks: "a failed attempt does not write to its group's row, so that a claim at the very moment does not know of it",
-		Edits: []Edit{{"fifo/sql/retry.sql", `WITH met AS (
-    UPDATE pgfifo.queue_groups SET created_at = created_at
-    WHERE queue = $1 AND group_id = $2
-      AND (SELECT j.attempts FROM pgfifo.jobs j WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3) = 0
-)
-`, ""}},
-		Test: Test{"fifo", "TestRetryWritesToItsGroup"},
 	},
 	{
 		Name:    "repeatable-read",
@@ -105,7 +87,7 @@ var claims = []Mutant{
 	{
 		Name:   "claims-wait",
 		Breaks: "claims of several groups wait for each other, and deadlock",
-		Edits:  []Edit{{"groups/sql/claim_many.sql", "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR NO KEY UPDATE) g"}},
+		Edits:  []Edit{{"groups/sql/lock_many.sql", "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR NO KEY UPDATE) g"}},
 		Test:   Test{"groups", "TestClaimOfManyGroups"},
 	},
 	{

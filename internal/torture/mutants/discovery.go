@@ -3,6 +3,17 @@ package mutants
 // swept stops a worker in the middle of a sweep.
 var swept = []string{"-jobs", "1200", "-groups", "100", "-processes", "3", "-lanes", "3", "-batch", "1", "-sweeps", "1"}
 
+// delayed has many jobs that wait all through the run.
+var delayed = []string{
+	"-jobs", "1500", "-groups", "300", "-processes", "3", "-lanes", "4", "-batch", "1", "-delayed", "2000",
+	"-only", "spawn",
+}
+
+// stuck has jobs that cannot be given up, and a few lanes.
+var stuck = []string{
+	"-jobs", "1000", "-groups", "20", "-processes", "2", "-lanes", "2", "-batch", "1", "-clashes", "2", "-only", "error",
+}
+
 var discovery = []Mutant{
 	{
 		Name:    "no-row-for-a-new-group",
@@ -28,6 +39,37 @@ var discovery = []Mutant{
 		Test:   Test{"groups", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
 	},
 	{
+		Name:   "looks-without-what-is-due",
+		Breaks: "where looks are made instead of walks, jobs whose time has come are not looked for",
+		Edits: []Edit{
+			{"groups/look.go", "id: from.id, last: now.id, from:", "id: from.id, last: now.id, queue: len(s.Queues), from:"},
+		},
+		Test: Test{"groups", "TestLooksFindWhatIsDue"},
+	},
+	{
+		Name:    "due-late",
+		Breaks:  "a job begins some seconds after it was due",
+		Edits:   []Edit{{"groups/hold.go", "min(max(at, from)-from,", "min(max(at+15e6, from)-from,"}},
+		Torture: delayed, By: []string{"I12"},
+	},
+	{
+		Name:   "trouble-not-parked",
+		Breaks: "a group about which the server refuses something is tried again at once, and again",
+		Edits: []Edit{{
+			"groups/turns.go", "		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))\n", "		t.put(turn)\n",
+		}},
+		Test: Test{"fifo", "TestTroubleIsOfItsGroup"},
+	},
+	{
+		Name:   "refused-retried-at-once",
+		Breaks: "a job whose end the server refuses is tried again at once, and again",
+		Edits: []Edit{{
+			"fifo/settle.go", "	delay := s.crew.delay(failed.job, failed.failure.err)\n",
+			"	delay := 0 * s.crew.delay(failed.job, failed.failure.err)\n",
+		}},
+		Torture: stuck, By: []string{"I12"},
+	},
+	{
 		Name:   "pause-ignored",
 		Breaks: "jobs of a paused group run",
 		Edits: []Edit{
@@ -36,12 +78,6 @@ var discovery = []Mutant{
 			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing {\n"},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},
-	},
-	{
-		Name:   "pause-trusted-too-long",
-		Breaks: "a worker goes on for a minute without asking whether its queue is paused",
-		Edits:  []Edit{{"groups/known.go", "	pauseTrust = 20 * time.Millisecond", "	pauseTrust = time.Minute"}},
-		Test:   Test{"groups", "TestPauseWatch|TestPauseInFullFlow"},
 	},
 	{
 		Name:   "collected-without-a-second-look",

@@ -2,6 +2,15 @@ package mutants
 
 const loanFile = "groups/loan.go"
 
+// setting has handlers that change their sessions.
+var setting = append(contended[:len(contended):len(contended)], "-only", "set")
+
+// keeping has handlers that keep something of their transactions.
+var keeping = append(contended[:len(contended):len(contended)], "-only", "keep")
+
+// leaving has handlers that return while a statement is under way.
+var leaving = append(contended[:len(contended):len(contended)], "-only", "inflight")
+
 var effects = []Mutant{
 	{
 		Name:   "no-savepoint",
@@ -15,22 +24,27 @@ var effects = []Mutant{
 		Name:    "effects-undone",
 		Breaks:  "what a handler wrote is undone although its job is done",
 		Edits:   []Edit{{laneFile, "pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)", "pipeline.SendQueryParams(undoOuter, nil, nil, nil, nil)"}},
-		Torture: contended, By: []string{"I1"},
+		Torture: contended, By: []string{"I1", "I5"},
 	},
 	{
 		Name:   "job-not-deleted",
-		Breaks: "the effects of a first attempt are committed now and then though the job stays, and runs again",
-		Edits: []Edit{{
-			"fifo/sql/succeed_used.sql", "DELETE FROM pgfifo.jobs WHERE", "DELETE FROM pgfifo.jobs WHERE (id % 20 <> 0 OR attempts > 0) AND",
-		}},
+		Breaks: "the effects of an attempt are committed now and then though the job stays, and runs again",
+		Edits: []Edit{
+			{
+				"fifo/sql/succeed_used.sql", "DELETE FROM pgfifo.jobs WHERE",
+				"DELETE FROM pgfifo.jobs WHERE (id % 20 <> 0 OR enqueued_at < now() - interval '1 s') AND",
+			},
+			{"fifo/sql/succeed_used.sql", "WHEN count(*) = 0\n", "WHEN count(*) < 0\n"},
+		},
 		Torture: contended, By: []string{"I5"},
 	},
 	{
 		Name:   "dead-letter-kept",
 		Breaks: "a dead letter stays among the jobs",
 		Edits: []Edit{{
-			"fifo/sql/bury.sql", "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 RETURNING *",
-			"SELECT * FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
+			"fifo/sql/bury.sql",
+			"DELETE FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer\n    RETURNING *",
+			"SELECT * FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer",
 		}},
 		Torture: contended, By: []string{"I6", "I5", "I8"},
 	},
@@ -58,13 +72,27 @@ var effects = []Mutant{
 	{
 		Name:   "transaction-not-checked",
 		Breaks: "a job is completed in whatever transaction its handler left, also when that holds nothing",
-		Edits:  []Edit{{laneFile, "	if release { // fails unless", "	if release = false; release { // fails unless"}},
-		Test:   Test{"groups", "TestHandlerThatEndsTheTransaction"},
+		Edits: []Edit{{
+			"groups/settling.go", "$1::pg_catalog.text\\n            THEN", "$1::pg_catalog.text AND false\\n            THEN",
+		}},
+		Test: Test{"groups", "TestHandlerThatEndsTheTransaction"},
+	},
+	{
+		Name:    "role-of-the-handler",
+		Breaks:  "a job is settled with the role that its handler has taken on",
+		Edits:   []Edit{{"groups/settling.go", "\"role\", ", ""}},
+		Torture: setting, By: []string{"I6", "I11"},
+	},
+	{
+		Name:    "encoding-of-the-handler",
+		Breaks:  "a job is settled with the encoding that its handler has set",
+		Edits:   []Edit{{"groups/settling.go", "\"client_encoding\", ", ""}},
+		Torture: setting, By: []string{"I6"},
 	},
 	{
 		Name:   "done-job-named-by-its-place",
 		Breaks: "a job whose handler had the transaction is deleted by its ctid: a handler that moved the row runs again",
-		Edits:  []Edit{{"fifo/handle.go", "	case len(done) == 1 && used:\n", "	case len(done) == 1 && used && len(done) == 0:\n"}},
+		Edits:  []Edit{{handleFile, "		if used {\n", "		if used && len(done) == 0 {\n"}},
 		Test:   Test{".", "TestVices"},
 	},
 	{
@@ -82,8 +110,16 @@ var effects = []Mutant{
 	{
 		Name:   "nested-outlives-its-job",
 		Breaks: "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
-		Edits:  []Edit{{"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n", "	return tx, nil\n"}},
-		Test:   Test{"groups", "TestNothingOutlivesItsJob"},
+		Edits: []Edit{{
+			"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n", "	return tx, nil\n",
+		}},
+		Torture: keeping, By: []string{"I5", "I6", "I3"},
+	},
+	{
+		Name:    "statement-waited-for",
+		Breaks:  "a lane waits for a statement that is under way when its handler returns",
+		Edits:   []Edit{{loanFile, "	if busy {\n", "	if busy && tx == nil {\n"}},
+		Torture: leaving, By: []string{"I12", "I8"},
 	},
 	{
 		Name:   "savepoints-in-pairs",
@@ -94,7 +130,9 @@ var effects = []Mutant{
 	{
 		Name:   "statements-taken-away",
 		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
-		Edits:  []Edit{{"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n"}},
-		Test:   Test{"groups", "TestStatementsTakenAway"},
+		Edits: []Edit{{
+			"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n",
+		}},
+		Torture: setting, By: []string{"I6"},
 	},
 }

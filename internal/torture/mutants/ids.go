@@ -34,7 +34,7 @@ var ids = []Mutant{
 	{
 		Name:   "open-enqueues-not-asked-for",
 		Breaks: "a finished job becomes the floor though a transaction may still commit a lower id",
-		Edits:  []Edit{{"groups/watch.go", "	s.Turns.Writers(writers, prepared)", "	s.Turns.Writers(nil, prepared)"}},
+		Edits:  []Edit{{"groups/watch.go", "	s.Turns.Writers(writers, prepared)", "	s.Turns.Writers(writers[:0], prepared)"}},
 		Test:   Test{"groups", "TestLateLowerIDIsNotHidden"},
 	},
 	{

@@ -2,6 +2,9 @@ package mutants
 
 const enqueueFile = "fifo/enqueue.go"
 
+// plain has handlers that do nothing out of the ordinary.
+var plain = append(contended[:len(contended):len(contended)], "-only", "error,spawn")
+
 var producers = []Mutant{
 	{
 		Name:   "producer-upserts-the-group",
@@ -27,7 +30,7 @@ var producers = []Mutant{
 				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups (queue, group_id)\n" +
 					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
 			},
-			{claimFile, "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR UPDATE SKIP LOCKED) g"},
+			{lockFile, lock, "FOR UPDATE SKIP LOCKED"},
 		},
 		Torture: frozen, By: []string{"I10"},
 	},
@@ -60,5 +63,14 @@ var producers = []Mutant{
 		Breaks: "an announcement is made while the transaction that enqueued is open, and nobody finds the job then",
 		Edits:  []Edit{{"fifo/announcer.go", "		case \"committed\":\n", "		case \"committed\", \"in progress\":\n"}},
 		Test:   Test{"fifo", "TestNoticeAfterCommit"},
+	},
+	{
+		Name:   "notice-in-the-callers-transaction",
+		Breaks: "an enqueue says its notice in the caller's transaction, which then cannot be prepared",
+		Edits: []Edit{{
+			"fifo/sql/enqueue.sql", "pg_current_xact_id()::text::bigint AS xid",
+			"pg_current_xact_id()::text::bigint + (pg_notify('pgfifo', '') IS NULL)::integer AS xid",
+		}},
+		Torture: plain, By: []string{"I10"}, Alone: true,
 	},
 }

@@ -9,6 +9,15 @@ var frozen = []string{"-jobs", "1200", "-groups", "40", "-processes", "3", "-lan
 // thawed stops more of them, so that some of their handlers go on as former holders.
 var thawed = append(frozen[:len(frozen)-1:len(frozen)-1], "3")
 
+// reading has handlers that keep rows open for longer than every timeout.
+var reading = []string{
+	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-reads", "3",
+	"-only", "rows,bunrows",
+}
+
+// endless has handlers that do not end.
+var endless = append(contended[:len(contended):len(contended)], "-stubborn", "6", "-only", "error")
+
 const (
 	seatFile    = "fifo/seat.go"
 	sessionFile = "groups/session.go"
@@ -27,7 +36,7 @@ var silence = []Mutant{
 		Name:    "heartbeat-gives-up",
 		Breaks:  "heartbeats end when a handler takes long, so that the server ends its session",
 		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running().Seconds() > 1 || lane.Running() <"}},
-		Torture: patient, By: []string{"I6"},
+		Torture: patient, By: []string{"I6", "I3-lease", "I3"},
 	},
 	{
 		Name:    "lost-lease-not-told",
@@ -84,14 +93,19 @@ var silence = []Mutant{
 	{
 		Name:   "beat-beside-a-statement",
 		Breaks: "a heartbeat is sent while the handler is in a statement of its own",
-		Edits:  []Edit{{streamFile, "	if s.reading > 0 || s.out.n > 0 || s.beating {\n", "	if s.beating {\n"}, {streamFile, "	owed := s.owed > 0\n", "	owed := false\n"}},
-		Test:   Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
+		Edits: []Edit{
+			{streamFile, "	if s.reading > 0 && s.owed > 0 || s.out.n > 0 || s.beating {\n", "	if s.beating {\n"},
+			{streamFile, "	owed := s.owed > 0\n", "	owed := false\n"},
+		},
+		Test: Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
 	},
 	{
 		Name:   "unread-unbounded",
 		Breaks: "a handler that leaves results unread is not told before the server gives its group away",
-		Edits:  []Edit{{beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n"}},
-		Test:   Test{"groups", "TestBeatGivesUpFirst"},
+		Edits: []Edit{{
+			beatFile, "	if time.Since(now.alive) >= l.silent {\n", "	if time.Since(now.alive) >= time.Hour {\n",
+		}},
+		Torture: reading, By: []string{"I3-lease", "I3"},
 	},
 	{
 		Name:   "busy-is-lost",
@@ -106,5 +120,11 @@ var silence = []Mutant{
 		Breaks: "nobody looks at the socket: a session that was ended while rows are open is noticed late",
 		Edits:  []Edit{{streamFile, "{ return s.socket != nil && hungUp(s.socket) }", "{ return s.socket == nil && hungUp(s.socket) }"}},
 		Test:   Test{"fifo", "TestIdleLaneDialsAgain"},
+	},
+	{
+		Name:    "handler-never-given-up",
+		Breaks:  "a worker waits for ever for a handler that does not end",
+		Edits:   []Edit{{"fifo/overdue.go", "	if c.set.abandon > 0 {", "	if c.set.abandon < 0 {"}},
+		Torture: endless, By: []string{"I7", "I8"},
 	},
 }
