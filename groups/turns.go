@@ -186,6 +186,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.Trouble:
 		turn.troubles++
 		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
+	case o.Missed && turn.troubles > 0: // another worker meets the same trouble; or there are no jobs any more
+		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
+		turn.troubles--
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:

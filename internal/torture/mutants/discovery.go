@@ -56,7 +56,9 @@ var discovery = []Mutant{
 		Name:   "trouble-not-parked",
 		Breaks: "a group about which the server refuses something is tried again at once, and again",
 		Edits: []Edit{{
-			"groups/turns.go", "		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))\n", "		t.put(turn)\n",
+			"groups/turns.go",
+			"		turn.troubles++\n		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))\n",
+			"		turn.troubles++\n		t.put(turn)\n",
 		}},
 		Test: Test{"fifo", "TestTroubleIsOfItsGroup"},
 	},
