@@ -120,20 +120,14 @@ func (s *delayed) idle(ctx context.Context, b *bench) error {
 	}
 	own := []int32{int32(os.Getpid())}
 	var used [2]float64
+	before := [2]map[int32]float64{processorTimes(ctx, own), processorTimes(ctx, sessions)}
 	begin := time.Now()
-	for i := range 2 {
-		for n, pids := range [][]int32{own, sessions} {
-			spent, err := processorTime(ctx, pids)
-			if err != nil {
-				return err
-			}
-			used[n] = spent.Seconds() - used[n]
-		}
-		if i == 0 {
-			begin = time.Now()
-			if err := pause.For(ctx, s.measure); err != nil {
-				return err
-			}
+	if err := pause.For(ctx, s.measure); err != nil {
+		return err
+	}
+	for n, pids := range [][]int32{own, sessions} {
+		for pid, spent := range processorTimes(ctx, pids) {
+			used[n] += spent - before[n][pid]
 		}
 	}
 	took := time.Since(begin).Seconds()
@@ -156,20 +150,20 @@ func (s *delayed) idle(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// processorTime is what the processes, which are on this machine, have used so far.
-func processorTime(ctx context.Context, pids []int32) (all time.Duration, err error) {
+// processorTimes returns how many seconds each of the processes, which are on this machine, has used so far. One that has ended
+// is left out.
+func processorTimes(ctx context.Context, pids []int32) map[int32]float64 {
+	all := make(map[int32]float64)
 	for _, pid := range pids {
 		p, err := process.NewProcessWithContext(ctx, pid)
 		if err != nil {
-			return 0, fmt.Errorf("process %d, which is to be on this machine: %w", pid, err)
+			continue
 		}
-		t, err := p.TimesWithContext(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("processor time: %w", err)
+		if t, err := p.TimesWithContext(ctx); err == nil {
+			all[pid] = t.User + t.System
 		}
-		all += time.Duration((t.User + t.System) * float64(time.Second))
 	}
-	return all, nil
+	return all
 }
 
 // punctuality notes by how much jobs start too late: each once when its delay is over, and once when it has failed.

@@ -157,7 +157,7 @@ func (s *horizon) pgfifo(b *bench) *subject {
 			return watch.run(ctx, false, meanwhile)
 		},
 		done: watch.tally.count.Load, goal: atLeast(0.9),
-		claims: func(st statement) bool { return strings.HasPrefix(st.label(), "Claims one group") },
+		claims: func(st statement) bool { return strings.HasPrefix(st.label(), "Claims ") },
 	}
 	sub.atEnd = func(ctx context.Context) error {
 		if s.late == 0 {
