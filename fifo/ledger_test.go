@@ -64,6 +64,13 @@ func (l *ledger) end(job *fifo.Job) {
 	delete(l.running, job.Group())
 }
 
+// started returns how many attempts have begun.
+func (l *ledger) started() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.starts)
+}
+
 // settle is Hooks.Settled.
 func (l *ledger) settle(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 	l.mu.Lock()
