@@ -19,6 +19,10 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	case a.broken:
 		recorded = s.mend(ctx, a, claim)
 	case settled || a.results[0].outcome == Unknown:
+	case errors.Is(err, groups.ErrGivenBack):
+		a.revoke(Returned, KindError, fmt.Errorf("fifo: the jobs could not be completed: %w", err))
+		a.oneByOne()
+		recorded = true
 	case groups.Refused(err):
 		recorded = s.refuse(ctx, a, claim, fmt.Errorf("fifo: the job could not be completed: %w", err))
 	default:

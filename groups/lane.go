@@ -46,6 +46,7 @@ type Lane struct {
 	hold   *Hold   // what it holds, if anything
 	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
 	used   bool    // a handler has taken it since the claim
+	batch  bool    // and then the savepoint of a batch was made
 	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
 	silent time.Duration
 	bound  time.Duration // of the server's patience
@@ -222,7 +223,7 @@ func (l *Lane) forget() {
 	if l.hold != nil {
 		l.loan.end()
 	}
-	l.hold, l.inTx, l.used, l.marked = nil, false, false, nil
+	l.hold, l.inTx, l.used, l.batch, l.marked = nil, false, false, false, nil
 }
 
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
@@ -263,12 +264,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 		return nil, true, nil
 	}
 	pipeline := l.pg().StartPipeline(ctx)
-	used := len(calls) > 0 && l.hold != nil && l.loan.taken()
-	if used {
-		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
-		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its xmax,
-		// which is no evidence of a crash.
-		pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
+	released, batch, marked := 0, l.batch, l.marked
+	if len(calls) > 0 && l.hold != nil {
+		released = l.sendRelease(pipeline)
 	}
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})
@@ -290,13 +288,16 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	err = pipeline.Sync()
 	l.forget()
 	if err == nil {
-		settled, err = l.readSettled(pipeline, used, calls)
+		settled, err = l.readSettled(pipeline, released, calls)
 		if err == nil && next != nil {
 			hold, err = l.readClaim(pipeline, next)
 		}
 	}
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
+	}
+	if err != nil && batch && !settled && Refused(err) && l.giveBack(ctx, marked) {
+		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
 		l.rollback(ctx)
@@ -313,8 +314,8 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 }
 
 // readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
-func (l *Lane) readSettled(pipeline *pgconn.Pipeline, used bool, calls []Call) (bool, error) {
-	for i := 0; used && i < 2; i++ {
+func (l *Lane) readSettled(pipeline *pgconn.Pipeline, released int, calls []Call) (bool, error) {
+	for range released {
 		if _, err := readTag(pipeline); Refused(err) {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		} else if err != nil {

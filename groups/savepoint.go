@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
@@ -16,12 +17,24 @@ import (
 //
 // A transaction that the handler asks for beside another one, or behind what it has committed, has a savepoint of its
 // own, because that is to stay when it is rolled back.
+//
+// If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their COMMIT, which frees
+// their groups before anybody can say that no worker has died; so it is checked before, and then the jobs are given back.
 const (
 	outerSavepoint = "pgfifo"
+	batchSavepoint = "pgfifo_batch"
 
 	releaseOuter = "RELEASE SAVEPOINT " + outerSavepoint
 	undoOuter    = "ROLLBACK TO SAVEPOINT " + outerSavepoint
+
+	checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
+	releaseBatch     = "RELEASE SAVEPOINT " + batchSavepoint
+	undoBatch        = "ROLLBACK TO SAVEPOINT " + batchSavepoint
 )
+
+// ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote cannot be
+// committed. All of that is undone, and the jobs are as they were.
+var ErrGivenBack = errors.New("groups: the batch cannot be committed, and is given back")
 
 // ErrEnded is returned when a transaction is asked for after its job has ended.
 var ErrEnded = errors.New("groups: the job has ended, and its transaction with it")
@@ -37,6 +50,8 @@ func (l *Loan) open() (*nest, string, error) {
 	n := &nest{outerSavepoint}
 	sql := "SAVEPOINT " + outerSavepoint + handlerSettings
 	switch last := len(l.nests) - 1; {
+	case last < 0 && len(l.lane.hold.Rest) > 0 && !l.lane.batch:
+		l.lane.batch, sql = true, "SAVEPOINT "+batchSavepoint+"; "+sql
 	case last < 0:
 	case l.undone: // the savepoint is there, and nothing behind it
 		n.savepoint, sql = l.nests[last].savepoint, handlerSettings[len("; "):]
@@ -59,6 +74,43 @@ func (l *Loan) there() error {
 }
 
 var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
+
+// sendRelease ends the savepoints of what is to be settled. It returns how many statements that takes.
+func (l *Lane) sendRelease(pipeline *pgconn.Pipeline) (n int) {
+	send := func(sql string) {
+		pipeline.SendQueryParams(sql, nil, nil, nil, nil)
+		n++
+	}
+	if l.loan.taken() {
+		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
+		n++
+		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its xmax,
+		// which is no evidence of a crash.
+		send(releaseOuter)
+	}
+	if l.batch {
+		send(checkConstraints)
+		send(releaseBatch)
+	}
+	return n
+}
+
+// giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether it could.
+func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
+	pipeline := l.pg().StartPipeline(ctx)
+	pipeline.SendQueryParams(undoBatch, nil, nil, nil, nil)
+	n := 2
+	if len(marked) > 0 {
+		pipeline.SendQueryStatement(l.stmts[stmtUnmark], unmarkArgs(marked), nil, nil)
+		n++
+	}
+	pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+	err := pipeline.Sync()
+	for i := 0; err == nil && i < n; i++ {
+		_, err = readTag(pipeline)
+	}
+	return pipeline.Close() == nil && err == nil
+}
 
 // abandon says that a transaction could not be begun. Whether its savepoint is there is not known.
 func (l *Loan) abandon() { l.nested-- }
