@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A hook that panics, or ends its goroutine, takes neither the process nor a lane with it. One that comes before the
@@ -132,4 +133,30 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 	require.Len(t, ids, 1)
 	require.Equal(t, 1, b.count("jobs"))
 	require.Equal(t, 1, log.count("pgfifo: a hook panicked hook=end of the Enqueue hook panic=a value"), "%q", log.lines)
+}
+
+// While a Settled hook runs, the lane may hold the next job: the server is told that the worker lives.
+func TestSlowHookKeepsTheNextJob(t *testing.T) {
+	t.Parallel()
+	var b *bed
+	var ids []int64
+	b = newBed(t, func(cfg *fifo.Config) {
+		settled := cfg.Hooks.Settled
+		cfg.Hooks.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(ctx, job, outcome, err)
+			if job.ID != ids[0] {
+				return
+			}
+			pid := b.holder("g")
+			await(t, "a heartbeat behind the server's patience, or the end", func() bool {
+				return query[bool](b, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
+					WHERE pid = $1 AND state_change < xact_start + interval '4 s')`, pid)
+			})
+		}
+	})
+	ids = b.send("g", nil, nil)
+	b.work(b.worker(nop, oneLane, func(w *fifo.Worker) {
+		w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+	}))
+	require.Equal(t, ids, b.ledger.order(), "each once")
 }

@@ -28,9 +28,11 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	default:
 		a.revoke(Unknown, KindLost, err)
 	}
-	for i := range a.results {
-		s.tell(ctx, &a.results[i])
-	}
+	s.lane.Aside(func() { // the next group is claimed, and hooks and loggers may take their time
+		for i := range a.results {
+			s.tell(ctx, &a.results[i])
+		}
+	})
 	return recorded
 }
 

@@ -226,6 +226,26 @@ func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 	return err
 }
 
+func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
+	r, err := readResult(pipeline)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return r.Close()
+}
+
+func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
+	res, err := pipeline.GetResults()
+	if err != nil {
+		return nil, err
+	}
+	r, ok := res.(*pgconn.ResultReader)
+	if !ok {
+		return nil, fmt.Errorf("groups: unexpected answer %T", res)
+	}
+	return r, nil
+}
+
 // claimArgs returns the parameters of lock.sql and claim.sql.
 func (t *Turn) claimArgs() [][]byte {
 	return append(make([][]byte, 0, 5), []byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id))

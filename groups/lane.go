@@ -166,8 +166,13 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	watched, ok := conn.Conn().PgConn().Conn().(*stream)
+	if !ok {
+		_ = conn.Close()
+		return nil, errNotWatched
+	}
 	l := &Lane{
-		conn: conn, wire: w, bun: d.bun, log: d.Logger, stream: conn.Conn().PgConn().Conn().(*stream), pid: pid,
+		conn: conn, wire: w, bun: d.bun, log: d.Logger, stream: watched, pid: pid,
 		heartbeat: d.Session.withDefaults().Heartbeat, silent: d.Session.withDefaults().Silence,
 		bound:   d.Session.Bound(),
 		control: d.Control, schema: d.Schema,
@@ -337,26 +342,6 @@ func (l *Lane) readSettled(pipeline *pgconn.Pipeline, released int, calls []Call
 		return false, ErrNotHeld
 	}
 	return true, nil
-}
-
-func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
-	r, err := readResult(pipeline)
-	if err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	return r.Close()
-}
-
-func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
-	res, err := pipeline.GetResults()
-	if err != nil {
-		return nil, err
-	}
-	r, ok := res.(*pgconn.ResultReader)
-	if !ok {
-		return nil, fmt.Errorf("groups: unexpected answer %T", res)
-	}
-	return r, nil
 }
 
 // rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:

@@ -143,6 +143,14 @@ func TestDialFails(t *testing.T) {
 	d.Pool.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return context.DeadlineExceeded }
 	_, err = d.Connect(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	d = s.dialer(Session{})
+	d.Pool.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
+		cfg.AfterNetConnect = nil
+		return nil
+	}
+	_, err = d.Dial(t.Context())
+	require.ErrorIs(t, err, errNotWatched)
 	s.until(func() bool {
 		return one[int](s, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lane of %' AND datname = current_database()") == 0
 	})

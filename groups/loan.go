@@ -107,6 +107,9 @@ func (l *Lane) Lend(handler func()) error {
 	if l.Closed() {
 		return ErrLost
 	}
+	if l.pg().ParameterStatus("client_encoding") != "UTF8" { // for the transaction perhaps, perhaps for longer
+		l.wire.spoiled.Store(true)
+	}
 	l.loan.endLargeObjects()
 	if l.Closed() {
 		return ErrLost
@@ -119,6 +122,19 @@ func (l *Lane) Lend(handler func()) error {
 	default:
 		return errEndedByHand
 	}
+}
+
+// Aside runs f, which does not use the connection. If a group is held, heartbeats go on beside it.
+func (l *Lane) Aside(f func()) {
+	if l.hold == nil {
+		f()
+		return
+	}
+	l.wire.lend()
+	defer l.wire.reclaim()
+	l.since.Store(int64(time.Since(epoch)) + 1)
+	defer l.since.Store(0)
+	f()
 }
 
 // Keep makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It returns

@@ -4,8 +4,8 @@ import "strings"
 
 // Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
 // RESET, DISCARD, DEALLOCATE or LISTEN. The next job, of any queue, would meet that; RESET ALL takes away what bounds silence,
-// too. So a spoiled lane is closed when its job is settled. What a function does, a temporary table or a session's advisory
-// lock is not noticed.
+// too. So a spoiled lane is closed when its job is settled. So is one with another encoding, whichever way it was set: payloads
+// are read in it. What else a function does, a temporary table or a session's advisory lock is not noticed.
 func (l *Lane) Spoiled() bool { return l.wire.spoiled.Load() }
 
 func (w *wire) look(sql string) {

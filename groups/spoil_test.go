@@ -43,6 +43,10 @@ func TestSpoiledLane(t *testing.T) {
 	}{
 		"nothing": {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELECT 1"); return err }, false},
 		"query":   {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SET work_mem = '1MB'"); return err }, true},
+		"encoding, by a function": {func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT set_config('client_encoding', 'LATIN1', false)")
+			return err
+		}, true},
 		"batch": {func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("SELECT 1")

@@ -43,6 +43,9 @@ const lookAhead = 1 << 20
 // aheadWait is how long it waits for that.
 const aheadWait = 10 * time.Millisecond
 
+// errNotWatched is returned where a stream is not what pgx reads from and writes to.
+var errNotWatched = errors.New("groups: a BeforeConnect that sets AfterNetConnect must call the one that was there")
+
 func newStream(conn net.Conn) *stream {
 	s := &stream{Conn: conn, alive: time.Now()}
 	s.free.L = &s.mu
