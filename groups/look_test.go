@@ -238,7 +238,8 @@ func TestManyDelayedGroups(t *testing.T) {
 	const n, due = 30_000, 200
 	s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
 		SELECT 'q', 'g' || i, '', statement_timestamp() + interval '1 hour' FROM generate_series(1, $1::integer) i`, n)
-	turns, scout := s.scout(200 * time.Millisecond)
+	const poll = 200 * time.Millisecond
+	turns, scout := s.scout(poll)
 	turns.most = 2 * due
 	s.run(scout)
 	read := func() int64 {
@@ -254,7 +255,7 @@ func TestManyDelayedGroups(t *testing.T) {
 			over := one[float64](s, `SELECT extract(epoch FROM clock_timestamp() - run_at) FROM pgfifo.jobs
 				WHERE queue = 'q' AND group_id = $1`, turn.GroupID)
 			require.Greater(t, over, -0.1, turn.GroupID)
-			require.Less(t, over, 2.0, turn.GroupID)
+			require.Less(t, over, 5.0, turn.GroupID)
 			s.exec("DELETE FROM pgfifo.jobs WHERE queue = 'q' AND group_id = $1", turn.GroupID)
 			turns.Done(turn, Outcome{Finished: math.MaxInt64})
 		}
@@ -268,8 +269,9 @@ func TestManyDelayedGroups(t *testing.T) {
 		SELECT 'q', 'new' || i, '', statement_timestamp() + (1 + i / 200.0) * interval '1 s'
 		FROM generate_series(1, $1::integer) i`, due)
 	late()
-	require.Greater(t, time.Since(began), 3*time.Second)
-	require.Less(t, read()-before, int64(3*n), "it goes through all of them again and again")
+	took := time.Since(began)
+	require.Greater(t, took, 3*time.Second)
+	require.Less(t, read()-before, n*int64(took/poll)/4, "it goes through all of them with each poll")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Nil(t, turns.Next(ctx))
