@@ -111,10 +111,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 			}
 		}()
 	}
-	if lost = s.mark(ctx, claim); len(lost) > 0 {
-		s.lost(a, claim, lost)
-		return a
-	}
+	s.mark(ctx, claim)
 	a.ran = true
 	goOn(claim) // unless its handler runs, and says something else
 	jobs := s.crew.newJobs(claim, hold)
@@ -151,8 +148,8 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 const firstClaims = 8
 
 // mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have failed
-// or were lost before. It returns the heads whose last attempt turns out to have died.
-func (s *seat) mark(ctx context.Context, claim []place) []*groups.Held {
+// or were lost before.
+func (s *seat) mark(ctx context.Context, claim []place) {
 	s.begun++
 	var heads []*groups.Held
 	for i := range claim {
@@ -160,11 +157,9 @@ func (s *seat) mark(ctx context.Context, claim []place) []*groups.Held {
 			heads = append(heads, h)
 		}
 	}
-	lost, err := s.lane.Mark(ctx, heads)
-	if err != nil { // the locks alone tell of a crash then, as they do of most jobs
+	if err := s.lane.Mark(ctx, heads); err != nil { // the locks alone tell of a crash then, as they do of most jobs
 		s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
 	}
-	return lost
 }
 
 // A place is one group of a claim.

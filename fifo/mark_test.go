@@ -1,6 +1,8 @@
 package fifo_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -31,4 +33,51 @@ func TestMarksWithoutAPool(t *testing.T) {
 	begin := time.Now()
 	b.work(w)
 	require.Less(t, time.Since(begin), 9*time.Second, "each waits for a second, and not for the server's silence")
+}
+
+// A mark is found by whoever claims the job next, also if that lane has no reason to mark it.
+func TestMarkIsFoundByAll(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 6}, "groups": {Groups: 6}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.overlaps = true
+			busy, gate := make(chan struct{}), make(chan struct{})
+			b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
+				if job.GroupID == "gate" {
+					close(busy)
+					select {
+					case <-gate:
+					case <-t.Context().Done():
+					}
+				}
+				return nil
+			}, oneLane))
+			for range 12 {
+				b.send("warm", nil)
+				b.drained()
+			}
+			b.send("gate", nil)
+			receive(t, busy, "the gate")
+
+			id := b.send("g", nil)[0]
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			require.NoError(t, b.worker(func(ctx context.Context, job *fifo.Job) error {
+				defer stop()
+				pid, err := backend(ctx, job)
+				return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
+			}, oneLane).Run(ctx))
+			b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
+			close(gate)
+			b.drained()
+			b.ledger.mu.Lock()
+			defer b.ledger.mu.Unlock()
+			last := b.ledger.starts[len(b.ledger.starts)-1]
+			require.Equal(t, id, last.ID)
+			require.Equal(t, 2, last.Attempt())
+			require.Zero(t, b.count("attempt_marks"))
+		})
+	}
 }

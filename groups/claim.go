@@ -96,7 +96,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (*Hold, e
 	}
 	hold, rest := &Hold{Held: list[0]}, list[1:]
 	hold.More, next.ahead = len(rest) > 0, 0
-	if hold.alone() || hold.lastXID != 0 {
+	if hold.alone() || hold.lastXID != 0 || hold.marked {
 		return hold, nil
 	}
 	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() })

@@ -73,6 +73,11 @@
 // worker has counted it by then. If that is refused as well, the group is left alone for a while, longer each time
 // (Outcome.Trouble): no other group waits with it.
 //
+// A refused COMMIT frees its groups before anything can be recorded, so another worker may find them first and charge
+// their heads. For one head that is its own failure. For the heads of several groups it is not, so a batch whose
+// handlers write is in a savepoint, and its deferred constraints are checked before COMMIT (savepoint.go). If that
+// fails, the writes are undone, the transaction commits without them, and the jobs run again one by one.
+//
 // # Batches
 //
 // A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and

@@ -43,6 +43,7 @@ type Held struct {
 	xid     int64  // the claim's transaction
 	delayed bool   // it was to run later once
 	lastXID uint32 // the transaction that claimed it last, or 0
+	marked  bool   // this very attempt has begun before, and died
 }
 
 // A Place is a ctid: a block of the table, and a line in it.
@@ -158,7 +159,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
 	}
 	h.lastXID = claimer(r.uint32(), groupXID)
-	h.WasLost = r.bool()
+	h.WasLost, h.marked = r.bool(), r.bool()
 	h.xid = r.int64()
 	h.Turn.own, h.Turn.oldest = h.xid, r.int64()
 	h.Paused = r.bool()

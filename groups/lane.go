@@ -354,8 +354,8 @@ func (l *Lane) rollback(ctx context.Context) {
 	}
 }
 
-// Lost returns those of the held groups' heads whose last worker died with them: a head's lastXID is evidence of that,
-// and asking costs a round trip only where there is any.
+// Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction that
+// claimed them last: to ask for that costs a round trip.
 func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 	if l.hold == nil {
 		return nil, nil
@@ -365,7 +365,10 @@ func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	for h := range hold.heads() {
-		if h.lastXID == 0 {
+		if h.marked {
+			lost, l.marked = append(lost, h), append(l.marked, h)
+		}
+		if h.marked || h.lastXID == 0 {
 			continue
 		}
 		r := l.pg().ExecStatement(ctx, l.stmts[stmtEvidence], [][]byte{appendInt(int64(h.lastXID))}, nil, nil)

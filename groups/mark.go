@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job is not to
@@ -18,17 +16,16 @@ const markWait = time.Second
 var ErrNoControl = errors.New("groups: the Dialer has no Control pool")
 
 // Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever becomes of
-// the evidence that their locks leave. It returns those that bear the mark of this very attempt already, of which nothing is
-// marked anew: that attempt died.
+// the evidence that their locks leave.
 //
 // It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks back
 // when the heads are settled or given back.
-func (l *Lane) Mark(ctx context.Context, heads []*Held) (lost []*Held, err error) {
+func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
-		return nil, nil
+		return nil
 	}
 	if l.control == nil {
-		return nil, ErrNoControl
+		return ErrNoControl
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
 	defer cancel()
@@ -40,31 +37,16 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) (lost []*Held, err error
 	wait, stop := context.WithTimeout(ctx, markWait)
 	defer stop()
 	conn, err := l.control.Acquire(wait)
+	if err == nil {
+		defer conn.Release()
+		// An error may come after the marks are made, so they are taken back in any case.
+		l.marked = append(l.marked, heads...)
+		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("groups: mark: %w", err)
+		return fmt.Errorf("groups: mark: %w", err)
 	}
-	defer conn.Release()
-	// An error may come after the marks are made, so they are taken back in any case.
-	l.marked = append(l.marked, heads...)
-	rows, err := conn.Query(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
-	if err != nil {
-		return nil, fmt.Errorf("groups: mark: %w", err)
-	}
-	marked := make(map[Key]bool, len(heads))
-	var key Key
-	_, err = pgx.ForEachRow(rows, []any{&key.Queue, &key.GroupID}, func() error {
-		marked[key] = true
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("groups: mark: %w", err)
-	}
-	for _, h := range heads {
-		if !marked[h.Key] {
-			lost = append(lost, h)
-		}
-	}
-	return lost, nil
+	return nil
 }
 
 // unmarkArgs returns the parameters of unmark.sql for jobs.

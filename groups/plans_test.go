@@ -96,7 +96,7 @@ func TestHotStatementsUseTheKeys(t *testing.T) {
 			for name := range hotStatements {
 				for _, scan := range explain(t, c, name, "COSTS OFF").scans() {
 					require.Contains(t, []string{
-						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey", "pauses by pauses_pkey",
+						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey", "pauses by pauses_pkey", "attempt_marks by attempt_marks_pkey",
 						indexes[name],
 					}, scan, "%s, %s", name, when)
 				}

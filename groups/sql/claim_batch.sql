@@ -15,11 +15,14 @@ SELECT j.id,
        j.ctid,
        head.job_xid,
        head.was_lost,
+       head.marked,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused
 FROM (SELECT h.xmax AS job_xid,
              coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+             EXISTS (SELECT FROM pgfifo.attempt_marks m
+                     WHERE m.queue = $1 AND m.group_id = $2 AND m.id = h.id AND m.attempt = h.attempts + 1) AS marked,
              CASE WHEN h.attempts > 0 OR h.max_attempts = 1 OR h.run_at IS NOT NULL THEN 1 ELSE $4::bigint END AS most
       FROM pgfifo.jobs h
       WHERE h.ctid = (SELECT f.ctid

@@ -1,12 +1,12 @@
--- Marks attempts as begun, and returns the groups of those that were not marked yet.
+-- Marks attempts as begun.
 --
 -- $1 queues, $2 group ids, $3 ids, $4 numbers of attempts, pairwise; no group twice. All groups are held by the caller, on
 -- another connection.
 --
 -- Run by itself: a mark is durable when the statement has returned. It is taken back in the transaction that settles or
--- releases the attempt (unmark.sql). So one that is there already, of the same attempt, while its group is ours, is of an
--- attempt that died. VACUUM can take the evidence of evidence.sql away; it cannot take this.
-INSERT INTO pgfifo.attempt_marks AS m (queue, group_id, id, attempt)
+-- releases the attempt (unmark.sql). So one that a claim finds, of the attempt that would begin now, is of an attempt that
+-- died. VACUUM can take the evidence of evidence.sql away; it cannot take this.
+INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
 SELECT k.queue, k.group_id, k.id, k.attempt
 FROM set_config('synchronous_commit',
                 CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
@@ -14,5 +14,3 @@ FROM set_config('synchronous_commit',
      unnest($1::text[], $2::text[], $3::bigint[], $4::integer[]) AS k (queue, group_id, id, attempt)
 ORDER BY 1, 2
 ON CONFLICT (queue, group_id) DO UPDATE SET id = EXCLUDED.id, attempt = EXCLUDED.attempt
-WHERE (m.id, m.attempt) <> (EXCLUDED.id, EXCLUDED.attempt)
-RETURNING m.queue, m.group_id

@@ -106,6 +106,18 @@ var attempts = []Mutant{
 		Test:   Test{"fifo", "TestDrainTimeout"},
 	},
 	{
+		Name:   "mark-found-by-few",
+		Breaks: "a mark is looked at only by a lane that has claimed as little as the one that made it",
+		Edits:  []Edit{{laneFile, "		if h.marked {\n", "		if h.marked && h.Attempts > 0 {\n"}},
+		Test:   Test{"fifo", "TestMarkIsFoundByAll"},
+	},
+	{
+		Name:   "refused-batch-frees-its-groups",
+		Breaks: "a batch that cannot be committed frees its groups before it can say that nobody has died",
+		Edits:  []Edit{{"groups/savepoint.go", "	if l.batch {\n", "	if l.batch && n < 0 {\n"}},
+		Test:   Test{"fifo", "TestBatchThatIsRefused"},
+	},
+	{
 		Name:    "lost-retried-at-once",
 		Breaks:  "a job that kills its worker does not wait before it kills the next one",
 		Edits:   []Edit{{attemptFile, "s.crew.delay(t.job, diedError{})", "0"}},
@@ -121,7 +133,7 @@ var attempts = []Mutant{
 		Name:   "whole-batch-charged",
 		Breaks: "when a batch dies in its COMMIT, all of its jobs are charged",
 		Edits: []Edit{
-			{"groups/claim.go", "	if hold.alone() || hold.lastXID != 0 {\n", "	if hold.alone() {\n"},
+			{"groups/claim.go", "	if hold.alone() || hold.lastXID != 0 || hold.marked {\n", "	if hold.alone() {\n"},
 			{"groups/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
 		},
 		Torture: committing, By: []string{"I6"},
