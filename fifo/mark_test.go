@@ -41,7 +41,7 @@ func TestMarkIsFoundByAll(t *testing.T) {
 	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 6}, "groups": {Groups: 6}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := newEffects(t)
 			b.ledger.overlaps = true
 			busy, gate := make(chan struct{}), make(chan struct{})
 			b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
@@ -70,6 +70,7 @@ func TestMarkIsFoundByAll(t *testing.T) {
 				return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
 			}, oneLane).Run(ctx))
 			b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
+			require.Zero(t, b.jobs()[0].Attempts, "nothing has counted it so far")
 			close(gate)
 			b.drained()
 			b.ledger.mu.Lock()
