@@ -10,19 +10,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job is not to
-// wait for that, and its locks tell of a crash as well.
+// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job
+// is not to wait for that, and its locks tell of a crash as well.
 const markWait = time.Second
 
 // ErrNoControl is returned by what needs the Dialer's Control pool, where it has none.
 var ErrNoControl = errors.New("groups: the Dialer has no Control pool")
 
-// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever becomes of
-// the evidence that their locks leave. It returns those that bear the mark of this very attempt already, of which nothing is
-// marked anew: that attempt died.
+// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
+// becomes of the evidence that their locks leave. It returns those that bear the mark of this very attempt already, of
+// which nothing is marked anew: that attempt died.
 //
-// It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks back
-// when the heads are settled or given back.
+// It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
+// back when the heads are settled or given back.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) (lost []*Held, err error) {
 	if len(heads) == 0 {
 		return nil, nil

@@ -69,8 +69,8 @@ func TestTurnWithoutMoreIsForgotten(t *testing.T) {
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
-// A group that is worked while the first walk is still under way has its next turn behind those found meanwhile, not after
-// the next walk.
+// A group that is worked while the first walk is still under way has its next turn behind those found meanwhile, not
+// after the next walk.
 func TestTurnsDuringTheFirstWalk(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(100)
@@ -400,8 +400,8 @@ func TestAgain(t *testing.T) {
 	require.Nil(t, turns.TryNext())
 }
 
-// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again at once;
-// and if other workers try it, too.
+// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again
+// at once; and if other workers try it, too.
 func TestTroubleWithJobsBehind(t *testing.T) {
 	t.Parallel()
 	turns := roomyTurns()
