@@ -64,7 +64,7 @@ func TestStepSettles(t *testing.T) {
 
 	// A settling statement that fails: nothing is committed or claimed.
 	h = s.claim(l, "a")
-	h, settled, err = l.Step(ctx, settle(h, "retry", "not a number"), &Turn{Key: group("b")})
+	h, settled, err = l.Step(ctx, retry(h, "not a number"), &Turn{Key: group("b")})
 	require.ErrorContains(t, err, "22P02")
 	require.False(t, settled)
 	require.Nil(t, h)
