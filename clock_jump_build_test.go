@@ -15,12 +15,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// jumpWall moves the wall clock of this process to so many seconds from the system's, and leaves the monotonic one alone.
-// It is nil but in a test binary that was built with such a clock.
+// jumpWall moves the wall clock of this process to so many seconds from the system's, and leaves the monotonic one
+// alone. It is nil but in a test binary that was built with such a clock.
 var jumpWall func(seconds int64)
 
-// No system has a wall clock per process that Go's runtime would look at. But Go can build a program with another file in
-// the place of one of its own: package time with an offset.
+// No system has a wall clock per process that Go's runtime would look at. But Go can build a program with another file
+// in the place of one of its own: package time with an offset.
 const (
 	jumpInTime = `package time
 

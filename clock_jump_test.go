@@ -14,9 +14,10 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// A worker's wall clock may jump as it likes, forward, back, by years, while everything is under way: handlers, heartbeats,
-// timeouts, delays, backoffs, late commits, pauses, lost connections. Only the server's clock says when a job is due, and
-// what a worker measures itself it measures with the monotonic one. Beside it works a process whose clock is right.
+// A worker's wall clock may jump as it likes, forward, back, by years, while everything is under way: handlers,
+// heartbeats, timeouts, delays, backoffs, late commits, pauses, lost connections. Only the server's clock says when a
+// job is due, and what a worker measures itself it measures with the monotonic one. Beside it works a process whose
+// clock is right.
 func TestClockJump(t *testing.T) {
 	t.Parallel()
 	if jumpWall == nil {
@@ -114,7 +115,8 @@ func (c *clocks) now(ctx context.Context) (now time.Time, err error) {
 // note takes down that a job has begun, and whether that was too early.
 func (c *clocks) note(ctx context.Context, job *fifo.Job) (now time.Time, err error) {
 	var due bool
-	err = c.pool.QueryRow(ctx, "SELECT clock_timestamp(), run_at IS NULL OR run_at <= clock_timestamp() FROM pgfifo.jobs WHERE id = $1",
+	err = c.pool.QueryRow(ctx,
+		"SELECT clock_timestamp(), run_at IS NULL OR run_at <= clock_timestamp() FROM pgfifo.jobs WHERE id = $1",
 		job.ID).Scan(&now, &due)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -75,7 +75,8 @@ func TestKilledInQuery(t *testing.T) {
 	ids := s.enqueue(message("g", task{Do: "query", Until: 1}), message("g", task{}))
 	first := s.start(1)
 	s.until("a running statement", func() bool {
-		return s.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'") == 1
+		return s.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
+			"AND wait_event = 'PgSleep'") == 1
 	})
 	second := s.start(1)
 	s.kill(first)

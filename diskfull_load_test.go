@@ -70,8 +70,8 @@ func (d *daemon) ballast(disk string, megabytes int) (remove func()) {
 	return func() { require.NoError(d, os.Remove(path)) }
 }
 
-// A load is what producers and a worker do while the disk fills up. Each producer has groups of its own, so that it knows
-// their order.
+// A load is what producers and a worker do while the disk fills up. Each producer has groups of its own, so that it
+// knows their order.
 type load struct {
 	*cluster
 	pool   *pgxpool.Pool
@@ -104,13 +104,17 @@ func newLoad(c *cluster, url string) *load {
 	c.Helper()
 	pool := pgtest.Connect(c, url)
 	l := &load{
-		cluster: c, pool: pool, done: make(map[string][]call), maybe: make(map[string]bool), refusals: make(map[string]int),
+		cluster: c, pool: pool, done: make(map[string][]call), maybe: make(map[string]bool),
+		refusals: make(map[string]int),
 	}
 	l.client = fifo.Open(pool, &fifo.Config{Logger: slog.New(counter{&l.logged})})
 	c.Cleanup(func() { _ = l.client.Close() })
 	l.worker = &fifo.Worker{
-		Client: l.client, Concurrency: 3, MaxAttempts: 1000, Retry: fifo.Backoff(100*time.Millisecond, 100*time.Millisecond),
-		Session: groups.Session{Heartbeat: 500 * time.Millisecond, Silence: 3 * time.Second, ServerSilence: 9 * time.Second},
+		Client: l.client, Concurrency: 3, MaxAttempts: 1000,
+		Retry: fifo.Backoff(100*time.Millisecond, 100*time.Millisecond),
+		Session: groups.Session{
+			Heartbeat: 500 * time.Millisecond, Silence: 3 * time.Second, ServerSilence: 9 * time.Second,
+		},
 	}
 	l.worker.Handle(queue, fifo.JSON(func(ctx context.Context, job *fifo.Job, m call) error {
 		tx, err := job.PgxTx(ctx)
@@ -122,7 +126,8 @@ func newLoad(c *cluster, url string) *load {
 		return err
 	}))
 	_, err := pool.Exec(c.Context(), `CREATE TABLE calls (
-		seq bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, call text NOT NULL, n integer NOT NULL)`)
+		seq bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, call text NOT NULL,
+		n integer NOT NULL)`)
 	require.NoError(c, err)
 	return l
 }
@@ -140,8 +145,8 @@ func (l *load) run() (stop func()) {
 	return stop
 }
 
-// produce enqueues as fast as it goes, and once that fails every 20 milliseconds, until so many enqueues in all have failed
-// and enough says so.
+// produce enqueues as fast as it goes, and once that fails every 20 milliseconds, until so many enqueues in all have
+// failed and enough says so.
 func (l *load) produce(failures int64, enough func() bool) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), 18*patience)

@@ -68,7 +68,8 @@ func TestLogDiskFull(t *testing.T) {
 	stop()
 }
 
-// untilFull produces until the disk has been full for a while, and checks that the worker has kept its temper meanwhile.
+// untilFull produces until the disk has been full for a while, and checks that the worker has kept its temper
+// meanwhile.
 func (l *load) untilFull(full func() bool) {
 	l.Helper()
 	const failures = 20 // the first ones; then as many again, and more

@@ -33,11 +33,13 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 	for name, dsn := range map[string]string{
 		"wrong password": wrong,
 		"no such role":   withUser(t, base, "nobody-of-that-name", passwordCanary),
-		"no database":    strings.Replace(withUser(t, base, "postgres", passwordCanary), "/pgfifo_test", "/none_pgfifo_test", 1),
-		"unreachable":    "postgres://u:" + passwordCanary + "@" + address + "/db?connect_timeout=5",
-		"no TLS":         strings.Replace(wrong, "sslmode=disable", "sslmode=require", 1),
-		"no such host":   "postgres://u:" + passwordCanary + "@host.invalid/db?connect_timeout=5",
-		"key and value":  "host=" + strings.Replace(address, ":", " port=", 1) + " user=u password=" + passwordCanary + " dbname=db",
+		"no database": strings.Replace(withUser(t, base, "postgres", passwordCanary), "/pgfifo_test",
+			"/none_pgfifo_test", 1),
+		"unreachable":  "postgres://u:" + passwordCanary + "@" + address + "/db?connect_timeout=5",
+		"no TLS":       strings.Replace(wrong, "sslmode=disable", "sslmode=require", 1),
+		"no such host": "postgres://u:" + passwordCanary + "@host.invalid/db?connect_timeout=5",
+		"key and value": "host=" + strings.Replace(address, ":", " port=", 1) + " user=u password=" +
+			passwordCanary + " dbname=db",
 	} {
 		pool, err := pgxpool.New(t.Context(), dsn)
 		require.NoError(t, err, name)
@@ -91,7 +93,8 @@ func requirePassword(t *testing.T, owner *pgxpool.Pool) string {
 	t.Helper()
 	ctx := t.Context()
 	var role, file string
-	require.NoError(t, owner.QueryRow(ctx, "SELECT current_database() || '-asked', current_setting('hba_file')").Scan(&role, &file))
+	require.NoError(t,
+		owner.QueryRow(ctx, "SELECT current_database() || '-asked', current_setting('hba_file')").Scan(&role, &file))
 	_, err := owner.Exec(ctx, "CREATE ROLE "+ident(role)+" LOGIN PASSWORD 'right'")
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Canaries are in every payload and password of these tests, and nowhere else. Digits, so that a payload can be a number.
+// Canaries are in every payload and password of these tests, and nowhere else. Digits, so that a payload can be a
+// number.
 const (
 	canary         = "5105105105105100314159265358979"
 	passwordCanary = "hunter2canary"
@@ -69,7 +70,8 @@ func found(line string) string {
 	for _, c := range []string{canary, passwordCanary} {
 		for _, form := range []string{
 			c[:10], hex.EncodeToString([]byte(c[:10])), base64.StdEncoding.EncodeToString([]byte(c[:9])),
-			strings.Trim(fmt.Sprintf("%d", []byte(c[:10])), "[]"), strings.Trim(fmt.Sprintf("%#v", []byte(c[:5])), "[]byte{}"),
+			strings.Trim(fmt.Sprintf("%d", []byte(c[:10])), "[]"),
+			strings.Trim(fmt.Sprintf("%#v", []byte(c[:5])), "[]byte{}"),
 		} {
 			if strings.Contains(line, form) {
 				return form

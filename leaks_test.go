@@ -42,11 +42,13 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		send("kinds", kind, fmt.Sprintf(`{"do": %q, "secret": %q}`, kind, canary))
 	}
 	undecodable := map[string]string{
-		"text": canary + " is no JSON", "quoted": `"` + canary + `"`, "number": canary, "field": `{"Int": ` + canary + `}`,
-		"string": `{"Int": "` + canary + `"}`, "tagged": `{"Tagged": "x` + canary + `"}`, "key": `{"Keys": {"` + canary + `": 1}}`,
+		"text": canary + " is no JSON", "quoted": `"` + canary + `"`, "number": canary,
+		"field": `{"Int": ` + canary + `}`, "string": `{"Int": "` + canary + `"}`,
+		"tagged": `{"Tagged": "x` + canary + `"}`, "key": `{"Keys": {"` + canary + `": 1}}`,
 		"time": `{"Time": "` + canary + `"}`, "big": `{"Big": "x` + canary + `"}`, "addr": `{"Addr": "` + canary + `"}`,
-		"float": `{"Float": 1` + canary + `e999}`, "bytes": `{"Bytes": "!` + canary + `"}`, "json number": `{"Number": "x` + canary + `"}`,
-		"own": `{"Own": "` + canary + `"}`, "cut": `{"Int": ` + canary[:20], "array": `[` + canary + `]`,
+		"float": `{"Float": 1` + canary + `e999}`, "bytes": `{"Bytes": "!` + canary + `"}`,
+		"json number": `{"Number": "x` + canary + `"}`, "own": `{"Own": "` + canary + `"}`,
+		"cut": `{"Int": ` + canary[:20], "array": `[` + canary + `]`,
 	}
 	for kind, payload := range undecodable {
 		send("undecodable", kind, payload)
@@ -56,7 +58,8 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		send("each", fmt.Sprint(i), canary)
 	}
 	w := &fifo.Worker{
-		Client: client, Concurrency: 4, MaxAttempts: 2, JobTimeout: 2 * time.Second, PollInterval: 100 * time.Millisecond,
+		Client: client, Concurrency: 4, MaxAttempts: 2, JobTimeout: 2 * time.Second,
+		PollInterval: 100 * time.Millisecond,
 		Retry: func(job *fifo.Job, _ error) time.Duration {
 			if strings.Contains(string(job.Payload), `"retry"`) {
 				panic("of the policy")
@@ -68,7 +71,9 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 	}
 	_, err := pool.Exec(ctx, "CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	require.NoError(t, err)
-	w.Handle("kinds", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error { return misfortune(ctx, pool, job) }))
+	w.Handle("kinds", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		return misfortune(ctx, pool, job)
+	}))
 	w.Handle("undecodable", fifo.JSON(func(context.Context, *fifo.Job, undecodableInto) error { return nil }))
 	w.HandleBatch("slice", fifo.Batch{Jobs: 4}, fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
 		if len(jobs) > 1 {
@@ -76,7 +81,9 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		}
 		return fifo.BatchError{jobs[0].ID: errors.New("as told")}
 	}))
-	w.HandleEach("each", fifo.Batch{Groups: 4}, fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return errors.New("as told") }))
+	w.HandleEach("each", fifo.Batch{Groups: 4}, fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		return errors.New("as told")
+	}))
 	s := &staff{T: t, owner: pool, logs: &v.logs}
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 	require.Equal(t, 7+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))

@@ -59,7 +59,8 @@ func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
 	return pid, err
 }
 
-// A handler that ignores the end of its time keeps its group, and only that, until it returns; what it says then counts.
+// A handler that ignores the end of its time keeps its group, and only that, until it returns; what it says then
+// counts.
 func TestHandlerIgnoresItsTimeout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -88,8 +89,8 @@ func TestHandlerIgnoresItsTimeout(t *testing.T) {
 	s.replay()
 }
 
-// A handler that ignores the loss of its connection runs beside its successor in another worker, and nothing comes of it,
-// though it returns nil. Its own worker leaves the group alone until it has returned.
+// A handler that ignores the loss of its connection runs beside its successor in another worker, and nothing comes of
+// it, though it returns nil. Its own worker leaves the group alone until it has returned.
 func TestHandlerIgnoresItsLoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -109,7 +110,8 @@ func TestHandlerIgnoresItsLoss(t *testing.T) {
 		<-ctx.Done()
 		told <- context.Cause(ctx)
 		<-returns
-		_, err = tx.Exec(context.WithoutCancel(ctx), "INSERT INTO effects (group_id, job_id, attempt) VALUES ('zombie', 0, 0)")
+		_, err = tx.Exec(context.WithoutCancel(ctx),
+			"INSERT INTO effects (group_id, job_id, attempt) VALUES ('zombie', 0, 0)")
 		after.Store(err)
 		return nil
 	})
@@ -128,9 +130,9 @@ func TestHandlerIgnoresItsLoss(t *testing.T) {
 	require.EqualValues(t, 2, other.Stats().Succeeded)
 }
 
-// A handler that returns while a goroutine of its own is in the middle of a statement has failed: the connection is given
-// up, because nobody can tell what the goroutine will do with it. The group is free when the server notices, within a
-// second (client_connection_check_interval).
+// A handler that returns while a goroutine of its own is in the middle of a statement has failed: the connection is
+// given up, because nobody can tell what the goroutine will do with it. The group is free when the server notices,
+// within a second (client_connection_check_interval).
 func TestGoroutineInAStatement(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -146,7 +148,8 @@ func TestGoroutineInAStatement(t *testing.T) {
 			leaked <- err
 		}()
 		for sleeping := false; !sleeping && err == nil; {
-			err = s.pool.QueryRow(ctx, "SELECT state = 'active' FROM pg_stat_activity WHERE pid = $1", pid).Scan(&sleeping)
+			err = s.pool.QueryRow(ctx, "SELECT state = 'active' FROM pg_stat_activity WHERE pid = $1",
+				pid).Scan(&sleeping)
 		}
 		return err
 	})
@@ -158,8 +161,8 @@ func TestGoroutineInAStatement(t *testing.T) {
 	require.Equal(t, map[string][]int64{"g": ids}, s.effects())
 }
 
-// A handler that says PREPARE TRANSACTION, on a server that allows it, gives the group to a transaction without a session:
-// no death and no timeout ends that, somebody has to. Until then the group waits, and the others do not.
+// A handler that says PREPARE TRANSACTION, on a server that allows it, gives the group to a transaction without a
+// session: no death and no timeout ends that, somebody has to. Until then the group waits, and the others do not.
 func TestPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	server, err := pgserver.Start(t.Context(), &pgserver.Options{
@@ -169,7 +172,8 @@ func TestPreparedTransaction(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	pool := pgtest.Connect(t, server.URL)
 	var allowed int
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT current_setting('max_prepared_transactions')::int").Scan(&allowed))
+	require.NoError(t,
+		pool.QueryRow(t.Context(), "SELECT current_setting('max_prepared_transactions')::int").Scan(&allowed))
 	if allowed == 0 {
 		t.Skip("the server allows no prepared transactions (max_prepared_transactions = 0)")
 	}

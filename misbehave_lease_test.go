@@ -31,8 +31,10 @@ func leases(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) error
 	for range 2 {
 		w := &fifo.Worker{
 			Client: s.client, Concurrency: 1, PollInterval: 50 * time.Millisecond, MaxAttempts: 5,
-			Session: groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond},
-			Retry:   func(*fifo.Job, error) time.Duration { return 0 },
+			Session: groups.Session{
+				Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+			},
+			Retry: func(*fifo.Job, error) time.Duration { return 0 },
 		}
 		w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) (err error) {
 			l := lease{attempt: job.Attempt(), begun: time.Now()}
@@ -138,7 +140,8 @@ func TestRowsUnreadPastTheBound(t *testing.T) {
 			}
 			require.ErrorIs(t, first.cause, fifo.ErrLost)
 			require.NoError(t, second.cause)
-			require.True(t, first.told.Before(second.begun), "told %v after the second began", first.told.Sub(second.begun))
+			require.True(t, first.told.Before(second.begun), "told %v after the second began",
+				first.told.Sub(second.begun))
 		})
 	}
 }

@@ -53,9 +53,12 @@ var vices = map[string]vice{
 	}},
 	// What is not noticed stays, as it does in any pool of connections. Looked at is how a statement begins.
 	"SET behind another": {do: statement("SELECT 1; SET statement_timeout = '1h'"), leaves: "statement_timeout"},
-	"SET by a function":  {do: statement("SELECT set_config('statement_timeout', '1h', false)"), leaves: "statement_timeout"},
-	"advisory lock":      {do: statement("SELECT pg_advisory_lock(77)"), leaves: "advisory lock"},
-	"temporary table":    {do: statement("CREATE TEMP TABLE mine (n int)"), leaves: "temporary"},
+	"SET by a function": {
+		do:     statement("SELECT set_config('statement_timeout', '1h', false)"),
+		leaves: "statement_timeout",
+	},
+	"advisory lock":   {do: statement("SELECT pg_advisory_lock(77)"), leaves: "advisory lock"},
+	"temporary table": {do: statement("CREATE TEMP TABLE mine (n int)"), leaves: "temporary"},
 	// What is for the transaction does no harm.
 	"SET LOCAL":                 {do: statement("SET LOCAL search_path = pg_catalog")},
 	"SET TRANSACTION READ ONLY": {do: statement("SET TRANSACTION READ ONLY")},
@@ -65,10 +68,12 @@ var vices = map[string]vice{
 	"LOCK TABLE jobs":         {do: statement("LOCK TABLE pgfifo.jobs IN ACCESS EXCLUSIVE MODE")},
 	"LOCK TABLE queue_groups": {do: statement("LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")},
 	"its own job deleted":     {do: ofJob("DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3")},
-	"its own job locked":      {do: ofJob("SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 FOR UPDATE")},
+	"its own job locked": {do: ofJob("SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
+		"AND id = $3 FOR UPDATE")},
 	"its own job updated": {do: ofJob(
 		"UPDATE pgfifo.jobs SET payload = payload WHERE queue = $1 AND group_id = $2 AND id = $3")},
-	"its own group deleted": {do: ofJob("DELETE FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 AND $3 <> 0")},
+	"its own group deleted": {do: ofJob("DELETE FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
+		"AND $3 <> 0")},
 	"its own group updated": {do: ofJob(
 		"UPDATE pgfifo.queue_groups SET created_at = now() WHERE queue = $1 AND group_id = $2 AND $3 <> 0")},
 	// The connection itself.
@@ -85,7 +90,10 @@ var vices = map[string]vice{
 		}
 		return c.Conn.Close()
 	}},
-	"backend ended by itself": {fails: true, replaced: true, do: statement("SELECT pg_terminate_backend(pg_backend_pid())")},
+	"backend ended by itself": {
+		fails: true, replaced: true,
+		do: statement("SELECT pg_terminate_backend(pg_backend_pid())"),
+	},
 }
 
 func statement(sql string) func(context.Context, pgx.Tx, *fifo.Job) error {
@@ -111,7 +119,8 @@ const symptoms = `SELECT pg_backend_pid(), concat_ws(', ',
 	CASE WHEN current_setting('transaction_isolation') <> 'read committed' THEN 'isolation' END,
 	CASE WHEN current_setting('transaction_read_only') <> 'off' THEN 'read only' END,
 	CASE WHEN EXISTS (SELECT FROM pg_listening_channels()) THEN 'listening' END,
-	CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) THEN 'advisory lock' END,
+	CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())
+	THEN 'advisory lock' END,
 	CASE WHEN pg_my_temp_schema() <> 0 THEN 'temporary' END)`
 
 // A sight is what one attempt found of its session when it began.

@@ -116,8 +116,8 @@ func (r *remote) settled() []settled {
 	return append([]settled(nil), r.all...)
 }
 
-// The server has committed a job's completion, and the worker does not hear of it: the job is done, once, and the worker
-// says that it does not know.
+// The server has committed a job's completion, and the worker does not hear of it: the job is done, once, and the
+// worker says that it does not know.
 func TestReplyLostInCompletion(t *testing.T) {
 	t.Parallel()
 	t.Run("with the next claim", func(t *testing.T) { // COMMIT AND CHAIN

@@ -59,8 +59,8 @@ func silences() []silence {
 	}
 }
 
-// Silence that is longer than every bound: the handler is told in time, its successor starts in time, and after it, nothing
-// of it remains, and the worker comes back.
+// Silence that is longer than every bound: the handler is told in time, its successor starts in time, and after it,
+// nothing of it remains, and the worker comes back.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	all := silences()
@@ -151,7 +151,8 @@ func (c silence) run(s *site) {
 	s.replay() // the handler had returned when its successor started
 	require.Equal(s, second.name, s.find("start", ids[0])[1].worker)
 	require.Equal(s, map[string][]int64{"g": ids}, s.effects())
-	require.Equal(s, 2, s.number("SELECT attempt FROM effects WHERE job_id = $1", ids[0]), "nothing of the first attempt")
+	require.Equal(s, 2, s.number("SELECT attempt FROM effects WHERE job_id = $1", ids[0]),
+		"nothing of the first attempt")
 	s.stop(second)
 
 	require.NoError(s, heal())

@@ -35,8 +35,8 @@ func (s *site) proxy() (*netfault.Proxy, string) {
 	return p, via(s.T, s.url, p.Addr())
 }
 
-// requireStarts checks the order of what was begun, where handlers may overlap: with a lost connection, for as long as it
-// takes them to learn of it.
+// requireStarts checks the order of what was begun, where handlers may overlap: with a lost connection, for as long as
+// it takes them to learn of it.
 func (s *site) requireStarts() {
 	s.Helper()
 	last := make(map[string]event)
@@ -86,7 +86,8 @@ func TestResets(t *testing.T) {
 	}
 	s.until("both at work, for a worker whose start fails ends", func() bool {
 		return s.number(`SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE 'worker-%' AND query ILIKE 'listen%'`) == len(procs)
+			WHERE datname = current_database() AND application_name LIKE 'worker-%'
+			AND query ILIKE 'listen%'`) == len(procs)
 	})
 	want := s.fill(groups, each)
 	resets, broken := 0, 0

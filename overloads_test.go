@@ -14,42 +14,49 @@ import (
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
-// traps puts what PostgreSQL prefers to its own functions and operators into a schema, wherever a statement does not name
-// those exactly: because the types of the arguments are others, or because its own are polymorphic.
+// traps puts what PostgreSQL prefers to its own functions and operators into a schema, wherever a statement does not
+// name those exactly: because the types of the arguments are others, or because its own are polymorphic.
 const traps = `
 	DO $do$
 	DECLARE
-		types text[] := '{text,smallint,integer,bigint,numeric,double precision,interval,timestamptz,xid,xid8,jsonb,oid,regclass,name,tid,boolean}';
+		types text[] := '{text,smallint,integer,bigint,numeric,double precision,interval,timestamptz,
+			xid,xid8,jsonb,oid,regclass,name,tid,boolean}';
 		l text; r text; result text; op text; f text;
 		body text := $$ LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''trapped by foreign code''; END'$$;
 	BEGIN
 		FOREACH l IN ARRAY types LOOP
 			FOREACH f IN ARRAY '{unnest,cardinality,count,ceil,length,pg_xact_status,pg_advisory_xact_lock,
-					pg_try_advisory_xact_lock,hashtextextended,jsonb_strip_nulls,jsonb_array_length,current_setting,host}'::text[] LOOP
-				EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s', f, l, CASE f WHEN 'length' THEN 'integer' ELSE 'bigint' END) || body;
+					pg_try_advisory_xact_lock,hashtextextended,jsonb_strip_nulls,jsonb_array_length,
+					current_setting,host}'::text[] LOOP
+				EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s', f, l,
+					CASE f WHEN 'length' THEN 'integer' ELSE 'bigint' END) || body;
 				EXECUTE format('CREATE FUNCTION trap.%I(%s[]) RETURNS SETOF %s', f, l, l) || body;
 			END LOOP;
 			FOREACH r IN ARRAY types LOOP
-				FOREACH f IN ARRAY '{hashtextextended,pg_notify,pg_has_role,jsonb_strip_nulls,pg_advisory_xact_lock}'::text[] LOOP
+				FOREACH f IN ARRAY '{hashtextextended,pg_notify,pg_has_role,jsonb_strip_nulls,
+						pg_advisory_xact_lock}'::text[] LOOP
 					EXECUTE format('CREATE FUNCTION trap.%I(%s, %s) RETURNS bigint', f, l, r) || body;
 				END LOOP;
 				FOREACH op IN ARRAY '{=,<>,<,>,<=,>=,*,+,-,/,&,||}'::text[] LOOP
-					result := CASE WHEN op ~ '[=<>]' THEN 'boolean' WHEN op = '||' THEN 'text' WHEN 'interval' IN (l, r) THEN 'interval' ELSE l END;
+					result := CASE WHEN op ~ '[=<>]' THEN 'boolean' WHEN op = '||' THEN 'text'
+						WHEN 'interval' IN (l, r) THEN 'interval' ELSE l END;
 					f := format('op_%s', md5(op || l || r));
 					EXECUTE format('CREATE FUNCTION trap.%I(%s, %s) RETURNS %s', f, l, r, result) || body;
-					EXECUTE format('CREATE OPERATOR trap.%s (FUNCTION = trap.%I, LEFTARG = %s, RIGHTARG = %s)', op, f, l, r);
+					EXECUTE format('CREATE OPERATOR trap.%s (FUNCTION = trap.%I, LEFTARG = %s, RIGHTARG = %s)',
+						op, f, l, r);
 				END LOOP;
 			END LOOP;
 		END LOOP;
-		EXECUTE 'CREATE FUNCTION trap.jsonb_build_object(text, integer, text, text, text, text, text, text, text, text, text, timestamptz)
-			RETURNS jsonb' || body;
+		EXECUTE 'CREATE FUNCTION trap.jsonb_build_object(text, integer, text, text, text, text, text, text, text, text,
+			text, timestamptz) RETURNS jsonb' || body;
 		EXECUTE 'CREATE FUNCTION trap.set_config(text, text, boolean) RETURNS text' || body;
 		EXECUTE 'CREATE FUNCTION trap.statement_timestamp() RETURNS timestamptz' || body;
 	END
 	$do$`
 
-// A foreigner may create things in a schema that is in everybody's search_path, as all may in public up to PostgreSQL 14
-// and in clusters that were upgraded from it. Its functions are not for the library's statements to find (CVE-2018-1058).
+// A foreigner may create things in a schema that is in everybody's search_path, as all may in public up to PostgreSQL
+// 14 and in clusters that were upgraded from it. Its functions are not for the library's statements to find
+// (CVE-2018-1058).
 func TestForeignOverloads(t *testing.T) {
 	t.Parallel()
 	s := newStaff(t, "")
@@ -74,7 +81,8 @@ func TestForeignOverloads(t *testing.T) {
 	require.NoError(t, migrations.Up(ctx, migrator, nil))
 	require.NoError(t, migrations.Grant(ctx, migrator, s.roles, nil))
 	for _, operand := range []string{"pgfifo.key", "pgfifo.count", "pgfifo.payload"} {
-		_, err := foreigner.Exec(ctx, "CREATE FUNCTION trap.equal("+operand+", text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+		_, err := foreigner.Exec(ctx,
+			"CREATE FUNCTION trap.equal("+operand+", text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
 		requireRefused(t, err, "an operator for our types is nobody's to make")
 	}
 
@@ -102,7 +110,8 @@ func (s *staff) everything(settings []string) {
 			require.NoError(s, tx.Commit())
 		}
 		for i := range 20 {
-			_, err := c.Enqueue(ctx, fifo.Message{Queue: "slice", GroupID: "g"}, fifo.Message{Queue: "many", GroupID: fmt.Sprint(i)})
+			_, err := c.Enqueue(ctx, fifo.Message{Queue: "slice", GroupID: "g"},
+				fifo.Message{Queue: "many", GroupID: fmt.Sprint(i)})
 			require.NoError(s, err)
 		}
 	}
@@ -115,12 +124,17 @@ func (s *staff) everything(settings []string) {
 	require.NoError(s, admin.Admin().Resume(ctx, key))
 
 	w := &fifo.Worker{
-		Client: s.client(s.as(s.roles.Worker, settings...)), Concurrency: 2, MaxAttempts: 2, PollInterval: 100 * time.Millisecond,
-		Retry: fifo.Backoff(time.Millisecond, time.Millisecond), Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-		Sweep: fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
+		Client: s.client(s.as(s.roles.Worker, settings...)), Concurrency: 2, MaxAttempts: 2,
+		PollInterval: 100 * time.Millisecond, Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
+		Session: groups.Session{Heartbeat: 50 * time.Millisecond},
+		Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
 	}
-	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error { return s.act(ctx, w.Client, job) }))
-	w.HandleBatch("slice", fifo.Batch{Jobs: 5}, fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil }))
+	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		return s.act(ctx, w.Client, job)
+	}))
+	w.HandleBatch("slice", fifo.Batch{Jobs: 5}, fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error {
+		return nil
+	}))
 	w.HandleEach("many", fifo.Batch{Groups: 5}, fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
 	left := "SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)"
 	s.work(w, "everything to be done and swept", func() bool { return s.number(left) == 0 })
@@ -149,5 +163,7 @@ func (s *staff) everything(settings []string) {
 	require.NoError(s, err)
 	require.Equal(s, 1, n)
 	w.Sweep.DeadLetterRetention = time.Microsecond
-	s.work(w, "dead letters to expire", func() bool { return s.number("SELECT count(*) FROM pgfifo.dead_letters") == 0 })
+	s.work(w, "dead letters to expire", func() bool {
+		return s.number("SELECT count(*) FROM pgfifo.dead_letters") == 0
+	})
 }

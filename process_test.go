@@ -158,7 +158,9 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := h.client.EnqueueTx(ctx, tx, fifo.Message{Queue: queue, GroupID: "spawned", Payload: task{}}); err != nil {
+		if _, err := h.client.EnqueueTx(ctx, tx, fifo.Message{
+			Queue: queue, GroupID: "spawned", Payload: task{},
+		}); err != nil {
 			return err
 		}
 		return h.wait(ctx, job)

@@ -28,7 +28,8 @@ var refusedToAll = []string{
 	"ALTER SEQUENCE pgfifo.jobs_id_seq RESTART",
 	"CREATE INDEX ON pgfifo.jobs (run_at)",
 	"CREATE RULE mine AS ON INSERT TO pgfifo.jobs DO NOTHING",
-	"CREATE TRIGGER mine BEFORE INSERT ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+	"CREATE TRIGGER mine BEFORE INSERT ON pgfifo.jobs FOR EACH ROW " +
+		"EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 	"CREATE POLICY mine ON pgfifo.jobs",
 	"CREATE OR REPLACE FUNCTION pgfifo.schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 7'",
 	"CREATE FUNCTION pg_temp.mine(pgfifo.key) RETURNS integer LANGUAGE sql AS 'SELECT 7'",
@@ -66,7 +67,8 @@ var workersOnly = []string{
 	"DELETE FROM pgfifo.fences",
 	"UPDATE pgfifo.jobs SET attempts = 9",
 	"UPDATE pgfifo.jobs SET failures = NULL",
-	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES ('q', 'g', 1, '', 1, now())",
+	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) " +
+		"VALUES ('q', 'g', 1, '', 1, now())",
 }
 
 // What is refused to producers and readers both, of what workers or admins may do.
@@ -99,7 +101,8 @@ var refusedToProducer = slices.Concat(workersOnly, changes, []string{
 	"COPY pgfifo.jobs TO STDOUT",
 	"LOCK TABLE pgfifo.jobs IN ACCESS SHARE MODE",
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '') RETURNING payload",
-	"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '') ON CONFLICT (queue, group_id, id) DO NOTHING",
+	"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '') " +
+		"ON CONFLICT (queue, group_id, id) DO NOTHING",
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at) VALUES ('q', 'g', '', now())",
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', '[]')",
 	"SELECT FROM pgfifo.dead_letters",
@@ -116,7 +119,8 @@ var refusedToWorker = []string{
 	"SELECT failures FROM pgfifo.dead_letters",
 	"DELETE FROM pgfifo.dead_letters RETURNING payload",
 	"COPY pgfifo.dead_letters TO STDOUT",
-	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, died_at) VALUES ('q', 'g', 1, '', 1, now(), now())",
+	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, died_at) " +
+		"VALUES ('q', 'g', 1, '', 1, now(), now())",
 	"SELECT reason FROM pgfifo.pauses",
 	"SELECT FROM pgfifo.pauses FOR KEY SHARE",
 	"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
@@ -203,7 +207,8 @@ func TestRefused(t *testing.T) {
 				requireRefused(t, s.try(pool, sql), role+": "+sql)
 			}
 		}
-		for _, sql := range slices.Concat(refusedToAll, refusedToProducer, refusedToWorker, refusedToReader, refusedToAdmin) {
+		for _, sql := range slices.Concat(refusedToAll, refusedToProducer, refusedToWorker,
+			refusedToReader, refusedToAdmin) {
 			require.NoError(t, s.try(s.owner, sql), sql)
 		}
 		for role, list := range map[string][]string{

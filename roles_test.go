@@ -106,10 +106,12 @@ func TestReaderRole(t *testing.T) {
 // stock puts jobs, a pause and dead letters into the tables, as the owner.
 func (s *staff) stock() {
 	s.Helper()
-	s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', 'x'), ('q', 'a', 'y'), ('q', 'b', 'z')`)
+	s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', 'x'), ('q', 'a', 'y'),
+		('q', 'b', 'z')`)
 	s.exec(`INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'b')`)
 	s.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures) VALUES
-		('q', 'a', 1000, 'x', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]'),
+		('q', 'a', 1000, 'x', 1, now(),
+		'[{"attempt": 1, "kind": "error", "error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]'),
 		('q', 'b', 1001, 'y', 1, now(), NULL), ('q', 'b', 1002, 'y', 1, now(), NULL)`)
 }
 
@@ -161,7 +163,8 @@ func TestAdminRole(t *testing.T) {
 		require.Equal(t, int64(4), purged)
 		require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
 
-		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema}), "the tables are not its own")
+		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema}),
+			"the tables are not its own")
 	})
 }
 

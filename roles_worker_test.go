@@ -25,7 +25,8 @@ func TestWorkerRole(t *testing.T) {
 		client := s.client(pool)
 		producer := s.client(s.as(s.roles.Producer))
 		for _, p := range []string{"tx", "bun", "fence", "error", "panic", "die", "enqueue", "dead"} {
-			_, err := producer.Enqueue(ctx, fifo.Message{Queue: "each", GroupID: p, Payload: p}, fifo.Message{Queue: "each", GroupID: p})
+			_, err := producer.Enqueue(ctx, fifo.Message{Queue: "each", GroupID: p, Payload: p},
+				fifo.Message{Queue: "each", GroupID: p})
 			require.NoError(t, err)
 		}
 		var batch []fifo.Message
@@ -41,19 +42,24 @@ func TestWorkerRole(t *testing.T) {
 			Client: client, Concurrency: 4, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
 			Retry:   fifo.Backoff(time.Millisecond, time.Millisecond),
 			Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-			Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond, DeadLetterRetention: time.Microsecond},
+			Sweep: fifo.Sweep{
+				Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond, DeadLetterRetention: time.Microsecond,
+			},
 		}
 		w.Handle("each", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
 			defer ran.Add(1)
 			return s.act(ctx, client, job)
 		}))
-		w.HandleBatch("slice", fifo.Batch{Jobs: 10}, fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
-			if last := jobs[len(jobs)-1]; last.Attempts == 0 && len(jobs) > 2 {
-				return fifo.BatchError{last.ID: errors.New("as told")}
-			}
+		w.HandleBatch("slice", fifo.Batch{Jobs: 10},
+			fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+				if last := jobs[len(jobs)-1]; last.Attempts == 0 && len(jobs) > 2 {
+					return fifo.BatchError{last.ID: errors.New("as told")}
+				}
+				return nil
+			}))
+		w.HandleEach("many", fifo.Batch{Groups: 10}, fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
 			return nil
 		}))
-		w.HandleEach("many", fifo.Batch{Groups: 10}, fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error { return nil }))
 		s.work(w, "everything to be done and swept", func() bool {
 			return s.number(`SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)
 				+ (SELECT count(*) FROM pgfifo.dead_letters) + (SELECT count(*) FROM pgfifo.fences)`) == 0

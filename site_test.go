@@ -43,7 +43,8 @@ func newSiteAt(t *testing.T, url string) *site {
 	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
 	// No key keeps effects single or in order: only the queue does.
 	_, err := pool.Exec(t.Context(), `CREATE TABLE effects (
-		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, attempt integer NOT NULL)`)
+		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL,
+		attempt integer NOT NULL)`)
 	require.NoError(t, err)
 	return s
 }

@@ -43,7 +43,8 @@ func serverBin(t *testing.T) string {
 			return dir
 		}
 	}
-	t.Skip("skipped: no PostgreSQL server is installed here (postgres in PATH, or where pg_config says), and this test crashes one of its own")
+	t.Skip("skipped: no PostgreSQL server is installed here (postgres in PATH, or where pg_config says), " +
+		"and this test crashes one of its own")
 	return ""
 }
 

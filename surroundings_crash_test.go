@@ -32,8 +32,8 @@ func (c *cluster) left() *cluster {
 }
 
 // The server crashes in the middle of the work, and workers and producer find it again by themselves. With durable
-// commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left is
-// still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
+// commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left
+// is still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
 func TestServerCrash(t *testing.T) {
 	t.Parallel()
 	// What no commit flushes stays in memory until the crash.

@@ -80,8 +80,8 @@ func (d *daemon) run(program string, arg ...string) {
 	require.NoError(d, err, "%s: %s", program, out)
 }
 
-// start runs a program in the background. The shell in front of it ends it, and removes the folder, when our end of the pipe
-// is closed before we have said that it has ended: when we are killed.
+// start runs a program in the background. The shell in front of it ends it, and removes the folder, when our end of the
+// pipe is closed before we have said that it has ended: when we are killed.
 func (d *daemon) start(program string, arg ...string) {
 	d.Helper()
 	const script = `quit=$1; shift; exec 3<&0; "$@" </dev/null 3<&- & pid=$!; echo $pid >pid

@@ -20,8 +20,8 @@ import (
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
-// requireNotices checks that a worker hears of jobs by notices: that one of them ran although no session of the worker had
-// said anything since it was enqueued. Found by looking, none would.
+// requireNotices checks that a worker hears of jobs by notices: that one of them ran although no session of the worker
+// had said anything since it was enqueued. Found by looking, none would.
 func (s *site) requireNotices(producer, worker *fifo.Client) {
 	s.Helper()
 	const name = "hears"
@@ -34,14 +34,16 @@ func (s *site) requireNotices(producer, worker *fifo.Client) {
 			}
 			var silent bool
 			err = tx.QueryRow(ctx, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database()
-				AND application_name = $1 AND pid <> pg_backend_pid() AND query_start > $2`, name, job.EnqueuedAt).Scan(&silent)
+				AND application_name = $1 AND pid <> pg_backend_pid() AND query_start > $2`,
+				name, job.EnqueuedAt).Scan(&silent)
 			told <- silent
 			return err
 		})
 	for range 10 {
 		s.until("the worker to have looked for a while, and to rest", func() bool {
 			return s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-				AND application_name = $1 HAVING max(query_start) < clock_timestamp() - interval '0.5 s' AND count(*) = 3
+				AND application_name = $1
+				HAVING max(query_start) < clock_timestamp() - interval '0.5 s' AND count(*) = 3
 				UNION ALL SELECT 0 LIMIT 1`, name) == 3
 		})
 		_, err := producer.Enqueue(s.Context(), message("notice", task{}))

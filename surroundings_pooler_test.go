@@ -112,8 +112,8 @@ func (b *bouncer) kill() {
 	b.end(syscall.SIGKILL)
 }
 
-// endedItself tells whether this pgbouncer, which refuses connections, has died of a cancel request, as 1.18.0 and 1.19.0 do
-// at times (its issue #801). A worker that is stopped sends them.
+// endedItself tells whether this pgbouncer, which refuses connections, has died of a cancel request, as 1.18.0 and
+// 1.19.0 do at times (its issue #801). A worker that is stopped sends them.
 func (b *bouncer) endedItself() bool {
 	b.Helper()
 	if bouncerVersion(b.T) >= 20 {

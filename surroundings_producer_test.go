@@ -34,8 +34,8 @@ func connectIn(t *testing.T, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
 }
 
 // In transaction mode, many producers share few sessions, in every way of enqueueing and most ways of pgx to send
-// statements; direct workers do the jobs of each group once and in order. Named prepared statements, pgx's default, need
-// a pgbouncer that knows them, 1.21 or later. QueryExecModeDescribeExec is not for it: what it describes in one
+// statements; direct workers do the jobs of each group once and in order. Named prepared statements, pgx's default,
+// need a pgbouncer that knows them, 1.21 or later. QueryExecModeDescribeExec is not for it: what it describes in one
 // transaction, it executes in another.
 func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,9 @@ func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 }
 
 // produceInAllWays enqueues to a group of its own, in order, and to one that others share.
-func produceInAllWays(ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group string) (all []int64, err error) {
+func produceInAllWays(
+	ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group string,
+) (all []int64, err error) {
 	own, shared := message(group, task{}), message("shared", task{})
 	keep := func(ids []int64, err error) error {
 		if err == nil && len(ids) == 3 {

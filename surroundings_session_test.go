@@ -41,7 +41,9 @@ func TestSessionBehindPooler(t *testing.T) {
 	lookNext.Store(true)
 	s.work(&fifo.Worker{
 		Client: client, Concurrency: 2, Name: "behind a pooler",
-		Session: groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second},
+		Session: groups.Session{
+			Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second,
+		},
 	}, func(ctx context.Context, job *fifo.Job) error {
 		if !lookNext.Swap(false) {
 			var pid int
@@ -64,7 +66,8 @@ func TestSessionBehindPooler(t *testing.T) {
 		var v sight
 		if cancels {
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			_, err = tx.Exec(short, "SAVEPOINT mine; SELECT pg_sleep(3600)") // cancelled by a request through the pooler
+			// Cancelled by a request through the pooler.
+			_, err = tx.Exec(short, "SAVEPOINT mine; SELECT pg_sleep(3600)")
 			cancel()
 			if err == nil {
 				return errors.New("it was not cancelled")

@@ -12,8 +12,8 @@ import (
 )
 
 // A handler that says SELECT * has a prepared statement on its lane whose result changes with the table: PostgreSQL
-// refuses it once per lane (0A000), which is a failed attempt, and pgx prepares it anew for the next. So with many lanes
-// a job may need many attempts after a migration; a handler that names its columns needs none.
+// refuses it once per lane (0A000), which is a failed attempt, and pgx prepares it anew for the next. So with many
+// lanes a job may need many attempts after a migration; a handler that names its columns needs none.
 func TestMigrationUnderAPreparedStatement(t *testing.T) {
 	t.Parallel()
 	for sql, attempts := range map[string][]int{
@@ -25,7 +25,9 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 			s := newSite(t)
 			_, err := s.pool.Exec(t.Context(), "CREATE TABLE accounts (id text, n bigint)")
 			require.NoError(t, err)
-			w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
+			w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration {
+				return 0
+			}}
 			w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
 				tx, err := job.PgxTx(ctx)
 				if err != nil {

@@ -41,7 +41,8 @@ func newOffice(t *testing.T, lanes int) *office {
 		_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
 			job.GroupID, job.ID, job.Attempt())
 		if err == nil && job.GroupID != "elsewhere" {
-			_, err = tx.Exec(ctx, "INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET n = accounts.n + 1", job.GroupID)
+			_, err = tx.Exec(ctx,
+				"INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET n = accounts.n + 1", job.GroupID)
 		}
 		if err != nil {
 			return err
@@ -129,7 +130,9 @@ func TestMigrationOfAUsersTable(t *testing.T) {
 				o.send(g, "a", "b")
 			}
 			o.until("two handlers to wait behind the migration", func() bool { return o.blocked() == 2 })
-			o.until("the group that uses no accounts", func() bool { return len(o.effects()["elsewhere"]) == len(elsewhere) })
+			o.until("the group that uses no accounts", func() bool {
+				return len(o.effects()["elsewhere"]) == len(elsewhere)
+			})
 			require.Empty(o, o.effects()["1"])
 			o.finish()
 			require.NoError(o, hear(o.site, ended, "the migration"))
@@ -162,7 +165,8 @@ func (o *office) once() {
 	o.Helper()
 	require.Zero(o, o.number("SELECT count(*) FROM effects WHERE attempt <> 1"))
 	require.Zero(o, o.number("SELECT count(*) - count(DISTINCT job_id) FROM effects"))
-	require.Zero(o, o.number(`SELECT count(*) FROM (SELECT job_id < lag(job_id) OVER (PARTITION BY group_id ORDER BY n) AS back
+	require.Zero(o, o.number(`SELECT count(*) FROM (
+		SELECT job_id < lag(job_id) OVER (PARTITION BY group_id ORDER BY n) AS back
 		FROM effects) e WHERE back`))
 }
 

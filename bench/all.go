@@ -17,7 +17,8 @@ const allAbout = "every scenario, one after the other, into RESULTS.md with char
 
 // reading is the order in which the scenarios are told and run. One that is not here comes after them.
 var reading = []string{
-	"drain", "backlog", "workers", "hot", "skew", "lookback", "latency", "horizon", "long-job", "enqueue", "outbox", "idle", "delayed",
+	"drain", "backlog", "workers", "hot", "skew", "lookback", "latency", "horizon", "long-job", "enqueue",
+	"outbox", "idle", "delayed",
 	"memory", "statements", "recovery",
 }
 
@@ -46,8 +47,8 @@ func shorten(s scenario) {
 // chartFolder is beside RESULTS.md.
 const chartFolder = "results"
 
-// all runs the scenarios and keeps the report up to date: what is done stays when the run is interrupted. A scenario that
-// fails is told and stops no other; the error is returned at the end.
+// all runs the scenarios and keeps the report up to date: what is done stays when the run is interrupted. A scenario
+// that fails is told and stops no other; the error is returned at the end.
 func (c command) all(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("all", flag.ContinueOnError)
 	flags.SetOutput(c.errs)
@@ -62,7 +63,9 @@ func (c command) all(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &report{begun: time.Now().UTC(), command: "go run . all", machine: machineFacts(ctx), modules: moduleFacts(ctx)}
+	r := &report{
+		begun: time.Now().UTC(), command: "go run . all", machine: machineFacts(ctx), modules: moduleFacts(ctx),
+	}
 	if *short {
 		r.command, r.flags = r.command+" -quick", " -quick"
 	}
@@ -70,7 +73,8 @@ func (c command) all(ctx context.Context, args []string) error {
 		r.command += " -only " + *only
 	}
 	for i, name := range names {
-		_, _ = fmt.Fprintf(c.errs, "%s, %d of %d, after %v\n", name, i+1, len(names), time.Since(r.begun).Round(time.Second))
+		_, _ = fmt.Fprintf(c.errs, "%s, %d of %d, after %v\n", name, i+1, len(names),
+			time.Since(r.begun).Round(time.Second))
 		s := newScenario(name)
 		s.flags(flag.NewFlagSet(name, flag.ContinueOnError)) // for the defaults
 		if *short {

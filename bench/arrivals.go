@@ -104,7 +104,9 @@ func (st *stream) beside(r *Result, to *stream, from string) {
 const producers = 16
 
 // sendAll sends every arrival at its time, and waits for all of them.
-func sendAll(ctx context.Context, arrivals []arrival, send func(ctx context.Context, a *arrival, index int) error) error {
+func sendAll(
+	ctx context.Context, arrivals []arrival, send func(ctx context.Context, a *arrival, index int) error,
+) error {
 	var eg errgroup.Group
 	begin := time.Now()
 	for i := range arrivals {

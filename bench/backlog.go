@@ -32,7 +32,8 @@ func (s *backlog) flags(f *flag.FlagSet) {
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; fewer groups than that are fewer at once")
 	f.IntVar(&s.jobs, "jobs", 54_000, "jobs to work from each backlog, in all rounds together")
 	f.IntVar(&s.rounds, "rounds", 6, "rounds")
-	f.DurationVar(&s.naive, "naive", 10*time.Second, "the time after which naive is stopped at each backlog; 0: without naive")
+	f.DurationVar(&s.naive, "naive", 10*time.Second,
+		"the time after which naive is stopped at each backlog; 0: without naive")
 }
 
 func (*backlog) settings() map[string]string { return countStatements }
@@ -84,8 +85,11 @@ func (s *backlog) run(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// heaps fills the backlogs of both axes: so many jobs in the same number of groups, and the most jobs in so many groups.
-func (s *backlog) heaps(ctx context.Context, b *bench, sizes, spread []int, counted bool) (bySize, byGroups []*heap, err error) {
+// heaps fills the backlogs of both axes: so many jobs in the same number of groups, and the most jobs in so many
+// groups.
+func (s *backlog) heaps(
+	ctx context.Context, b *bench, sizes, spread []int, counted bool,
+) (bySize, byGroups []*heap, err error) {
 	b.progress.begin("fill", len(sizes)+len(spread))
 	for _, size := range sizes {
 		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, min(s.groups, size), counted)
@@ -103,7 +107,8 @@ func (s *backlog) heaps(ctx context.Context, b *bench, sizes, spread []int, coun
 		case len(byGroups) > 0 && groups == byGroups[len(byGroups)-1].groups:
 			continue // so many jobs are not there
 		case groups != most.groups:
-			if h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups, counted); err != nil {
+			if h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups,
+				counted); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -124,9 +129,11 @@ func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups 
 		return nil, err
 	}
 	// Their rows are there, as after their first jobs: what making them costs is paid once.
-	rows := fmt.Sprintf("INSERT INTO %s.queue_groups (queue, group_id) SELECT '%s', "+groupSQL+" FROM generate_series(0, %d) n",
+	rows := fmt.Sprintf("INSERT INTO %s.queue_groups (queue, group_id) "+
+		"SELECT '%s', "+groupSQL+" FROM generate_series(0, %d) n",
 		schema, queue, "n", groups-1)
-	if err := b.exec(ctx, rows, "VACUUM ANALYZE "+h.crew.table(), "VACUUM ANALYZE "+schema+".queue_groups"); err != nil {
+	if err := b.exec(ctx, rows, "VACUUM ANALYZE "+h.crew.table(),
+		"VACUUM ANALYZE "+schema+".queue_groups"); err != nil {
 		return nil, err
 	}
 	h.system = &system{

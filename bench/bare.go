@@ -40,7 +40,8 @@ func (r *bare) fill(ctx context.Context, n int) (before int64, err error) {
 	before = r.last
 	r.last += int64(n)
 	_, err = r.db.pool.Exec(ctx, r.qualify("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) "+
-		"SELECT $1, $2, n, int8send(n) FROM generate_series($3::bigint, $4::bigint) AS n"), queue, groupID(0), before+1, r.last)
+		"SELECT $1, $2, n, int8send(n) "+
+		"FROM generate_series($3::bigint, $4::bigint) AS n"), queue, groupID(0), before+1, r.last)
 	return before, errors.Join(err, r.db.flush(ctx))
 }
 

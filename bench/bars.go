@@ -20,8 +20,8 @@ type bar struct {
 	Result
 }
 
-// bars names the lines that a picture is of: by system, and by those parameters that differ. A line that is there again,
-// for its ratio to something else, is left out. The first is on top.
+// bars names the lines that a picture is of: by system, and by those parameters that differ. A line that is there
+// again, for its ratio to something else, is left out. The first is on top.
 func bars(results []Result, in func(Result) bool) []bar {
 	results = slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !in(r) })
 	_, own := commonParams(results)

@@ -61,13 +61,14 @@ func (c *crew) fill(ctx context.Context, n int) error {
 // patience is how long nothing may happen.
 const patience = time.Minute
 
-// work runs a worker until n jobs are done. It returns the time from the start of the first handler to the commit of the
-// last job, and an error if a promise was broken.
+// work runs a worker until n jobs are done. It returns the time from the start of the first handler to the commit of
+// the last job, and an error if a promise was broken.
 func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
 	t := newTally(n)
-	err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}, func(ctx context.Context) error {
-		return t.wait(ctx, c.failed)
-	})
+	err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}},
+		func(ctx context.Context) error {
+			return t.wait(ctx, c.failed)
+		})
 	if err != nil {
 		return 0, err
 	}

@@ -91,8 +91,8 @@ func (d *database) close() error {
 	return errors.Join(err, d.stop())
 }
 
-// flush has the server write out what preparing left behind, or that would be done while somebody is measured. A role that
-// may not say so goes without.
+// flush has the server write out what preparing left behind, or that would be done while somebody is measured. A role
+// that may not say so goes without.
 func (d *database) flush(ctx context.Context) error {
 	_, err := d.pool.Exec(ctx, "CHECKPOINT")
 	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "42501" {

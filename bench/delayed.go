@@ -32,7 +32,8 @@ func (*delayed) about() string {
 func (s *delayed) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1_000_000, "groups that are delayed by an hour")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.IntVar(&s.messages, "messages", 1000, "jobs delayed by a second, each in a group of its own, ten milliseconds apart")
+	f.IntVar(&s.messages, "messages", 1000,
+		"jobs delayed by a second, each in a group of its own, ten milliseconds apart")
 	f.DurationVar(&s.settle, "settle", time.Minute, "time for a worker to come to rest")
 	f.DurationVar(&s.measure, "for", 30*time.Second, "time to measure an idle worker")
 }
@@ -47,7 +48,8 @@ func (s *delayed) run(ctx context.Context, b *bench) error {
 		return errors.New("-groups and -messages must be over 0")
 	}
 	_, err := b.pool.Exec(ctx, "INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at) "+
-		"SELECT $1, "+fmt.Sprintf(groupSQL, "n")+", '', statement_timestamp() + interval '1 hour' FROM generate_series(1, $2::integer) n", queue, s.groups)
+		"SELECT $1, "+fmt.Sprintf(groupSQL, "n")+", '', statement_timestamp() + interval '1 hour' "+
+		"FROM generate_series(1, $2::integer) n", queue, s.groups)
 	if err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
@@ -150,8 +152,8 @@ func (s *delayed) idle(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// processorTimes returns how many seconds each of the processes, which are on this machine, has used so far. One that has ended
-// is left out.
+// processorTimes returns how many seconds each of the processes, which are on this machine, has used so far. One that
+// has ended is left out.
 func processorTimes(ctx context.Context, pids []int32) map[int32]float64 {
 	all := make(map[int32]float64)
 	for _, pid := range pids {

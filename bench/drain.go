@@ -25,10 +25,12 @@ func (*drain) about() string {
 func (d *drain) flags(f *flag.FlagSet) {
 	f.IntVar(&d.jobs, "jobs", 200_000, "jobs, in all rounds together; batches and River do several times as many")
 	f.IntVar(&d.groups, "groups", 1000, "message groups")
-	f.IntVar(&d.lanes, "lanes", 16, "jobs at once, connections of the ceiling, topics of Watermill; not River's, which has its best settings")
+	f.IntVar(&d.lanes, "lanes", 16,
+		"jobs at once, connections of the ceiling, topics of Watermill; not River's, which has its best settings")
 	f.IntVar(&d.rounds, "rounds", 5, "rounds")
 	f.BoolVar(&d.node, "node", false, "with the queues of Node.js that keep an order; npm installs them on first use")
-	f.DurationVar(&d.naive, "naive", 5*time.Second, "the time after which a round of naive is stopped; 0: without naive")
+	f.DurationVar(&d.naive, "naive", 5*time.Second,
+		"the time after which a round of naive is stopped; 0: without naive")
 }
 
 func (*drain) settings() map[string]string { return nil }
@@ -84,7 +86,9 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		contests = append(contests, contest{system: one, to: inGo}, contest{system: inGo, to: ceiling})
 	}
 	if d.naive > 0 {
-		contests = append(contests, contest{system: d.system(poc.name(), poc.drain(d.naive)), to: one, extra: poc.extra})
+		contests = append(contests, contest{
+			system: d.system(poc.name(), poc.drain(d.naive)), to: one, extra: poc.extra,
+		})
 	}
 	if d.node {
 		for _, s := range nodeSystems(ctx, b, d.groups) {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// enqueue measures how many messages a second are added: one in a call, where the commit is the price, and many, where the
-// rows are.
+// enqueue measures how many messages a second are added: one in a call, where the commit is the price, and many, where
+// the rows are.
 type enqueue struct {
 	mix, variants string
 	window        time.Duration
@@ -77,8 +77,10 @@ func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) er
 	var variants []*system
 	if varied {
 		variants = []*system{
-			producer(producing{call: "EnqueueTx"}), producer(producing{call: "EnqueuePgxTx"}), producer(producing{call: "InTx"}),
-			producer(producing{call: "Enqueue", into: newGroups}), producer(producing{call: "Enqueue", into: heldGroups}),
+			producer(producing{call: "EnqueueTx"}), producer(producing{call: "EnqueuePgxTx"}),
+			producer(producing{call: "InTx"}),
+			producer(producing{call: "Enqueue", into: newGroups}),
+			producer(producing{call: "Enqueue", into: heldGroups}),
 			producer(producing{call: "Enqueue", silent: true}),
 		}
 	}
@@ -123,7 +125,8 @@ func parseLoads(list string) ([]load, error) {
 			continue
 		}
 		var l load
-		if n, err := fmt.Sscanf(text, "%dx%d", &l.messages, &l.producers); n != 2 || err != nil || l.messages < 1 || l.producers < 1 {
+		if n, err := fmt.Sscanf(text, "%dx%d", &l.messages, &l.producers); n != 2 || err != nil ||
+			l.messages < 1 || l.producers < 1 {
 			return nil, fmt.Errorf("load %q: not messages x producers, such as 100x8", text)
 		}
 		loads = append(loads, l)

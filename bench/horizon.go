@@ -12,8 +12,8 @@ import (
 // horizon holds a snapshot while jobs pass. Vacuum can remove nothing that the snapshot may still see, so whatever a
 // queue reads on its way to the next job stays, dead, for the whole run.
 //
-// Each system has a snapshot of its own, one system after the other: they cannot alternate under one, because each would
-// run among the other's dead rows. What is compared is each system's end with its own beginning.
+// Each system has a snapshot of its own, one system after the other: they cannot alternate under one, because each
+// would run among the other's dead rows. What is compared is each system's end with its own beginning.
 type horizon struct {
 	systems              string
 	measure, warm, every time.Duration
@@ -33,7 +33,8 @@ func (s *horizon) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its best settings instead")
 	f.IntVar(&s.depth, "depth", 20_000, "jobs that the producer keeps waiting")
-	f.IntVar(&s.late, "late", 5, "messages with a lower id that commit late, at pgfifo's end, with notifications and without")
+	f.IntVar(&s.late, "late", 5,
+		"messages with a lower id that commit late, at pgfifo's end, with notifications and without")
 }
 
 func (s *horizon) quick() {
@@ -55,7 +56,10 @@ func (s *horizon) run(ctx context.Context, b *bench) error {
 	b.progress.begin(b.scenario, len(names)*int(s.measure/s.every))
 	seconds := axis{label: "seconds under the snapshot"}
 	rates := chart{name: "rate", title: "Jobs while a snapshot is held", x: seconds, y: axis{label: "jobs/s"}}
-	claims := chart{name: "claim", title: "Claims while a snapshot is held", x: seconds, y: axis{label: "mean ms of a claim", log: true}}
+	claims := chart{
+		name: "claim", title: "Claims while a snapshot is held", x: seconds,
+		y: axis{label: "mean ms of a claim", log: true},
+	}
 	for _, name := range names {
 		sub, err := s.subject(b, strings.TrimSpace(name))
 		if err != nil {

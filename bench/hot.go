@@ -7,8 +7,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// hot has all jobs in one group: one at a time, so that each waits for the commit of the one before. What is left to win
-// is the time between two commits; or fewer of them, by batches.
+// hot has all jobs in one group: one at a time, so that each waits for the commit of the one before. What is left to
+// win is the time between two commits; or fewer of them, by batches.
 type hot struct {
 	jobs, rounds int
 }

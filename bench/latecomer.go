@@ -12,8 +12,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// latecomers are messages whose transactions drew their ids early and commit late, when a higher id of the group is done.
-// Each has a group of its own, in which the other message has number 0 and the late one 1.
+// latecomers are messages whose transactions drew their ids early and commit late, when a higher id of the group is
+// done. Each has a group of its own, in which the other message has number 0 and the late one 1.
 type latecomers struct {
 	crew         *crew
 	first, count int // groups
@@ -56,7 +56,9 @@ func (l *latecomers) send(ctx context.Context) error {
 
 func (l *latecomers) one(ctx context.Context, client *fifo.Client, i int) error {
 	message := func(number uint64) fifo.Message {
-		return fifo.Message{Queue: queue, GroupID: groupID(l.first + i), Payload: binary.BigEndian.AppendUint64(nil, number)}
+		return fifo.Message{
+			Queue: queue, GroupID: groupID(l.first + i), Payload: binary.BigEndian.AppendUint64(nil, number),
+		}
 	}
 	tx, err := l.crew.db.pool.Begin(ctx)
 	if err != nil {

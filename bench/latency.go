@@ -35,7 +35,8 @@ func (s *latency) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its own settings")
 	f.IntVar(&s.rounds, "rounds", 2, "rounds")
-	f.StringVar(&s.calls, "calls", "Enqueue,EnqueuePgxTx,InTx", "ways to enqueue; the first is what the others stand beside")
+	f.StringVar(&s.calls, "calls", "Enqueue,EnqueuePgxTx,InTx",
+		"ways to enqueue; the first is what the others stand beside")
 	f.BoolVar(&s.alone, "alone", false, "without River")
 }
 
@@ -98,8 +99,8 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// report adds the lines of one rate: from the end of the enqueue, or of the commit of its transaction, which is what the goals are about, and from the time at
-// which the message should have been sent.
+// report adds the lines of one rate: from the end of the enqueue, or of the commit of its transaction, which is what
+// the goals are about, and from the time at which the message should have been sent.
 func (s *latency) report(b *bench, streams []*stream) {
 	for _, from := range []string{"enqueue", "arrival"} {
 		for i, st := range streams {

@@ -68,7 +68,8 @@ func TestAudit(t *testing.T) {
 	require.ErrorContains(t, c.audit(ctx), "PROMISE BROKEN")
 
 	// Nor does a job in the middle of a group go missing unseen.
-	require.NoError(t, db.exec(ctx, "DELETE FROM pgfifo.jobs WHERE id IN (SELECT min(id) FROM pgfifo.jobs GROUP BY group_id)"))
+	require.NoError(t,
+		db.exec(ctx, "DELETE FROM pgfifo.jobs WHERE id IN (SELECT min(id) FROM pgfifo.jobs GROUP BY group_id)"))
 	_, err = c.work(ctx, 40)
 	require.ErrorContains(t, err, "PROMISE BROKEN")
 }

@@ -10,7 +10,8 @@ import (
 
 func TestSkew(t *testing.T) {
 	t.Parallel()
-	results := run(t, "skew", "-jobs", "400", "-groups", "40", "-lanes", "4", "-rounds", "1", "-for", "300ms", "-load", "0.2")
+	results := run(t, "skew", "-jobs", "400", "-groups", "40", "-lanes", "4", "-rounds", "1",
+		"-for", "300ms", "-load", "0.2")
 	require.Len(t, results, 4)
 	for i, r := range results {
 		require.Positive(t, r.P99)
@@ -50,7 +51,8 @@ func TestLoadArguments(t *testing.T) {
 	require.ErrorContains(t, c.run(t.Context(), []string{"long-job", "-lanes", "4"}), "-lanes")
 }
 
-// history makes a traffic of which the starts are known: a string of groups, one lane, each job settled before the next.
+// history makes a traffic of which the starts are known: a string of groups, one lane, each job settled before the
+// next.
 func history(starts string) *traffic {
 	t := &traffic{passages: make([]passage, len(starts))}
 	numbers := make(map[rune]uint64)

@@ -38,7 +38,8 @@ func (*longJob) settings() map[string]string { return countStatements }
 
 func (s *longJob) run(ctx context.Context, b *bench) error {
 	if s.long < 1 || s.lanes <= s.long || s.groups < 1 || s.rate <= 0 || s.window <= 0 || s.measure < s.window {
-		return errors.New("-long, -groups, -rate and -window must be over 0, -lanes over -long, and -for not under -window")
+		return errors.New("-long, -groups, -rate and -window must be over 0, -lanes over -long, " +
+			"and -for not under -window")
 	}
 	h := &hour{longJob: s, release: make(chan struct{}), counted: b.openStatements(ctx) == nil}
 	if !h.counted {
@@ -111,7 +112,8 @@ func (h *hour) start(ctx context.Context, c *crew) error {
 	return until(ctx, func() (bool, error) { return c.ledger.count.Load() == int64(h.long), nil })
 }
 
-// pass sends the short jobs, looks at the server at the end of each window, and makes sure that the long ones were there.
+// pass sends the short jobs, looks at the server at the end of each window, and makes sure that the long ones were
+// there.
 func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
 	sent := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -124,7 +126,8 @@ func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
 	if err = errors.Join(err, <-sent); err != nil {
 		return err
 	}
-	if err := b.pool.QueryRow(ctx, "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables").Scan(&h.dead); err != nil {
+	if err := b.pool.QueryRow(ctx,
+		"SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables").Scan(&h.dead); err != nil {
 		return err
 	}
 	var old int
@@ -191,12 +194,13 @@ func (h *hour) report(b *bench) {
 		part.Reset()
 	}
 	r := Result{System: "pgfifo", Rate: float64(len(h.traffic.passages)) / h.measure.Seconds(), Params: map[string]any{
-		"long": h.long, "for": h.measure.String(), "window": h.window.String(), "rate": h.rate, "groups": h.groups, "lanes": h.lanes,
+		"long": h.long, "for": h.measure.String(), "window": h.window.String(), "rate": h.rate,
+		"groups": h.groups, "lanes": h.lanes,
 	}}
 	r.quantiles(whole)
 	r.Extra = map[string]float64{
-		"worst_p99_ms": worst, "best_p99_ms": best, "max_ms": millis(whole.Max()), "from_arrival_p99_ms": millis(arrival.ValueAtQuantile(99)),
-		"dead_rows": float64(h.dead),
+		"worst_p99_ms": worst, "best_p99_ms": best, "max_ms": millis(whole.Max()),
+		"from_arrival_p99_ms": millis(arrival.ValueAtQuantile(99)), "dead_rows": float64(h.dead),
 	}
 	curves := []series{p99, p50}
 	if h.counted {

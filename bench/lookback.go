@@ -14,8 +14,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// lookback asks whether groups are found behind another one's backlog. The same groups without a backlog before them are
-// the other system.
+// lookback asks whether groups are found behind another one's backlog. The same groups without a backlog before them
+// are the other system.
 type lookback struct {
 	backlog, groups, lanes, rounds int
 }
@@ -55,7 +55,8 @@ func (s *lookback) run(ctx context.Context, b *bench) error {
 	b.report(behind.result(rates, alone.system))
 	b.report(alone.result(rates, nil))
 	if s.backlog > sqsLooks {
-		b.notef("SQS FIFO looks for groups among the first %d messages: it would find these after %d jobs of the first group",
+		b.notef("SQS FIFO looks for groups among the first %d messages: it would find these after %d jobs of the "+
+			"first group",
 			sqsLooks, s.backlog-sqsLooks)
 	}
 	return nil
@@ -85,7 +86,9 @@ type sight struct {
 
 func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 	v := &outlook{lookback: s, backlog: backlog, starts: newHistogram(), earliest: newHistogram()}
-	v.crew = &crew{db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v}
+	v.crew = &crew{
+		db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v,
+	}
 	v.system = &system{name: "pgfifo, " + name, work: v.round, params: map[string]any{
 		"backlog": backlog, "groups": s.groups, "lanes": s.lanes,
 	}}
@@ -135,9 +138,10 @@ func (v *outlook) round(ctx context.Context, n int) (time.Duration, error) {
 		}
 	}
 	v.begin = time.Now()
-	err := v.crew.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: y.begin, Settled: settled}}, func(ctx context.Context) error {
-		return y.wait(ctx, v.crew.failed)
-	})
+	err := v.crew.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: y.begin, Settled: settled}},
+		func(ctx context.Context) error {
+			return y.wait(ctx, v.crew.failed)
+		})
 	if err != nil {
 		return 0, err
 	}

@@ -26,7 +26,9 @@ func machineFacts(ctx context.Context) []fact {
 	if c, err := cpu.InfoWithContext(ctx); err == nil && len(c) > 0 && c[0].ModelName != "" {
 		list = append(list, fact{"processor", c[0].ModelName})
 	}
-	list = append(list, fact{"cores", fmt.Sprintf("%d, of which the program uses %d", runtime.NumCPU(), runtime.GOMAXPROCS(0))})
+	list = append(list, fact{
+		"cores", fmt.Sprintf("%d, of which the program uses %d", runtime.NumCPU(), runtime.GOMAXPROCS(0)),
+	})
 	if m, err := mem.VirtualMemoryWithContext(ctx); err == nil {
 		list = append(list, fact{"memory", fmt.Sprintf("%.1f GiB", float64(m.Total)/(1<<30))})
 	}
@@ -64,7 +66,8 @@ var compared = []string{
 // moduleFacts tells the commit that was measured, where git knows it, and the versions of what was compiled in.
 func moduleFacts(ctx context.Context) []fact {
 	var list []fact
-	if commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12").Output(); err == nil {
+	if commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty",
+		"--abbrev=12").Output(); err == nil {
 		list = append(list, fact{"pgfifo", strings.TrimSpace(string(commit))})
 	}
 	info, ok := debug.ReadBuildInfo()

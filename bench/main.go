@@ -129,7 +129,9 @@ func (c command) measure(ctx context.Context, name string, s scenario) (o outcom
 	}
 	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", name, db.version, db.source)
 	var notes strings.Builder
-	b := &bench{database: db, scenario: name, progress: newProgress(c.out, c.errs), notes: io.MultiWriter(c.errs, &notes)}
+	b := &bench{
+		database: db, scenario: name, progress: newProgress(c.out, c.errs), notes: io.MultiWriter(c.errs, &notes),
+	}
 	begin := time.Now()
 	o.err = c.guarded(func() error { return s.run(ctx, b) })
 	b.progress.end()
@@ -156,5 +158,6 @@ func (c command) usage() {
 	}
 	_, _ = fmt.Fprintf(tw, "\n  all\t%s\n", allAbout)
 	_ = tw.Flush()
-	_, _ = fmt.Fprint(c.errs, "\nDATABASE_URL and PGFIFO_POSTGRES choose the server; `<scenario> -h` lists the flags.\n")
+	_, _ = fmt.Fprint(c.errs,
+		"\nDATABASE_URL and PGFIFO_POSTGRES choose the server; `<scenario> -h` lists the flags.\n")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// memory asks what a worker's memory grows with. All groups are ready, with a job each. What is measured is the resident
-// memory of this process: the worker's, and that of what checks its work, which is told apart.
+// memory asks what a worker's memory grows with. All groups are ready, with a job each. What is measured is the
+// resident memory of this process: the worker's, and that of what checks its work, which is told apart.
 type memory struct {
 	groups string
 	lanes  int
@@ -41,7 +41,10 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	rss := chart{name: "rss", title: "Memory of a worker", x: axis{label: "part of the groups that is done"}, y: axis{label: "resident MiB"}}
+	rss := chart{
+		name: "rss", title: "Memory of a worker", x: axis{label: "part of the groups that is done"},
+		y: axis{label: "resident MiB"},
+	}
 	var first Result
 	for text := range strings.SplitSeq(s.groups, ",") {
 		groups, err := strconv.Atoi(strings.TrimSpace(text))
@@ -103,9 +106,13 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 		return Result{}, err
 	}
 	after, err := d.rest(ctx)
-	r := Result{System: "pgfifo", Params: map[string]any{"groups": groups, "lanes": lanes}, Rate: float64(groups) / took.Seconds()}
+	r := Result{
+		System: "pgfifo", Params: map[string]any{"groups": groups, "lanes": lanes},
+		Rate: float64(groups) / took.Seconds(),
+	}
 	r.Extra = map[string]float64{
-		"rss_before_mib": before, "rss_max_mib": d.most, "rss_after_mib": after, "ledger_mib": float64(groups) * accountBytes / mib,
+		"rss_before_mib": before, "rss_max_mib": d.most, "rss_after_mib": after,
+		"ledger_mib": float64(groups) * accountBytes / mib,
 	}
 	return r, err
 }

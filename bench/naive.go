@@ -49,7 +49,8 @@ const (
 
 	naiveInsert = "INSERT INTO naive.jobs (queue, group_id, number) VALUES ($1, $2, $3)"
 
-	naivePick = `UPDATE naive.jobs SET status = 'started', attempts = attempts + 1, last_started_at = now() WHERE id IN (
+	naivePick = `UPDATE naive.jobs SET status = 'started', attempts = attempts + 1, last_started_at = now()
+		WHERE id IN (
 			SELECT j.id FROM naive.jobs AS j JOIN naive.queue_groups AS g USING (queue, group_id)
 			WHERE j.id IN (
 				SELECT DISTINCT ON (queue, group_id) id FROM naive.jobs

@@ -26,7 +26,8 @@ const (
 	nodeInstall = 5 * time.Minute
 )
 
-// nodeSystems returns the queues of Node.js that keep an order, with so many queues or keys, as far as they can run here.
+// nodeSystems returns the queues of Node.js that keep an order, with so many queues or keys, as far as they can run
+// here.
 func nodeSystems(ctx context.Context, b *bench, groups int) []*system {
 	scripts, err := findNode(ctx)
 	if err != nil {
@@ -152,13 +153,16 @@ func (n *nodeScripts) system(b *bench, name, script string, groups int) *system 
 			return 0, fmt.Errorf("%d jobs in %v", d.Count, nodeLimit)
 		}
 		if d.Disorder > 0 || d.Deadlocks > 0 {
-			b.notef("%s: %d of %d jobs started after a later one of their group; %d deadlocks", name, d.Disorder, d.Count, d.Deadlocks)
+			b.notef("%s: %d of %d jobs started after a later one of their group; %d deadlocks", name, d.Disorder,
+				d.Count, d.Deadlocks)
 		}
 		return time.Duration(d.Seconds * float64(jobs) / float64(d.Count) * float64(time.Second)), nil
 	}}
 }
 
-func (n *nodeScripts) drain(ctx context.Context, db *database, script string, jobs, groups int) (d nodeDrain, err error) {
+func (n *nodeScripts) drain(
+	ctx context.Context, db *database, script string, jobs, groups int,
+) (d nodeDrain, err error) {
 	seconds := strconv.FormatFloat(nodeLimit.Seconds(), 'f', -1, 64)
 	cmd := exec.CommandContext(ctx, n.node, script, strconv.Itoa(jobs), strconv.Itoa(groups), seconds)
 	cmd.Dir = n.dir

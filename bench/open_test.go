@@ -68,7 +68,8 @@ func TestSpan(t *testing.T) {
 
 func TestEnqueueScenario(t *testing.T) {
 	t.Parallel()
-	results := run(t, "enqueue", "-mix", "1x2,20x2", "-variants", "20x2", "-for", "30ms", "-rounds", "1", "-groups", "10", "-held", "3")
+	results := run(t, "enqueue", "-mix", "1x2,20x2", "-variants", "20x2", "-for", "30ms", "-rounds", "1",
+		"-groups", "10", "-held", "3")
 	require.Len(t, results, 4+2+6)
 	for _, r := range results {
 		require.Positive(t, r.Rate, r.System)

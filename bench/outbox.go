@@ -88,7 +88,8 @@ func (s *outbox) send(ctx context.Context, b *bench, p producing) (time.Duration
 		if calls[i], err = p.caller(client, pool); err != nil {
 			return 0, err
 		}
-		if _, err := calls[i](ctx, []fifo.Message{{Queue: queue, GroupID: groupID(i)}}); err != nil { // checks the schema
+		// It checks the schema.
+		if _, err := calls[i](ctx, []fifo.Message{{Queue: queue, GroupID: groupID(i)}}); err != nil {
 			return 0, err
 		}
 	}

@@ -70,7 +70,8 @@ func (p *pgbench) work(ctx context.Context, n int) (time.Duration, error) {
 	return time.Duration(float64(n) / tps * float64(time.Second)), nil
 }
 
-// clientEnv is the environment in which PostgreSQL's programs find the database: a command line would show the password.
+// clientEnv is the environment in which PostgreSQL's programs find the database: a command line would show the
+// password.
 func clientEnv(url string) ([]string, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

@@ -20,8 +20,14 @@ func TestCurves(t *testing.T) {
 	other.add(50, 3)
 	other.add(100, 3)
 	charts := []chart{
-		{name: "linear", title: "A title", x: axis{label: "seconds"}, y: axis{label: "jobs/s"}, series: []series{one, other}},
-		{name: "log", x: axis{label: "jobs that wait", log: true}, y: axis{label: "ms", log: true}, series: []series{one, other}},
+		{
+			name: "linear", title: "A title", x: axis{label: "seconds"}, y: axis{label: "jobs/s"},
+			series: []series{one, other},
+		},
+		{
+			name: "log", x: axis{label: "jobs that wait", log: true}, y: axis{label: "ms", log: true},
+			series: []series{one, other},
+		},
 		{name: "flat", series: []series{{name: "zero", points: []point{{0, 0}}}}},
 		{name: "nothing", series: []series{{name: "empty"}}},
 	}

@@ -40,24 +40,27 @@ func (s *enqueue) pgfifo(b *bench, l load, p producing) *system {
 		params["notifications"] = false
 	}
 	name := "pgfifo " + p.call
-	return &system{name: name, params: maps.Clone(params), work: func(ctx context.Context, _ int) (each time.Duration, err error) {
-		if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
-			return 0, err
-		}
-		if p.into == heldGroups {
-			err = s.whileHeld(ctx, b, p, func(ctx context.Context) (err error) {
-				each, err = s.send(ctx, b, l, p)
-				return err
-			})
-			return each, err
-		}
-		err = b.exec(ctx, fmt.Sprintf("INSERT INTO pgfifo.queue_groups (queue, group_id) SELECT '%s', "+groupSQL+
-			" FROM generate_series(0, %d) AS n", queue, "n", s.groups-1))
-		if err != nil {
-			return 0, err
-		}
-		return s.send(ctx, b, l, p)
-	}}
+	return &system{
+		name: name, params: maps.Clone(params),
+		work: func(ctx context.Context, _ int) (each time.Duration, err error) {
+			if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
+				return 0, err
+			}
+			if p.into == heldGroups {
+				err = s.whileHeld(ctx, b, p, func(ctx context.Context) (err error) {
+					each, err = s.send(ctx, b, l, p)
+					return err
+				})
+				return each, err
+			}
+			err = b.exec(ctx, fmt.Sprintf("INSERT INTO pgfifo.queue_groups (queue, group_id) SELECT '%s', "+groupSQL+
+				" FROM generate_series(0, %d) AS n", queue, "n", s.groups-1))
+			if err != nil {
+				return 0, err
+			}
+			return s.send(ctx, b, l, p)
+		},
+	}
 }
 
 // send measures, and counts what arrived.
@@ -106,10 +109,14 @@ func (s *enqueue) stored(ctx context.Context, b *bench) (n int64, err error) {
 }
 
 // caller returns the way's call, its transaction and its commit included.
-func (p producing) caller(client *fifo.Client, pool *pgxpool.Pool) (func(context.Context, []fifo.Message) ([]int64, error), error) {
+func (p producing) caller(
+	client *fifo.Client, pool *pgxpool.Pool,
+) (func(context.Context, []fifo.Message) ([]int64, error), error) {
 	switch p.call {
 	case "Enqueue":
-		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) { return client.Enqueue(ctx, msgs...) }, nil
+		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
+			return client.Enqueue(ctx, msgs...)
+		}, nil
 	case "EnqueueTx":
 		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
 			tx, err := client.DB().BeginTx(ctx, nil)
@@ -168,7 +175,9 @@ func (d *desk) write(s *enqueue, n int, into groupKind, fresh *atomic.Int64) []f
 		case heldGroups:
 			group = number % s.held
 		}
-		d.msgs[i] = fifo.Message{Queue: queue, GroupID: groupID(group), Payload: binary.BigEndian.AppendUint64(nil, uint64(number))}
+		d.msgs[i] = fifo.Message{
+			Queue: queue, GroupID: groupID(group), Payload: binary.BigEndian.AppendUint64(nil, uint64(number)),
+		}
 	}
 	return d.msgs
 }

@@ -28,8 +28,10 @@ func newProgress(out, w io.Writer) *progress {
 func (p *progress) begin(what string, steps int) {
 	p.end()
 	if p.w != nil {
-		p.bar = progressbar.NewOptions(max(steps, 1), progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(what),
-			progressbar.OptionShowCount(), progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(true),
+		p.bar = progressbar.NewOptions(max(steps, 1), progressbar.OptionSetWriter(p.w),
+			progressbar.OptionSetDescription(what),
+			progressbar.OptionShowCount(), progressbar.OptionSetElapsedTime(true),
+			progressbar.OptionSetPredictTime(true),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
 		p.stop = tick(p.bar)
 	}

@@ -15,29 +15,33 @@ import (
 // pgfifo is the library as a receiver, with its defaults but for the number of lanes. call is how it is sent to.
 func (s *latency) pgfifo(b *bench, call string) receiver {
 	params := map[string]any{"groups": s.groups, "lanes": s.lanes}
-	return receiver{name: "pgfifo " + call, params: params, receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
-		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
-		c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
-			arrivals[binary.BigEndian.Uint64(job.Payload[8:])].start()
-			return nil
-		})
-		c.prepare()
-		t := newTally(len(arrivals))
-		err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}, func(ctx context.Context) error {
-			if err := c.connected(ctx, 2); err != nil {
-				return err
+	return receiver{
+		name: "pgfifo " + call, params: params,
+		receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
+			c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
+			c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+				arrivals[binary.BigEndian.Uint64(job.Payload[8:])].start()
+				return nil
+			})
+			c.prepare()
+			t := newTally(len(arrivals))
+			err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}},
+				func(ctx context.Context) error {
+					if err := c.connected(ctx, 2); err != nil {
+						return err
+					}
+					if err := s.send(ctx, b, arrivals, call); err != nil {
+						return err
+					}
+					c.filled = int64(len(arrivals))
+					return t.wait(ctx, c.failed)
+				})
+			if err != nil {
+				return 0, err
 			}
-			if err := s.send(ctx, b, arrivals, call); err != nil {
-				return err
-			}
-			c.filled = int64(len(arrivals))
-			return t.wait(ctx, c.failed)
-		})
-		if err != nil {
-			return 0, err
-		}
-		return t.took(), c.audit(ctx)
-	}}
+			return t.took(), c.audit(ctx)
+		},
+	}
 }
 
 // send enqueues the arrivals with the library.

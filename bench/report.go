@@ -54,8 +54,9 @@ func (r *report) err() error {
 
 func (r *report) markdown() string {
 	var w strings.Builder
-	_, _ = fmt.Fprintf(&w, "# Results\n\nWritten by `%s` in `bench/` on %s; the measuring took %v. How to read it is in the "+
-		"[README](README.md).\n", r.command, r.begun.Format("2006-01-02 15:04 UTC"), r.took().Round(time.Second))
+	_, _ = fmt.Fprintf(&w,
+		"# Results\n\nWritten by `%s` in `bench/` on %s; the measuring took %v. How to read it is in the "+
+			"[README](README.md).\n", r.command, r.begun.Format("2006-01-02 15:04 UTC"), r.took().Round(time.Second))
 	r.failures(&w)
 	r.goals(&w)
 	w.WriteString("\n## Machine and versions\n\n")
@@ -96,7 +97,8 @@ func (r *report) goals(w *strings.Builder) {
 				if !g.Met {
 					verdict = "**missed**"
 				}
-				t.add(fmt.Sprintf("[%s](#%[1]s)", s.scenario), line.System, pairs(own[i], "%v"), g.text(line), g.seen(line), verdict)
+				t.add(fmt.Sprintf("[%s](#%[1]s)", s.scenario), line.System, pairs(own[i], "%v"), g.text(line),
+					g.seen(line), verdict)
 			}
 		}
 	}
@@ -126,7 +128,8 @@ func (g Goal) seen(r Result) string {
 }
 
 func (s section) markdown(w *strings.Builder, flags string) {
-	_, _ = fmt.Fprintf(w, "\n## %s\n\n%s. `go run . %[1]s%[3]s`, %[4]v", s.scenario, capital(s.about), flags, s.took.Round(time.Second))
+	_, _ = fmt.Fprintf(w, "\n## %s\n\n%s. `go run . %[1]s%[3]s`, %[4]v", s.scenario, capital(s.about), flags,
+		s.took.Round(time.Second))
 	common, own := commonParams(s.results)
 	if len(common) > 0 {
 		_, _ = fmt.Fprintf(w, "; %s", pairs(common, "%v"))

@@ -59,7 +59,9 @@ func TestAll(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	c := command{out: &out, errs: t.Output(), serve: serveShared}
-	err := c.run(t.Context(), []string{"all", "-quick", "-only", "test-fine,test-failing,test-panic", "-out", dir, "-json"})
+	err := c.run(t.Context(), []string{
+		"all", "-quick", "-only", "test-fine,test-failing,test-panic", "-out", dir, "-json",
+	})
 	require.EqualError(t, err, "test-failing: out of luck\ntest-panic: panic: no luck")
 
 	written, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
@@ -84,7 +86,9 @@ func TestAll(t *testing.T) {
 
 	var first map[string]any
 	require.NoError(t, json.NewDecoder(&out).Decode(&first))
-	for _, key := range []string{"scenario", "system", "params", "jobs_per_s", "p50_ms", "p99_ms", "ratio_to", "ratio", "goal"} {
+	for _, key := range []string{
+		"scenario", "system", "params", "jobs_per_s", "p50_ms", "p99_ms", "ratio_to", "ratio", "goal",
+	} {
 		require.Contains(t, first, key)
 	}
 }

@@ -28,7 +28,9 @@ func (s *enqueue) river(b *bench, l load) *system {
 		if err != nil {
 			return 0, err
 		}
-		each, _, err := l.burst(ctx, s.window, func(ctx context.Context, _ int) error { return insertRiver(ctx, client, l.messages) })
+		each, _, err := l.burst(ctx, s.window, func(ctx context.Context, _ int) error {
+			return insertRiver(ctx, client, l.messages)
+		})
 		return each, err
 	}}
 }

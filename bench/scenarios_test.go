@@ -104,7 +104,8 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	c := command{out: &out, errs: t.Output(), serve: serveShared}
-	require.NoError(t, c.run(t.Context(), []string{"drain", "-jobs", "40", "-groups", "4", "-lanes", "2", "-rounds", "1"}))
+	require.NoError(t,
+		c.run(t.Context(), []string{"drain", "-jobs", "40", "-groups", "4", "-lanes", "2", "-rounds", "1"}))
 	require.Contains(t, out.String(), "groups=4 lanes=2")
 	require.NotContains(t, out.String(), "\x1b", "no progress where there is no terminal")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// skew asks what a few busy groups do to the others: first with everything there before the workers, who are then busy to
-// the end, and then with messages that arrive at a part of the rate that this reached.
+// skew asks what a few busy groups do to the others: first with everything there before the workers, who are then busy
+// to the end, and then with messages that arrive at a part of the rate that this reached.
 type skew struct {
 	jobs, groups, lanes, rounds int
 	load                        float64
@@ -35,7 +35,8 @@ func (*skew) settings() map[string]string { return nil }
 
 func (s *skew) run(ctx context.Context, b *bench) error {
 	if s.rounds < 1 || s.jobs < s.rounds || s.groups < 1 || s.load <= 0 || s.measure <= 0 {
-		return errors.New("-rounds, -jobs, -groups, -load and -for must be over 0, and -jobs as many as -rounds at least")
+		return errors.New("-rounds, -jobs, -groups, -load and -for must be over 0, " +
+			"and -jobs as many as -rounds at least")
 	}
 	var sides []*side
 	for _, sh := range skews {
@@ -120,9 +121,10 @@ type queueing struct {
 	count     int
 	took      time.Duration
 
-	rounds      [maxRounds + 1]int // waits while lanes were busy, by rounds
-	heads, late int                // the first jobs of their groups among them; of those, the ones of more than one round
-	left        int                // the most groups that had jobs left when a wait of more than one round ended
+	rounds [maxRounds + 1]int // waits while lanes were busy, by rounds
+	// The first jobs of their groups among them; of those, the ones of more than one round.
+	heads, late int
+	left        int // the most groups that had jobs left when a wait of more than one round ended
 }
 
 func newQueueing() *queueing { return &queueing{all: newHistogram(), cold: newHistogram()} }
@@ -168,7 +170,8 @@ func (q *queueing) result(s *skew, sh shape, load string) Result {
 		r.RatioTo, r.Ratio = "p99 of all, by the cold groups' p99", cold.P99/r.P99
 	}
 	r.Extra = map[string]float64{
-		"cold_p50_ms": cold.P50, "cold_p99_ms": cold.P99, "max_ms": millis(q.all.Max()), "cold_max_ms": millis(q.cold.Max()),
+		"cold_p50_ms": cold.P50, "cold_p99_ms": cold.P99, "max_ms": millis(q.all.Max()),
+		"cold_max_ms": millis(q.cold.Max()),
 	}
 	q.tellRounds(&r)
 	return r

@@ -125,7 +125,10 @@ func (sp *span) ends() (part time.Duration, head, tail [2]mark) {
 func (sp *span) result(system string, params map[string]any) Result {
 	first, last := sp.marks[0], sp.marks[len(sp.marks)-1]
 	part, head, tail := sp.ends()
-	r := Result{System: system, Params: params, Rate: last.rate(first), RatioTo: "its first " + part.Round(time.Second).String()}
+	r := Result{
+		System: system, Params: params, Rate: last.rate(first),
+		RatioTo: "its first " + part.Round(time.Second).String(),
+	}
 	r.Extra = map[string]float64{
 		"jobs": float64(last.done - first.done), "dead_rows": float64(sp.dead), "before_per_s": sp.before,
 		"first_per_s": head[1].rate(head[0]), "last_per_s": tail[1].rate(tail[0]),

@@ -153,7 +153,8 @@ func (sc *statementCount) list(b *bench, top int) {
 	tw := tabwriter.NewWriter(b.notes, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "per job\tmean us\tus per job\tstatement")
 	for _, s := range byTotal(sc.byText)[:min(top, len(sc.byText))] {
-		_, _ = fmt.Fprintf(tw, "%.3f\t%.1f\t%.1f\t%s\n", float64(s.Calls)/float64(sc.jobs), s.Total/float64(s.Calls)*1000,
+		_, _ = fmt.Fprintf(tw, "%.3f\t%.1f\t%.1f\t%s\n", float64(s.Calls)/float64(sc.jobs),
+			s.Total/float64(s.Calls)*1000,
 			s.Total/float64(sc.jobs)*1000, s.label())
 	}
 	_ = tw.Flush()

@@ -52,14 +52,16 @@ func (s statement) discovers() bool {
 func (d *database) openStatements(ctx context.Context) error {
 	err := d.exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "SELECT pg_stat_statements_reset()")
 	if err != nil {
-		return fmt.Errorf("the server does not count statements; set shared_preload_libraries = 'pg_stat_statements': %w", err)
+		return fmt.Errorf("the server does not count statements; set shared_preload_libraries = "+
+			"'pg_stat_statements': %w", err)
 	}
 	return nil
 }
 
 // resetStatements begins to count anew, for this database alone.
 func (d *database) resetStatements(ctx context.Context) error {
-	return d.exec(ctx, "SELECT pg_stat_statements_reset(0, (SELECT oid FROM pg_database WHERE datname = current_database()), 0)")
+	return d.exec(ctx,
+		"SELECT pg_stat_statements_reset(0, (SELECT oid FROM pg_database WHERE datname = current_database()), 0)")
 }
 
 // statements returns what was counted in this database, the most expensive first.

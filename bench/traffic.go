@@ -14,8 +14,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// A traffic is a number of jobs, and when each of them passed which point. A lane that works a job notes it in the job's
-// own passage; nothing is shared but the count of starts, so that looking changes little. It is read when all is over.
+// A traffic is a number of jobs, and when each of them passed which point. A lane that works a job notes it in the
+// job's own passage; nothing is shared but the count of starts, so that looking changes little. It is read when all is
+// over.
 type traffic struct {
 	begin    time.Time
 	origin   time.Duration // since begin: when sending began
@@ -39,7 +40,8 @@ type moment struct {
 	starts int64 // for started: without this one
 }
 
-// newTraffic draws n jobs over groups. The hot groups get any places in the order of ids, in which workers look for them.
+// newTraffic draws n jobs over groups. The hot groups get any places in the order of ids, in which workers look for
+// them.
 func newTraffic(n, groups int, sh shape) *traffic {
 	t := &traffic{begin: time.Now(), passages: make([]passage, n)}
 	place, rank, hot := rand.Perm(groups), sh.draw(groups), sh.hot(groups)
@@ -124,7 +126,9 @@ func (t *traffic) send(ctx context.Context, c *crew) error {
 		now := time.Since(t.begin) - t.origin
 		var msgs []fifo.Message
 		for i := first; i < len(t.passages) && len(msgs) < callful && t.passages[i].due <= now; i++ {
-			msgs = append(msgs, fifo.Message{Queue: queue, GroupID: groupID(t.passages[i].group), Payload: t.payload(i)})
+			msgs = append(msgs, fifo.Message{
+				Queue: queue, GroupID: groupID(t.passages[i].group), Payload: t.payload(i),
+			})
 		}
 		if _, err := client.Enqueue(ctx, msgs...); err != nil {
 			return err

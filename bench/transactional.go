@@ -17,8 +17,8 @@ import (
 )
 
 // A watermillQueue is Watermill on PostgreSQL, which holds a transaction for each message that it hands out, if it is
-// told to fetch no more than one, and keeps the order of a topic. It has no groups: each lane has a topic of its own, and
-// a job of number n is in topic n modulo the number of lanes. What is done stays in the table, until the next fill.
+// told to fetch no more than one, and keeps the order of a topic. It has no groups: each lane has a topic of its own,
+// and a job of number n is in topic n modulo the number of lanes. What is done stays in the table, until the next fill.
 type watermillQueue struct {
 	db        *database
 	topics    int
@@ -111,7 +111,9 @@ func (q *watermillQueue) insert(ctx context.Context, number int64) error {
 	return q.publisher.Publish(watermillTopic(int(number%int64(q.topics))), m)
 }
 
-func (q *watermillQueue) run(ctx context.Context, handle func(int64), meanwhile func(context.Context) error) (err error) {
+func (q *watermillQueue) run(
+	ctx context.Context, handle func(int64), meanwhile func(context.Context) error,
+) (err error) {
 	subscriber, db, err := q.subscriber()
 	if err != nil {
 		return err
@@ -119,7 +121,8 @@ func (q *watermillQueue) run(ctx context.Context, handle func(int64), meanwhile 
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var lanes errgroup.Group
 	for topic := range q.topics {
-		messages, err := subscriber.Subscribe(context.WithoutCancel(ctx), watermillTopic(topic)) // to be closed, and not cut off
+		// It is to be closed, and not cut off.
+		messages, err := subscriber.Subscribe(context.WithoutCancel(ctx), watermillTopic(topic))
 		if err != nil {
 			return errors.Join(err, subscriber.Close(), lanes.Wait())
 		}

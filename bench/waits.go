@@ -52,9 +52,9 @@ func (t *traffic) waits() []wait {
 	return list
 }
 
-// countRounds needs no look at every start within every wait: a group has completed n rounds within a wait if one of its
-// starts came before the wait's end, and the one n starts earlier did not come before the wait. The latest such "earlier
-// one" of all starts so far decides.
+// countRounds needs no look at every start within every wait: a group has completed n rounds within a wait if one of
+// its starts came before the wait's end, and the one n starts earlier did not come before the wait. The latest such
+// "earlier one" of all starts so far decides.
 func (t *traffic) countRounds(list []wait, ready []int64) {
 	byStart := make([]int, len(list))
 	turns := make(map[int][]int64) // of each group

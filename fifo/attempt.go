@@ -143,12 +143,12 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 	}
 }
 
-// firstClaims is how many claims of a lane are marked durably when the worker has started. A job that kills its worker at each
-// start is counted so.
+// firstClaims is how many claims of a lane are marked durably when the worker has started. A job that kills its worker
+// at each start is counted so.
 const firstClaims = 8
 
-// mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have failed
-// or were lost before.
+// mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have
+// failed or were lost before.
 func (s *seat) mark(ctx context.Context, claim []place) {
 	s.begun++
 	var heads []*groups.Held
@@ -228,7 +228,8 @@ func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error, and whether what it did can be
-// committed. cause is that of the handler's context. A handler that is abandoned keeps its Jobs: the tasks have copies then.
+// committed. cause is that of the handler's context. A handler that is abandoned keeps its Jobs: the tasks have copies
+// then.
 func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Context) error) (err, held, cause error) {
 	c := s.crew
 	hctx, stop := context.WithCancelCause(ctx)
@@ -323,7 +324,8 @@ func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
 	job, f, name := r.job, r.failure, s.crew.set.name
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
-	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)), []byte(scrub(f.stack, maxStackBytes))
+	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)),
+		[]byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
 	final := job.Attempt() >= job.MaxAttempts
 	if dead := (*deadLetterError)(nil); errors.As(f.err, &dead) {

@@ -12,17 +12,17 @@ import (
 // A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero fields mean
 // 1, and one of the two at most may be more; MaxBatch is the limit of both.
 //
-// With Jobs, a transaction has up to so many consecutive jobs of one group, fewer if their payloads would have more than
-// 16 MiB together. They are worked in order and the first failure stops it: what succeeded before it is done, the one
-// that failed is tried again in its place, the rest is given back uncounted. With Groups, it has the jobs at the heads of
-// up to so many groups; a failure concerns its own group only. Their payloads are not bounded together: with Groups 50
-// and payloads of 1 MiB, a lane has 50 MiB in memory.
+// With Jobs, a transaction has up to so many consecutive jobs of one group, fewer if their payloads would have more
+// than 16 MiB together. They are worked in order and the first failure stops it: what succeeded before it is done, the
+// one that failed is tried again in its place, the rest is given back uncounted. With Groups, it has the jobs at the
+// heads of up to so many groups; a failure concerns its own group only. Their payloads are not bounded together: with
+// Groups 50 and payloads of 1 MiB, a lane has 50 MiB in memory.
 //
 // All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When its
-// worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The jobs at the
-// heads of its groups are charged with the lost attempt, and a job that has failed or was lost before always runs alone:
-// one that kills its workers is found out, as it would be without batches. So does a job that was sent with a delay or
-// that may be tried only once.
+// worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The jobs at
+// the heads of its groups are charged with the lost attempt, and a job that has failed or was lost before always runs
+// alone: one that kills its workers is found out, as it would be without batches. So does a job that was sent with a
+// delay or that may be tried only once.
 //
 // The deferred constraints of what a batch writes are checked before its COMMIT (SET CONSTRAINTS ALL IMMEDIATE). If one is
 // violated, all jobs run again, one by one.
@@ -35,8 +35,8 @@ import (
 // What a handler sets with SET LOCAL is in force for the next jobs of its batch, too, but for what settling depends
 // on (the role, the encoding, the search path, timeouts). So each job is to set what it needs.
 //
-// A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote, and
-// they run again all the same.
+// A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote,
+// and they run again all the same.
 type Batch = groups.Batch
 
 // MaxBatch is the largest batch.
@@ -99,7 +99,8 @@ func (w *Worker) HandleEach(queue string, b Batch, h Handler) {
 	w.handle(queue, route{batch: b, each: h})
 }
 
-// HandleBatch makes h work the jobs of a queue in batches. It panics as Handle does, and for a Batch that makes no sense.
+// HandleBatch makes h work the jobs of a queue in batches. It panics as Handle does, and for a Batch that makes no
+// sense.
 func (w *Worker) HandleBatch(queue string, b Batch, h BatchHandler) {
 	if h == nil {
 		panic("fifo: nil handler for queue " + queue)

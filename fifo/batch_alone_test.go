@@ -19,8 +19,11 @@ func TestWhoRunsAlone(t *testing.T) {
 		before  string
 	}{
 		"tried once": {fifo.Message{MaxAttempts: 1}, "SELECT 1"},
-		"delayed":    {fifo.Message{Delay: time.Hour}, "UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE run_at IS NOT NULL"},
-		"failed":     {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
+		"delayed": {
+			fifo.Message{Delay: time.Hour},
+			"UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE run_at IS NOT NULL",
+		},
+		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
 	} {
 		for _, batch := range []fifo.Batch{{Jobs: 5}, {Groups: 5}} {
 			t.Run(fmt.Sprint(name, batch), func(t *testing.T) {
@@ -28,7 +31,13 @@ func TestWhoRunsAlone(t *testing.T) {
 				b := newList(t)
 				m := x.message
 				m.Queue, m.GroupID = "q", "g"
-				msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "q", GroupID: "g"}, m, {Queue: "q", GroupID: "g"}, {Queue: "q", GroupID: "g"}}
+				msgs := []fifo.Message{
+					{Queue: "q", GroupID: "g"},
+					{Queue: "q", GroupID: "g"},
+					m,
+					{Queue: "q", GroupID: "g"},
+					{Queue: "q", GroupID: "g"},
+				}
 				if batch.Groups > 1 {
 					for i := range msgs {
 						msgs[i].GroupID = fmt.Sprint(i)

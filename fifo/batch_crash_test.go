@@ -36,8 +36,8 @@ func (b *bed) fill(batch fifo.Batch) (ids []int64) {
 	return ids
 }
 
-// The job at the head of a group pays for a lost batch, whichever of its jobs ran; of many groups each head does. Nothing
-// else is counted, and all is done once.
+// The job at the head of a group pays for a lost batch, whichever of its jobs ran; of many groups each head does.
+// Nothing else is counted, and all is done once.
 func TestLostBatch(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
@@ -90,8 +90,8 @@ func TestLostBatch(t *testing.T) {
 	}
 }
 
-// A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it: each
-// of them pays for one lost attempt at most.
+// A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it:
+// each of them pays for one lost attempt at most.
 func TestPoisonInABatch(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
@@ -132,8 +132,10 @@ func TestPoisonInABatch(t *testing.T) {
 func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
-		"killed":         (*bed).cut,
-		"ended":          func(_ *bed, ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK") },
+		"killed": (*bed).cut,
+		"ended": func(_ *bed, ctx context.Context, job *fifo.Job) error {
+			return execAnyway(ctx, job, "ROLLBACK")
+		},
 		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +148,8 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 			var first, second atomic.Int64
 			w := b.each(fifo.Batch{Groups: 6}, func(ctx context.Context, job *fifo.Job) error {
 				switch {
-				case first.CompareAndSwap(0, job.ID), first.Load() == job.ID: // by itself if the lane was waiting, else with the others
+				// By itself if the lane was waiting, else with the others.
+				case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
 					return fifo.RetryAfter(time.Hour, errOnPurpose)
 				case second.CompareAndSwap(0, job.ID):
 					return spoil(b, ctx, job)
@@ -161,8 +164,8 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 	}
 }
 
-// Two workers with batches, connections that die, handlers that fail, panic and spoil their transaction: groups keep their
-// order, and every job is done once.
+// Two workers with batches, connections that die, handlers that fail, panic and spoil their transaction: groups keep
+// their order, and every job is done once.
 func TestBatchStress(t *testing.T) {
 	t.Parallel()
 	for i, batch := range []fifo.Batch{{Jobs: 7}, {Groups: 4}, {Jobs: 3}, {Groups: 9}} {

@@ -10,7 +10,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// A worker that is told to stop ends the job that runs, not the batch: what is finished is done, the rest has not been tried.
+// A worker that is told to stop ends the job that runs, not the batch: what is finished is done, the rest has not been
+// tried.
 func TestDrainInABatch(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []time.Duration{0, -1} {
@@ -73,8 +74,8 @@ func TestDrainInABatch(t *testing.T) {
 	}
 }
 
-// A BatchHandler is told when the drain timeout has passed. What it gives back counts for nothing; what it has done stays
-// done if it names the others.
+// A BatchHandler is told when the drain timeout has passed. What it gives back counts for nothing; what it has done
+// stays done if it names the others.
 func TestDrainTimeoutOfABatchHandler(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {

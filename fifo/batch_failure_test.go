@@ -14,11 +14,12 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// attempts returns with which attempt each job of the list was done. Every one of the given jobs must be there once, and in
-// the order of its group.
+// attempts returns with which attempt each job of the list was done. Every one of the given jobs must be there once,
+// and in the order of its group.
 func (b *bed) attempts(ids ...int64) []int {
 	b.t.Helper()
-	require.Equal(b.t, ids, query[[]int64](b, "SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM list"), "each once")
+	require.Equal(b.t, ids, query[[]int64](b, "SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM list"),
+		"each once")
 	require.Zero(b.t, query[int](b, `SELECT count(*) FROM (
 		SELECT id < lag(id) OVER (PARTITION BY group_id ORDER BY n) AS wrong FROM list) o WHERE wrong`), "in order")
 	return query[[]int](b, "SELECT array_agg(attempt ORDER BY id) FROM list")
@@ -65,8 +66,10 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 	},
 	"swallowed error": func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "SELECT 1/0") },
 	"ROLLBACK":        func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK") },
-	"ROLLBACK; BEGIN": func(ctx context.Context, job *fifo.Job) error { return execAnyway(ctx, job, "ROLLBACK; BEGIN") },
-	"rows left open":  leaveRows,
+	"ROLLBACK; BEGIN": func(ctx context.Context, job *fifo.Job) error {
+		return execAnyway(ctx, job, "ROLLBACK; BEGIN")
+	},
+	"rows left open": leaveRows,
 	"deferred": func(ctx context.Context, job *fifo.Job) error {
 		return execAnyway(ctx, job, "INSERT INTO effects VALUES (1), (1)")
 	},
@@ -145,8 +148,8 @@ func TestCommitByHandInABatch(t *testing.T) {
 	}
 }
 
-// An operator may delete or change a job behind the head while its batch runs: it is not locked. Then nothing of the batch
-// is committed, and what is there runs again.
+// An operator may delete or change a job behind the head while its batch runs: it is not locked. Then nothing of the
+// batch is committed, and what is there runs again.
 func TestOperatorInABatch(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -196,8 +199,8 @@ func TestOperatorInABatch(t *testing.T) {
 	}
 }
 
-// A batch of many groups that cannot be committed is given back before anybody else sees its groups: other workers, who wait for
-// them, charge none of the innocent.
+// A batch of many groups that cannot be committed is given back before anybody else sees its groups: other workers, who
+// wait for them, charge none of the innocent.
 func TestBatchThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(*bed, fifo.HandlerFunc) *fifo.Worker{

@@ -16,7 +16,8 @@ import (
 func newList(t *testing.T, adjust ...func(*fifo.Config)) *bed {
 	t.Helper()
 	b := newBed(t, adjust...)
-	b.exec(`CREATE TABLE list (n bigserial, group_id text, id bigint, attempt int, xid text DEFAULT pg_current_xact_id()::text)`)
+	b.exec(`CREATE TABLE list (n bigserial, group_id text, id bigint, attempt int,
+		xid text DEFAULT pg_current_xact_id()::text)`)
 	return b
 }
 
@@ -26,7 +27,8 @@ func note(ctx context.Context, job *fifo.Job) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID, job.ID, job.Attempt())
+	_, err = tx.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID,
+		job.ID, job.Attempt())
 	return err
 }
 
@@ -145,8 +147,8 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 	}
 }
 
-// The first failure stops the group: what was done before it stays done, with what it wrote, the one that failed is tried
-// again in its place, and those behind it have not been tried.
+// The first failure stops the group: what was done before it stays done, with what it wrote, the one that failed is
+// tried again in its place, and those behind it have not been tried.
 func TestBatchStopsAtTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
@@ -173,7 +175,8 @@ func TestBatchStopsAtTheFirstFailure(t *testing.T) {
 				for i, job := range jobs {
 					if job.ID == bad && job.Attempt() == 1 {
 						return fmt.Errorf("wrapped: %w", fifo.BatchError{
-							job.ID: fifo.RetryAfter(time.Hour, errOnPurpose), jobs[i+1].ID: errOnPurpose, // behind it: not counted
+							job.ID:       fifo.RetryAfter(time.Hour, errOnPurpose),
+							jobs[i+1].ID: errOnPurpose, // behind it: not counted
 						})
 					}
 					if err := note(ctx, job); err != nil {

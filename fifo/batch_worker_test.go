@@ -18,12 +18,19 @@ func TestInvalidBatch(t *testing.T) {
 	each := fifo.HandlerFunc(nop)
 	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
 	for _, bad := range []fifo.Batch{
-		{Jobs: -1}, {Groups: -1}, {Jobs: 2, Groups: 2}, {Jobs: fifo.MaxBatch + 1}, {Groups: fifo.MaxBatch + 1}, {Jobs: 2, Groups: -1},
+		{Jobs: -1},
+		{Groups: -1},
+		{Jobs: 2, Groups: 2},
+		{Jobs: fifo.MaxBatch + 1},
+		{Groups: fifo.MaxBatch + 1},
+		{Jobs: 2, Groups: -1},
 	} {
 		w := &fifo.Worker{}
 		require.Panics(t, func() { w.HandleEach("q", bad, each) }, "%+v", bad)
 		require.Panics(t, func() { w.HandleBatch("q", bad, slice) }, "%+v", bad)
-		require.NotPanics(t, func() { w.HandleEach("q", fifo.Batch{Jobs: 1, Groups: 1}, each) }, "nothing was kept of it")
+		require.NotPanics(t, func() {
+			w.HandleEach("q", fifo.Batch{Jobs: 1, Groups: 1}, each)
+		}, "nothing was kept of it")
 		require.Panics(t, func() { w.HandleBatch("q", fifo.Batch{}, slice) }, "it has a handler")
 	}
 	w := &fifo.Worker{}
@@ -87,7 +94,10 @@ func TestBatchErrors(t *testing.T) {
 			} else if x.retried {
 				settled++
 			}
-			await(t, "the outcomes", func() bool { s := w.Stats(); return int(s.Succeeded+s.Buried+s.Retried) == settled })
+			await(t, "the outcomes", func() bool {
+				s := w.Stats()
+				return int(s.Succeeded+s.Buried+s.Retried) == settled
+			})
 			require.NoError(t, r.stop())
 			switch {
 			case x.buried:
@@ -127,7 +137,8 @@ func TestFailureInABatchOfGroups(t *testing.T) {
 			bad := ids[1:3]
 			one := func(ctx context.Context, job *fifo.Job) error {
 				if (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {
-					return errors.Join(execAnyway(ctx, job, "INSERT INTO list (id) VALUES (-1)"), fifo.RetryAfter(time.Hour, errOnPurpose))
+					return errors.Join(execAnyway(ctx, job, "INSERT INTO list (id) VALUES (-1)"),
+						fifo.RetryAfter(time.Hour, errOnPurpose))
 				}
 				return note(ctx, job)
 			}
@@ -145,7 +156,8 @@ func TestFailureInABatchOfGroups(t *testing.T) {
 							return err
 						}
 						if _, err = inner.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)",
-							job.GroupID, job.ID, job.Attempt()); err == nil && (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {
+							job.GroupID, job.ID, job.Attempt()); err == nil && (job.ID == bad[0] || job.ID == bad[1]) &&
+							job.Attempt() == 1 {
 							failed[job.ID] = fifo.RetryAfter(time.Hour, errOnPurpose)
 							err = inner.Rollback(ctx)
 						} else {
@@ -187,7 +199,9 @@ func TestBatchHooks(t *testing.T) {
 				settle := c.Hooks.Settled
 				c.Hooks.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 					say("begin %d", job.ID)
-					return context.WithValue(ctx, key{}, job.ID), func(err error) { say("end %d %v", job.ID, err != nil) }
+					return context.WithValue(ctx, key{}, job.ID), func(err error) {
+						say("end %d %v", job.ID, err != nil)
+					}
 				}
 				c.Hooks.Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
 					say("%v %d %v", o, job.ID, err != nil)

@@ -38,7 +38,8 @@ type Config struct {
 	// CommitOrder makes producers of one group wait for each other's commit, so that the order of a group is the
 	// order in which its enqueues were committed. Without it, the order is that of ids, which are drawn inside the
 	// enqueue: it differs only among enqueues that overlap. Every producer of a group must say the same. Transactions
-	// that enqueue several times, to the same groups in different orders, may deadlock; PostgreSQL ends one of them (40P01).
+	// that enqueue several times, to the same groups in different orders, may deadlock; PostgreSQL ends one of them
+	// (40P01).
 	CommitOrder bool
 	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
 	// Workers then find messages at their next poll.
@@ -56,8 +57,8 @@ type Config struct {
 }
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
-// call that needs it, and so is one with standard_conforming_strings off. The caller still owns pool, and closes it after
-// the Client.
+// call that needs it, and so is one with standard_conforming_strings off. The caller still owns pool, and closes it
+// after the Client.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	c := &Client{pool: pool}
 	if cfg != nil {
@@ -80,8 +81,8 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 // DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it. Its queries fail with
 // ErrNonconforming on a connection where bun's quoting would not hold.
 //
-// Have writes that must not happen twice in a transaction: outside one, database/sql may run a statement again whose answer
-// was lost with the connection.
+// Have writes that must not happen twice in a transaction: outside one, database/sql may run a statement again whose
+// answer was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
 
 // Admin returns what looks at groups and acts on them: list, pause, resume, purge.
@@ -109,8 +110,8 @@ func (c *Client) check(ctx context.Context, db migrations.Querier) error {
 	return nil
 }
 
-// checkPool is check on a connection of the pool, whose syntax of strings has to be the standard's too. What is enqueued
-// in a transaction of the caller's needs no such look: it is sent as parameters.
+// checkPool is check on a connection of the pool, whose syntax of strings has to be the standard's too. What is
+// enqueued in a transaction of the caller's needs no such look: it is sent as parameters.
 func (c *Client) checkPool(ctx context.Context) error {
 	if c.err != nil || c.conforms.Load() {
 		return c.check(ctx, c.pool)
@@ -130,7 +131,8 @@ func (c *Client) checkPool(ctx context.Context) error {
 	return nil
 }
 
-// A connector is the pool's, and looks at each connection that it gives: the setting may differ between them, and change.
+// A connector is the pool's, and looks at each connection that it gives: the setting may differ between them, and
+// change.
 type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {

@@ -59,7 +59,8 @@ func TestNonconformingStrings(t *testing.T) {
 			return pool
 		},
 		"database": func(b *bed) *pgxpool.Pool {
-			b.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET standard_conforming_strings = off', current_database()); END $$`)
+			b.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET standard_conforming_strings = off',
+				current_database()); END $$`)
 			return b.pooled(func(*pgxpool.Config) {})
 		},
 		"AfterConnect": func(b *bed) *pgxpool.Pool {
@@ -101,11 +102,14 @@ func TestNonconformingStrings(t *testing.T) {
 					return b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) { w.Client = c }).Run(t.Context())
 				},
 				"RunOne": func(c *fifo.Client) error {
-					_, err := b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) { w.Client = c }).RunOne(t.Context())
+					_, err := b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
+						w.Client = c
+					}).RunOne(t.Context())
 					return err
 				},
 			} {
-				require.ErrorIs(t, do(b.open(pool)), fifo.ErrNonconforming, call) // each by a client that has not looked yet
+				// Each by a client that has not looked yet.
+				require.ErrorIs(t, do(b.open(pool)), fifo.ErrNonconforming, call)
 			}
 			require.Equal(t, 2, b.count("dead_letters"))
 			require.Zero(t, b.count("jobs"))
@@ -123,7 +127,9 @@ func TestStringsCeaseToConform(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 
-	require.NoError(t, pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error { return switchOff(t.Context(), c.Conn()) }))
+	require.NoError(t, pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
+		return switchOff(t.Context(), c.Conn())
+	}))
 	_, err = client.DeleteDeadLetters(t.Context(), groups.Key{Queue: "q", GroupID: escaping})
 	require.ErrorIs(t, err, fifo.ErrNonconforming)
 	require.Equal(t, 2, b.count("dead_letters"))

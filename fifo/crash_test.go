@@ -91,7 +91,8 @@ func TestLostConnection(t *testing.T) {
 				}
 				pid, err := backend(ctx, job)
 				if err != nil || job.Attempt() > 1 {
-					_, kept := b.pool.Exec(ctx, "INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+					_, kept := b.pool.Exec(ctx,
+						"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
 					return errors.Join(err, kept)
 				}
 				err = die(b, ctx, job, pid)
@@ -106,7 +107,8 @@ func TestLostConnection(t *testing.T) {
 			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
 			require.NoError(t, r.stop())
 			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-			require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+			require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
+				b.ledger.outcomes())
 			require.Equal(t, []int{2}, b.effects())
 			failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
 			require.Len(t, failures, 1)
@@ -175,8 +177,8 @@ func TestTakeover(t *testing.T) {
 	require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
 }
 
-// Whatever dies and whenever, groups keep their order and no write of a lost attempt is seen: the jobs of each group add
-// themselves to a list in the database, once each.
+// Whatever dies and whenever, groups keep their order and no write of a lost attempt is seen: the jobs of each group
+// add themselves to a list in the database, once each.
 func TestRandomDeaths(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -210,8 +212,8 @@ func TestRandomDeaths(t *testing.T) {
 	require.Zero(t, b.count("dead_letters"))
 }
 
-// A handler that has failed has failed, also if its connection is gone when that is to be recorded: the worker records it
-// on another one.
+// A handler that has failed has failed, also if its connection is gone when that is to be recorded: the worker records
+// it on another one.
 func TestFailureOnLostConnection(t *testing.T) {
 	t.Parallel()
 	b := newEffects(t)

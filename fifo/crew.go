@@ -36,7 +36,8 @@ func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
 	c.dialer = &groups.Dialer{
-		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema, Name: set.name, Session: w.Session,
+		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema,
+		Name: set.name, Session: w.Session,
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))
@@ -120,8 +121,8 @@ func (c *crew) run(ctx context.Context) error {
 const (
 	// drainGrace is how long handlers have to return after their contexts were cancelled.
 	drainGrace = 5 * time.Second
-	// lastWait is how long lanes have to end after their connections were closed, and then what stands beside them. What
-	// they do is quick, unless it is a hook.
+	// lastWait is how long lanes have to end after their connections were closed, and then what stands beside them.
+	// What they do is quick, unless it is a hook.
 	lastWait = time.Second
 )
 

@@ -123,8 +123,8 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	return len(back), nil
 }
 
-// DeleteDeadLetters deletes dead letters for good, chosen as by Redrive. It returns how many there were. In both, a list of
-// ids that is empty but not nil means none.
+// DeleteDeadLetters deletes dead letters for good, chosen as by Redrive. It returns how many there were. In both, a
+// list of ids that is empty but not nil means none.
 func (c *Client) DeleteDeadLetters(ctx context.Context, key groups.Key, ids ...int64) (int, error) {
 	if err := c.checkDeadLetters(ctx, key); err != nil {
 		return 0, err

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Decode decodes the payload from JSON into v, a pointer. The text of its error says where the payload does not fit, and
-// not what stands there: it ends in logs and in the job's failures. Unwrap it for what the decoder says, which often
-// quotes the payload.
+// Decode decodes the payload from JSON into v, a pointer. The text of its error says where the payload does not fit,
+// and not what stands there: it ends in logs and in the job's failures. Unwrap it for what the decoder says, which
+// often quotes the payload.
 func (j *Job) Decode(v any) error {
 	if err := json.Unmarshal(j.Payload, v); err != nil {
 		return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, &payloadError{err})
@@ -28,7 +28,8 @@ func (e *payloadError) Error() string {
 		return fmt.Sprintf("not JSON, at byte %d", syntax.Offset)
 	case errors.As(e.err, &misfit):
 		kind, _, _ := strings.Cut(misfit.Value, " ") // "number 4111111111111111"
-		return fmt.Sprintf("JSON %s for %s of type %v, at byte %d", kind, cmp.Or(misfit.Field, "a value"), misfit.Type, misfit.Offset)
+		return fmt.Sprintf("JSON %s for %s of type %v, at byte %d", kind, cmp.Or(misfit.Field, "a value"),
+			misfit.Type, misfit.Offset)
 	default:
 		return fmt.Sprintf("a value does not fit its type (%T)", e.err)
 	}
@@ -38,7 +39,8 @@ func (e *payloadError) Unwrap() error { return e.err }
 
 // unencodable returns an error of json.Marshal without values. What a type's own MarshalJSON says is the type's to say.
 func unencodable(err error) error {
-	marshaler, kind, value := (*json.MarshalerError)(nil), (*json.UnsupportedTypeError)(nil), (*json.UnsupportedValueError)(nil)
+	marshaler, kind, value := (*json.MarshalerError)(nil), (*json.UnsupportedTypeError)(nil),
+		(*json.UnsupportedValueError)(nil)
 	if errors.As(err, &marshaler) || errors.As(err, &kind) || errors.As(err, &value) {
 		return err
 	}

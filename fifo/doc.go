@@ -62,7 +62,7 @@
 //
 //	Enqueue ──▶ waits ──claim──▶ runs ──nil──▶ gone, with the handler's writes committed
 //	              ▲                │
-//	              │                ├─ error, panic, timeout, lost: the same place, after Retry's delay; the group waits
+//	              │                ├─ error, panic, timeout, lost: same place, after Retry's delay; the group waits
 //	              └────────────────┤
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place
 //

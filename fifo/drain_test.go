@@ -161,7 +161,8 @@ func TestStartsAfterStop(t *testing.T) {
 	b.send("g", "first", "second")
 	w := b.worker(h.handle, oneLane)
 	listeners := func() int {
-		return query[int](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'")
+		return query[int](b,
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'")
 	}
 	r := b.run(w)
 	receive(t, h.started, "the first handler")

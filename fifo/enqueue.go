@@ -23,13 +23,13 @@ type Tx interface {
 }
 
 // Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns the jobs' ids, in the
-// order of the messages; a larger id is worked later. It never waits for a running job, unless with Config.CommitOrder that has
-// enqueued to one of its groups.
+// order of the messages; a larger id is worked later. It never waits for a running job, unless with Config.CommitOrder
+// that has enqueued to one of its groups.
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
-// connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed that way.
-// Whether to send them again is the caller's to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least, also says
-// true of a COMMIT that was sent and whose answer was lost.
+// connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed
+// that way. Whether to send them again is the caller's to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least,
+// also says true of a COMMIT that was sent and whose answer was lost.
 func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		if err := c.checkPool(ctx); err != nil {

@@ -64,7 +64,9 @@ func TestEnqueueHook(t *testing.T) {
 	var ids [][]int64
 	var errs []error
 	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = &fifo.Hooks{Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]int64, error)) {
+		c.Hooks = &fifo.Hooks{Enqueue: func(ctx context.Context, msgs []fifo.Message) (
+			context.Context, func([]int64, error),
+		) {
 			seen = append(seen, len(msgs))
 			ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, true))
 			if len(msgs) == 3 {
@@ -167,7 +169,8 @@ func TestSchemas(t *testing.T) {
 		require.NoError(t, migrations.Up(t.Context(), pool, &migrations.Config{Schema: name}))
 		beds[i] = bedOn(t, url, func(c *fifo.Config) { c.Schema = name })
 		_, err := beds[i].client.Enqueue(t.Context(),
-			fifo.Message{Queue: "q", GroupID: "g", Payload: name}, fifo.Message{Queue: "q", GroupID: "dead", Payload: name})
+			fifo.Message{Queue: "q", GroupID: "g", Payload: name},
+			fifo.Message{Queue: "q", GroupID: "dead", Payload: name})
 		require.NoError(t, err)
 	}
 	for i, b := range beds {

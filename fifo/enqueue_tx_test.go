@@ -148,7 +148,9 @@ func TestEnqueueNeverWaits(t *testing.T) {
 			return err
 		}
 		for _, group := range []string{"held", "new"} {
-			if _, err := b.client.EnqueueTx(ctx, tx, fifo.Message{Queue: "q", GroupID: group, Payload: "inner"}); err != nil {
+			if _, err := b.client.EnqueueTx(ctx, tx, fifo.Message{
+				Queue: "q", GroupID: group, Payload: "inner",
+			}); err != nil {
 				return err
 			}
 		}

@@ -29,10 +29,11 @@ var (
 	ErrRunning = errors.New("fifo: worker is running already")
 	// ErrInvalidWorker is returned by Run and RunOne for a field that makes no sense; the text names it.
 	ErrInvalidWorker = errors.New("fifo: invalid worker")
-	// ErrConnections is returned by Run and RunOne when PostgreSQL does not give the worker the connections that it needs: one
-	// a lane, one to look for work, and one to listen unless PollOnly is set.
+	// ErrConnections is returned by Run and RunOne when PostgreSQL does not give the worker the connections that it
+	// needs: one a lane, one to look for work, and one to listen unless PollOnly is set.
 	ErrConnections = errors.New("fifo: not enough connections")
-	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction mode.
+	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction
+	// mode.
 	ErrPooled = groups.ErrPooled
 	// ErrDrainTimeout is returned by Run when it leaves something behind: handlers that still run although their
 	// contexts have ended, or jobs whose outcome is unknown because the server did not answer in time. The text names

@@ -12,8 +12,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// A job that kills the only worker at each start is a dead letter in the end, whatever the server does with the evidence that its
-// locks leave.
+// A job that kills the only worker at each start is a dead letter in the end, whatever the server does with the
+// evidence that its locks leave.
 func TestPoisonAtEachStart(t *testing.T) {
 	t.Parallel()
 	for name, queue := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}, "groups": {Groups: 4}} {
@@ -73,8 +73,10 @@ func TestBatchThatDiesInItsCommit(t *testing.T) {
 	t.Parallel()
 	b := newList(t)
 	b.ledger.overlaps, b.ledger.unordered = true, true
-	b.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
-		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON list DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	b.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON list DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION die()`)
 	ids := b.send("g", 1, 2, 3, 4, 5)
 	var attempts sync.Map
 	r := b.run(b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {

@@ -8,13 +8,13 @@ import (
 // than that of every earlier holder of the job's group, committed before it is returned.
 //
 // A worker that was frozen or cut off may go on with its job without knowing that somebody else has it by now. Send the
-// token with each write to another system, have that system remember the highest one that it has seen for the group, and
-// refuse what comes with a lower one: then nothing that a former holder sends is taken any more once its successor has
-// written.
+// token with each write to another system, have that system remember the highest one that it has seen for the group,
+// and refuse what comes with a lower one: then nothing that a former holder sends is taken any more once its successor
+// has written.
 //
-// The first call of an attempt takes the job's transaction, as Tx does, writes one row through a connection of the client's
-// pool, and waits until that is durable; later ones return the same number. Jobs that do not ask pay nothing. Numbers of
-// one group grow, with gaps. A failover to a server that lacks the newest commits may give out numbers anew.
+// The first call of an attempt takes the job's transaction, as Tx does, writes one row through a connection of the
+// client's pool, and waits until that is durable; later ones return the same number. Jobs that do not ask pay nothing.
+// Numbers of one group grow, with gaps. A failover to a server that lacks the newest commits may give out numbers anew.
 //
 // It returns ErrLost if the attempt's transaction has ended, and ErrNoJob outside a handler.
 func (j *Job) Fence(ctx context.Context) (int64, error) {

@@ -49,7 +49,8 @@ func (r *rig) one(t *testing.T, answer error) *fifo.Job {
 // A group id is refused as invalid, or comes out as it went in, whichever way it went in.
 func FuzzGroupID(f *testing.F) {
 	for _, id := range append(oddIDs,
-		"", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", "\uffff", "\u200b", "\u00a0", "\n", "\x7f", "\u0085", "\u202e",
+		"", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", "\uffff", "\u200b", "\u00a0", "\n",
+		"\x7f", "\u0085", "\u202e",
 		strings.Repeat("x", 129), strings.Repeat("ü", 64)+"x", strings.Repeat("ü", 65),
 	) {
 		f.Add(id)
@@ -108,8 +109,10 @@ func FuzzPayload(f *testing.F) {
 // Whatever a handler's error says, the failed attempt is recorded, with the text as far as it can be stored.
 func FuzzErrorText(f *testing.F) {
 	for _, s := range []string{
-		"", "plain", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", `\u0000`, `"}`, "\u2028", strings.Repeat("\x00", 5000),
-		strings.Repeat("€", 2000), strings.Repeat("x", 4095) + "€", strings.Repeat("\xff", 5000), strings.Repeat("\x80", 5000),
+		"", "plain", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", `\u0000`, `"}`, "\u2028",
+		strings.Repeat("\x00", 5000),
+		strings.Repeat("€", 2000), strings.Repeat("x", 4095) + "€", strings.Repeat("\xff", 5000),
+		strings.Repeat("\x80", 5000),
 	} {
 		f.Add(s)
 	}

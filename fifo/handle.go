@@ -100,8 +100,8 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	}
 }
 
-// batchError returns the BatchError that a handler returned, wrapped perhaps. Not one that it panicked with, or joined with
-// another error: then more went wrong than it tells.
+// batchError returns the BatchError that a handler returned, wrapped perhaps. Not one that it panicked with, or joined
+// with another error: then more went wrong than it tells.
 func batchError(err error) BatchError {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // one step at a time

@@ -74,8 +74,11 @@ func TestPanicInAHook(t *testing.T) {
 				require.EqualValues(t, 2, w.Stats().Succeeded)
 				if c.logged != "" {
 					require.Equal(t, []int{1, 1}, ran)
-					value := map[string]string{"panic": "a value", "goexit": "the " + c.logged + "'s goroutine exited"}[how]
-					require.Positive(t, log.count("pgfifo: a hook panicked hook="+c.logged+" panic="+value), "%q", log.lines)
+					value := map[string]string{
+						"panic": "a value", "goexit": "the " + c.logged + "'s goroutine exited",
+					}[how]
+					require.Positive(t, log.count("pgfifo: a hook panicked hook="+c.logged+" panic="+value), "%q",
+						log.lines)
 					return
 				}
 				require.Equal(t, []int{2, 2}, ran, "the handler is not called")
@@ -132,7 +135,8 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, ids, 1)
 	require.Equal(t, 1, b.count("jobs"))
-	require.Equal(t, 1, log.count("pgfifo: a hook panicked hook=end of the Enqueue hook panic=a value"), "%q", log.lines)
+	require.Equal(t, 1, log.count("pgfifo: a hook panicked hook=end of the Enqueue hook panic=a value"), "%q",
+		log.lines)
 }
 
 // While a Settled hook runs, the lane may hold the next job: the server is told that the worker lives.
@@ -156,7 +160,9 @@ func TestSlowHookKeepsTheNextJob(t *testing.T) {
 	})
 	ids = b.send("g", nil, nil)
 	b.work(b.worker(nop, oneLane, func(w *fifo.Worker) {
-		w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+		w.Session = groups.Session{
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+		}
 	}))
 	require.Equal(t, ids, b.ledger.order(), "each once")
 }

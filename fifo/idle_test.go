@@ -27,7 +27,8 @@ func TestIdleLaneDialsAgain(t *testing.T) {
 	}, oneLane, watchful, rarePolls, func(w *fifo.Worker) { w.Name = "idle" }))
 	pid := receive(t, pids, "the first job")
 	b.drained()
-	const sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'idle'"
+	const sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() " +
+		"AND application_name = 'idle'"
 	all := query[int](b, sessions)
 	require.NoError(t, b.kill(t.Context(), pid))
 	await(t, "another session", func() bool { return query[int](b, sessions) == all })

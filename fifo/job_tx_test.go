@@ -117,8 +117,8 @@ func TestEnqueueInJob(t *testing.T) {
 	require.Equal(t, []string{"child of attempt 2", "child of attempt 2"}, children)
 }
 
-// The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner settings are
-// the database's, not those that the library makes for its own statements.
+// The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner
+// settings are the database's, not those that the library makes for its own statements.
 func TestTxSettings(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -146,8 +146,8 @@ func TestTxSettings(t *testing.T) {
 	require.Equal(t, [][]string{want, want}, got)
 }
 
-// A handler that does not ask for the transaction pays for no savepoint: the last thing that its session was told is the
-// claim.
+// A handler that does not ask for the transaction pays for no savepoint: the last thing that its session was told is
+// the claim.
 func TestSavepointIsLazy(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -64,7 +64,8 @@ func (m Message) encode() ([]byte, error) {
 		payload = []byte{}
 	}
 	if len(payload) > MaxPayloadBytes {
-		return nil, fmt.Errorf("%w: Payload has %d bytes, at most %d", ErrPayloadTooLarge, len(payload), MaxPayloadBytes)
+		return nil, fmt.Errorf("%w: Payload has %d bytes, at most %d",
+			ErrPayloadTooLarge, len(payload), MaxPayloadBytes)
 	}
 	return payload, nil
 }

@@ -98,7 +98,8 @@ func TestPayload(t *testing.T) {
 func same(t *testing.T, i int, want, got string) {
 	t.Helper()
 	if want != got {
-		require.FailNow(t, "different payloads", "case %d: %.40q, %d bytes; %.40q, %d bytes", i, want, len(want), got, len(got))
+		require.FailNow(t, "different payloads", "case %d: %.40q, %d bytes; %.40q, %d bytes", i, want,
+			len(want), got, len(got))
 	}
 }
 
@@ -116,20 +117,26 @@ func TestInvalidMessage(t *testing.T) {
 		is    error
 		field string
 	}{
-		"no queue":          {func(m *fifo.Message) { m.Queue = "" }, groups.ErrInvalidID, "Queue is empty"},
-		"long queue":        {func(m *fifo.Message) { m.Queue = strings.Repeat("q", 129) }, groups.ErrInvalidID, "Queue"},
-		"queue control":     {func(m *fifo.Message) { m.Queue = "a\nb" }, groups.ErrInvalidID, "Queue"},
-		"no group":          {func(m *fifo.Message) { m.GroupID = "" }, groups.ErrInvalidID, "GroupID is empty"},
-		"long group":        {func(m *fifo.Message) { m.GroupID = strings.Repeat("ü", 64) + "x" }, groups.ErrInvalidID, "GroupID"},
+		"no queue": {func(m *fifo.Message) { m.Queue = "" }, groups.ErrInvalidID, "Queue is empty"},
+		"long queue": {func(m *fifo.Message) {
+			m.Queue = strings.Repeat("q", 129)
+		}, groups.ErrInvalidID, "Queue"},
+		"queue control": {func(m *fifo.Message) { m.Queue = "a\nb" }, groups.ErrInvalidID, "Queue"},
+		"no group":      {func(m *fifo.Message) { m.GroupID = "" }, groups.ErrInvalidID, "GroupID is empty"},
+		"long group": {func(m *fifo.Message) {
+			m.GroupID = strings.Repeat("ü", 64) + "x"
+		}, groups.ErrInvalidID, "GroupID"},
 		"group NUL":         {func(m *fifo.Message) { m.GroupID = "a\x00" }, groups.ErrInvalidID, "GroupID"},
 		"group not UTF-8":   {func(m *fifo.Message) { m.GroupID = "\xed\xa0\x80" }, groups.ErrInvalidID, "GroupID"},
 		"group not printed": {func(m *fifo.Message) { m.GroupID = "a\u200b" }, groups.ErrInvalidID, "GroupID"},
 		"negative delay":    {func(m *fifo.Message) { m.Delay = -1 }, fifo.ErrInvalidMessage, "Delay"},
 		"long delay":        {func(m *fifo.Message) { m.Delay = fifo.MaxDelay + 1 }, fifo.ErrInvalidMessage, "Delay"},
 		"negative attempts": {func(m *fifo.Message) { m.MaxAttempts = -1 }, fifo.ErrInvalidMessage, "MaxAttempts"},
-		"attempts":          {func(m *fifo.Message) { m.MaxAttempts = math.MaxInt32 + 1 }, fifo.ErrInvalidMessage, "MaxAttempts"},
-		"channel":           {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
-		"own encoder":       {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
+		"attempts": {func(m *fifo.Message) {
+			m.MaxAttempts = math.MaxInt32 + 1
+		}, fifo.ErrInvalidMessage, "MaxAttempts"},
+		"channel":     {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
+		"own encoder": {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
 		"large bytes": {func(m *fifo.Message) {
 			m.Payload = make([]byte, fifo.MaxPayloadBytes+1)
 		}, fifo.ErrPayloadTooLarge, "Payload"},
@@ -153,7 +160,8 @@ func TestInvalidMessage(t *testing.T) {
 
 // Ids with the characters that array literals, JSON and SQL give a meaning to.
 var oddIDs = []string{
-	`"`, `'`, `\`, `\\`, `\"`, `,`, `{}`, `{a,"b"}`, `NULL`, `null`, `a b`, ` lead`, `trail `, `$1`, `?`, `?0`, `%s`, `--`, `/*`,
+	`"`, `'`, `\`, `\\`, `\"`, `,`, `{}`, `{a,"b"}`, `NULL`, `null`, `a b`, ` lead`, `trail `, `$1`, `?`,
+	`?0`, `%s`, `--`, `/*`,
 	`;DROP TABLE x`, `a/b`, `日本語`, `Ünï`, `😀`, `<&>`, "\ufffd", strings.Repeat("x", 128), strings.Repeat("ü", 64),
 }
 

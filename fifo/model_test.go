@@ -36,9 +36,11 @@ func TestModels(t *testing.T) {
 			}
 		}
 		const of = " FROM information_schema.columns WHERE table_schema = 'pgfifo' AND table_name = $1"
-		require.ElementsMatch(t, query[[]string](b, "SELECT array_agg(column_name::text)"+of, x.table), columns, x.table)
+		found := query[[]string](b, "SELECT array_agg(column_name::text)"+of, x.table)
+		require.ElementsMatch(t, found, columns, x.table)
 		require.Equal(t, query[[]string](b, `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_index, pg_attribute
-			WHERE indisprimary AND indrelid = ('pgfifo.' || $1)::regclass AND attrelid = indexrelid`, x.table), keys, x.table)
+			WHERE indisprimary AND indrelid = ('pgfifo.' || $1)::regclass
+			AND attrelid = indexrelid`, x.table), keys, x.table)
 		for _, c := range columns {
 			want := query[bool](b, "SELECT is_nullable = 'NO'"+of+" AND column_name = $2", x.table, c)
 			require.Equal(t, want, required[c], "%s.%s", x.table, c)

@@ -69,7 +69,9 @@ func TestRetryInPlace(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), time.Until(head.RunAt).Seconds(), 60)
 	require.Len(t, head.Failures, 1)
 	f := head.Failures[0]
-	require.Equal(t, fifo.Failure{Attempt: 1, Kind: fifo.KindError, Error: "on purpose", Worker: "the worker", At: f.At}, f)
+	require.Equal(t, fifo.Failure{
+		Attempt: 1, Kind: fifo.KindError, Error: "on purpose", Worker: "the worker", At: f.At,
+	}, f)
 	require.InDelta(t, 0, time.Since(f.At).Seconds(), 60)
 	require.Zero(t, jobs[1].Attempts)
 	require.Empty(t, jobs[1].Failures)
@@ -101,7 +103,9 @@ func TestOutcomes(t *testing.T) {
 		"message's less": {failing(99, plain), 1, []string{"error"}, "plain", true},
 		"message's more": {failing(4, plain), 5, []string{"error", "error", "error", "error"}, "plain", false},
 		"dead letter":    {failing(99, fifo.DeadLetter(plain)), 9, []string{"error"}, "plain", true},
-		"dead, wrapped":  {failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, []string{"error"}, "x: plain", true},
+		"dead, wrapped": {
+			failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, []string{"error"}, "x: plain", true,
+		},
 		"dead, no error": {failing(99, fifo.DeadLetter(nil)), 9, []string{"error"}, "given up", true},
 		"later":          {failing(1, fifo.RetryAfter(0, nil)), 0, []string{"error"}, "retry later", false},
 		"less than now":  {failing(1, fifo.RetryAfter(-time.Hour, plain)), 0, []string{"error"}, "plain", false},

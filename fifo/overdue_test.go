@@ -216,7 +216,9 @@ func TestAbandon(t *testing.T) {
 				_, err = job.Fence(context.WithoutCancel(ctx))
 				errs <- err
 				return nil
-			}, oneLane, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond })
+			}, oneLane, func(w *fifo.Worker) {
+				w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond
+			})
 			r := b.run(w)
 			receive(t, h.started, "the handler")
 			b.drained() // beside it, on its lane
@@ -224,13 +226,16 @@ func TestAbandon(t *testing.T) {
 			outcomes := b.ledger.outcomes()
 			retried := slices.Index(outcomes, fifo.Retried)
 			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
-			require.ElementsMatch(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, outcomes)
+			require.ElementsMatch(t, []fifo.Outcome{
+				fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded,
+			}, outcomes)
 			require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
 			require.Equal(t, 1, w.Stats().Abandoned)
 			require.Zero(t, w.Stats().Running)
 			require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
 				"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
-			require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
+			require.EqualError(t, r.stop(),
+				fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
 			close(h.release)
 			for range cap(errs) {
 				require.Error(t, receive(t, errs, "what became of its use of the transaction"))
@@ -273,7 +278,9 @@ func TestAbandonInAStatement(t *testing.T) {
 					return err
 				}
 				return nil
-			}, oneLane, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond })
+			}, oneLane, func(w *fifo.Worker) {
+				w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond
+			})
 			b.work(w)
 			require.Error(t, receive(t, ended, "the end of the statement"))
 			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
@@ -287,14 +294,15 @@ func TestAbandonABatch(t *testing.T) {
 	for name, handle := range map[string]func(w *fifo.Worker, h fifo.HandlerFunc){
 		"each": func(w *fifo.Worker, h fifo.HandlerFunc) { w.HandleEach("batch", fifo.Batch{Jobs: 3}, h) },
 		"slice": func(w *fifo.Worker, h fifo.HandlerFunc) {
-			w.HandleBatch("batch", fifo.Batch{Jobs: 3}, fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
-				for _, job := range jobs {
-					if err := h(ctx, job); err != nil {
-						return err
+			w.HandleBatch("batch", fifo.Batch{Jobs: 3},
+				fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+					for _, job := range jobs {
+						if err := h(ctx, job); err != nil {
+							return err
+						}
 					}
-				}
-				return nil
-			}))
+					return nil
+				}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -360,10 +368,11 @@ func TestLongestTimeout(t *testing.T) {
 	b.sendAll(fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"})
 	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })
 	var sizes []int
-	w.HandleBatch("batch", fifo.Batch{Jobs: 4}, fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
-		sizes = append(sizes, len(jobs))
-		return ctx.Err()
-	}))
+	w.HandleBatch("batch", fifo.Batch{Jobs: 4},
+		fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+			sizes = append(sizes, len(jobs))
+			return ctx.Err()
+		}))
 	b.work(w)
 	require.Equal(t, []int{2}, sizes, "one attempt of both")
 }

@@ -9,11 +9,12 @@ import (
 )
 
 // A RetryPolicy returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
-// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. Nothing or less means at once.
+// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. Nothing or less means at
+// once.
 type RetryPolicy func(job *Job, err error) time.Duration
 
-// Backoff returns a RetryPolicy that waits first after the first failure and twice as long after each further one, up to
-// limit, less a random part of up to a fifth.
+// Backoff returns a RetryPolicy that waits first after the first failure and twice as long after each further one, up
+// to limit, less a random part of up to a fifth.
 func Backoff(first, limit time.Duration) RetryPolicy {
 	return func(job *Job, _ error) time.Duration {
 		d := first
@@ -25,9 +26,10 @@ func Backoff(first, limit time.Duration) RetryPolicy {
 	}
 }
 
-// DefaultRetry is the RetryPolicy of a Worker that names none: Backoff from a second up to 5 minutes. A job whose first attempt
-// was lost with its worker is tried again at once, because most often the worker is at fault and not the job. With a policy
-// of your own such a job waits as that says (its err is ErrLost), so that one that kills its workers takes its time.
+// DefaultRetry is the RetryPolicy of a Worker that names none: Backoff from a second up to 5 minutes. A job whose first
+// attempt was lost with its worker is tried again at once, because most often the worker is at fault and not the job.
+// With a policy of your own such a job waits as that says (its err is ErrLost), so that one that kills its workers
+// takes its time.
 func DefaultRetry(job *Job, err error) time.Duration {
 	if job.Attempt() == 1 && errors.Is(err, ErrLost) {
 		return 0
@@ -49,8 +51,8 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever the RetryPolicy says. It
-// counts as an attempt all the same. A nil err stands for "retry later".
+// RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever the RetryPolicy says.
+// It counts as an attempt all the same. A nil err stands for "retry later".
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("retry later")

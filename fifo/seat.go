@@ -145,7 +145,8 @@ func taken(claim []place, turn *groups.Turn) bool {
 	return slices.ContainsFunc(claim, func(p place) bool { return p.turn == turn })
 }
 
-// giveUp gives back what could not be claimed. begun says that the claim was under way: else nothing is known of its groups.
+// giveUp gives back what could not be claimed. begun says that the claim was under way: else nothing is known of its
+// groups.
 func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error) {
 	for i := range claim {
 		p := &claim[i]
@@ -168,8 +169,8 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 	}
 }
 
-// serverWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is going down, or
-// has become a standby. Then no group is to blame.
+// serverWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is
+// going down, or has become a standby. Then no group is to blame.
 func serverWide(err error) bool {
 	pgErr := (*pgconn.PgError)(nil)
 	if !errors.As(err, &pgErr) || len(pgErr.Code) != 5 {
@@ -187,8 +188,8 @@ func serverWide(err error) bool {
 // trouble tells that the server refuses something about a group, which is left alone for a while.
 func (s *seat) trouble(key groups.Key, err error) {
 	s.crew.worker.stats.troubles.Add(1)
-	s.crew.log.Warn("pgfifo: trouble with a group; it waits, longer each time", "queue", key.Queue, "group", key.GroupID,
-		"error", err)
+	s.crew.log.Warn("pgfifo: trouble with a group; it waits, longer each time",
+		"queue", key.Queue, "group", key.GroupID, "error", err)
 }
 
 // next returns the group to claim with the next step, or nil to stop for now.
@@ -265,7 +266,8 @@ func (s *seat) beat(ctx context.Context) {
 		s.wake()
 	}
 	s.mu.Unlock()
-	if lane == nil || lane.Running() < s.crew.worker.Session.HeartbeatInterval()/2 || !s.beating.CompareAndSwap(false, true) {
+	if lane == nil || lane.Running() < s.crew.worker.Session.HeartbeatInterval()/2 ||
+		!s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

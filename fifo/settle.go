@@ -10,7 +10,8 @@ import (
 
 // settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
 // server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
-// commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and settle reports true.
+// commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and settle
+// reports true.
 func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bool, err error) (recorded bool) {
 	if len(a.results) == 0 {
 		return false
@@ -36,8 +37,8 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	return recorded
 }
 
-// refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it is
-// not known which, so they run again one by one.
+// refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it
+// is not known which, so they run again one by one.
 func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error) bool {
 	a.revoke(Returned, KindError, why)
 	if len(a.results) == 1 {
@@ -54,7 +55,8 @@ func (s *seat) tell(ctx context.Context, r *result) {
 	c.worker.stats.outcomes[r.outcome].Add(1)
 	if r.outcome != Succeeded {
 		attrs := []any{
-			"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(), "error", r.failure.err,
+			"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(),
+			"error", r.failure.err,
 		}
 		if r.outcome == Buried {
 			c.log.Info("pgfifo: dead letter", attrs...)
@@ -72,9 +74,10 @@ func (s *seat) tell(ctx context.Context, r *result) {
 	}
 }
 
-// mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed attempt,
-// or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too, is left alone
-// for a while. If there was no answer, whoever claims the group next finds that the transaction was lost, and counts that.
+// mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
+// attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
+// is left alone for a while. If there was no answer, whoever claims the group next finds that the transaction was lost,
+// and counts that.
 func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 	all := true
 	for i := range claim {

@@ -30,7 +30,8 @@ func TestSettingsOfTheHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newEffects(t)
-			tenant := fmt.Sprintf("pgfifo_tenant_%d", query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
+			tenant := fmt.Sprintf("pgfifo_tenant_%d",
+				query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
 			b.exec("CREATE ROLE " + tenant)
 			t.Cleanup(func() {
 				_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
@@ -78,7 +79,8 @@ func TestReadOnlyHandler(t *testing.T) {
 				}
 				return err
 			}))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
+				"%v", b.ledger.errs())
 			require.Equal(t, ids, b.ledger.order())
 		})
 	}
@@ -107,7 +109,8 @@ func TestSettingsOfTheJobBefore(t *testing.T) {
 		_, err = tx.Exec(ctx, "SET LOCAL search_path = nowhere")
 		return err
 	}, oneLane))
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
+		"%v", b.ledger.errs())
 	require.Equal(t, ids, b.ledger.order())
 }
 
@@ -116,7 +119,8 @@ func TestJobThatCannotBeDeleted(t *testing.T) {
 	t.Parallel()
 	b := newEffects(t)
 	b.exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-		CREATE TRIGGER keep BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'kept') EXECUTE FUNCTION keep()`)
+		CREATE TRIGGER keep BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'kept')
+		EXECUTE FUNCTION keep()`)
 	kept, next := b.send("kept", nil)[0], b.send("free", nil)[0]
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, int(job.ID)) })
 	b.run(w)
@@ -131,8 +135,8 @@ func TestJobThatCannotBeDeleted(t *testing.T) {
 	b.drained()
 }
 
-// What a handler's failure is recorded on may break, too. It is recorded on another connection then, or else the attempt
-// counts as one that died.
+// What a handler's failure is recorded on may break, too. It is recorded on another connection then, or else the
+// attempt counts as one that died.
 func TestRecordOnABrokenConnection(t *testing.T) {
 	t.Parallel()
 	for ended, outcomes := range map[int32][]fifo.Outcome{
@@ -171,13 +175,15 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 	}
 }
 
-// What is recorded on a connection of the pool is bounded as a lane is: a worker that is frozen there does not keep the group.
+// What is recorded on a connection of the pool is bounded as a lane is: a worker that is frozen there does not keep the
+// group.
 func TestRecordIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newEffects(t)
 	b.exec(`CREATE TABLE bounds (v text);
 		CREATE FUNCTION bound() RETURNS trigger LANGUAGE plpgsql AS
-			'BEGIN INSERT INTO public.bounds VALUES (current_setting(''idle_in_transaction_session_timeout'')); RETURN NEW; END';
+			'BEGIN INSERT INTO public.bounds
+			VALUES (current_setting(''idle_in_transaction_session_timeout'')); RETURN NEW; END';
 		CREATE TRIGGER bound BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION bound();
 		INSERT INTO effects VALUES (1)`)
 	b.send("g", nil)

@@ -47,7 +47,9 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 	b.run(b.worker(nop, func(w *fifo.Worker) {
 		w.Client = sweeper
 		w.Sweep.Interval = 10 * time.Millisecond
-		w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+		w.Session = groups.Session{
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+		}
 	}))
 	t.Cleanup(func() { close(f.thaw) })
 	receive(t, f.frozen, "the sweep")

@@ -191,7 +191,8 @@ func (b *bed) oneFailure(job *fifo.Job, text string) error {
 	var n int
 	var kind, got string
 	err := b.pool.QueryRow(context.Background(), `
-		SELECT jsonb_array_length(failures), failures->0->>'kind', failures->0->>'error' FROM pgfifo.jobs WHERE id = $1`,
+		SELECT jsonb_array_length(failures), failures->0->>'kind', failures->0->>'error'
+		FROM pgfifo.jobs WHERE id = $1`,
 		job.ID).Scan(&n, &kind, &got)
 	if err != nil {
 		return err
@@ -230,7 +231,8 @@ func TestRowsOfDatabaseSQL(t *testing.T) {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, "SELECT generate_series(1, 10000)") //nolint:rowserrcheck,sqlclosecheck // the point
+		//nolint:rowserrcheck,sqlclosecheck // the point
+		rows, err := tx.QueryContext(ctx, "SELECT generate_series(1, 10000)")
 		if err == nil {
 			rows.Next()
 		}

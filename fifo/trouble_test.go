@@ -16,7 +16,8 @@ import (
 func TestTroubleIsOfItsGroup(t *testing.T) {
 	t.Parallel()
 	const raise = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF; RETURN coalesce(NEW, OLD); END'; `
+		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
+		RETURN coalesce(NEW, OLD); END'; `
 	for name, x := range map[string]struct{ before, after string }{
 		"a dead letter of the same key": {
 			`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
@@ -24,7 +25,8 @@ func TestTroubleIsOfItsGroup(t *testing.T) {
 			"DELETE FROM pgfifo.dead_letters WHERE attempts = 1",
 		},
 		"a trigger on what fails": {
-			raise + "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
+			raise + "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW " +
+				"EXECUTE FUNCTION refuse()",
 			"DROP TRIGGER refuse ON pgfifo.jobs",
 		},
 		"a trigger that leaves what fails as it was": {
@@ -52,7 +54,9 @@ func TestTroubleIsOfItsGroup(t *testing.T) {
 			await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
 			for range 100 { // one after the other: each would wait for a lane that waits
 				b.send("good", nil)
-				await(t, "the good one", func() bool { return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0 })
+				await(t, "the good one", func() bool {
+					return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0
+				})
 			}
 			require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
 			b.exec(x.after)
@@ -80,7 +84,8 @@ func TestRefusedClaimIsNoAttempt(t *testing.T) {
 		locked <- err
 	}()
 	await(t, "the lock", func() bool {
-		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pgfifo.pauses'::regclass)")
+		return query[bool](b,
+			"SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pgfifo.pauses'::regclass)")
 	})
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))

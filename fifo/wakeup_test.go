@@ -93,7 +93,8 @@ func TestNotifiedOfMany(t *testing.T) {
 	await(t, "all groups", func() bool { return b.count("jobs") == 500 })
 }
 
-// What is put back into more groups than a notice can name may be anywhere below what workers have finished. They are told so.
+// What is put back into more groups than a notice can name may be anywhere below what workers have finished. They are
+// told so.
 func TestNoticeOfManyPutBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

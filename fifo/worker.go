@@ -42,8 +42,8 @@ type Worker struct {
 	// has nothing to do. Defaults to 1 second.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their
-	// contexts with ErrShutdown. They have 5 seconds more; with the last 2, for lanes whose connections were closed, Run
-	// ends within the 30 seconds that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
+	// contexts with ErrShutdown. They have 5 seconds more; with the last 2, for lanes whose connections were closed,
+	// Run ends within the 30 seconds that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
 	DrainTimeout time.Duration
 	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
 	Session groups.Session
@@ -66,8 +66,8 @@ func (w *Worker) Handle(queue string, h Handler) { w.HandleEach(queue, Batch{}, 
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.Concurrency, maxAttempts: w.MaxAttempts, retry: w.Retry, jobTimeout: w.JobTimeout,
-		abandon: w.AbandonAfter, poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name, sweep: w.Sweep.withDefaults(),
-		queues: slices.Sorted(maps.Keys(w.routes)),
+		abandon: w.AbandonAfter, poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name,
+		sweep: w.Sweep.withDefaults(), queues: slices.Sorted(maps.Keys(w.routes)),
 	}
 	if s.name == "" {
 		host, _ := os.Hostname()

@@ -77,7 +77,8 @@ func TestErrConnections(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			role := query[string](b, "SELECT current_database() || '_poor'")
-			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'poor' CONNECTION LIMIT %d; GRANT USAGE ON SCHEMA pgfifo TO %s;
+			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'poor' CONNECTION LIMIT %d;
+				GRANT USAGE ON SCHEMA pgfifo TO %s;
 				GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO %s`, role, x.limit+1, role, role)) // and one for the pool
 			t.Cleanup(func() {
 				_, err := b.pool.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %s", role, role))

@@ -31,7 +31,8 @@ func TestList(t *testing.T) {
 	require.Empty(t, s.list(admin, Filter{}))
 	s.enqueue(3, "a", "b", "c", "d")
 	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('other', 'a', ''), ('other', 'e', '')")
-	s.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour', attempts = 2 WHERE group_id = 'b' AND id = 2")
+	s.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour', attempts = 2 " +
+		"WHERE group_id = 'b' AND id = 2")
 	require.NoError(t, admin.Pause(t.Context(), group("c"), "broken"))
 	require.NoError(t, admin.Pause(t.Context(), Key{Queue: "other"}, "all"))
 	l := s.lane()
@@ -91,7 +92,8 @@ func TestListPages(t *testing.T) {
 		seen = append(seen, listed(page)...)
 		after = page[len(page)-1].Key()
 	}
-	require.Equal(t, column[string](s, "SELECT queue || '/' || group_id FROM pgfifo.jobs ORDER BY queue, group_id"), seen)
+	require.Equal(t, column[string](s, "SELECT queue || '/' || group_id FROM pgfifo.jobs ORDER BY queue, group_id"),
+		seen)
 }
 
 func TestListCountsSoMany(t *testing.T) {
@@ -194,7 +196,9 @@ func TestAdminChecksItsArguments(t *testing.T) {
 			"pause": a.Pause(t.Context(), key, ""), "resume": a.Resume(t.Context(), key), "purge": purge,
 		}
 	}
-	for _, key := range []Key{{}, {GroupID: "a"}, {"q", "\x00"}, {"q\n", "a"}, {"q", strings.Repeat("x", MaxIDBytes+1)}} {
+	for _, key := range []Key{
+		{}, {GroupID: "a"}, {"q", "\x00"}, {"q\n", "a"}, {"q", strings.Repeat("x", MaxIDBytes+1)},
+	} {
 		for verb, err := range verbs(admin, key) {
 			require.ErrorIs(t, err, ErrInvalidID, "%s %q", verb, key)
 		}
@@ -221,7 +225,8 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.enqueue(3, "a", "b")
-	s.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES ($1, 'a', 99, '', 1, now())", queue)
+	s.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) "+
+		"VALUES ($1, 'a', 99, '', 1, now())", queue)
 	admin, _ := s.admin()
 	d, err := admin.Measure(t.Context(), queue)
 	require.NoError(t, err)

@@ -44,8 +44,8 @@ func TestHeldGroupAmongMany(t *testing.T) {
 	require.Equal(t, "b", got)
 }
 
-// Of many groups those are claimed that can be had, without waiting; the others are not left locked, nor is one whose head
-// is not to be worked in company.
+// Of many groups those are claimed that can be had, without waiting; the others are not left locked, nor is one whose
+// head is not to be worked in company.
 func TestClaimOfManyGroups(t *testing.T) {
 	t.Parallel()
 	const lock = " FOR NO KEY UPDATE"
@@ -55,15 +55,22 @@ func TestClaimOfManyGroups(t *testing.T) {
 		got    string
 		locked string // by the others
 	}{
-		"all free":              {"SELECT 1", "SELECT 1", "a b c d", ""},
-		"one with a worker":     {"SELECT 1", "SELECT FROM pgfifo.queue_groups NATURAL JOIN pgfifo.jobs WHERE group_id = 'b' AND id = 2" + lock, "a c d", "b b/2"},
-		"an operator's group":   {"SELECT 1", "SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR UPDATE", "b c d", "a"},
-		"an operator's job":     {"SELECT 1", "DELETE FROM pgfifo.jobs WHERE id = 3", "a b d", "c/3"},
-		"a job behind":          {"SELECT 1", "DELETE FROM pgfifo.jobs WHERE id = 7", "a b c d", "c/7"},
-		"none":                  {"SELECT 1", "SELECT FROM pgfifo.queue_groups FOR UPDATE", "", "a b c d"},
-		"no jobs":               {"DELETE FROM pgfifo.jobs WHERE group_id = 'd'", "SELECT 1", "a b c", ""},
-		"no row":                {"DELETE FROM pgfifo.queue_groups WHERE group_id = 'd'", "SELECT 1", "a b c", ""},
-		"one paused":            {"INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'a')", "SELECT 1", "b c d", ""},
+		"all free": {"SELECT 1", "SELECT 1", "a b c d", ""},
+		"one with a worker": {"SELECT 1", "SELECT FROM pgfifo.queue_groups NATURAL JOIN pgfifo.jobs " +
+			"WHERE group_id = 'b' AND id = 2" + lock, "a c d", "b b/2"},
+		"an operator's group": {
+			"SELECT 1",
+			"SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR UPDATE", "b c d", "a",
+		},
+		"an operator's job": {"SELECT 1", "DELETE FROM pgfifo.jobs WHERE id = 3", "a b d", "c/3"},
+		"a job behind":      {"SELECT 1", "DELETE FROM pgfifo.jobs WHERE id = 7", "a b c d", "c/7"},
+		"none":              {"SELECT 1", "SELECT FROM pgfifo.queue_groups FOR UPDATE", "", "a b c d"},
+		"no jobs":           {"DELETE FROM pgfifo.jobs WHERE group_id = 'd'", "SELECT 1", "a b c", ""},
+		"no row":            {"DELETE FROM pgfifo.queue_groups WHERE group_id = 'd'", "SELECT 1", "a b c", ""},
+		"one paused": {
+			"INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'a')",
+			"SELECT 1", "b c d", "",
+		},
 		"one not due":           {"UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE id = 2", "SELECT 1", "a c d", ""},
 		"one that was not due":  {"UPDATE pgfifo.jobs SET run_at = '2020-01-01' WHERE id = 2", "SELECT 1", "a c d", ""},
 		"one that failed":       {"UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 3", "SELECT 1", "a b d", ""},
@@ -71,7 +78,8 @@ func TestClaimOfManyGroups(t *testing.T) {
 		"failed, behind a head": {"UPDATE pgfifo.jobs SET attempts = 1 WHERE id > 4", "SELECT 1", "a b c d", ""},
 		"all failed":            {"UPDATE pgfifo.jobs SET attempts = 1", "SELECT 1", "a", ""},
 		"all but one, and that is held": {
-			"UPDATE pgfifo.jobs SET attempts = 1 WHERE id <> 2", "SELECT FROM pgfifo.queue_groups WHERE group_id = 'b'" + lock, "a", "b",
+			"UPDATE pgfifo.jobs SET attempts = 1 WHERE id <> 2",
+			"SELECT FROM pgfifo.queue_groups WHERE group_id = 'b'" + lock, "a", "b",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +109,8 @@ func TestClaimOfManyGroups(t *testing.T) {
 	}
 }
 
-// What a worker leaves behind that dies with many groups is found by the next one once for each head, also if that one has
-// to give up its first claim because of others, or because they are to run alone.
+// What a worker leaves behind that dies with many groups is found by the next one once for each head, also if that one
+// has to give up its first claim because of others, or because they are to run alone.
 func TestLostHeads(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -236,7 +244,8 @@ func TestBatchInBytes(t *testing.T) {
 	s.enqueue(1, "a")
 	s.exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
 	for range 19 {
-		s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT queue, group_id, payload FROM pgfifo.jobs WHERE id = 1")
+		s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT queue, group_id, payload FROM pgfifo.jobs " +
+			"WHERE id = 1")
 	}
 	l := s.lane()
 	turn := &Turn{Key: group("a"), Jobs: 50}

@@ -10,8 +10,8 @@ import (
 // A canceller ends a lane's statement whose context has ended, and keeps the connection, on which the group is held.
 //
 // A cancel request that reaches the server before the statement does is lost (PostgreSQL manual, "Canceling Requests in
-// Progress"), and then the statement would go on until the connection is given up. So it is sent again, until the statement
-// has ended.
+// Progress"), and then the statement would go on until the connection is given up. So it is sent again, until the
+// statement has ended.
 type canceller struct {
 	conn *pgconn.PgConn
 	// delay is how long the server has to answer before the connection is given up.
@@ -20,8 +20,8 @@ type canceller struct {
 	stopped, done chan struct{}
 }
 
-// cancelRest is how long a request may take on its way within the server, from its answer on: the next statement must not
-// be cancelled by it.
+// cancelRest is how long a request may take on its way within the server, from its answer on: the next statement must
+// not be cancelled by it.
 const cancelRest = 100 * time.Millisecond
 
 // HandleCancel implements ctxwatch.Handler.

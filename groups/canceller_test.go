@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cancel request may come too early, or not at all: the statement is cancelled all the same, and the group stays held.
+// A cancel request may come too early, or not at all: the statement is cancelled all the same, and the group stays
+// held.
 func TestCancelRequestIsLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The claim's part of a lane's step: what is sent for a turn, and what comes back. It is two statements, one behind the other:
-// the first locks groups, the second looks at their jobs.
+// The claim's part of a lane's step: what is sent for a turn, and what comes back. It is two statements, one behind the
+// other: the first locks groups, the second looks at their jobs.
 
 // maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
 const maxBatchBytes = 16 << 20
@@ -151,8 +151,8 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	return company(heads, locked), nil
 }
 
-// company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one that is
-// to run alone has its turn by itself, with the next claim.
+// company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one
+// that is to run alone has its turn by itself, with the next claim.
 func company(heads []Held, locked int) *Hold {
 	together := slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return len(heads) > 1 && h.alone() })
 	if len(together) == 0 { // all of them are to run alone: the first goes now
@@ -170,8 +170,8 @@ func company(heads []Held, locked int) *Hold {
 	return hold
 }
 
-// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of everything
-// then that was claimed.
+// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
+// everything then that was claimed.
 func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 	all := Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
 	lost, err := l.dead(ctx, &all)
@@ -182,8 +182,8 @@ func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 	return true, nil
 }
 
-// claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays locked
-// that is not worked.
+// claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays
+// locked that is not worked.
 func (l *Lane) claimAgain(ctx context.Context, had *Hold) (*Hold, error) {
 	next := had.Turn
 	next.With, next.Jobs = nil, 0

@@ -15,7 +15,9 @@ import (
 //
 // db is a transaction at READ COMMITTED: its second statement must see what was enqueued since its first. It may run
 // beside anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one.
-func Collect(ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duration, after Key, limit int) (int64, Key, error) {
+func Collect(
+	ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duration, after Key, limit int,
+) (int64, Key, error) {
 	var queues, ids []string
 	var last Key
 	rows, err := db.Query(ctx, name.Qualify(collectLockSQL), after.Queue, after.GroupID, idle.Microseconds(), limit)

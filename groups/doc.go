@@ -127,19 +127,19 @@
 //
 // A lane makes these settings on its own session (Session; any role may), and this is what they give:
 //
-//	what happens to the worker                        its group is free after        by
-//	killed, or its connection closed                  milliseconds                   the end of the session
-//	killed in the middle of a statement               1 s                            client_connection_check_interval
-//	frozen (SIGSTOP, a suspended machine)             ServerSilence, 30 s            idle_in_transaction_session_timeout
-//	the same in the middle of a statement             the end of the statement, and  the same
-//	                                                  ServerSilence
-//	cut off, or its machine gone                      5/6 of ServerSilence, 25 s     tcp_keepalives_*; with a server on Linux
-//	                                                                                 2/3, 20 s, by tcp_user_timeout
-//	cut off with a reply on its way                   2/3 of ServerSilence, 20 s     tcp_user_timeout
+//	what happens to the worker                    its group is free after        by
+//	killed, or its connection closed              milliseconds                   the end of the session
+//	killed in the middle of a statement           1 s                            client_connection_check_interval
+//	frozen (SIGSTOP, a suspended machine)         ServerSilence, 30 s            idle_in_transaction_session_timeout
+//	the same in the middle of a statement         the end of the statement, and  the same
+//	                                              ServerSilence
+//	cut off, or its machine gone                  5/6 of ServerSilence, 25 s     tcp_keepalives_*; if the server is on
+//	                                                                             Linux 2/3, 20 s, by tcp_user_timeout
+//	cut off with a reply on its way               2/3 of ServerSilence, 20 s     tcp_user_timeout
 //
 //	what the handler learns, by its context           after at most
 //	its session was ended or the server restarted     Heartbeat, 1 s; at once in a statement
-//	the server is silent                              Heartbeat + Silence, 11 s; in a statement, by TCP: 11.3 s (see Session)
+//	the server is silent                              Heartbeat + Silence, 11 s; by TCP, in a statement, 11.3 s
 //
 // In a statement, nothing but the socket watches: if that stays in order while no answer comes (a frozen server
 // process, a pooler or proxy that lost the other side), the handler waits in its statement for as long as its own

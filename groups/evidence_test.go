@@ -26,7 +26,9 @@ func TestLostIsToldOnce(t *testing.T) {
 		"connection cut": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
 			l.Kill()
-			s.until(func() bool { return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid) })
+			s.until(func() bool {
+				return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+			})
 		},
 		"after writes": func(s *stage, l *Lane, h *Hold) {
 			_, err := s.pgxTx(h).Exec(s.Context(), "CREATE TABLE effects (v text)")
@@ -49,7 +51,9 @@ func TestLostIsToldOnce(t *testing.T) {
 			pid := l.pg().PID()
 			_, err := l.Conn().Exec(s.Context(), "SET LOCAL idle_in_transaction_session_timeout = 10")
 			require.NoError(s, err)
-			s.until(func() bool { return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid) })
+			s.until(func() bool {
+				return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +74,10 @@ func TestLostIsToldOnce(t *testing.T) {
 // dieInCommit has the session die in the COMMIT that settles a job whose handler has written something.
 func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 	s.exec(`CREATE TABLE effects (v text);
-		CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
-		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+		CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION die()`)
 	require.NoError(s, l.Lend(func() {
 		_, err := s.pgxTx(h).Exec(s.Context(), "INSERT INTO effects VALUES ('')")
 		require.NoError(s, err)
@@ -177,7 +183,9 @@ func TestEvidenceArithmetic(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	next := one[int64](s, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
-	for _, xid := range []int64{0, 1, 2, 3, 4, next + 1_000_000, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1, math.MaxUint32} {
+	for _, xid := range []int64{
+		0, 1, 2, 3, 4, next + 1_000_000, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1, math.MaxUint32,
+	} {
 		require.NotContains(t, column[bool](s, evidenceSQL, xid), true, xid)
 	}
 
@@ -231,8 +239,8 @@ func TestClaimer(t *testing.T) {
 	}
 }
 
-// A claim of several groups of which one is to run alone is given up, but not if that would cover the evidence of a crash:
-// another process might have the group next.
+// A claim of several groups of which one is to run alone is given up, but not if that would cover the evidence of a
+// crash: another process might have the group next.
 func TestEvidenceIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

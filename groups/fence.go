@@ -13,8 +13,9 @@ import (
 var ErrNoFences = errors.New("groups: fencing tokens need a Control pool")
 
 // Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
-// earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx does,
-// and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same number.
+// earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx
+// does, and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same
+// number.
 //
 // It returns ErrLost if the claim's transaction has ended: somebody else may hold the group.
 func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
@@ -41,8 +42,8 @@ func (l *Loan) Fence(ctx context.Context, key Key) (int64, error) {
 	return token, nil
 }
 
-// draw draws a token in a transaction of its own, in one round trip. READ COMMITTED, whatever the database's default is:
-// a former holder may be drawing, and then this waits for it.
+// draw draws a token in a transaction of its own, in one round trip. READ COMMITTED, whatever the database's default
+// is: a former holder may be drawing, and then this waits for it.
 func (l *Loan) draw(ctx context.Context, key Key, xid string) (token int64, err error) {
 	var b pgx.Batch
 	b.Queue(beginSQL)
@@ -54,8 +55,8 @@ func (l *Loan) draw(ctx context.Context, key Key, xid string) (token int64, err 
 	return token, err
 }
 
-// fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has lost
-// its newest commits and never heard of it.
+// fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has
+// lost its newest commits and never heard of it.
 func fenceLost(err error) error {
 	pgErr := (*pgconn.PgError)(nil)
 	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pgErr) && pgErr.Code == "22023" {

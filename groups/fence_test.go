@@ -246,7 +246,8 @@ func TestRunningIsMonotonic(t *testing.T) {
 	require.NoError(t, l.Lend(func() {
 		begun := l.since.Load()
 		require.Positive(t, begun)
-		require.Less(t, time.Duration(begun), time.Since(epoch)+1, "counted from the start of the process, not from 1970")
+		require.Less(t, time.Duration(begun), time.Since(epoch)+1,
+			"counted from the start of the process, not from 1970")
 		require.LessOrEqual(t, l.Running(), time.Since(before))
 		require.GreaterOrEqual(t, l.Running(), time.Duration(0))
 	}))

@@ -18,20 +18,20 @@ import (
 //   - every transaction has ended that may have drawn a lower id;
 //   - and then a claim that was not kept from looking has found nothing below it.
 //
-// That they have ended is seen in one of two ways. Who draws an id has got its transaction id before (a trigger of the table sees
-// to that), and so a lower one than a claim that comes when the job is finished: as soon as another claim's snapshot has no
-// transaction in progress that is as old as that one, all have ended. That takes a few claims, and costs nothing. But while some
-// transaction stays open for long, whatever it does, no snapshot says so; then the scout asks for those alone that are
-// writing to the jobs (writers.sql). Who has drawn an id is among them: an INSERT locks its table before it draws, and until
-// its transaction ends.
+// That they have ended is seen in one of two ways. Who draws an id has got its transaction id before (a trigger of the
+// table sees to that), and so a lower one than a claim that comes when the job is finished: as soon as another claim's
+// snapshot has no transaction in progress that is as old as that one, all have ended. That takes a few claims, and
+// costs nothing. But while some transaction stays open for long, whatever it does, no snapshot says so; then the scout
+// asks for those alone that are writing to the jobs (writers.sql). Who has drawn an id is among them: an INSERT locks
+// its table before it draws, and until its transaction ends.
 //
 // What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
-// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If a walk over all groups is
-// not made in time, they are claimed once without floors instead, which costs as much.
+// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If a walk over
+// all groups is not made in time, they are claimed once without floors instead, which costs as much.
 //
-// A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the job,
-// and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is the
-// server that has it.
+// A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the
+// job, and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is
+// the server that has it.
 type floors struct {
 	marks map[Key]mark
 	old   map[Key]mark  // of groups that have not been worked for a while,
@@ -74,8 +74,8 @@ const stuck = 4
 // dials counts the lanes and scouts that were dialed by this process.
 var dials atomic.Int64
 
-// floorAge is how long a job that was put back below its group's floor may be passed over when nobody announces it, as long
-// as walks are no slower.
+// floorAge is how long a job that was put back below its group's floor may be passed over when nobody announces it, as
+// long as walks are no slower.
 const floorAge = 5 * time.Second
 
 func newFloors() floors {
@@ -130,8 +130,8 @@ func (f *floors) below(k Key, id int64) {
 	}
 }
 
-// found drops what is known of a group if the head that the scout has found there lay under its floor already when it began
-// to look. Else the head is from before the floor was raised.
+// found drops what is known of a group if the head that the scout has found there lay under its floor already when it
+// began to look. Else the head is from before the floor was raised.
 func (f *floors) found(k Key, id int64) {
 	m := f.mark(k)
 	was := m.floor.id
@@ -154,8 +154,8 @@ func (f *floors) forget(queue string) {
 	}
 }
 
-// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force. Those of
-// groups that are not worked any more are let go with time.
+// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force.
+// Those of groups that are not worked any more are let go with time.
 func (f *floors) checked(since time.Time, keep time.Duration) {
 	f.born, f.keep = since, max(keep, floorAge)
 	if now := time.Now(); now.Sub(f.swept) >= floorAge {
@@ -200,11 +200,13 @@ func (f *floors) ask() {
 	f.stuck = 0
 }
 
-// answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under which it
-// wrote before, so while there is one, none of those has ended that are waited for.
+// answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under
+// which it wrote before, so while there is one, none of those has ended that are waited for.
 func (f *floors) answered(writers []string, prepared bool) {
 	if len(f.writers) > 0 {
-		f.writers = slices.DeleteFunc(f.writers, func(w string) bool { return !prepared && !slices.Contains(writers, w) })
+		f.writers = slices.DeleteFunc(f.writers, func(w string) bool {
+			return !prepared && !slices.Contains(writers, w)
+		})
 		if len(f.writers) > 0 {
 			return
 		}

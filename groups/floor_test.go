@@ -23,8 +23,8 @@ func again(t *testing.T, turns *Turns, turn *Turn, ids ...int64) {
 	}
 }
 
-// A floor comes into force when all have ended who were writing to the jobs after its job was finished, and a claim from
-// then has found nothing below it.
+// A floor comes into force when all have ended who were writing to the jobs after its job was finished, and a claim
+// from then has found nothing below it.
 func TestFloorComesIntoForce(t *testing.T) {
 	t.Parallel()
 	type answer struct {
@@ -35,14 +35,34 @@ func TestFloorComesIntoForce(t *testing.T) {
 		answers []answer // one before each claim
 		floor   int64    // at the last one
 	}{
-		"not asked":         {make([]answer, 0), 0},
-		"at once":           {[]answer{{}, {}, {}}, 1},
-		"a short one":       {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"2/2"}, false}, {[]string{"2/3"}, false}}, 1},
-		"a long one":        {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"3/1", "2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}}, 0},
-		"its end":           {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"3/1", "2/1"}, false}, {[]string{"3/1"}, false}, {[]string{"3/1"}, false}}, 1},
-		"one from before":   {[]answer{{[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}}, 0},
-		"prepared":          {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true}}, 0},
-		"prepared and gone": {[]answer{{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {nil, false}, {nil, false}}, 1},
+		"not asked": {make([]answer, 0), 0},
+		"at once":   {[]answer{{}, {}, {}}, 1},
+		"a short one": {[]answer{
+			{}, {[]string{"2/1"}, false}, {[]string{"2/2"}, false}, {[]string{"2/3"}, false},
+		}, 1},
+		"a long one": {[]answer{
+			{},
+			{[]string{"2/1"}, false},
+			{[]string{"3/1", "2/1"}, false},
+			{[]string{"2/1"}, false},
+			{[]string{"2/1"}, false},
+		}, 0},
+		"its end": {[]answer{
+			{},
+			{[]string{"2/1"}, false},
+			{[]string{"3/1", "2/1"}, false},
+			{[]string{"3/1"}, false},
+			{[]string{"3/1"}, false},
+		}, 1},
+		"one from before": {[]answer{
+			{[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false},
+		}, 0},
+		"prepared": {[]answer{
+			{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true},
+		}, 0},
+		"prepared and gone": {[]answer{
+			{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {nil, false}, {nil, false},
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,7 +198,8 @@ func TestFloorsAge(t *testing.T) {
 	require.Empty(t, f.old)
 }
 
-// Floors are in force while walks look under them in time. A group that is not worked any more loses its own after a while.
+// Floors are in force while walks look under them in time. A group that is not worked any more loses its own after a
+// while.
 func TestFloorsAreLetGo(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(16)
@@ -209,7 +230,8 @@ func TestFloorsAreLetGo(t *testing.T) {
 	require.Len(t, f.old, 1)
 }
 
-// A head that was read before the floor was raised over it is no news. One that is there still when the scout looks again is.
+// A head that was read before the floor was raised over it is no news. One that is there still when the scout looks
+// again is.
 func TestHeadFromBeforeTheFloor(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(16)
@@ -234,8 +256,8 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	require.Zero(t, offer(17))
 }
 
-// A job that was finished with one claim may be told of twice: before the next claim of its group is sent, and when that
-// has failed. What is known only then is not for the claim that has looked for it.
+// A job that was finished with one claim may be told of twice: before the next claim of its group is sent, and when
+// that has failed. What is known only then is not for the claim that has looked for it.
 func TestJobThatIsToldOfTwice(t *testing.T) {
 	t.Parallel()
 	for name, finished := range map[string]int64{"all": 9, "a part of the batch": 8} {
@@ -295,8 +317,8 @@ func TestFloorBelowFirstClaim(t *testing.T) {
 	require.Empty(t, turns.floors.marks)
 }
 
-// A server that has lost its newest commits has jobs again that were finished. A floor from before is not for connections
-// that were made since.
+// A server that has lost its newest commits has jobs again that were finished. A floor from before is not for
+// connections that were made since.
 func TestFloorOfAServerThatForgot(t *testing.T) {
 	t.Parallel()
 	for name, ids := range map[string][]string{"one group": {"a"}, "many": {"a", "b"}} {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Turns that wait go together, as many as may; not more than a lane's share, no other queue's, and none that runs alone.
+// Turns that wait go together, as many as may; not more than a lane's share, no other queue's, and none that runs
+// alone.
 func TestTurnsGather(t *testing.T) {
 	t.Parallel()
 	turns := roomyTurns()
@@ -24,7 +25,8 @@ func TestTurnsGather(t *testing.T) {
 	require.Equal(t, []string{"b"}, drained(turns))
 }
 
-// One that is to run alone keeps its place among the Turns: whoever finds it anew would take it along with others again.
+// One that is to run alone keeps its place among the Turns: whoever finds it anew would take it along with others
+// again.
 func TestAloneIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	turns := roomyTurns()

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sluggish connection's writes return later than the server's answer may come, as on a machine that is short of processors.
+// A sluggish connection's writes return later than the server's answer may come, as on a machine that is short of
+// processors.
 type sluggish struct {
 	*net.TCPConn
 	on *atomic.Bool
@@ -24,8 +25,8 @@ func (c sluggish) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// pgx reads in the background if a write takes long, and may go on with that when the answer has been read. Heartbeats are
-// sent all the same.
+// pgx reads in the background if a write takes long, and may go on with that when the answer has been read. Heartbeats
+// are sent all the same.
 func TestBeatBesideAReaderInTheBackground(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*stage, *Dialer){"plain": func(*stage, *Dialer) {}, "TLS": encrypted} {

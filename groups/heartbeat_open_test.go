@@ -74,7 +74,9 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			b.Queue(slow)
 			return tx.SendBatch(ctx, b).Close()
 		},
-		"a long statement, whose results are fetched late": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
+		"a long statement, whose results are fetched late": func(
+			s *stage, ctx context.Context, tx pgx.Tx, _ *Hold,
+		) error {
 			p := tx.Conn().PgConn().StartPipeline(ctx)
 			p.SendQueryParams(slow, nil, nil, nil, nil)
 			p.SendFlushRequest()
@@ -156,19 +158,21 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		},
 		"COPY FROM a slow source": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			n := 0
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"}, pgx.CopyFromFunc(func() ([]any, error) {
-				if n++; n == 2 {
-					s.over(hasty)
-				}
-				if n == 3 {
-					return nil, nil
-				}
-				return []any{"copied"}, nil
-			}))
+			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
+				pgx.CopyFromFunc(func() ([]any, error) {
+					if n++; n == 2 {
+						s.over(hasty)
+					}
+					if n == 3 {
+						return nil, nil
+					}
+					return []any{"copied"}, nil
+				}))
 			return err
 		},
 		"COPY TO on the raw connection": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			_, err := tx.Conn().PgConn().CopyTo(ctx, io.Discard, "COPY (SELECT pg_sleep(0.05) FROM generate_series(1, 100)) TO STDOUT")
+			_, err := tx.Conn().PgConn().CopyTo(ctx, io.Discard,
+				"COPY (SELECT pg_sleep(0.05) FROM generate_series(1, 100)) TO STDOUT")
 			return err
 		},
 		"statements on the raw connection": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
@@ -234,7 +238,8 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 // A handler that keeps every heartbeat from being sent is told before the server can free its group.
 func TestBeatGivesUpFirst(t *testing.T) {
 	t.Parallel()
-	const much = "SELECT repeat('x', 1000) FROM generate_series(1, 3000)" // more than is read ahead, less than sockets hold
+	// More than is read ahead, less than sockets hold.
+	const much = "SELECT repeat('x', 1000) FROM generate_series(1, 3000)"
 	const more = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
 	for name, use := range map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"rows unread": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
@@ -283,7 +288,9 @@ func TestBeatGivesUpFirst(t *testing.T) {
 			require.ErrorIs(t, cause, ErrLost)
 			require.ErrorIs(t, cause, errUnread, "the server was first")
 			require.ErrorIs(t, held, ErrLost)
-			s.until(func() bool { return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid) })
+			s.until(func() bool {
+				return one[bool](s, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+			})
 		})
 	}
 }

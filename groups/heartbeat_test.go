@@ -108,7 +108,8 @@ func TestBeatBesideStatements(t *testing.T) {
 			require.NoError(t, err)
 			_, err = tx.Prepare(t.Context(), "again", "SELECT 1")
 			require.NoError(t, err)
-			_, err = tx.CopyFrom(t.Context(), pgx.Identifier{"pg_temp", "copied"}, []string{"n"}, pgx.CopyFromRows([][]any{{int32(1)}}))
+			_, err = tx.CopyFrom(t.Context(), pgx.Identifier{"pg_temp", "copied"}, []string{"n"},
+				pgx.CopyFromRows([][]any{{int32(1)}}))
 			require.NoError(t, err)
 			require.NoError(t, tx.Commit(t.Context()))
 			nested, err := btx.Begin()

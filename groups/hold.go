@@ -176,12 +176,13 @@ func (h *Held) scanDue(r *rowReader) {
 	h.DueIn = time.Duration(min(max(at, from)-from, maxDue.Microseconds())) * time.Microsecond
 }
 
-// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last, or 0. A
-// claim locks both. So does nobody else: an operator locks a job only, and one who ends without a commit is no crash.
+// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,
+// or 0. A claim locks both. So does nobody else: an operator locks a job only, and one who ends without a commit is no
+// crash.
 //
-// Two things hide a worker's death, which then is not counted. Its whole attempt came between the moment in which this claim
-// read the group's row and the moment in which it locked it. Or a claim came in between that had the group and not the job: an
-// operator had that locked, or it was not the head then.
+// Two things hide a worker's death, which then is not counted. Its whole attempt came between the moment in which this
+// claim read the group's row and the moment in which it locked it. Or a claim came in between that had the group and
+// not the job: an operator had that locked, or it was not the head then.
 func claimer(job, group uint32) uint32 {
 	if job != group {
 		return 0

@@ -96,8 +96,8 @@ type Call struct {
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("groups: the job is not held any more")
 
-// Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job otherwise than it
-// was held, or left it as it was. Any other is the connection's.
+// Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job
+// otherwise than it was held, or left it as it was. Any other is the connection's.
 func Refused(err error) bool {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
 		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
@@ -236,18 +236,19 @@ func (l *Lane) Used() bool { return l.used }
 
 // Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
-// Without a hold there must be no calls. With next nil the lane ends idle, without a transaction. The hold is nil, without
-// an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps on at
-// once, because the missed group's row may be locked until it does.
+// Without a hold there must be no calls. With next nil the lane ends idle, without a transaction. The hold is nil,
+// without an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps
+// on at once, because the missed group's row may be locked until it does.
 //
-// A next with other turns beside it (Turn.With) is claimed with them. If it locks some that have no job, or whose head is to
-// run alone, another round trip gives all back and claims the others, so that no group is held that is not worked. Not so if
-// the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is of all that were claimed,
-// for their lost attempts to be recorded before anything is worked.
+// A next with other turns beside it (Turn.With) is claimed with them. If it locks some that have no job, or whose head
+// is to run alone, another round trip gives all back and claims the others, so that no group is held that is not
+// worked. Not so if the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is
+// of all that were claimed, for their lost attempts to be recorded before anything is worked.
 //
-// settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is Closed,
-// the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on; one on
-// which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
+// settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is
+// Closed, the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on;
+// one on which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a
+// new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.unsure { // each time for fewer

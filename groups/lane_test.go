@@ -19,7 +19,8 @@ func TestHoldTellsTheJob(t *testing.T) {
 	at := time.Date(2031, 2, 3, 4, 5, 6, 789000, time.UTC)
 	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ($1, 'é \"''')", queue)
 	for i := range 2 {
-		s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, max_attempts, enqueued_at) VALUES ($1, 'é \"''', $2, $3, $4, $5)",
+		s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, max_attempts, enqueued_at) "+
+			"VALUES ($1, 'é \"''', $2, $3, $4, $5)",
 			queue, payload, 3+i, 9, at)
 	}
 	l := s.lane()
@@ -39,7 +40,10 @@ func TestHoldTellsTheJob(t *testing.T) {
 
 func TestTimeFromPG(t *testing.T) {
 	t.Parallel()
-	for _, at := range []time.Time{pgEpoch, pgEpoch.Add(-time.Microsecond), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)} {
+	for _, at := range []time.Time{
+		pgEpoch, pgEpoch.Add(-time.Microsecond), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC),
+	} {
 		us := (at.Unix()-pgEpoch.Unix())*1e6 + int64(at.Nanosecond()/1000)
 		require.True(t, timeFromPG(us).Equal(at), at)
 	}
@@ -60,7 +64,7 @@ func TestStepSettles(t *testing.T) {
 
 	// A settling statement that fails: nothing is committed or claimed.
 	h = s.claim(l, "a")
-	h, settled, err = l.Step(ctx, settle(h, "retry", "not a number"), &Turn{Key: group("b")})
+	h, settled, err = l.Step(ctx, retry(h, "not a number"), &Turn{Key: group("b")})
 	require.ErrorContains(t, err, "22P02")
 	require.False(t, settled)
 	require.Nil(t, h)
@@ -152,7 +156,8 @@ func TestDialFails(t *testing.T) {
 	_, err = d.Dial(t.Context())
 	require.ErrorIs(t, err, errNotWatched)
 	s.until(func() bool {
-		return one[int](s, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lane of %' AND datname = current_database()") == 0
+		return one[int](s, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lane of %' "+
+			"AND datname = current_database()") == 0
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
-// ErrNonconforming is returned by Admin and by Dial and Connect where standard_conforming_strings is off. There a backslash
-// in a value could end the string that bun writes it as, and what follows would be read as SQL.
+// ErrNonconforming is returned by Admin and by Dial and Connect where standard_conforming_strings is off. There a
+// backslash in a value could end the string that bun writes it as, and what follows would be read as SQL.
 var ErrNonconforming = conforming.Err
 
 //go:embed sql/list.sql

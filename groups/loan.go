@@ -137,9 +137,9 @@ func (l *Lane) Aside(f func()) {
 	f()
 }
 
-// Keep makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It returns
-// ErrNotHeld if the transaction is not the one that claimed any more, and ErrLost if the connection is gone; the lane holds
-// nothing then.
+// Keep makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It
+// returns ErrNotHeld if the transaction is not the one that claimed any more, and ErrLost if the connection is gone;
+// the lane holds nothing then.
 func (l *Lane) Keep(ctx context.Context) error {
 	if l.loan.taken() {
 		if err := l.release(ctx); err != nil {

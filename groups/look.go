@@ -175,7 +175,8 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	l.again = l.again || !first && paused != l.paused || from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id
+	l.again = l.again || !first && paused != l.paused || from.at.IsZero() ||
+		now.id-from.id > maxNew || now.id < l.known.id
 	if l.again {
 		from.id = now.id
 	}
@@ -184,7 +185,8 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		from.at = now.at
 	}
 	p := &pass{
-		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(horizon(s.Poll)), ahead: time.Since(now.at),
+		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(horizon(s.Poll)),
+		ahead: time.Since(now.at),
 	}
 	p.due.at = p.from
 	l.pass = p
@@ -271,7 +273,8 @@ func (t *Turns) unknown(hints []hint) (keys []Key) {
 		switch {
 		case turn != nil && turn.claimable():
 			turn.lowest = min(turn.lowest, h.id)
-			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that again.
+			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
+			// again.
 			turn.again = turn.again || turn.state == withLane && h.id != turn.head
 		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
 		case !seen[h.Key]:

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A job that is enqueued while a lane has its group, unannounced, is worked when the lane is done, although the lane's claim was
-// before it: no look reads its id a second time.
+// A job that is enqueued while a lane has its group, unannounced, is worked when the lane is done, although the lane's
+// claim was before it: no look reads its id a second time.
 func TestLooksFindWhatComesWhileALaneHasTheGroup(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -27,7 +27,8 @@ func TestLooksFindWhatComesWhileALaneHasTheGroup(t *testing.T) {
 	require.Equal(t, []string{"a"}, append(drained(turns), s.found(scout, conn)...))
 }
 
-// A sequence that is set back draws ids that were drawn before, below those that are known: only a walk finds those jobs.
+// A sequence that is set back draws ids that were drawn before, below those that are known: only a walk finds those
+// jobs.
 func TestLooksSeeASequenceSetBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

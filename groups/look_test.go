@@ -61,7 +61,8 @@ func TestLooksFindLateCommits(t *testing.T) {
 			turns, scout := s.scout(time.Second)
 			s.looking(scout, conn)
 			tx := s.session()
-			tx.do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'late', ''), ('q', 'known', '')")
+			tx.do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
+				"VALUES ('q', 'late', ''), ('q', 'known', '')")
 			for i := range looks {
 				s.enqueue(1, fmt.Sprint("other", i))
 				require.Len(t, s.found(scout, conn), 1)
@@ -230,8 +231,8 @@ func TestPointsOfWriters(t *testing.T) {
 	require.Equal(t, point{id: 7, at: now.Add(-1)}, p.lower(point{id: 8, at: now.Add(-1)}))
 }
 
-// Tens of thousands of groups that are not due: each of them is started in time, although few are kept in memory, and an
-// idle worker does not read the others again and again.
+// Tens of thousands of groups that are not due: each of them is started in time, although few are kept in memory, and
+// an idle worker does not read the others again and again.
 func TestManyDelayedGroups(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job is not to
-// wait for that, and its locks tell of a crash as well.
+// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job
+// is not to wait for that, and its locks tell of a crash as well.
 const markWait = time.Second
 
 // ErrNoControl is returned by what needs the Dialer's Control pool, where it has none.
 var ErrNoControl = errors.New("groups: the Dialer has no Control pool")
 
-// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever becomes of
-// the evidence that their locks leave.
+// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
+// becomes of the evidence that their locks leave.
 //
-// It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks back
-// when the heads are settled or given back.
+// It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
+// back when the heads are settled or given back.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil

@@ -38,7 +38,8 @@ func TestModelsMatchTheMigrations(t *testing.T) {
 			LEFT JOIN information_schema.table_constraints p
 			  ON p.table_schema = c.table_schema AND p.table_name = c.table_name AND p.constraint_type = 'PRIMARY KEY'
 			LEFT JOIN information_schema.key_column_usage k
-			  ON k.constraint_schema = p.constraint_schema AND k.constraint_name = p.constraint_name AND k.column_name = c.column_name
+			  ON k.constraint_schema = p.constraint_schema AND k.constraint_name = p.constraint_name
+			  AND k.column_name = c.column_name
 			WHERE c.table_schema || '.' || c.table_name = $1
 			ORDER BY c.ordinal_position`, table.Name)
 		require.NoError(t, err)

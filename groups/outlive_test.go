@@ -61,7 +61,8 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 		"COPY": func(s *stage, h *Hold) func() error {
 			inner := begin(s, s.pgxTx(h))
 			return func() error {
-				_, err := inner.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"}, pgx.CopyFromRows([][]any{{"late"}}))
+				_, err := inner.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
+					pgx.CopyFromRows([][]any{{"late"}}))
 				return err
 			}
 		},
@@ -156,7 +157,8 @@ func TestConnOutlivesNoJob(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		_, err = conn.Exec(t.Context(), "INSERT INTO effects VALUES ($1)", "late")
 		require.ErrorIs(t, err, context.Canceled)
-		_, err = conn.CopyFrom(t.Context(), pgx.Identifier{"effects"}, []string{"v"}, pgx.CopyFromRows([][]any{{"late"}}))
+		_, err = conn.CopyFrom(t.Context(), pgx.Identifier{"effects"}, []string{"v"},
+			pgx.CopyFromRows([][]any{{"late"}}))
 		require.ErrorIs(t, err, context.Canceled)
 		b := &pgx.Batch{}
 		b.Queue("INSERT INTO effects VALUES ('late')")

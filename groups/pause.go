@@ -11,9 +11,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
-// Pause stops a group, or with an empty GroupID a queue, from being worked. A job that is running ends normally. No claim that
-// begins after Pause has returned (in a transaction of the caller's: after its commit) starts a job: each claim looks. Pausing
-// what is paused replaces the reason, which is for people and may be empty.
+// Pause stops a group, or with an empty GroupID a queue, from being worked. A job that is running ends normally. No
+// claim that begins after Pause has returned (in a transaction of the caller's: after its commit) starts a job: each
+// claim looks. Pausing what is paused replaces the reason, which is for people and may be empty.
 func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
 	name, err := a.target(ctx, key)
 	if err != nil {
@@ -66,9 +66,8 @@ func (a Admin) Pauses(ctx context.Context) ([]Pause, error) {
 }
 
 // Purge deletes the jobs of a group, or with an empty GroupID of a queue, that wait, and returns how many those were.
-// A running job is left alone. Those behind it in a batch are not locked: they are deleted, and the batch is undone and runs
-// again without them. Run it inside a transaction to look before you commit; the groups stand still until
-// then.
+// A running job is left alone. Those behind it in a batch are not locked: they are deleted, and the batch is undone and
+// runs again without them. Run it inside a transaction to look before you commit; the groups stand still until then.
 func (a Admin) Purge(ctx context.Context, key Key) (int64, error) {
 	name, err := a.target(ctx, key)
 	if err != nil {
@@ -115,9 +114,10 @@ func (a Admin) change(ctx context.Context, query func(bun.IDB) execer) (n int64,
 		err = run(ctx, a.DB)
 		return n, err
 	}
-	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		return run(ctx, tx)
-	})
+	err = db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+		func(ctx context.Context, tx bun.Tx) error {
+			return run(ctx, tx)
+		})
 	return n, err
 }
 

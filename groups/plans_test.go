@@ -96,7 +96,8 @@ func TestHotStatementsUseTheKeys(t *testing.T) {
 			for name := range hotStatements {
 				for _, scan := range explain(t, c, name, "COSTS OFF").scans() {
 					require.Contains(t, []string{
-						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey", "pauses by pauses_pkey", "attempt_marks by attempt_marks_pkey",
+						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey",
+						"pauses by pauses_pkey", "attempt_marks by attempt_marks_pkey",
 						indexes[name],
 					}, scan, "%s, %s", name, when)
 				}
@@ -142,8 +143,8 @@ func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
 	require.LessOrEqual(t, pages(), short+8) // the index is a level or two higher, and is read three times
 }
 
-// None of them reads more pages per group when others are paused or idle by the thousand, although their plans were made
-// when there were none.
+// None of them reads more pages per group when others are paused or idle by the thousand, although their plans were
+// made when there were none.
 func TestHotStatementsReadWholeKeys(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -168,10 +169,12 @@ func TestHotStatementsReadWholeKeys(t *testing.T) {
 		require.Positive(t, few[name], name)
 	}
 	s.exec("INSERT INTO pgfifo.queue_groups SELECT $1, 'idle' || n FROM generate_series(1, 5000) n", queue)
-	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT $1, 'paused' || n FROM generate_series(1, 5000) n", queue)
+	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT $1, 'paused' || n FROM generate_series(1, 5000) n",
+		queue)
 	for name := range hotStatements {
 		groups := map[string]int{
-			"lock": 1, "lockmany": 2, "ahead": 1, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100, "new": 100, "due": 1, "probe": 2,
+			"lock": 1, "lockmany": 2, "ahead": 1, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100,
+			"new": 100, "due": 1, "probe": 2,
 		}[name]
 		require.LessOrEqual(t, pages(name), few[name]+10*groups+8, name)
 	}

@@ -9,17 +9,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooled is returned by Dial and Connect when a pooler shares the connection's session with others, as pgbouncer does in
-// transaction mode. A worker's locks would hold there, but its settings would not: they would be missing on its own
-// transactions, and be left behind on those of other programs.
-var ErrPooled = errors.New("groups: a pooler shares the worker's session with others: connect directly, or in session mode")
+// ErrPooled is returned by Dial and Connect when a pooler shares the connection's session with others, as pgbouncer
+// does in transaction mode. A worker's locks would hold there, but its settings would not: they would be missing on its
+// own transactions, and be left behind on those of other programs.
+var ErrPooled = errors.New("groups: a pooler shares the worker's session with others: connect directly, " +
+	"or in session mode")
 
-// pooledTries is how often to look whether two connections share a session: beside other clients at work, which session a
-// pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
+// pooledTries is how often to look whether two connections share a session: beside other clients at work, which session
+// a pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
 const pooledTries = 40
 
-// own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has been set
-// on it yet.
+// own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has
+// been set on it yet.
 //
 // A server tells its backend's pid when a session begins. A pooler tells something else, in any mode; then another
 // transaction is opened through the same pooler, to see whether that gets this connection's session, or this connection

@@ -14,19 +14,21 @@ const relockWait = time.Second
 
 const (
 	// relockHeadSQL locks a job: $1 queue, $2 group id, $3 id.
-	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 FOR NO KEY UPDATE SKIP LOCKED"
+	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 " +
+		"FOR NO KEY UPDATE SKIP LOCKED"
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
 )
 
 var errUnchanged = errors.New("groups: the server has left the job as it was: a trigger?")
 
-// Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives: it was
-// ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost transaction is no
-// evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id and attempts.
+// Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives:
+// it was ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost
+// transaction is no evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id
+// and attempts.
 //
-// It returns ErrNotHeld if a call finds the job otherwise than it was claimed: then another worker has counted the attempt.
-// Any other error is the database's; then nothing is recorded, or, if the connection broke, it is not known.
+// It returns ErrNotHeld if a call finds the job otherwise than it was claimed: then another worker has counted the
+// attempt. Any other error is the database's; then nothing is recorded, or, if the connection broke, it is not known.
 func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if l.control == nil {
 		return ErrNoControl
@@ -76,8 +78,9 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 	return err
 }
 
-// relock locks the group's row, or reports that somebody else has it. If an attempt is to be counted, it locks the head's row, too,
-// as a claim does, and both are sent at once: if the worker dies now, it is this transaction that tells of that.
+// relock locks the group's row, or reports that somebody else has it. If an attempt is to be counted, it locks the
+// head's row, too, as a claim does, and both are sent at once: if the worker dies now, it is this transaction that
+// tells of that.
 func (l *Lane) relock(ctx context.Context, pg *pgconn.PgConn, head *Held, counted bool) (bool, error) {
 	var batch pgconn.Batch
 	queue, group := []byte(head.Queue), []byte(head.GroupID)

@@ -28,8 +28,8 @@ func (f *freezing) Write(b []byte) (int, error) {
 	return f.Conn.Write(b)
 }
 
-// A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for longer
-// than a lane would, and the attempt is counted.
+// A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for
+// longer than a lane would, and the attempt is counted.
 func TestFrozenRecordLetsGo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -42,7 +42,9 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	control, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(control.Close)
-	d := s.dialer(Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond})
+	d := s.dialer(Session{
+		Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+	})
 	d.Control = control
 	l := s.dial(d)
 	h := s.claim(l, "a")

@@ -37,14 +37,17 @@ var sites = map[string]site{
 		if strings.Contains(sql, "g.xmax AS xid") {
 			return replace("g.xmax AS xid", "g.xmax AS xid, pg_advisory_xact_lock_shared(7)")(sql)
 		}
-		return "SELECT x.group_xid FROM (" + replace("AS group_xid", "AS group_xid, pg_advisory_xact_lock_shared(7)")(sql) + ") x"
+		return "SELECT x.group_xid FROM (" +
+			replace("AS group_xid", "AS group_xid, pg_advisory_xact_lock_shared(7)")(sql) + ") x"
 	}},
 	between: {false, func(sql string) string {
 		return "WITH locked AS MATERIALIZED (" + sql + `) SELECT * FROM locked
 			WHERE (SELECT count(*) FROM locked) > 0 AND pg_advisory_xact_lock_shared(7) IS NOT NULL`
 	}},
 	beforeHead: {true, func(sql string) string {
-		for _, ours := range []string{"pg_current_xact_id_if_assigned() IS NOT NULL", "pg_current_xact_id_if_assigned()::xid"} {
+		for _, ours := range []string{
+			"pg_current_xact_id_if_assigned() IS NOT NULL", "pg_current_xact_id_if_assigned()::xid",
+		} {
 			sql = replace(ours, ours+" AND (SELECT pg_advisory_xact_lock_shared(7)) IS NOT NULL")(sql)
 		}
 		return sql
@@ -144,8 +147,8 @@ func rightTakings(at string) map[string]taking {
 	}
 }
 
-// meetings are what another worker does with the job that it has claimed, while a claim stands at the gate; and the job that
-// stands first afterwards, 0: none that may run.
+// meetings are what another worker does with the job that it has claimed, while a claim stands at the gate; and the job
+// that stands first afterwards, 0: none that may run.
 var meetings = map[string]struct {
 	end   string // "": it dies
 	first int64
@@ -156,8 +159,8 @@ var meetings = map[string]struct {
 	"dies":     {"", 1},
 }
 
-// meet has a claim of group a stop at the gate while a lower id is committed there, and another worker claims the group and ends
-// as it says. It returns what the claim took, and what it should have taken first.
+// meet has a claim of group a stop at the gate while a lower id is committed there, and another worker claims the group
+// and ends as it says. It returns what the claim took, and what it should have taken first.
 func meet(t *testing.T, take taking, at, ending string) (ids []int64, first int64) {
 	s := newStage(t)
 	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a'), ('q', 'b'), ('q', 'held')")
@@ -192,8 +195,8 @@ func meet(t *testing.T, take taking, at, ending string) (ids []int64, first int6
 	return ids, first
 }
 
-// Wherever a claim is kept from running, whoever has had its group meanwhile and whatever was committed there, it takes what
-// stands first afterwards.
+// Wherever a claim is kept from running, whoever has had its group meanwhile and whatever was committed there, it takes
+// what stands first afterwards.
 func TestClaimTakesTheRightHead(t *testing.T) {
 	t.Parallel()
 	for at := range sites {
@@ -231,8 +234,8 @@ CROSS JOIN LATERAL (SELECT j.id
                     FOR NO KEY UPDATE SKIP LOCKED) j
 WHERE g.xid IS NOT NULL`
 
-// A head of a snapshot that is older than the lock is not the right one: a lower id that another worker has tried meanwhile is
-// overtaken.
+// A head of a snapshot that is older than the lock is not the right one: a lower id that another worker has tried
+// meanwhile is overtaken.
 func TestOneStatementDoesNot(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{beforeGroup, groupIsRead} {
@@ -266,20 +269,24 @@ var brokenTakings = map[string]taking{
 
 // endings are what the holder of a batch does between another worker's snapshot and its locks.
 var endings = map[string]string{
-	"all done":                     "DELETE FROM pgfifo.jobs WHERE id <= 3",
-	"the head backs off":           "UPDATE pgfifo.jobs SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 1",
-	"the head fails":               "UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1",
-	"one done, the next backs off": "DELETE FROM pgfifo.jobs WHERE id = 1; UPDATE pgfifo.jobs SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
-	"one done, the next buried":    "DELETE FROM pgfifo.jobs WHERE id <= 2",
-	"one done, the last fails":     "DELETE FROM pgfifo.jobs WHERE id <= 2; UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 3",
-	"given back":                   "SELECT 1",
-	"given back, the next fails":   "UPDATE pgfifo.jobs SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
-	"still at work":                "",
+	"all done": "DELETE FROM pgfifo.jobs WHERE id <= 3",
+	"the head backs off": "UPDATE pgfifo.jobs " +
+		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 1",
+	"the head fails": "UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1",
+	"one done, the next backs off": "DELETE FROM pgfifo.jobs WHERE id = 1; UPDATE pgfifo.jobs " +
+		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
+	"one done, the next buried": "DELETE FROM pgfifo.jobs WHERE id <= 2",
+	"one done, the last fails": "DELETE FROM pgfifo.jobs WHERE id <= 2; UPDATE pgfifo.jobs SET attempts = 1 " +
+		"WHERE id = 3",
+	"given back": "SELECT 1",
+	"given back, the next fails": "UPDATE pgfifo.jobs " +
+		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
+	"still at work": "",
 }
 
-// judge lets a worker take jobs while another one ends its batch of the jobs 1 to 3, which it may have begun late, behind the
-// snapshot. It returns what is wrong with what the worker took: it must be what stands first in the group now, without one
-// that is not due, and nobody else's.
+// judge lets a worker take jobs while another one ends its batch of the jobs 1 to 3, which it may have begun late,
+// behind the snapshot. It returns what is wrong with what the worker took: it must be what stands first in the group
+// now, without one that is not due, and nobody else's.
 func judge(t *testing.T, take taking, ending string, late bool) (ids []int64, fault string) {
 	s := newStage(t)
 	s.enqueue(5, "a")
@@ -309,7 +316,8 @@ func judge(t *testing.T, take taking, ending string, late bool) (ids []int64, fa
 		return ids, fmt.Sprint("took ", ids, " of another")
 	}
 	due := column[int64](s, `SELECT id FROM pgfifo.jobs WHERE group_id = 'a'
-		AND NOT EXISTS (SELECT FROM pgfifo.jobs h WHERE h.group_id = 'a' AND h.id <= jobs.id AND h.run_at > statement_timestamp())
+		AND NOT EXISTS (SELECT FROM pgfifo.jobs h WHERE h.group_id = 'a' AND h.id <= jobs.id
+		AND h.run_at > statement_timestamp())
 		ORDER BY id`)
 	for i, id := range ids {
 		if i >= len(due) || due[i] != id {

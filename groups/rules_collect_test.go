@@ -92,7 +92,8 @@ func enqueuedMeanwhile(t *testing.T, second string) []string {
 func TestCollectLooksTwice(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"a"}, enqueuedMeanwhile(t, collectSQL))
-	recheck := "\n  AND (SELECT true FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL"
+	recheck := "\n  AND (SELECT true FROM pgfifo.jobs j " +
+		"WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL"
 	require.Empty(t, enqueuedMeanwhile(t, mutate(t, collectSQL, recheck, "")))
 }
 

@@ -32,7 +32,8 @@ func TestHeadIsNotFiltered(t *testing.T) {
 
 func TestFilteredHeadIsOvertaken(t *testing.T) {
 	t.Parallel()
-	filtered := mutate(t, claimSQL, "h.id > $3", "h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
+	filtered := mutate(t, claimSQL, "h.id > $3",
+		"h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
 	r := nextAfterBackoff(t, shape{lockSQL, filtered, true})
 	require.Equal(t, []string{"g0: 2 before 1"}, r.Overtook)
 }

@@ -64,9 +64,9 @@ func TestLateLowerIDIsClaimedNext(t *testing.T) {
 	require.Equal(t, int64(3), h.ID)
 }
 
-// An enqueue that draws its id and commits late is before all that are made after it has returned. So no floor goes past it,
-// however many jobs are finished meanwhile, and though nobody tells: neither by what the claims' snapshots say of
-// transactions, nor when the scout asks who is writing.
+// An enqueue that draws its id and commits late is before all that are made after it has returned. So no floor goes
+// past it, however many jobs are finished meanwhile, and though nobody tells: neither by what the claims' snapshots say
+// of transactions, nor when the scout asks who is writing.
 func TestLateLowerIDIsNotHidden(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"COMMIT", "ROLLBACK"} {
@@ -78,7 +78,8 @@ func TestLateLowerIDIsNotHidden(t *testing.T) {
 				producer := s.session()
 				_, err := producer.Exec(t.Context(), "BEGIN")
 				require.NoError(t, err)
-				_, err = producer.Exec(t.Context(), "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+				_, err = producer.Exec(t.Context(),
+					"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
 				require.NoError(t, err)
 				w := workPast(s, watched)
 				_, err = producer.Exec(t.Context(), end)
@@ -104,12 +105,15 @@ func TestDrawnIDIsNotHidden(t *testing.T) {
 	producer := s.session()
 	inserted := make(chan error, 1)
 	go func() {
-		_, err := producer.Exec(t.Context(), "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', 'wait')", queue)
+		_, err := producer.Exec(t.Context(),
+			"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', 'wait')", queue)
 		inserted <- err
 	}()
 	s.until(func() bool {
-		return one[bool](s, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted "+
-			"AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid = $1)", producer.PgConn().PID())
+		return one[bool](s,
+			"SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted "+
+				"AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "+
+				"AND pid = $1)", producer.PgConn().PID())
 	})
 	w := workPast(s, false)
 	require.NoError(t, gate.Commit(t.Context()))
@@ -153,8 +157,8 @@ func (w *passer) work(id int64, watched bool) {
 	require.True(w, w.turns.Again(w.turn, Outcome{Finished: id, More: true}))
 }
 
-// rest works what is left, the first job before the others if it is there now. A floor comes into force, with asking at the
-// latest: snapshots alone need not say so while another test has a transaction open.
+// rest works what is left, the first job before the others if it is there now. A floor comes into force, with asking at
+// the latest: snapshots alone need not say so while another test has a transaction open.
 func (w *passer) rest(first bool) {
 	w.Helper()
 	if first {
@@ -166,7 +170,8 @@ func (w *passer) rest(first bool) {
 	require.Positive(w, w.turn.floor.id)
 }
 
-// A job that is put back with its old id lies below the floor: a notification, or a walk that sees it, drops that at once.
+// A job that is put back with its old id lies below the floor: a notification, or a walk that sees it, drops that at
+// once.
 func TestLowerIDDropsTheFloor(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(*Turns){

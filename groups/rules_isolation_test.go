@@ -27,7 +27,8 @@ func TestLaneSaysItsIsolation(t *testing.T) {
 			s.enqueue(3, "a")
 			s.alter(setting)
 			d := s.dialer(Session{})
-			d.Pool.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { // it has the last word on the session's
+			// It has the last word on the session's settings.
+			d.Pool.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 				_, err := c.Exec(ctx, "SET "+setting)
 				return err
 			}
@@ -89,7 +90,8 @@ func lateRead(t *testing.T, begin string) (head int64) {
 	l, c := s.lane(), s.session()
 	h := s.claim(l, "a")
 	lock := func() bool {
-		rows, err := c.Query(t.Context(), "SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE SKIP LOCKED")
+		rows, err := c.Query(t.Context(),
+			"SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE SKIP LOCKED")
 		require.NoError(t, err)
 		defer rows.Close()
 		return rows.Next()

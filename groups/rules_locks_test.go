@@ -99,7 +99,8 @@ func TestEnqueueDoesNotWait(t *testing.T) {
 	for _, c := range []*session{first, second} {
 		c.do("BEGIN")
 		for _, id := range []string{"a", "brand-new", "a"} {
-			require.False(t, c.waits(enqueue, []string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, false), id)
+			require.False(t,
+				c.waits(enqueue, []string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, false), id)
 		}
 	}
 }

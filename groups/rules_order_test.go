@@ -20,7 +20,8 @@ SELECT j.id, j.group_id FROM pgfifo.jobs j JOIN pgfifo.queue_groups g USING (que
 WHERE j.queue = $1 AND $2::text <> '' AND j.id > $3 AND (j.run_at IS NULL OR j.run_at <= statement_timestamp())
 ORDER BY j.id LIMIT 1 FOR UPDATE SKIP LOCKED`
 
-// A shape is a way to claim: a statement that begins with the job's id, behind one that locks the group, if it is not empty.
+// A shape is a way to claim: a statement that begins with the job's id, behind one that locks the group, if it is not
+// empty.
 type shape struct {
 	lock, sql string
 	hints     bool // it claims the group that it is told to; else it answers which, in the second column
@@ -205,12 +206,14 @@ func game(ctx context.Context, c *pgx.Conn, f shape, r *referee, id string, luck
 		r.began(id, job)
 		switch luck {
 		case 0:
-			_, err = c.Exec(ctx, "UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE queue = $1 AND group_id = $2 AND id = $3", queue, id, job)
+			_, err = c.Exec(ctx, "UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE queue = $1 AND group_id = $2 "+
+				"AND id = $3", queue, id, job)
 		case 1:
 			_, err = c.Exec(ctx, "SELECT 1")
 			end = "ROLLBACK"
 		default:
-			_, err = c.Exec(ctx, "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3", queue, id, job)
+			_, err = c.Exec(ctx, "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3", queue, id,
+				job)
 		}
 		r.ended(id, job, luck > 1)
 	}

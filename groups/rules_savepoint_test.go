@@ -164,7 +164,8 @@ func TestBunRowsLeftOpen(t *testing.T) {
 	require.NoError(t, l.Lend(func() {
 		tx, err := h.loan.BunTx(t.Context())
 		require.NoError(t, err)
-		rows, err := tx.QueryContext(t.Context(), "SELECT generate_series(1, 100000)") //nolint:rowserrcheck,sqlclosecheck // on purpose
+		//nolint:rowserrcheck,sqlclosecheck // on purpose
+		rows, err := tx.QueryContext(t.Context(), "SELECT generate_series(1, 100000)")
 		require.NoError(t, err)
 		require.True(t, rows.Next())
 	}))

@@ -18,8 +18,9 @@ import (
 // A transaction that the handler asks for beside another one, or behind what it has committed, has a savepoint of its
 // own, because that is to stay when it is rolled back.
 //
-// If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their COMMIT, which frees
-// their groups before anybody can say that no worker has died; so it is checked before, and then the jobs are given back.
+// If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
+// COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
+// the jobs are given back.
 const (
 	outerSavepoint = "pgfifo"
 	batchSavepoint = "pgfifo_batch"
@@ -32,8 +33,8 @@ const (
 	undoBatch        = "ROLLBACK TO SAVEPOINT " + batchSavepoint
 )
 
-// ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote cannot be
-// committed. All of that is undone, and the jobs are as they were.
+// ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote
+// cannot be committed. All of that is undone, and the jobs are as they were.
 var ErrGivenBack = errors.New("groups: the batch cannot be committed, and is given back")
 
 // ErrEnded is returned when a transaction is asked for after its job has ended.
@@ -84,8 +85,8 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline) (n int) {
 	if l.loan.taken() {
 		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
 		n++
-		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its xmax,
-		// which is no evidence of a crash.
+		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
+		// xmax, which is no evidence of a crash.
 		send(releaseOuter)
 	}
 	if l.batch {
@@ -95,7 +96,8 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline) (n int) {
 	return n
 }
 
-// giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether it could.
+// giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether
+// it could.
 func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
 	pipeline := l.pg().StartPipeline(ctx)
 	pipeline.SendQueryParams(undoBatch, nil, nil, nil, nil)

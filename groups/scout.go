@@ -14,8 +14,9 @@ import (
 // A Scout finds groups with jobs for all lanes of a process, on a connection of its own.
 //
 // It walks over the groups of its queues, again soon while that brings news and lanes wait, and then ever less often
-// down to once every Poll; where walks take long, it looks instead for what is new and what is due (look.go). It watches
-// the transactions that hold groups elsewhere, because a freed lock tells nobody; and it makes the rows of new groups.
+// down to once every Poll; where walks take long, it looks instead for what is new and what is due (look.go). It
+// watches the transactions that hold groups elsewhere, because a freed lock tells nobody; and it makes the rows of new
+// groups.
 type Scout struct {
 	Turns  *Turns
 	Queues []string
@@ -47,7 +48,7 @@ type Scout struct {
 }
 
 const (
-	maxRest   = time.Second          // between looks at the Turns, which forget their floors then, however slow walks are
+	maxRest   = time.Second          // between looks at the Turns, which forget their floors then; walks may be slow
 	minGap    = 2 * time.Millisecond // between walks while they bring news
 	walkBatch = 512                  // groups per statement, or jobs where groups are short
 	adjacent  = 8                    // jobs a group, from which on it is better to skip
@@ -152,7 +153,9 @@ func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...an
 	var c Candidate
 	var dueUS int64
 	var missing bool
-	_, err = pgx.ForEachRow(rows, []any{&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &c.Paused, &missing}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &c.Paused, &missing,
+	}, func() error {
 		n, last = n+1, c.GroupID
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.Orphan = s.orphans[c.Key]

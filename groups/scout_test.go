@@ -180,7 +180,8 @@ func TestScoutPassesBlockedGroups(t *testing.T) {
 	const n = walkBatch + 89
 	for name, block := range map[string]func(*stage){
 		"paused": func(s *stage) {
-			s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT queue, group_id FROM pgfifo.jobs WHERE id < $1", n)
+			s.exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT queue, group_id FROM pgfifo.jobs WHERE id < $1",
+				n)
 		},
 		"delayed": func(s *stage) {
 			s.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' WHERE id < $1", n)

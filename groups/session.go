@@ -18,10 +18,10 @@ import (
 // A Session bounds how long silence may last between a worker and the server. Zero fields mean the defaults.
 //
 // The worker gives up before the server does, so a handler's context is cancelled before anybody else can be given its
-// group. It hears of a silent server after Silence plus Heartbeat; in a statement by TCP, which probes after half of Silence and
-// then every tenth of it, in whole seconds, until Silence is over, by timers that may be an eighth late. The later of the two
-// must be less than two thirds of ServerSilence, when the server may give up: 11.25 seconds and 20 by default. No ServerSilence
-// of 3.375 seconds or less is possible.
+// group. It hears of a silent server after Silence plus Heartbeat; in a statement by TCP, which probes after half of
+// Silence and then every tenth of it, in whole seconds, until Silence is over, by timers that may be an eighth late.
+// The later of the two must be less than two thirds of ServerSilence, when the server may give up: 11.25 seconds and 20
+// by default. No ServerSilence of 3.375 seconds or less is possible.
 //
 // What a handler does with the connection meanwhile decides who watches it. Heartbeats are sent whenever the server
 // waits for the worker, beside open rows, too; up to 1 MiB of what a handler leaves unread is read ahead to find that
@@ -51,12 +51,12 @@ import (
 // as Windows, only by a heartbeat that can be sent. Nor does a connection that the pool's DialFunc wraps in something
 // that is neither a syscall.Conn nor has a NetConn method.
 type Session struct {
-	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something twice as
-	// often. Defaults to 1 second.
+	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something
+	// twice as often. Defaults to 1 second.
 	Heartbeat time.Duration
-	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is also how
-	// long a cancelled statement may take to end before its connection is given up, and the longest timeout for connecting.
-	// Defaults to 10 seconds.
+	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is
+	// also how long a cancelled statement may take to end before its connection is given up, and the longest timeout
+	// for connecting. Defaults to 10 seconds.
 	Silence time.Duration
 	// ServerSilence is how long the server waits for a worker that says nothing before it ends the session and frees
 	// the group. It becomes idle_in_transaction_session_timeout, tcp_user_timeout and the tcp_keepalives settings of
@@ -64,8 +64,8 @@ type Session struct {
 	ServerSilence time.Duration
 }
 
-// ErrSession is returned for a Session with a negative bound, or whose bounds would let the server give a group away before
-// its worker gives up.
+// ErrSession is returned for a Session with a negative bound, or whose bounds would let the server give a group away
+// before its worker gives up.
 var ErrSession = errors.New("groups: invalid session bounds")
 
 func (s Session) withDefaults() Session {
@@ -94,14 +94,16 @@ func (s Session) Validate() error {
 	case s.Heartbeat < 0 || s.Silence < 0 || s.ServerSilence < 0:
 		return fmt.Errorf("%w: negative duration", ErrSession)
 	case s.noticed() >= s.userTimeout():
-		return fmt.Errorf("%w: with Silence %v and Heartbeat %v a handler hears of a lost connection after %v, which must be less than two thirds of ServerSilence (%v)",
+		return fmt.Errorf("%w: with Silence %v and Heartbeat %v a handler hears of a lost connection after %v, "+
+			"which must be less than two thirds of ServerSilence (%v)",
 			ErrSession, s.Silence, s.Heartbeat, s.noticed(), s.ServerSilence)
 	}
 	return nil
 }
 
-// noticed is how long it may take a handler to hear that the server is silent: by a heartbeat without an answer, or in a
-// statement by TCP, which probes in whole seconds (see boundSocket) by timers that may be an eighth late (Linux's timer wheel).
+// noticed is how long it may take a handler to hear that the server is silent: by a heartbeat without an answer, or in
+// a statement by TCP, which probes in whole seconds (see boundSocket) by timers that may be an eighth late (Linux's
+// timer wheel).
 func (s Session) noticed() time.Duration {
 	probed, interval := wholeSeconds(s.Silence/2), wholeSeconds(s.Silence/10)
 	for probed += interval; probed < s.Silence; {
@@ -114,8 +116,8 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max((d + time.Second - 1).Truncate(time.Second), time.Second)
 }
 
-// userTimeout is the least silence after which the server may end a session: tcp_user_timeout cuts its keepalives short, too
-// (tcp(7), TCP_USER_TIMEOUT).
+// userTimeout is the least silence after which the server may end a session: tcp_user_timeout cuts its keepalives
+// short, too (tcp(7), TCP_USER_TIMEOUT).
 func (s Session) userTimeout() time.Duration { return s.ServerSilence * 2 / 3 }
 
 // settings returns what a worker's connection sets for itself; every one of them may be set by any role.
@@ -167,13 +169,15 @@ var handlerSettings = func() string {
 }()
 
 // connConfig returns the configuration of a worker's own connection to the database of pool.
-func (s Session) connConfig(ctx context.Context, pool *pgxpool.Config, name string, lane bool) (*pgx.ConnConfig, error) {
+func (s Session) connConfig(
+	ctx context.Context, pool *pgxpool.Config, name string, lane bool,
+) (*pgx.ConnConfig, error) {
 	cfg := pool.ConnConfig.Copy()
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = name
 	}
-	// On a lane, the default handler closes the connection when a query's context ends, which frees the group while its handler
-	// goes on. A cancel request leaves the transaction, and so the group, to the library.
+	// On a lane, the default handler closes the connection when a query's context ends, which frees the group while its
+	// handler goes on. A cancel request leaves the transaction, and so the group, to the library.
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		if !lane {
 			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
@@ -225,14 +229,16 @@ func (s Session) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Lo
 	set := s.settings(serverVersion(conn))
 	pipeline := conn.StartPipeline(ctx)
 	for _, kv := range set {
-		pipeline.SendQueryParams("SELECT set_config($1, $2, false)", [][]byte{[]byte(kv[0]), []byte(kv[1])}, nil, nil, nil)
+		pipeline.SendQueryParams("SELECT set_config($1, $2, false)",
+			[][]byte{[]byte(kv[0]), []byte(kv[1])}, nil, nil, nil)
 		if err := pipeline.Sync(); err != nil {
 			return err
 		}
 	}
 	for _, kv := range set {
 		err := drain(pipeline)
-		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" { // a pooler's refusal, say
+		// A pooler's refusal, say.
+		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
 			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
 		} else if err != nil {
 			return err

@@ -3,9 +3,10 @@ package groups
 import "strings"
 
 // Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
-// RESET, DISCARD, DEALLOCATE or LISTEN. The next job, of any queue, would meet that; RESET ALL takes away what bounds silence,
-// too. So a spoiled lane is closed when its job is settled. So is one with another encoding, whichever way it was set: payloads
-// are read in it. What else a function does, a temporary table or a session's advisory lock is not noticed.
+// RESET, DISCARD, DEALLOCATE or LISTEN. The next job, of any queue, would meet that; RESET ALL takes away what bounds
+// silence, too. So a spoiled lane is closed when its job is settled. So is one with another encoding, whichever way it
+// was set: payloads are read in it. What else a function does, a temporary table or a session's advisory lock is not
+// noticed.
 func (l *Lane) Spoiled() bool { return l.wire.spoiled.Load() }
 
 func (w *wire) look(sql string) {
@@ -24,7 +25,8 @@ func spoils(sql string) bool {
 			return false
 		}
 		word, _ = firstWord(rest)
-		return !strings.EqualFold(word, "local") && !strings.EqualFold(word, "constraints") && !strings.EqualFold(word, "transaction")
+		return !strings.EqualFold(word, "local") && !strings.EqualFold(word, "constraints") &&
+			!strings.EqualFold(word, "transaction")
 	case len("reset"), len("listen"), len("discard"), len("deallocate"):
 		for _, w := range [...]string{"reset", "listen", "discard", "deallocate"} {
 			if strings.EqualFold(word, w) {

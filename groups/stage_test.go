@@ -127,9 +127,7 @@ func (s *stage) dialer(session Session) *Dialer {
 		Pool: s.pool.Config(), Control: s.pool, Schema: s.name, Name: "lane of " + s.Name(), Session: session,
 		Statements: map[string]string{
 			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
-			"retry": `WITH met AS (UPDATE pgfifo.queue_groups SET created_at = created_at WHERE queue = $1 AND group_id = $2)
-				UPDATE pgfifo.jobs SET attempts = attempts + 1, run_at = statement_timestamp() + $4::bigint * interval '1 us'
-				WHERE queue = $1 AND group_id = $2 AND id = $3`,
+			"retry":   s.statement("retry"),
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	}
@@ -161,7 +159,12 @@ func settle(h *Hold, statement string, more ...string) []Call {
 func succeed(h *Hold) []Call { return settle(h, "succeed") }
 
 func retryIn(h *Hold, d time.Duration) []Call {
-	return settle(h, "retry", strconv.FormatInt(d.Microseconds(), 10))
+	return retry(h, strconv.FormatInt(d.Microseconds(), 10))
+}
+
+// retry settles a job that has failed, with a delay in microseconds.
+func retry(h *Hold, delay string) []Call {
+	return settle(h, "retry", strconv.Itoa(h.Attempts), delay, "error", "on purpose", "", "lane", "10")
 }
 
 // claim makes the lane hold the group, which must be free.

@@ -55,8 +55,8 @@ func (l *Lane) watchStatements(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepareAgain prepares the lane's statements again if a handler may have taken them away. The transaction must not have
-// failed. What the handler has set for it is put back first, as for settling.
+// prepareAgain prepares the lane's statements again if a handler may have taken them away. The transaction must not
+// have failed. What the handler has set for it is put back first, as for settling.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if !l.loan.taken() {
 		return nil

@@ -19,7 +19,9 @@ func TestStatementsTakenAway(t *testing.T) {
 		take    func(context.Context, pgx.Tx) error
 		spoiled bool
 	}{
-		"by pgx":                 {func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().DeallocateAll(ctx) }, false},
+		"by pgx": {func(ctx context.Context, tx pgx.Tx) error {
+			return tx.Conn().DeallocateAll(ctx)
+		}, false},
 		"by SQL":                 {exec("DEALLOCATE ALL"), true},
 		"by SQL, all of them":    {exec("DEALLOCATE PREPARE ALL"), true},
 		"one of them":            {exec("DEALLOCATE " + stmtClaim), true},

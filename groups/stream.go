@@ -222,8 +222,9 @@ func (s *stream) beat() (standing, error) {
 	return s.stands(), err
 }
 
-// interrupt has those who read wait until the heartbeat is over, and begin again then. In the worker's turn pgx may be reading,
-// too: for a notification, or in the background, which it begins if a write takes long, and ends with what comes next.
+// interrupt has those who read wait until the heartbeat is over, and begin again then. In the worker's turn pgx may be
+// reading, too: for a notification, or in the background, which it begins if a write takes long, and ends with what
+// comes next.
 func (s *stream) interrupt() {
 	if s.reading == 0 {
 		return
@@ -371,6 +372,7 @@ func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
 	if l.control == nil {
 		return false, false, errors.New("groups: no Control pool")
 	}
-	err = l.control.QueryRow(ctx, activitySQL, int32(l.pid)).Scan(&active, &writing) //nolint:gosec // as PostgreSQL has it
+	pid := int32(l.pid) //nolint:gosec // as PostgreSQL has it
+	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)
 	return active, writing, err
 }

@@ -16,7 +16,9 @@ func message(kind byte, body string) []byte {
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	var all []byte
-	for _, m := range [][]byte{message('D', "row"), message('Z', "T"), message('n', ""), message('N', string(make([]byte, 300)))} {
+	for _, m := range [][]byte{
+		message('D', "row"), message('Z', "T"), message('n', ""), message('N', string(make([]byte, 300))),
+	} {
 		all = append(all, m...)
 	}
 	for size := 1; size <= len(all); size++ {

@@ -64,7 +64,8 @@ func encrypted(s *stage, d *Dialer) {
 	host.TLSConfig = &tls.Config{InsecureSkipVerify: true}                     //nolint:gosec // the test's own
 }
 
-// Heartbeats pass and the end of a session is noticed on an encrypted connection, too, whatever of an answer TLS holds back.
+// Heartbeats pass and the end of a session is noticed on an encrypted connection, too, whatever of an answer TLS holds
+// back.
 func TestBeatBeneathTLS(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{

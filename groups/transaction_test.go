@@ -17,8 +17,8 @@ type effect struct {
 	V string `bun:"v"`
 }
 
-// effects holds a job on a stage with a table for effects; settled ends it with success, or with its failure, and returns
-// what there is then.
+// effects holds a job on a stage with a table for effects; settled ends it with success, or with its failure, and
+// returns what there is then.
 func effects(t *testing.T) (s *stage, h *Hold, settled func(success bool) []string) {
 	s = newStage(t)
 	s.enqueue(1, "a")
@@ -153,7 +153,8 @@ func TestPgxTxDoesEverything(t *testing.T) {
 	ctx := t.Context()
 	tx := s.pgxTx(h)
 
-	n, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"}, pgx.CopyFromRows([][]any{{"copied 1"}, {"copied 2"}}))
+	n, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
+		pgx.CopyFromRows([][]any{{"copied 1"}, {"copied 2"}}))
 	require.NoError(t, err)
 	require.Equal(t, int64(2), n)
 

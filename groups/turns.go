@@ -156,8 +156,8 @@ func (t *Turns) put(turn *Turn) {
 	t.line.push(turn)
 }
 
-// quantum is how many turns a group has before those outside the line have theirs, while there are more ready groups than
-// the line holds. To find a group again costs a tenth of a job.
+// quantum is how many turns a group has before those outside the line have theirs, while there are more ready groups
+// than the line holds. To find a group again costs a tenth of a job.
 const quantum = 4
 
 // An Outcome is what a lane learned of a group.
@@ -166,7 +166,7 @@ type Outcome struct {
 	Finished int64         // the id of the job that is gone from the group, or 0
 	More     bool          // there was another job behind it
 	DueIn    time.Duration // the head may not run before this, or 0
-	Trouble  bool          // the server refuses something about the group: it is left alone for a while, longer each time
+	Trouble  bool          // the server refuses something about the group: it rests for a while, longer each time
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -200,7 +200,8 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
-	case again, o.More && (t.roomy || t.line.len() == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
+	case again, o.More &&
+		(t.roomy || t.line.len() == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
 		turn.spent++
 		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
@@ -232,7 +233,8 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.finished(turn, o.Finished)
 	turn.again = false
 	t.lend(turn)
-	turn.entered = o.Finished // if the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then
+	// If the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then.
+	turn.entered = o.Finished
 	return true
 }
 

@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -69,8 +68,8 @@ func TestTurnWithoutMoreIsForgotten(t *testing.T) {
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
-// A group that is worked while the first walk is still under way has its next turn behind those found meanwhile, not after
-// the next walk.
+// A group that is worked while the first walk is still under way has its next turn behind those found meanwhile, not
+// after the next walk.
 func TestTurnsDuringTheFirstWalk(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(100)
@@ -110,74 +109,6 @@ func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
 	turns.Offer(ready("c"))
 	turns.Done(turns.TryNext(), Outcome{Finished: 2, More: true})
 	require.Equal(t, []string{"c"}, drained(turns))
-}
-
-func TestNextWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	got := make(chan *Turn)
-	go func() { got <- turns.Next(t.Context()) }()
-	<-turns.Woken() // it waits, or is about to: the scout is asked to look
-	require.True(t, turns.Look().Idle)
-	require.Equal(t, 1, turns.Offer(ready("a")))
-	require.Equal(t, "a", (<-got).GroupID)
-	require.False(t, turns.Look().Idle)
-
-	turns.Offer(ready("b"))
-	require.Equal(t, "b", turns.Next(t.Context()).GroupID, "at once")
-}
-
-// Lanes that wait get work last in, first out: the rest may go on sleeping.
-func TestNextWakesTheLastThatWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	got := make(chan string)
-	for i := range 3 {
-		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
-		<-turns.Woken()
-	}
-	for i, id := range []string{"a", "b", "c"} {
-		turns.Offer(ready(id))
-		require.Equal(t, fmt.Sprint(id, " for ", 2-i), <-got)
-	}
-}
-
-func TestNextEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan *Turn)
-	go func() { got <- turns.Next(ctx) }()
-	<-turns.Woken()
-	cancel()
-	require.Nil(t, <-got)
-	require.False(t, turns.Look().Idle, "it does not wait any more")
-	turns.Offer(ready("a"))
-	require.Equal(t, []string{"a"}, drained(turns))
-}
-
-// A turn that is handed to a lane at the moment at which it stops waiting is not lost.
-func TestNextReturnsTheTurn(t *testing.T) {
-	t.Parallel()
-	returned := 0
-	for range 200 {
-		turns := roomyTurns()
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan *Turn, 1)
-		go func() { got <- turns.Next(ctx) }()
-		<-turns.Woken()
-		turns.mu.Lock()
-		cancel()
-		turns.put(&Turn{Key: group("a")})
-		turns.mu.Unlock()
-		if turn := <-got; turn != nil {
-			require.Nil(t, turns.TryNext())
-			continue
-		}
-		returned++
-		require.Equal(t, []string{"a"}, drained(turns))
-	}
-	require.Positive(t, returned)
 }
 
 func TestTurnsThatAreDueLater(t *testing.T) {
@@ -400,8 +331,8 @@ func TestAgain(t *testing.T) {
 	require.Nil(t, turns.TryNext())
 }
 
-// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again at once;
-// and if other workers try it, too.
+// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again
+// at once; and if other workers try it, too.
 func TestTroubleWithJobsBehind(t *testing.T) {
 	t.Parallel()
 	turns := roomyTurns()

@@ -21,7 +21,10 @@ type View struct {
 func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked, Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck}
+	v := View{
+		Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked,
+		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
+	}
 	for turn := range t.held {
 		if turn.Hinted {
 			v.Hinted = true
@@ -33,8 +36,8 @@ func (t *Turns) Look() View {
 	return v
 }
 
-// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims would
-// have needed it since the last time.
+// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims
+// would have needed it since the last time.
 func (t *Turns) AskWriters() (stuck int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,8 +60,8 @@ func (t *Turns) Looking() {
 	t.floors.looks++
 }
 
-// Checked says that the heads of all groups have been offered since the given time. For as long as keep they need not be
-// looked at again for jobs that were put back.
+// Checked says that the heads of all groups have been offered since the given time. For as long as keep they need not
+// be looked at again for jobs that were put back.
 func (t *Turns) Checked(since time.Time, keep time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +81,8 @@ func (t *Turns) Forget(queue string) {
 }
 
 // Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has
-// not, a group that was worked does not go back in line for ever: it would keep out those that the walk has yet to reach.
+// not, a group that was worked does not go back in line for ever: it would keep out those that the walk has yet to
+// reach.
 func (t *Turns) Walked(complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,8 @@ func (s *Scout) rest(took time.Duration) time.Duration {
 	return 20 * took
 }
 
-// hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep half of the time.
+// hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep
+// half of the time.
 func (v View) hurry(took time.Duration) time.Duration {
 	if v.Idle {
 		return 0

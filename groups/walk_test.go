@@ -13,7 +13,8 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 	s := newStage(t)
 	s.enqueue(2, "ready", "held", "due", "paused", "idle")
 	s.exec("DELETE FROM pgfifo.jobs WHERE group_id = 'idle'")
-	s.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' WHERE group_id = 'due' AND id = 3")
+	s.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' " +
+		"WHERE group_id = 'due' AND id = 3")
 	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'paused')", queue)
 	l := s.lane()
 	h := s.claim(l, "held")
@@ -25,7 +26,8 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
 	xids, unknown := turns.Held()
 	require.Empty(t, unknown)
-	require.Equal(t, one[string](s, "SELECT backend_xid::text FROM pg_stat_activity WHERE pid = $1", l.pg().PID()), fmt.Sprint(xids[0]))
+	require.Equal(t, one[string](s, "SELECT backend_xid::text FROM pg_stat_activity WHERE pid = $1", l.pg().PID()),
+		fmt.Sprint(xids[0]))
 	require.Equal(t, []string{"ready"}, drained(turns))
 
 	// Free again, the one above the finished job.
@@ -75,7 +77,8 @@ func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
 	}
 }
 
-// With more groups than the line holds, and lanes that are always busy, one walk follows the other: none waits for Poll.
+// With more groups than the line holds, and lanes that are always busy, one walk follows the other: none waits for
+// Poll.
 func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -99,7 +102,8 @@ func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 	}
 }
 
-// Where groups are short the walk reads job after job, where they are long it skips; either way it finds every head once.
+// Where groups are short the walk reads job after job, where they are long it skips; either way it finds every head
+// once.
 func TestWalkThroughShortAndLongGroups(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -59,8 +59,8 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 // nextAsk returns how long to leave those alone who enqueue.
 func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
 
-// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look is
-// due when as many claims have missed it as it is worth, but not so soon that looking takes over a 50th of the time.
+// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
+// is due when as many claims have missed it as it is worth, but not so soon that looking takes over a 50th of the time.
 func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	begin := time.Now()
 	missed := s.Turns.AskWriters()

@@ -39,8 +39,8 @@ type Config struct {
 	// that changes a table waits for every transaction that uses it, that of a running job above all, and whoever needs
 	// the table next, an enqueue say, waits behind the step: for at most LockTimeout for each table that the step
 	// changes, and while the step works, which is milliseconds unless the release notes say otherwise. The wait for
-	// another process that is migrating the same schema is bounded by the context only. Defaults to 2 seconds; a negative
-	// one means no limit.
+	// another process that is migrating the same schema is bounded by the context only. Defaults to 2 seconds; a
+	// negative one means no limit.
 	LockTimeout time.Duration
 
 	// LockTries is how often a step is tried that does not get its locks in time. In between it pauses twice as long as

@@ -131,7 +131,8 @@ func TestLockTimeout(t *testing.T) {
 	_, err = worker.Exec(ctx, "SELECT FROM pgfifo.jobs")
 	require.NoError(t, err)
 
-	m := fake(t, &Config{LockTimeout: time.Microsecond, LockTries: 3}, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
+	m := fake(t, &Config{LockTimeout: time.Microsecond, LockTries: 3}, "SELECT",
+		"ALTER TABLE pgfifo.jobs ADD x integer")
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	err = m.to(bounded, pool, 2)
@@ -296,7 +297,8 @@ func awaitWaiter(t *testing.T, db Querier, d time.Duration, done <-chan error) {
 			SELECT EXISTS (
 				SELECT FROM pg_locks l, pg_stat_get_activity(l.pid) a
 				WHERE l.locktype = 'advisory' AND NOT l.granted AND a.query_start < clock_timestamp() - $1::interval
-				  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`, d).Scan(&waiting))
+				  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			)`, d).Scan(&waiting))
 		if waiting {
 			return
 		}

@@ -39,10 +39,10 @@ type Roles struct {
 	Admin string
 }
 
-// RolesSQL returns the statements that make the roles, and give each what it needs in the schema ("" means "pgfifo") and
-// nothing else, for your own tool: run it in one transaction, as the owner, after each migration. It returns
-// ErrRole for a name that is not made of ASCII letters, digits, '_', '-' and '.', and for the schema public, which is not
-// the library's own to close.
+// RolesSQL returns the statements that make the roles, and give each what it needs in the schema ("" means "pgfifo")
+// and nothing else, for your own tool: run it in one transaction, as the owner, after each migration. It returns
+// ErrRole for a name that is not made of ASCII letters, digits, '_', '-' and '.', and for the schema public, which is
+// not the library's own to close.
 func RolesSQL(schema string, roles Roles) (string, error) {
 	name, err := parse(schema)
 	if err != nil {
@@ -54,8 +54,8 @@ func RolesSQL(schema string, roles Roles) (string, error) {
 // Grant runs RolesSQL in one transaction, as the owner of the schema and its tables, which must be at Latest. Call it
 // after Up, each time: where nothing has changed it changes nothing, and it waits for no running job.
 //
-// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them: PostgreSQL would give
-// a part of the rights and a warning. Roles that are missing are created, for which the role needs CREATEROLE.
+// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them: PostgreSQL would
+// give a part of the rights and a warning. Roles that are missing are created, for which the role needs CREATEROLE.
 func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
 	if err != nil {
@@ -106,9 +106,14 @@ func (r Roles) sql(name schema.Name) (string, error) {
 	if name.String() == "public" {
 		return "", fmt.Errorf("%w: the schema public is shared, and cannot be closed to others", ErrRole)
 	}
-	pairs := []string{schema.Default + ".", name.Ident() + ".", "SCHEMA " + schema.Default + " ", "SCHEMA " + name.Ident() + " "}
+	pairs := []string{
+		schema.Default + ".", name.Ident() + ".", "SCHEMA " + schema.Default + " ", "SCHEMA " + name.Ident() + " ",
+	}
 	for _, role := range []struct{ given, standard string }{
-		{r.Producer, "pgfifo_producer"}, {r.Worker, "pgfifo_worker"}, {r.Reader, "pgfifo_reader"}, {r.Admin, "pgfifo_admin"},
+		{r.Producer, "pgfifo_producer"},
+		{r.Worker, "pgfifo_worker"},
+		{r.Reader, "pgfifo_reader"},
+		{r.Admin, "pgfifo_admin"},
 	} {
 		if role.given == "" {
 			role.given = role.standard
@@ -119,7 +124,8 @@ func (r Roles) sql(name schema.Name) (string, error) {
 		case strings.HasPrefix(lower, "pg_"), lower == "public", lower == "none":
 			return "", fmt.Errorf("%w: %q is PostgreSQL's own", ErrRole, role.given)
 		}
-		pairs = append(pairs, "'"+role.standard+"'", "'"+role.given+"'", role.standard, pgx.Identifier{role.given}.Sanitize())
+		pairs = append(pairs, "'"+role.standard+"'", "'"+role.given+"'", role.standard,
+			pgx.Identifier{role.given}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...).Replace(rolesSQL), nil
 }

@@ -1,8 +1,9 @@
--- Rights for four group roles, exact to the column. Run in one transaction by the owner of the schema and its tables, or
--- a superuser, after each migration, and any number of times: it locks no table, and workers go on meanwhile.
+-- Rights for four group roles, exact to the column. Run in one transaction by the owner of the schema and its tables,
+-- or a superuser, after each migration, and any number of times: it locks no table, and workers go on meanwhile.
 --
--- It makes the roles that are missing (that needs CREATEROLE; otherwise have them made before), takes from them and from
--- PUBLIC whatever they have on the library's objects, and grants what follows. Logins are yours: make them members.
+-- It makes the roles that are missing (that needs CREATEROLE; otherwise have them made before), takes from them and
+-- from PUBLIC whatever they have on the library's objects, and grants what follows. Logins are yours: make them
+-- members.
 --
 -- Nobody needs a right to draw from the sequences: identity columns do it by themselves. So nobody but the owner can
 -- move them, and a producer cannot choose a job's id, which is its place. A worker may see how far the jobs' has come.
@@ -34,7 +35,8 @@ REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
--- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, locks, changes and deletes nothing.
+-- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, locks, changes and deletes
+-- nothing.
 GRANT INSERT (queue, group_id, payload, run_at, max_attempts), SELECT (id) ON pgfifo.jobs TO pgfifo_producer;
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It cannot change a payload or a job's
@@ -47,17 +49,19 @@ GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
 GRANT SELECT (queue, group_id) ON pgfifo.pauses TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
-GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE ON pgfifo.attempt_marks TO pgfifo_worker;
+GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE
+    ON pgfifo.attempt_marks TO pgfifo_worker;
 GRANT INSERT (queue, group_id, id, payload, attempts, max_attempts, enqueued_at, failures),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Sweep.DeadLetterRetention
 
--- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only: grant
--- that to it where you may.
+-- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
+-- grant that to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
 
 -- Admin: reads, pauses, resumes, purges, redrives, deletes dead letters. It owns nothing, so it cannot migrate.
-GRANT SELECT, INSERT (queue, group_id, id, payload, run_at, max_attempts, enqueued_at, failures), UPDATE (run_at), DELETE
+GRANT SELECT, INSERT (queue, group_id, id, payload, run_at, max_attempts, enqueued_at, failures),
+      UPDATE (run_at), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason), DELETE ON pgfifo.pauses TO pgfifo_admin;
 GRANT SELECT, DELETE ON pgfifo.dead_letters TO pgfifo_admin;

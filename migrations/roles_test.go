@@ -7,12 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newRoles returns names of the test's own, and a prefix that they share. They are gone when it ends: to be called before
-// newDatabase, so that the rights go first.
+// newRoles returns names of the test's own, and a prefix that they share. They are gone when it ends: to be called
+// before newDatabase, so that the rights go first.
 func newRoles(t *testing.T) (Roles, string) {
 	t.Helper()
 	prefix := unique()
-	r := Roles{Producer: prefix + "_producer", Worker: prefix + "-worker", Reader: prefix + ".Reader", Admin: prefix + "_admin"}
+	r := Roles{
+		Producer: prefix + "_producer", Worker: prefix + "-worker", Reader: prefix + ".Reader",
+		Admin: prefix + "_admin",
+	}
 	t.Cleanup(func() {
 		for _, name := range []string{r.Producer, r.Worker, r.Reader, r.Admin} {
 			admin(t, `DROP ROLE IF EXISTS "`+name+`"`)
@@ -39,10 +42,14 @@ func TestRoleNames(t *testing.T) {
 
 	sql, err := RolesSQL("", Roles{})
 	require.NoError(t, err)
-	for _, want := range []string{`'pgfifo_worker'`, ` TO "pgfifo_worker";`, `ON SCHEMA "pgfifo" TO`, `ON "pgfifo".jobs TO "pgfifo_producer";`} {
+	for _, want := range []string{
+		`'pgfifo_worker'`, ` TO "pgfifo_worker";`, `ON SCHEMA "pgfifo" TO`, `ON "pgfifo".jobs TO "pgfifo_producer";`,
+	} {
 		require.Contains(t, sql, want)
 	}
-	sql, err = RolesSQL(`pgfifo_reader'pgfifo.`, Roles{Producer: "pgfifo_worker", Worker: strings.Repeat("w", 63), Reader: "a.b", Admin: "A-1_"})
+	sql, err = RolesSQL(`pgfifo_reader'pgfifo.`, Roles{
+		Producer: "pgfifo_worker", Worker: strings.Repeat("w", 63), Reader: "a.b", Admin: "A-1_",
+	})
 	require.NoError(t, err)
 	require.Contains(t, sql, `ARRAY['pgfifo_worker', '`+strings.Repeat("w", 63)+`', 'a.b', 'A-1_']`)
 	require.Contains(t, sql, `ON "pgfifo_reader'pgfifo.".jobs TO "pgfifo_worker";`)

@@ -1,4 +1,5 @@
-// Hooks shows what becomes of attempts: by hooks, for a log and counters in the way of expvar, and by the worker's Stats.
+// Hooks shows what becomes of attempts: by hooks, for a log and counters in the way of expvar, and by the worker's
+// Stats.
 package main
 
 import (

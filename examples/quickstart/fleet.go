@@ -73,7 +73,8 @@ func (p *process) kill() error {
 }
 
 // stop tells the processes that are left to finish what they run and end. It returns how many attempts they counted as
-// failed: the handler never fails, so these are the ones that were lost with a killed worker. A second call does nothing.
+// failed: the handler never fails, so these are the ones that were lost with a killed worker. A second call does
+// nothing.
 func (f *fleet) stop() (lost int64, err error) {
 	var left []*process
 	for _, p := range f.procs {

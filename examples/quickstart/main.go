@@ -1,13 +1,13 @@
-// Quickstart moves money between accounts, kills a worker on the way, and proves from the ledger that every transfer was
-// applied exactly once and in order:
+// Quickstart moves money between accounts, kills a worker on the way, and proves from the ledger that every transfer
+// was applied exactly once and in order:
 //
 //	go run ./examples/quickstart
 //
 // It needs no database: package pgserver finds or starts one. With DATABASE_URL set it uses that server, in a database
 // of its own that it drops in the end.
 //
-// Read worker.go for the handler, producer.go for the enqueue, and proof.go for what is proved. The rest is processes and
-// printing.
+// Read worker.go for the handler, producer.go for the enqueue, and proof.go for what is proved. The rest is processes
+// and printing.
 package main
 
 import (

@@ -42,8 +42,8 @@ var claims = []struct{ claim, sql string }{
 		FROM (SELECT DISTINCT ON (account) balance FROM ledger ORDER BY account, id DESC) l`},
 }
 
-// prove checks the claims, and that the queue agrees: nothing is left in it, and the attempts that were lost with a worker,
-// which held so many groups, were counted.
+// prove checks the claims, and that the queue agrees: nothing is left in it, and the attempts that were lost with a
+// worker, which held so many groups, were counted.
 func prove(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, held int, lost int64) ([]finding, error) {
 	var findings []finding
 	for _, c := range claims {
@@ -73,7 +73,9 @@ func prove(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, held in
 	if lost == 0 && held > 3 { // between the look and the kill a job may end, but not that many with none to follow
 		wrong = int64(held)
 	}
-	return append(findings, finding{"each attempt that the killed worker lost was counted, and its job ran again", wrong}), nil
+	return append(findings, finding{
+		"each attempt that the killed worker lost was counted, and its job ran again", wrong,
+	}), nil
 }
 
 func abs(n int64) int64 { return max(n, -n) }

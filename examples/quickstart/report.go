@@ -69,7 +69,8 @@ func (r *report) print(w io.Writer) {
 	line("killed", "%s (pid %d) after %s jobs, while it held %d groups",
 		r.victim, r.pid, thousands(int(r.at)), r.held)
 	if r.lost > 0 {
-		line("recovered", "%v after the kill the first of its jobs was done by another worker; lost attempts counted: %d",
+		line("recovered",
+			"%v after the kill the first of its jobs was done by another worker; lost attempts counted: %d",
 			r.recovered.Round(time.Millisecond), r.lost)
 	} else {
 		line("recovered", "nothing: it was killed between two jobs")

@@ -1,9 +1,9 @@
 -- Records the last attempt of a job and moves it to the dead letters; its group goes on. Run in the transaction that
 -- holds the job, after the handler's writes are undone: one row.
 --
--- $1 queue, $2 group id, $3 id, $4 attempts before this one, $5 kind of failure, $6 error, $7 stack ('': none), $8 worker,
--- $9 how many failures to keep. No row: somebody else has counted the attempt. A dead letter of the same key is an error: it
--- is another job's, and is not lost for this one.
+-- $1 queue, $2 group id, $3 id, $4 attempts before this one, $5 kind of failure, $6 error, $7 stack ('': none),
+-- $8 worker, $9 how many failures to keep. No row: somebody else has counted the attempt. A dead letter of the same key
+-- is an error: it is another job's, and is not lost for this one.
 WITH job AS (
     DELETE FROM pgfifo.jobs
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer

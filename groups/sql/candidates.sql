@@ -3,7 +3,8 @@
 -- $1 queue, $2 group id to start behind ('': at the beginning), $3 how many groups to visit.
 --
 -- It takes no lock and may be stale when it arrives: a hint, which claim.sql proves or refutes. It is
---     SELECT DISTINCT ON (queue, group_id) ... FROM jobs WHERE queue = $1 AND group_id > $2 ORDER BY queue, group_id, id
+--     SELECT DISTINCT ON (queue, group_id) ... FROM jobs WHERE queue = $1 AND group_id > $2
+--     ORDER BY queue, group_id, id
 -- read by skipping from group to group in the primary key: one index probe a group, whatever the backlog, however
 -- many groups are idle. Readiness is reported, never filtered here: a head that is not due holds its group.
 -- It ends with heads.sql.

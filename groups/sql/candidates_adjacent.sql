@@ -1,4 +1,5 @@
--- Lists the heads of the groups that have one of the next $3 jobs of a queue behind group $2, in the order of their ids.
+-- Lists the heads of the groups that have one of the next $3 jobs of a queue behind group $2, in the order of their
+-- ids.
 --
 -- $1 queue, $2 group id to start behind ('': at the beginning), $3 how many jobs to read.
 --

@@ -2,21 +2,21 @@
 --
 -- $1 queue, $2 group id, $3 floor: jobs of the group up to this id are known to be finished (0: none).
 --
--- Why it is the right head: whoever held the group before had ended when its row was locked, and this statement's snapshot is
--- newer than that lock. So it sees all that they did, and every lower id that was committed before. A lower id that is
--- committed later nobody else can work, because the group is ours. Nothing filters the head: it is the lowest id, whatever
--- its state.
+-- Why it is the right head: whoever held the group before had ended when its row was locked, and this statement's
+-- snapshot is newer than that lock. So it sees all that they did, and every lower id that was committed before. A lower
+-- id that is committed later nobody else can work, because the group is ours. Nothing filters the head: it is the
+-- lowest id, whatever its state.
 --
--- The last condition is true if and only if the group is locked: nothing else gives this transaction an id. It is evaluated
--- once, before anything is read, so a claim that has missed the group locks nothing.
+-- The last condition is true if and only if the group is locked: nothing else gives this transaction an id. It is
+-- evaluated once, before anything is read, so a claim that has missed the group locks nothing.
 --
--- SKIP LOCKED: an operator may have the job's row. Then the claim misses. It never waits, and a later job never takes the
--- head's place: the row is named by its ctid.
+-- SKIP LOCKED: an operator may have the job's row. Then the claim misses. It never waits, and a later job never takes
+-- the head's place: the row is named by its ctid.
 --
 -- All columns are computed below the lock, so job_xid is the transaction that locked the head before. See evidence.sql.
--- was_lost says that the last attempt that was counted died with its worker, marked that one has begun which was not counted:
--- see mark.sql. own_xid is this transaction; all transactions before oldest_xid
--- have ended, which floors need (groups/floor.go).
+-- was_lost says that the last attempt that was counted died with its worker, marked that one has begun that was not
+-- counted (mark.sql). own_xid is this transaction; all transactions before oldest_xid have ended, which floors need
+-- (groups/floor.go).
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        statement_timestamp() AS now,
        j.ctid,

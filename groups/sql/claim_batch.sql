@@ -1,10 +1,11 @@
--- Claims the head of the group that this transaction has locked with lock.sql, together with the jobs behind it, or nothing.
+-- Claims the head of the group that this transaction has locked with lock.sql, together with the jobs behind it, or
+-- nothing.
 --
--- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads may have together;
--- the head comes whatever its size.
+-- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads may have
+-- together; the head comes whatever its size.
 --
--- What claim.sql says of the head holds here. The jobs behind it are not locked: the group's lock says whose they are, and an
--- operator may delete one all the same. So who settles them counts the rows (fifo/sql/succeed_batch.sql).
+-- What claim.sql says of the head holds here. The jobs behind it are not locked: the group's lock says whose they are,
+-- and an operator may delete one all the same. So who settles them counts the rows (fifo/sql/succeed_batch.sql).
 --
 -- A head that is to run alone comes alone: one that has failed, that may be tried only once, or that was to run later.
 -- One job more than wanted is read, to know whether there is more. Its payload is not sent, nor are those beyond $5.

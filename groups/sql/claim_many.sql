@@ -2,11 +2,11 @@
 --
 -- $1 queue, $2 group ids, $3 floors, pairwise; no group twice.
 --
--- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours; without
--- that look a head could be locked here that belongs to somebody who has just locked its group.
+-- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours;
+-- without that look a head could be locked here that belongs to somebody who has just locked its group.
 --
--- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the claim is
--- made again without it: nobody else could work what is enqueued there meanwhile.
+-- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the
+-- claim is made again without it: nobody else could work what is enqueued there meanwhile.
 SELECT k.n::integer, claim.*
 FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)
 CROSS JOIN LATERAL (

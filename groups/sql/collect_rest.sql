@@ -1,5 +1,5 @@
--- Deletes what else is kept of groups that have no row any more: fencing tokens, of which the next one is higher all the same
--- (fence.sql), and marks of attempts that no longer matter (mark.sql).
+-- Deletes what else is kept of groups that have no row any more: fencing tokens, of which the next one is higher all
+-- the same (fence.sql), and marks of attempts that no longer matter (mark.sql).
 WITH groups AS (
     SELECT k.queue, k.group_id
     FROM unnest($1::text[], $2::text[]) AS k (queue, group_id)

@@ -21,7 +21,8 @@ SELECT head.queue,
        head.group_id,
        head.id,
        CASE WHEN head.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000000.0)::bigint
+            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year')
+                                         - statement_timestamp()) * 1000000.0)::bigint
             ELSE 0
        END AS due_in_us,
        CASE WHEN CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
@@ -33,7 +34,9 @@ SELECT head.queue,
             ELSE 0
        END AS holder,
        (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) IS TRUE -- once for all
-           AND (SELECT true FROM pgfifo.pauses p WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue LIMIT 1) IS TRUE AS paused,
-       (SELECT true FROM pgfifo.queue_groups g WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
+           AND (SELECT true FROM pgfifo.pauses p
+                WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue LIMIT 1) IS TRUE AS paused,
+       (SELECT true FROM pgfifo.queue_groups g
+        WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
 FROM head
 ORDER BY head.queue, head.group_id

@@ -4,8 +4,8 @@
 -- ?0 queue ('': all), ?1 and ?2 the key to start behind, ?3 limit, ?4 count at most so many jobs a group,
 -- ?5 only held groups, ?6 only paused groups, ?7 group id ('': all).
 --
--- The holder is the session whose transaction has the head locked. PostgreSQL shows its pid and application_name to every
--- role; its address, and since when, only to members of the holder's role and of pg_read_all_stats.
+-- The holder is the session whose transaction has the head locked. PostgreSQL shows its pid and application_name to
+-- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats.
 WITH RECURSIVE walk AS (
     (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.xmax AS xid
      FROM pgfifo.jobs j
@@ -24,7 +24,9 @@ WITH RECURSIVE walk AS (
         LIMIT 1) next
 )
 SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueued_at AS oldest_at,
-       CASE WHEN walk.run_at > statement_timestamp() THEN least(walk.run_at, timestamptz '9999-12-31 UTC') END AS due_at,
+       CASE WHEN walk.run_at > statement_timestamp()
+            THEN least(walk.run_at, timestamptz '9999-12-31 UTC')
+       END AS due_at,
        (SELECT count(*) FROM (SELECT FROM pgfifo.jobs c
                               WHERE c.queue = walk.queue AND c.group_id = walk.group_id LIMIT ?4) few) AS queued,
        p.queue IS NOT NULL AS paused,

@@ -2,8 +2,9 @@
 --
 -- $1 queue, $2 group id.
 --
--- The lock is the lease. It is held until the transaction ends. Run it in READ COMMITTED, and look at the group's jobs in the
--- statement behind it (claim.sql, claim_batch.sql): that has a snapshot of its own, which is newer than the lock.
+-- The lock is the lease. It is held until the transaction ends. Run it in READ COMMITTED, and look at the group's jobs
+-- in the statement behind it (claim.sql, claim_batch.sql): that has a snapshot of its own, which is newer than the
+-- lock.
 --
 -- group_xid is the transaction that locked the row before: see evidence.sql.
 SELECT g.xmax AS group_xid

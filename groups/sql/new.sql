@@ -1,7 +1,7 @@
 -- Lists the groups with jobs of a stretch of ids, each with the lowest of them.
 --
--- $1 queues, $2 and $3 the stretch: ids above $2, and up to $3; $4 jobs that may not run before this are left out, and found
--- when it is time (due.sql).
+-- $1 queues, $2 and $3 the stretch: ids above $2, and up to $3; $4 jobs that may not run before this are left out, and
+-- found when it is time (due.sql).
 --
 -- "+ 0" is how the index is written.
 --

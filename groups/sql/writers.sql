@@ -1,6 +1,7 @@
--- Tells which transactions are writing to the jobs, and whether they are prepared: all that may have drawn an id and not
--- committed it are among them. INSERT takes the table's ROW EXCLUSIVE lock before it draws the first id, and keeps it until
--- the transaction ends (PostgreSQL manual, "Explicit Locking"); pg_locks misses none, also those of the fast path.
+-- Tells which transactions are writing to the jobs, and whether they are prepared: all that may have drawn an id and
+-- not committed it are among them. INSERT takes the table's ROW EXCLUSIVE lock before it draws the first id, and keeps
+-- it until the transaction ends (PostgreSQL manual, "Explicit Locking"); pg_locks misses none, also those of the fast
+-- path.
 --
 -- $1 the schema's name. A prepared transaction goes on under another name than it had before: -1/xid.
 SELECT l.virtualtransaction, l.virtualtransaction LIKE '-1/%' AS prepared

@@ -10,7 +10,8 @@ import (
 // Setting is the parameter that decides. It may come from the server, the database, the role, or the connection string.
 const Setting = "standard_conforming_strings"
 
-// Err says that backslashes escape in plain strings. bun, which writes values into its statements, does not escape them.
+// Err says that backslashes escape in plain strings. bun, which writes values into its statements, does not escape
+// them.
 var Err = errors.New("pgfifo: " + Setting + " is off on the connection: a backslash could end a quoted value; " +
 	"switch it on for the database, the role or the connection")
 

@@ -66,8 +66,8 @@ func (p *plot) settleReply(lost bool) {
 	}
 }
 
-// A conversation follows what a client and its server say to each other, as far as the plot needs it. A COMMIT is known by
-// the server's answer, whose tag is COMMIT in the simple and the extended protocol, and only if it did commit; what
+// A conversation follows what a client and its server say to each other, as far as the plot needs it. A COMMIT is known
+// by the server's answer, whose tag is COMMIT in the simple and the extended protocol, and only if it did commit; what
 // answers a statement that commits by itself, by the order of the exchanges.
 type conversation struct {
 	plot *plot
@@ -202,8 +202,8 @@ func (c *conversation) exchange() {
 	c.texts = c.texts[:0]
 }
 
-// answered takes down a server's message. It reports whether that is to wait for the end of its exchange, and whether it,
-// and what waits, are to be lost.
+// answered takes down a server's message. It reports whether that is to wait for the end of its exchange, and whether
+// it, and what waits, are to be lost.
 func (c *conversation) answered(m message) (holding, lost bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

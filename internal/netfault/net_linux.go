@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// A Net is a network namespace with a cable to this machine's own, for processes that are to lose their connection. It takes
-// root's rights and the program ip. Its methods are safe for concurrent use.
+// A Net is a network namespace with a cable to this machine's own, for processes that are to lose their connection. It
+// takes root's rights and the program ip. Its methods are safe for concurrent use.
 type Net struct {
 	ip           string // the program
 	name         string
@@ -107,11 +107,12 @@ func (n *Net) run(args ...string) error {
 	return nil
 }
 
-// HostIP returns the address of this machine as the namespace sees it: a server that is to be reached from there listens at
-// it. Nothing else can be reached.
+// HostIP returns the address of this machine as the namespace sees it: a server that is to be reached from there
+// listens at it. Nothing else can be reached.
 func (n *Net) HostIP() string { return n.hostIP.String() }
 
-// Enter has a command that is not started yet run in the namespace. Its process is the command's own, so signals reach it.
+// Enter has a command that is not started yet run in the namespace. Its process is the command's own, so signals reach
+// it.
 func (n *Net) Enter(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err
@@ -132,8 +133,8 @@ func (n *Net) Run(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// Cut pulls the cable: the namespace's end is down. What is sent to it vanishes, and a process in it that wants to connect
-// is told that there is no network.
+// Cut pulls the cable: the namespace's end is down. What is sent to it vanishes, and a process in it that wants to
+// connect is told that there is no network.
 func (n *Net) Cut() error { return n.run("-n", n.name, "link", "set", n.end, "down") }
 
 // nobody is the hardware address of a card that is not there.
@@ -149,7 +150,8 @@ func (n *Net) CutOneWay(dir Direction) error {
 func (n *Net) Heal() error {
 	err := n.run("-n", n.name, "link", "set", n.end, "up")
 	for _, dir := range []Direction{ToServer, ToClient} {
-		err = errors.Join(err, n.neighbour(dir, "replace", "lladdr", nobody, "nud", "permanent"), n.neighbour(dir, "del"))
+		err = errors.Join(err, n.neighbour(dir, "replace", "lladdr", nobody, "nud", "permanent"),
+			n.neighbour(dir, "del"))
 	}
 	return err
 }

@@ -24,8 +24,8 @@ import (
 
 const childEnv = "PGFIFO_TEST_NETFAULT"
 
-// child makes this binary the process in the namespace: it pings the server at the given URL and says after each time how
-// that went, until its input ends. Or it makes a namespace, says its address, and waits to be killed.
+// child makes this binary the process in the namespace: it pings the server at the given URL and says after each time
+// how that went, until its input ends. Or it makes a namespace, says its address, and waits to be killed.
 func child() {
 	at, ok := os.LookupEnv(childEnv)
 	if !ok {

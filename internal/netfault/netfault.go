@@ -1,5 +1,5 @@
-// Package netfault puts what goes wrong in networks between a client and a PostgreSQL server: a proxy that delays, swallows
-// and resets, and that can lose the answer to a COMMIT; and a network namespace whose cable can be pulled.
+// Package netfault puts what goes wrong in networks between a client and a PostgreSQL server: a proxy that delays,
+// swallows and resets, and that can lose the answer to a COMMIT; and a network namespace whose cable can be pulled.
 //
 // They differ in what the kernels see. The proxy's sockets stay healthy while it swallows bytes: both ends get their
 // acknowledgements, so TCP's own timeouts never fire. In a namespace that is cut off, nothing arrives, acknowledgements

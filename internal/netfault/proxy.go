@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A Proxy forwards connections to a PostgreSQL server, until told to do otherwise. It reads the protocol, so it speaks plain
-// TCP only (sslmode=disable) and refuses encryption; passwords pass through. Its methods are safe for concurrent use.
+// A Proxy forwards connections to a PostgreSQL server, until told to do otherwise. It reads the protocol, so it speaks
+// plain TCP only (sslmode=disable) and refuses encryption; passwords pass through. Its methods are safe for concurrent
+// use.
 type Proxy struct {
 	target   string
 	listener *net.TCPListener
@@ -53,8 +54,9 @@ func (p *Proxy) Reset() int {
 	return n
 }
 
-// Drop swallows what goes in one direction, the end of a connection included, while all sockets stay open. Switched off, it
-// resets the connections that have lost something, and returns how many: they could not make sense of what comes next.
+// Drop swallows what goes in one direction, the end of a connection included, while all sockets stay open. Switched
+// off, it resets the connections that have lost something, and returns how many: they could not make sense of what
+// comes next.
 func (p *Proxy) Drop(dir Direction, on bool) int {
 	p.drops[dir].Store(on)
 	n := 0
@@ -69,15 +71,15 @@ func (p *Proxy) Drop(dir Direction, on bool) int {
 }
 
 // LoseCommits has the answers to the next n COMMITs lost, of any connection, COMMIT AND CHAIN included: the server has
-// committed, and the client's connection is reset before it hears of it. A COMMIT that the server answers with ROLLBACK,
-// or with an error, is not one. What was not lost of an earlier call is forgotten.
+// committed, and the client's connection is reset before it hears of it. A COMMIT that the server answers with
+// ROLLBACK, or with an error, is not one. What was not lost of an earlier call is forgotten.
 func (p *Proxy) LoseCommits(n int) { p.plot.loseCommits(n) }
 
 // LostCommits returns how many answers LoseCommits has lost so far.
 func (p *Proxy) LostCommits() int { return int(p.plot.lostCommits.Load()) }
 
-// LoseReplies is LoseCommits for statements that commit by themselves: the next n whose text contains the given one, if they
-// succeed, and not in an open transaction. Nothing of the answer arrives, no rows either.
+// LoseReplies is LoseCommits for statements that commit by themselves: the next n whose text contains the given one, if
+// they succeed, and not in an open transaction. Nothing of the answer arrives, no rows either.
 func (p *Proxy) LoseReplies(n int, text string) {
 	p.plot.loseReplies(n, func(sql string) bool { return strings.Contains(sql, text) })
 }

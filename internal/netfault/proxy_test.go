@@ -70,7 +70,8 @@ func (b *bench) until(what string, cond func() bool) {
 func (b *bench) clients() (n int) {
 	b.Helper()
 	require.NoError(b, b.direct.QueryRow(b.Context(),
-		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&n))
+		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
+			"AND pid <> pg_backend_pid()").Scan(&n))
 	return n
 }
 
@@ -95,9 +96,10 @@ func TestProxyForwards(t *testing.T) {
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT $1::bytea", want).Scan(&got))
 		require.Equal(t, want, got)
 	}
-	n, err := conn.CopyFrom(t.Context(), pgx.Identifier{"notes"}, []string{"n"}, pgx.CopyFromSlice(1000, func(i int) ([]any, error) {
-		return []any{i}, nil
-	}))
+	n, err := conn.CopyFrom(t.Context(), pgx.Identifier{"notes"}, []string{"n"},
+		pgx.CopyFromSlice(1000, func(i int) ([]any, error) {
+			return []any{i}, nil
+		}))
 	require.NoError(t, err)
 	require.EqualValues(t, 1000, n)
 	require.True(t, b.has(999))

@@ -19,9 +19,10 @@ type StartError struct {
 
 // advice is what to do about a source that failed.
 var advice = map[string]string{
-	sourceURL:      "set " + EnvURL + " to a running server's URL",
-	sourceDocker:   "start Docker and pull " + DefaultImage + " (or set " + EnvImage + ")",
-	sourceLocal:    "install PostgreSQL's server (Debian: apt-get install postgresql) or put its folder of binaries into PATH",
+	sourceURL:    "set " + EnvURL + " to a running server's URL",
+	sourceDocker: "start Docker and pull " + DefaultImage + " (or set " + EnvImage + ")",
+	sourceLocal: "install PostgreSQL's server (Debian: apt-get install postgresql) or put its folder of " +
+		"binaries into PATH",
 	sourceEmbedded: "run as an ordinary user with access to the internet",
 }
 

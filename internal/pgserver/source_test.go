@@ -85,7 +85,9 @@ func TestForcedSource(t *testing.T) {
 	}
 	t.Run("wins over DATABASE_URL", func(t *testing.T) {
 		t.Parallel()
-		_, err := helpless(nil, map[string]string{EnvSource: sourceLocal, EnvURL: "postgres://" + nobody}).start(t.Context())
+		_, err := helpless(nil, map[string]string{
+			EnvSource: sourceLocal, EnvURL: "postgres://" + nobody,
+		}).start(t.Context())
 		requireTried(t, err, sourceLocal)
 	})
 	t.Run("unknown", func(t *testing.T) {

@@ -56,7 +56,8 @@ func (c *crew) start(ctx context.Context) {
 	c.ended = make(chan error, 1)
 	go func() {
 		err := c.worker.Run(ctx)
-		for err != nil && ctx.Err() == nil { // a fault has met it at its start: Run says so, and whoever runs it goes on
+		// A fault has met it at its start: Run says so, and whoever runs it goes on.
+		for err != nil && ctx.Err() == nil {
 			c.run.failedStarts.Add(1)
 			err = c.worker.Run(ctx)
 		}
@@ -79,7 +80,8 @@ func (r *run) handle(ctx context.Context, job *fifo.Job) error {
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `UPDATE progress SET last = $3, done = done + 1 WHERE queue = $1 AND group_id = $2 AND last < $3`,
+		tag, err := tx.Exec(ctx,
+			`UPDATE progress SET last = $3, done = done + 1 WHERE queue = $1 AND group_id = $2 AND last < $3`,
 			job.Queue, job.GroupID, job.ID)
 		if err != nil {
 			return err
@@ -108,7 +110,8 @@ func (r *run) handle(ctx context.Context, job *fifo.Job) error {
 		}
 	}
 	if advanced != 1 {
-		r.wrong.add("job %d of %s/%s, attempt %d: its group is beyond it", job.ID, job.Queue, job.GroupID, job.Attempt())
+		r.wrong.add("job %d of %s/%s, attempt %d: its group is beyond it", job.ID, job.Queue,
+			job.GroupID, job.Attempt())
 	}
 	if err := r.sin(ctx, job); err != nil {
 		return err

@@ -19,7 +19,8 @@ type kind struct {
 
 // whose tells a worker's connections apart by what they said last.
 const (
-	scouts    = `query ~ '^(-- Lists the heads|-- Looks at the heads|-- Tells which of the|-- Makes the rows|SET synchronous_commit)'`
+	scouts = `query ~
+		'^(-- Lists the heads|-- Looks at the heads|-- Tells which of the|-- Makes the rows|SET synchronous_commit)'`
 	listeners = `query LIKE 'LISTEN %'`
 	lanes     = `NOT (` + scouts + `) AND NOT (` + listeners + `)`
 )
@@ -95,8 +96,8 @@ func terminate(whose string) func(context.Context, *run, *rand.Rand) (bool, erro
 	}
 }
 
-// tell has a handler sin. It is a fault when a handler has heard. What it is told lies ready before the job that comes with
-// it is enqueued: that job may be begun, and done, before this goroutine runs again, and be the last for now.
+// tell has a handler sin. It is a fault when a handler has heard. What it is told lies ready before the job that comes
+// with it is enqueued: that job may be begun, and done, before this goroutine runs again, and be the last for now.
 func tell(s sin) func(context.Context, *run, *rand.Rand) (bool, error) {
 	return func(ctx context.Context, r *run, _ *rand.Rand) (bool, error) {
 		r.sins <- s // there is room: the last one was heard

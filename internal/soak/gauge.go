@@ -67,7 +67,8 @@ const levelSQL = `SELECT
 
 func (g *gauge) level(ctx context.Context) (*Level, error) {
 	l := &Level{Connections: make(map[string]int), Goroutines: goroutines(), Files: openFiles()}
-	rows, err := g.conn.Query(ctx, `SELECT regexp_replace(application_name, '^$', '(none)'), count(*) FROM pg_stat_activity
+	rows, err := g.conn.Query(ctx, `SELECT regexp_replace(application_name, '^$', '(none)'), count(*)
+		FROM pg_stat_activity
 		WHERE datname = current_database() AND backend_type = 'client backend' GROUP BY 1`)
 	if err != nil {
 		return nil, err

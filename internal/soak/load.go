@@ -30,7 +30,8 @@ const sinners = "sinners"
 // or out of its order at once, and does not grow.
 func (r *run) makeProgress(ctx context.Context) error {
 	_, err := r.pool.Exec(ctx, `CREATE TABLE progress (
-		queue text, group_id text, last bigint NOT NULL DEFAULT 0, done bigint NOT NULL DEFAULT 0, PRIMARY KEY (queue, group_id))
+		queue text, group_id text, last bigint NOT NULL DEFAULT 0, done bigint NOT NULL DEFAULT 0,
+		PRIMARY KEY (queue, group_id))
 		WITH (fillfactor = 50)`)
 	if err != nil {
 		return err
@@ -63,7 +64,8 @@ func (r *run) produce(ctx context.Context, producer, n int) error {
 		msgs := make([]fifo.Message, size)
 		for i := range msgs {
 			msgs[i] = fifo.Message{
-				Queue: queues[rnd.IntN(len(queues))], GroupID: fmt.Sprint(producer + producers*rnd.IntN(r.Groups/producers)),
+				Queue:   queues[rnd.IntN(len(queues))],
+				GroupID: fmt.Sprint(producer + producers*rnd.IntN(r.Groups/producers)),
 				Payload: "x",
 			}
 		}

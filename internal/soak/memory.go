@@ -46,8 +46,8 @@ func (g *gauge) sample(ctx context.Context, every time.Duration, ended <-chan st
 	}
 }
 
-// backends returns the memory that the average backend of the workers has for itself, if the server runs on this machine
-// and under Linux.
+// backends returns the memory that the average backend of the workers has for itself, if the server runs on this
+// machine and under Linux.
 func (g *gauge) backends(ctx context.Context) (float64, error) {
 	rows, err := g.conn.Query(ctx, `SELECT pid FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE '`+workerName+`%'`)
@@ -89,7 +89,8 @@ func status(pid int, field string) float64 {
 	return 0
 }
 
-// A Trend is how one kind of memory went over the last two thirds of the samples; the first third is for caches to fill.
+// A Trend is how one kind of memory went over the last two thirds of the samples; the first third is for caches to
+// fill.
 type Trend struct {
 	What    string
 	Samples int

@@ -21,8 +21,8 @@ type Report struct {
 	Problems      []string // what is wrong; empty: nothing
 }
 
-// maxStatements bounds the prepared statements of a worker's session: the library's, 14, and those of the handlers, which
-// send few different texts. (What bun sends has no parameters, and is not prepared.)
+// maxStatements bounds the prepared statements of a worker's session: the library's, 14, and those of the handlers,
+// which send few different texts. (What bun sends has no parameters, and is not prepared.)
 const maxStatements = 20
 
 // judge adds what the measures say to the problems.
@@ -32,13 +32,15 @@ func (r *Report) judge(long bool) {
 	case r.Statements == 0:
 		r.Problems = append(r.Problems, "no handler has seen how many prepared statements there are")
 	case r.Statements > maxStatements:
-		r.Problems = append(r.Problems, fmt.Sprintf("a session had %d prepared statements, more than %d", r.Statements, maxStatements))
+		r.Problems = append(r.Problems,
+			fmt.Sprintf("a session had %d prepared statements, more than %d", r.Statements, maxStatements))
 	}
 	if !long {
 		return
 	}
 	if len(r.Memory) == 0 {
-		r.Problems = append(r.Problems, fmt.Sprintf("too short for a trend of the memory: %d samples are needed", minSamples))
+		r.Problems = append(r.Problems,
+			fmt.Sprintf("too short for a trend of the memory: %d samples are needed", minSamples))
 	}
 	for _, t := range r.Memory {
 		if !t.Flat() {

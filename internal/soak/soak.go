@@ -1,5 +1,5 @@
-// Package soak runs jobs and faults in one process for long, and then asks what is left of them: goroutines, connections,
-// prepared statements, open transactions, locks, files, temporary tables, and memory.
+// Package soak runs jobs and faults in one process for long, and then asks what is left of them: goroutines,
+// connections, prepared statements, open transactions, locks, files, temporary tables, and memory.
 package soak
 
 import (
@@ -76,11 +76,14 @@ type run struct {
 	counts       map[string]int // faults made, by kind
 }
 
-// Run soaks the database at url, which has the library's tables and nothing in them; it makes a table of its own. The error
-// says that the soak could not be made; what it found wrong is in the Report.
+// Run soaks the database at url, which has the library's tables and nothing in them; it makes a table of its own. The
+// error says that the soak could not be made; what it found wrong is in the Report.
 func Run(ctx context.Context, url string, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
-	r := &run{Config: cfg, sins: make(chan sin, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}), counts: make(map[string]int)}
+	r := &run{
+		Config: cfg, sins: make(chan sin, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}),
+		counts: make(map[string]int),
+	}
 	poolCfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -128,15 +131,16 @@ func (r *run) report(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	rep := &Report{
-		Jobs: int(r.sent.Load()), Took: took, Faults: r.counts, FailedStarts: int(r.failedStarts.Load()), Statements: int(r.most.Load()),
-		Before: before, After: after, Memory: r.gauge.trends(), Problems: r.wrong.list(),
+		Jobs: int(r.sent.Load()), Took: took, Faults: r.counts, FailedStarts: int(r.failedStarts.Load()),
+		Statements: int(r.most.Load()), Before: before, After: after, Memory: r.gauge.trends(),
+		Problems: r.wrong.list(),
 	}
 	rep.judge(r.For > 0)
 	return rep, nil
 }
 
-// warmUp makes what the application makes once, the pool's and the client's. No worker runs: what one leaves behind at its
-// first end is left over, too.
+// warmUp makes what the application makes once, the pool's and the client's. No worker runs: what one leaves behind at
+// its first end is left over, too.
 func (r *run) warmUp(ctx context.Context) error {
 	if err := r.client.DB().PingContext(ctx); err != nil {
 		return err

@@ -53,7 +53,8 @@ func TestGaugeSeesLeaks(t *testing.T) { //nolint:paralleltest // it counts gorou
 	require.NoError(t, err)
 	told := strings.Join(after.above(before), "\n")
 	for _, what := range []string{
-		"TestGaugeSeesLeaks.func", `connections of "leaked": 1, and before 0`, "sessions idle in a transaction: 1, and before 0",
+		"TestGaugeSeesLeaks.func", `connections of "leaked": 1, and before 0`,
+		"sessions idle in a transaction: 1, and before 0",
 		"locks: ", "temporary tables: 1, and before 0",
 	} {
 		require.Contains(t, told, what)

@@ -31,8 +31,9 @@ func (c *checker) account(b breach) []string {
 			last = e.at // they are in order
 		}
 		procs[e.proc] = true
-		told = append(told, line{e.at, fmt.Sprintf("%s: %v of job %d attempt %d of %s/%s %s", c.name(e.proc), e.kind, e.job,
-			e.attempt, queueOf(e.group, c.batches), groupID(e.group), detail(e))})
+		told = append(told,
+			line{e.at, fmt.Sprintf("%s: %v of job %d attempt %d of %s/%s %s", c.name(e.proc), e.kind, e.job,
+				e.attempt, queueOf(e.group, c.batches), groupID(e.group), detail(e))})
 	}
 	for _, s := range c.enqueues {
 		if slices.Contains(b.jobs, s.id) && s.id != 0 {
@@ -51,7 +52,8 @@ func (c *checker) account(b breach) []string {
 		if e := &c.effects[i]; slices.Contains(b.jobs, e.job) {
 			told = append(told, line{
 				forever,
-				fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job, e.attempt, e.place),
+				fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job,
+					e.attempt, e.place),
 			})
 		}
 	}
@@ -60,7 +62,8 @@ func (c *checker) account(b breach) []string {
 	}
 	slices.SortStableFunc(told, func(a, b line) int { return compare(a.at, b.at) })
 	if len(told) > accountLines { // the last ones before the breach matter most
-		told = slices.Concat(told[:accountLines/3], []line{{told[accountLines/3].at, "..."}}, told[len(told)-2*accountLines/3:])
+		told = slices.Concat(told[:accountLines/3], []line{{told[accountLines/3].at, "..."}},
+			told[len(told)-2*accountLines/3:])
 	}
 	list := []string{"about: " + b.text}
 	for _, l := range told {

@@ -109,7 +109,8 @@ func (c *checker) eaters() (at []int64) {
 			"healed", faultStop, "cont":
 			at = append(at, m.at)
 		case "dead":
-			if proc, known := c.index[m.proc]; !known || c.deaths[proc] == m.at { // or it was killed, or ended itself, before
+			// Or it was killed, or ended itself, before.
+			if proc, known := c.index[m.proc]; !known || c.deaths[proc] == m.at {
 				at = append(at, m.at)
 			}
 		}

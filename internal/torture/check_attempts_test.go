@@ -12,7 +12,10 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a poison job is given up too early": {"I6", func(b *book) {
 			b.dead[0].do = doKill
 		}},
-		"a lost attempt is not counted":                           {"I6", func(b *book) { b.warm(); b.lostAfter(1500, 1) }},
+		"a lost attempt is not counted": {"I6", func(b *book) {
+			b.warm()
+			b.lostAfter(1500, 1)
+		}},
 		"a lost attempt is not counted, the first of its process": {"I6", func(b *book) { b.lost(1) }},
 		"a lost attempt is not counted, which could not be marked": {"", func(b *book) {
 			b.event(2, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)

@@ -42,7 +42,8 @@ func (c *checker) checkCauses() {
 	}
 	if lost > 0 {
 		c.broken("I6", first.start, first.group, []int64{first.job},
-			"%d attempts of live workers were lost, and nothing had been done to them; the first is attempt %d of job %d in %s, after %v",
+			"%d attempts of live workers were lost, and nothing had been done to them; "+
+				"the first is attempt %d of job %d in %s, after %v",
 			lost, first.attempt, first.job, c.name(first.proc), time.Duration(min(first.settled,
 				first.lost)-first.start).Round(time.Millisecond))
 	}

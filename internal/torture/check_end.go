@@ -47,7 +47,8 @@ func (c *checker) checkLocks() {
 			if err != nil {
 				group = -1
 			}
-			c.broken("I8", from, group, nil, "group %s was locked for %v by session %d of %s, which ran none of its jobs",
+			c.broken("I8", from, group, nil,
+				"group %s was locked for %v by session %d of %s, which ran none of its jobs",
 				s.group, time.Duration(until-from).Round(time.Millisecond), s.pid, s.who)
 		}
 	}

@@ -97,7 +97,8 @@ func TestBrokenEndHistories(t *testing.T) {
 		}},
 		"a transaction cannot be prepared for its notice": {"I10", func(b *book) {
 			b.send(10, 0, 1, resFailed)
-			b.enqueues[len(b.enqueues)-1].why = "ERROR: cannot PREPARE a transaction that has executed NOTIFY (SQLSTATE 0A000)"
+			b.enqueues[len(b.enqueues)-1].why = "ERROR: cannot PREPARE a transaction that has executed NOTIFY " +
+				"(SQLSTATE 0A000)"
 		}},
 		"a handler that does not end is never told":            {"I7", func(b *book) { b.stubborn(0, 8000) }},
 		"a handler that does not end keeps its group for long": {"I7", func(b *book) { b.stubborn(800, 8000) }},

@@ -57,14 +57,16 @@ func (c *checker) checkLoss() {
 		case resFailed:
 			c.did("I2", 1)
 			if t := ran[e.n]; t != nil {
-				c.broken("I2", t.start, e.group, []int64{t.job}, "job %d ran, whose enqueue (%s) had failed", t.job, e.how)
+				c.broken("I2", t.start, e.group, []int64{t.job},
+					"job %d ran, whose enqueue (%s) had failed", t.job, e.how)
 			}
 			if len(there) > 0 {
 				c.broken("I2", forever, e.group, nil, "message %d (%s) was done, whose enqueue had failed", e.n, e.how)
 			}
 		}
 		if len(there) > 1 {
-			c.broken("I5", forever, e.group, nil, "message %d (%s) was done %d times, as jobs %v", e.n, e.how, len(there), there)
+			c.broken("I5", forever, e.group, nil, "message %d (%s) was done %d times, as jobs %v", e.n,
+				e.how, len(there), there)
 		}
 	}
 }
@@ -171,7 +173,8 @@ func (c *checker) checkSpawned() {
 	}
 	for n, job := range there {
 		if done[n] == "" {
-			c.broken("I5", forever, -1, []int64{job}, "job %d exists as message %d, which no attempt has spawned", job, n)
+			c.broken("I5", forever, -1, []int64{job},
+				"job %d exists as message %d, which no attempt has spawned", job, n)
 		}
 	}
 	for n, id := range done {
@@ -183,7 +186,8 @@ func (c *checker) checkSpawned() {
 		case id != "none" && !exists:
 			c.broken("I1", forever, -1, nil, "job %s does not exist, whose parent is done", id)
 		case id != "none" && strconv.FormatInt(job, 10) != id:
-			c.broken("I5", forever, -1, []int64{job}, "job %d exists, and its parent's last attempt enqueued %s", job, id)
+			c.broken("I5", forever, -1, []int64{job},
+				"job %d exists, and its parent's last attempt enqueued %s", job, id)
 		}
 	}
 }

@@ -105,7 +105,8 @@ func (c *checker) readBatches() {
 		var open []*turn // of one batch
 		for _, t := range turns {
 			open = slices.DeleteFunc(open, func(u *turn) bool {
-				return u.settled < t.start || u.proc != t.proc || u.job == t.job || u.pid != t.pid && t.pid != 0 && u.pid != 0
+				return u.settled < t.start || u.proc != t.proc || u.job == t.job || u.pid != t.pid &&
+					t.pid != 0 && u.pid != 0
 			})
 			if len(open) > 0 {
 				c.head[t] = open[0]

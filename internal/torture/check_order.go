@@ -32,7 +32,8 @@ func (c *checker) checkCommits() {
 			}
 			for j := range i {
 				if list[j].job > list[i].job {
-					c.overtaken(group, c.effectTurn(&list[j]), list[j].job, list[i].job, list[j].msg, list[i].msg, "was committed")
+					c.overtaken(group, c.effectTurn(&list[j]), list[j].job, list[i].job, list[j].msg,
+						list[i].msg, "was committed")
 				}
 			}
 		}

@@ -32,8 +32,8 @@ func (c *checker) checkOverlap() {
 				if why == "" && !a.recorded() && c.unheard(a, b.start) {
 					why = "a statement without an answer"
 				}
-				if why == "" &&
-					!b.recorded() { // it was b that was kept from running, between its claim and its start, and came too late
+				// It was b that was kept from running, between its claim and its start, and came too late.
+				if why == "" && !b.recorded() {
 					why = c.excuse(b.proc, b.pid, b.start)
 				}
 				switch {
@@ -43,7 +43,8 @@ func (c *checker) checkOverlap() {
 						told[a] = why
 					}
 				case a.lost < b.start+late && !a.recorded():
-					c.count("successors that began less than "+time.Duration(late).String()+" before a handler was told", 1)
+					c.count("successors that began less than "+time.Duration(late).String()+
+						" before a handler was told", 1)
 				default:
 					c.broken("I3", b.start, group, []int64{a.job, b.job},
 						"job %d attempt %d started in %s while job %d attempt %d ran in %s",
@@ -159,7 +160,8 @@ func (c *checker) checkFence() {
 			}
 			c.did("I3-fence", 1)
 			// The jobs of a batch share a token.
-			if last != nil && (t.token < last.token || t.token == last.token && (t.proc != last.proc || t.pid != last.pid)) {
+			if last != nil &&
+				(t.token < last.token || t.token == last.token && (t.proc != last.proc || t.pid != last.pid)) {
 				c.broken("I3-fence", t.start, group, []int64{last.job, t.job},
 					"job %d attempt %d has token %d, and job %d attempt %d before it had %d",
 					t.job, t.attempt, t.token, last.job, last.attempt, last.token)

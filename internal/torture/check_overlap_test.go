@@ -134,6 +134,8 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.run(1, 10, 1, 2, "ok", "succeeded")
 			b.effect(1, 10, 2)
 		}},
-		"a handler with rows open for long keeps its job": {"", func(b *book) { b.alone(func() { b.reads(20e6, 5000) }) }},
+		"a handler with rows open for long keeps its job": {"", func(b *book) {
+			b.alone(func() { b.reads(20e6, 5000) })
+		}},
 	})
 }

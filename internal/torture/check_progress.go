@@ -9,8 +9,8 @@ const (
 	// startsWithin bounds how long a job may wait whose turn it is. It is generous: lanes are held on purpose, and the
 	// machine is busy.
 	startsWithin = int64(12 * time.Second)
-	// settledWithin bounds how long it may take until it is recorded what became of an attempt. It is well below the time
-	// that a statement takes which a handler has left behind.
+	// settledWithin bounds how long it may take until it is recorded what became of an attempt. It is well below the
+	// time that a statement takes which a handler has left behind.
 	settledWithin = int64(5 * time.Second)
 	// fewWaits is how many waits it takes to speak of a mean.
 	fewWaits = 20
@@ -43,7 +43,8 @@ func (c *checker) checkProgress() {
 		}
 		c.latency[what] = append(c.latency[what], w.took())
 		if took := w.took(); took > startsWithin && took-c.away(w.ready, w.turn.start) > startsWithin {
-			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job}, "job %d might have begun %v before it did",
+			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job},
+				"job %d might have begun %v before it did",
 				w.turn.job, time.Duration(took).Round(time.Millisecond))
 		}
 		in := func(t window) bool { return t.from <= w.turn.start && w.turn.start <= t.until }
@@ -62,7 +63,8 @@ func (c *checker) checkProgress() {
 	c.checkSettled()
 }
 
-// mostFutile is how often a process may try a job while that cannot be recorded. The wait before the next time is to grow.
+// mostFutile is how often a process may try a job while that cannot be recorded. The wait before the next time is to
+// grow.
 const mostFutile = 15
 
 // checkClashes: I12, a job whose end cannot be recorded is not tried again and again.
@@ -77,7 +79,8 @@ func (c *checker) checkClashes() {
 		for _, t := range turns {
 			if tries[t.proc]++; tries[t.proc] == mostFutile+1 {
 				c.broken("I12", t.start, t.group, []int64{job},
-					"job %d, whose end could not be recorded, was tried more than %d times by %s", job, mostFutile, c.name(t.proc))
+					"job %d, whose end could not be recorded, was tried more than %d times by %s", job,
+					mostFutile, c.name(t.proc))
 			}
 		}
 	}
@@ -137,7 +140,8 @@ func (c *checker) checkSettled() {
 		}
 		c.did("I12", 1)
 		took := t.settled - t.end
-		c.latency["settled after the handler's end"] = append(c.latency["settled after the handler's end"], max(took, 0))
+		c.latency["settled after the handler's end"] = append(c.latency["settled after the handler's end"],
+			max(took, 0))
 		if took > settledWithin && took-c.away(t.end, t.settled)-c.ran(t.proc, t.end, t.settled) > settledWithin &&
 			(t.do == doInFlight || !c.caused(t, causes)) {
 			c.broken("I12", t.end+settledWithin, t.group, []int64{t.job},

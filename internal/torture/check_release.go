@@ -20,7 +20,8 @@ func (c *checker) checkRelease() {
 			c.did("I7", 1)
 			if m.pid > 0 {
 				c.broken("I7", m.at, -1, nil,
-					"%s had been frozen or cut off for %v, and %d of its sessions still held something", m.proc, freeze, m.pid)
+					"%s had been frozen or cut off for %v, and %d of its sessions still held something",
+					m.proc, freeze, m.pid)
 			}
 			continue
 		case "gone":
@@ -28,7 +29,8 @@ func (c *checker) checkRelease() {
 			took := m.at - killed[m.proc]
 			c.latency["sessions gone after kill"] = append(c.latency["sessions gone after kill"], took)
 			if took > int64(goneWithin) {
-				c.broken("I7", m.at, -1, nil, "%v after %s was killed it still had sessions", time.Duration(took), m.proc)
+				c.broken("I7", m.at, -1, nil, "%v after %s was killed it still had sessions",
+					time.Duration(took), m.proc)
 			}
 			continue
 		case faultKill:
@@ -74,7 +76,8 @@ func (c *checker) released(what string, since, after int64, t *turn) {
 		took := max(next.start-since, 0)
 		c.latency[what] = append(c.latency[what], took)
 		if took > releaseWithin && took-c.away(since, next.start) > releaseWithin {
-			c.broken("I7", since+releaseWithin, t.group, []int64{t.job}, "%s of %s: its job %d started again only %v later",
+			c.broken("I7", since+releaseWithin, t.group, []int64{t.job},
+				"%s of %s: its job %d started again only %v later",
 				what, c.name(t.proc), t.job, time.Duration(took).Round(time.Millisecond))
 		}
 		return

@@ -12,8 +12,8 @@ import (
 
 // A Config says what to run and what to break. Zero fields mean the defaults; faults default to none.
 type Config struct {
-	// Jobs is how many messages the producers send, and a few more if the last faults need something to be under way. Some
-	// are rolled back on purpose. Defaults to 1,000.
+	// Jobs is how many messages the producers send, and a few more if the last faults need something to be under way.
+	// Some are rolled back on purpose. Defaults to 1,000.
 	Jobs int
 	// Groups is the number of message groups. Defaults to 50.
 	Groups int
@@ -127,8 +127,8 @@ const (
 const (
 	// sweepEvery and groupIdle are so short that rows of groups come and go all the time.
 	sweepEvery, groupIdle = 300 * time.Millisecond, time.Second
-	// freeze is how long a process is stopped or cut off: longer than every timeout, of which the longest is that of the
-	// server's keepalives, in whole seconds.
+	// freeze is how long a process is stopped or cut off: longer than every timeout, of which the longest is that of
+	// the server's keepalives, in whole seconds.
 	freeze = 6500 * time.Millisecond
 	// learn is how long a handler may take to hear that its session was ended, or that the server is silent: in a
 	// statement TCP tells it, 2.25 s after the last sign of life (see Session).

@@ -138,7 +138,8 @@ func readEvents(path string, proc int32) (events []event, err error) {
 			words[f[6]] = strings.Clone(f[6])
 		}
 		events = append(events, event{
-			at: n[0], kind: k, group: int32(n[1]), job: n[2], attempt: int32(n[3]), arg: n[4], word: words[f[6]], proc: proc,
+			at: n[0], kind: k, group: int32(n[1]), job: n[2], attempt: int32(n[3]), arg: n[4],
+			word: words[f[6]], proc: proc,
 		})
 		return nil
 	})

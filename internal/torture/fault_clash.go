@@ -20,8 +20,9 @@ const (
 const doPlanted = "planted"
 
 // clashFault has jobs fail for good for which there are dead letters already, as after a partial restore, so that it
-// may not be possible to record that: as many as there are lanes. Half of them are tried again, and their failures recorded;
-// the others have no attempts left. Their groups may wait, until somebody has put that right; no other group may.
+// may not be possible to record that: as many as there are lanes. Half of them are tried again, and their failures
+// recorded; the others have no attempts left. Their groups may wait, until somebody has put that right; no other group
+// may.
 type clashFault struct{}
 
 func (clashFault) name() string { return faultClash }

@@ -38,7 +38,8 @@ func (operatorFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	var waiting []groups.Key
-	err = tx.NewRaw(`SELECT queue, group_id FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs WHERE group_id < 'z') j
+	err = tx.NewRaw(`SELECT queue, group_id FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs
+		WHERE group_id < 'z') j
 		ORDER BY random() LIMIT 8`).Scan(ctx, &waiting)
 	if err != nil {
 		return err

@@ -88,7 +88,8 @@ func (r *run) still(ctx context.Context, p *process) {
 	}
 	var held int64
 	err := r.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-		WHERE application_name IN ($1, $2) AND datname = current_database() AND backend_xid IS NOT NULL`, p.name, poolPrefix+p.name).Scan(&held)
+		WHERE application_name IN ($1, $2) AND datname = current_database()
+		AND backend_xid IS NOT NULL`, p.name, poolPrefix+p.name).Scan(&held)
 	if err == nil {
 		r.mark("held", p.name, held, "")
 	}

@@ -104,7 +104,8 @@ func (crashFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 	var pid int64
 	var began, again time.Time
 	err := r.pool.QueryRow(ctx, `SELECT pid, pg_postmaster_start_time() FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name LIKE 'w%' ORDER BY backend_xid IS NULL, random() LIMIT 1`).Scan(&pid, &began)
+		WHERE datname = current_database() AND application_name LIKE 'w%'
+		ORDER BY backend_xid IS NULL, random() LIMIT 1`).Scan(&pid, &began)
 	if err != nil {
 		return errNotNow
 	}

@@ -59,7 +59,8 @@ func (r *run) sweeping(ctx context.Context) (p *process) {
 		return nil
 	}
 	const sql = `SELECT coalesce(min(application_name), '') FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name LIKE 'pool-%' AND backend_xid IS NOT NULL AND wait_event_type = 'Lock'`
+		WHERE datname = current_database() AND application_name LIKE 'pool-%' AND backend_xid IS NOT NULL
+		AND wait_event_type = 'Lock'`
 	name := ""
 	until(ctx, 500*time.Millisecond, func() bool {
 		return r.pool.QueryRow(ctx, sql).Scan(&name) == nil && name != ""

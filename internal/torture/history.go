@@ -96,7 +96,8 @@ type deadLetter struct {
 func (r *run) history(ctx context.Context) (*history, error) {
 	r.mu.Lock()
 	h := &history{
-		marks: r.marks, samples: r.samples, breaches: r.drain, end: r.end, batches: r.cfg.Batch > 1, writes: r.hub.writes,
+		marks: r.marks, samples: r.samples, breaches: r.drain, end: r.end, batches: r.cfg.Batch > 1,
+		writes: r.hub.writes,
 	}
 	workers := r.spawned
 	r.mu.Unlock()
@@ -215,18 +216,19 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 	var id string
 	var payload []byte
 	err = each(ctx, db, `SELECT id, queue, group_id, attempts, coalesce(jsonb_array_length(failures), 0), payload
-		FROM pgfifo.dead_letters ORDER BY id`, []any{&d.id, &d.queue, &id, &d.attempts, &d.failures, &payload}, func() error {
-		t, err := readTask(payload)
-		if err != nil {
-			return err
-		}
-		d.msg, d.do = t.N, t.Do
-		if d.group, err = groupOf(id); err != nil {
-			return err
-		}
-		h.dead = append(h.dead, d)
-		return nil
-	})
+		FROM pgfifo.dead_letters ORDER BY id`,
+		[]any{&d.id, &d.queue, &id, &d.attempts, &d.failures, &payload}, func() error {
+			t, err := readTask(payload)
+			if err != nil {
+				return err
+			}
+			d.msg, d.do = t.N, t.Do
+			if d.group, err = groupOf(id); err != nil {
+				return err
+			}
+			h.dead = append(h.dead, d)
+			return nil
+		})
 	if err != nil {
 		return err
 	}

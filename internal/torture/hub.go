@@ -30,10 +30,11 @@ type hub struct {
 	book     *journal
 	tickets  func() (from, count int64) // waits; a count of 0: no more
 
-	mu        sync.Mutex
-	highest   map[int32]int64
-	writes    []sinkWrite
-	lingering map[string]map[int32]int64 // by process: groups whose slow handlers are between their two writes, and tokens
+	mu      sync.Mutex
+	highest map[int32]int64
+	writes  []sinkWrite
+	// By process: groups whose slow handlers are between their two writes, and tokens.
+	lingering map[string]map[int32]int64
 	reading   map[string]map[int32]int64 // those of them with rows open
 	conns     map[net.Conn]bool
 	done      sync.WaitGroup

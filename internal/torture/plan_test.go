@@ -27,7 +27,8 @@ func TestPlan(t *testing.T) {
 		counts[name]++
 	}
 	require.Equal(t, map[string]int{
-		faultKill: 100, faultStop: 20, faultTerminate: 50, faultRestart: 5, faultPartition: 5, faultLose: 20, faultReset: 10,
+		faultKill: 100, faultStop: 20, faultTerminate: 50, faultRestart: 5, faultPartition: 5,
+		faultLose: 20, faultReset: 10,
 		faultLatency: 3, faultSweep: 2, faultHold: 5, faultRead: 10, faultOperator: 30, faultClash: 5,
 		faultVacuum: 10, faultNotices: 5, faultStubborn: 10,
 	}, counts)

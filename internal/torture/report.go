@@ -127,7 +127,8 @@ func (rep *Report) String() string {
 	fmt.Fprintf(&b, "seed %d, %s\n", rep.Seed, rep.Server)
 	fmt.Fprintf(&b,
 		"%d messages in %.1f s: %d jobs done, %d dead letters, %d attempts in %d worker processes, %.0f jobs/s\n",
-		rep.Jobs, rep.Seconds, rep.Done, rep.Dead, rep.Attempts, rep.Processes, float64(rep.Done)/max(rep.Seconds, 0.001))
+		rep.Jobs, rep.Seconds, rep.Done, rep.Dead, rep.Attempts, rep.Processes,
+		float64(rep.Done)/max(rep.Seconds, 0.001))
 	b.WriteString("\nfaults injected\n")
 	for _, name := range slices.Sorted(maps.Keys(rep.Faults)) {
 		fmt.Fprintf(&b, "  %6d  %s\n", rep.Faults[name], name)

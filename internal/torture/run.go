@@ -65,13 +65,14 @@ type run struct {
 	drain    []breach // what the drain found
 	failure  error    // of the harness
 
-	granted  atomic.Int64 // messages that producers were told to send
-	backlog  atomic.Int64 // jobs in the table, at the last look
-	begun    atomic.Int64 // faults
-	planned  int64
-	extra    atomic.Int64 // messages that may be sent before their time, because a fault needs something to be under way
-	finished atomic.Bool  // no fault is left to inject
-	enough   atomic.Bool  // no more messages and faults: Config.For has passed
+	granted atomic.Int64 // messages that producers were told to send
+	backlog atomic.Int64 // jobs in the table, at the last look
+	begun   atomic.Int64 // faults
+	planned int64
+	// Messages that may be sent before their time, because a fault needs something to be under way.
+	extra    atomic.Int64
+	finished atomic.Bool // no fault is left to inject
+	enough   atomic.Bool // no more messages and faults: Config.For has passed
 	probed   atomic.Int64
 	spares   atomic.Int32
 	children sync.WaitGroup // goroutines
@@ -162,7 +163,8 @@ func (r *run) openServer(ctx context.Context) (err error) {
 		r.leave(faultCrash, "a server process cannot be killed here")
 	}
 	if r.net != nil && r.srv.Source != "local" {
-		r.leave("partitions of a network namespace", fmt.Sprintf("the server from %q does not listen there", r.srv.Source))
+		r.leave("partitions of a network namespace",
+			fmt.Sprintf("the server from %q does not listen there", r.srv.Source))
 		_ = r.net.Close()
 		r.net = nil
 	}

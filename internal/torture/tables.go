@@ -22,7 +22,8 @@ WITH link AS (
 	ON CONFLICT (grp) DO UPDATE SET length = c.length + 1, h = sha256(c.h || int8send($2::bigint))
 	RETURNING length
 )
-INSERT INTO effects (grp, place, job, attempt, msg) SELECT $1::integer, length, $2::bigint, $3::integer, $4::bigint FROM link`
+INSERT INTO effects (grp, place, job, attempt, msg) SELECT $1::integer, length, $2::bigint, $3::integer,
+$4::bigint FROM link`
 
 // slowCommitSQL has the COMMIT take a while. $1 job.
 const slowCommitSQL = "INSERT INTO slow_commits (job) VALUES ($1::bigint)"

@@ -183,7 +183,9 @@ func (c *checker) readWindows() {
 		case "lost":
 			add(window{begun[faultLose+m.proc], m.at + int64(learn), proc, 0, faultLose})
 		case "cont":
-			add(window{begun[faultStop+m.proc] + int64(session.ServerSilence)/2, m.at + int64(learn), proc, 0, faultStop})
+			add(window{
+				begun[faultStop+m.proc] + int64(session.ServerSilence)/2, m.at + int64(learn), proc, 0, faultStop,
+			})
 			c.frozen[proc] = append(c.frozen[proc], window{from: begun[faultStop+m.proc], until: m.at})
 		case "cut":
 			begun[m.what+m.proc] = m.at

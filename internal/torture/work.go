@@ -199,17 +199,19 @@ func (r *run) quiet(ctx context.Context) {
 	for _, name := range r.stopWorkers() {
 		r.breach("I9", "worker %s did not stop within %v", name, stopWithin)
 	}
+	// An idle one of a pool is the user's affair: of a worker killed while it was cut off.
 	const sessions = `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name <> 'torture' AND backend_type = 'client backend'
-		  AND NOT (application_name LIKE 'pool-%' AND state = 'idle')` // the user's affair: one of a worker killed while it was cut off
+		  AND NOT (application_name LIKE 'pool-%' AND state = 'idle')`
 	until(ctx, quietWithin, func() bool { return get(sessions, &end.Sessions) && end.Sessions == 0 })
 	get(jobsSQL, &end.Jobs)
 }
 
 // sessions says what all sessions do.
 func (r *run) sessions(ctx context.Context) (list string) {
-	const sql = `SELECT coalesce(string_agg(concat_ws(' ', application_name, pid, backend_type, state, wait_event, backend_xid, now() - xact_start,
-		left(query, 60)), '; '), '') FROM pg_stat_activity WHERE datname = current_database()`
+	const sql = `SELECT coalesce(string_agg(concat_ws(' ', application_name, pid, backend_type, state, wait_event,
+		backend_xid, now() - xact_start, left(query, 60)), '; '), '')
+		FROM pg_stat_activity WHERE datname = current_database()`
 	if err := r.pool.QueryRow(ctx, sql).Scan(&list); err != nil {
 		return err.Error()
 	}
@@ -220,7 +222,8 @@ func (r *run) sessions(ctx context.Context) (list string) {
 func (r *run) stuck(ctx context.Context) {
 	rows, err := r.pool.Query(ctx, `SELECT j.queue || '/' || j.group_id, count(*), min(j.id),
 		coalesce((SELECT string_agg(a.application_name || ' (' || a.pid || ', ' || coalesce(a.state, '') || ')', ' ')
-		          FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
+		          FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND
+		            a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
 		FROM pgfifo.jobs j WHERE j.group_id < 'z' GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
 	if err != nil {
 		r.log("stuck groups: %v", err)

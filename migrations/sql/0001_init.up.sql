@@ -25,16 +25,16 @@ CREATE TABLE pgfifo.jobs (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- What is new, and what is due soon: with these a worker need not walk over all groups (groups/look.go). The second has delayed
--- and failed jobs only. "+ 0", so that the first is of no use to claims: a plan that was made while the table was empty could
--- take it for theirs.
+-- What is new, and what is due soon: with these a worker need not walk over all groups (groups/look.go). The second has
+-- delayed and failed jobs only. "+ 0", so that the first is of no use to claims: a plan that was made while the table
+-- was empty could take it for theirs.
 CREATE INDEX jobs_new ON pgfifo.jobs ((id + 0));
 CREATE INDEX jobs_due ON pgfifo.jobs (queue, run_at, id) WHERE run_at IS NOT NULL;
 
--- Whoever draws an id has got a transaction id before, so a transaction that began to write when a job was visible is newer
--- than any that may bring a lower one: see groups/floor.go. The condition does it, and is never true; evaluated by itself it costs
--- a third of calling a function. A trigger for statements comes before the first row is made (PostgreSQL manual,
--- "Overview of Trigger Behavior").
+-- Whoever draws an id has got a transaction id before, so a transaction that began to write when a job was visible is
+-- newer than any that may bring a lower one: see groups/floor.go. The condition does it, and is never true; evaluated
+-- by itself it costs a third of calling a function. A trigger for statements comes before the first row is made
+-- (PostgreSQL manual, "Overview of Trigger Behavior").
 CREATE TRIGGER draw_after_xid BEFORE INSERT ON pgfifo.jobs
     FOR EACH STATEMENT WHEN (pg_current_xact_id() IS NULL)
     EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
@@ -69,8 +69,8 @@ CREATE TABLE pgfifo.fences (
     PRIMARY KEY (queue, group_id)
 ) WITH (fillfactor = 50);
 
--- Attempts that have begun and not ended, of jobs that are suspected: one a group. What is left here when the group is claimed
--- again is an attempt that died: see groups/sql/mark.sql.
+-- Attempts that have begun and not ended, of jobs that are suspected: one a group. What is left here when the group is
+-- claimed again is an attempt that died: see groups/sql/mark.sql.
 CREATE TABLE pgfifo.attempt_marks (
     queue    pgfifo.key NOT NULL,
     group_id pgfifo.key NOT NULL,

@@ -31,8 +31,9 @@ var attempts = []Mutant{
 		Torture: deadly, By: []string{"I6"},
 	},
 	{
-		Name:   "lost-attempt-counted-in-the-job",
-		Breaks: "a lost attempt is counted in the transaction of the next one, which takes it back when it fails or dies",
+		Name: "lost-attempt-counted-in-the-job",
+		Breaks: "a lost attempt is counted in the transaction of the next one, " +
+			"which takes it back when it fails or dies",
 		Edits: []Edit{{
 			attemptFile, "is gone when this transaction ends\n		s.lost(a, claim, lost)\n		return a\n",
 			"\n		for _, h := range lost {\n			h.Attempts++\n		}\n",
@@ -40,9 +41,12 @@ var attempts = []Mutant{
 		Torture: poisonous, By: []string{"I6"},
 	},
 	{
-		Name:    "evidence-of-a-commit",
-		Breaks:  "every earlier claim that ended is taken for a crash, also one that was settled",
-		Edits:   []Edit{{"groups/sql/evidence.sql", "pg_xact_status(w.xid::text::xid8) = 'aborted'", "pg_xact_status(w.xid::text::xid8) <> 'in progress'"}},
+		Name:   "evidence-of-a-commit",
+		Breaks: "every earlier claim that ended is taken for a crash, also one that was settled",
+		Edits: []Edit{{
+			"groups/sql/evidence.sql", "pg_xact_status(w.xid::text::xid8) = 'aborted'",
+			"pg_xact_status(w.xid::text::xid8) <> 'in progress'",
+		}},
 		Torture: deadly, By: []string{"I6"},
 	},
 	{
@@ -58,15 +62,18 @@ var attempts = []Mutant{
 		Breaks: "a claim that is given back unworked is rolled back, which looks like a crash",
 		Edits: []Edit{{
 			laneFile, "	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
-			"	case next != nil && len(calls) == 0:\n		pipeline.SendQueryParams(\"ROLLBACK AND CHAIN\", nil, nil, nil, nil)\n" +
+			"	case next != nil && len(calls) == 0:\n		pipeline.SendQueryParams(\"ROLLBACK " +
+				"AND CHAIN\", nil, nil, nil, nil)\n" +
 				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
 		}},
 		Torture: contended, By: []string{"I6"},
 	},
 	{
-		Name:    "poison-has-a-life-more",
-		Breaks:  "a job is tried once more than it may be",
-		Edits:   []Edit{{attemptFile, "final := job.Attempt() >= job.MaxAttempts", "final := job.Attempt() > job.MaxAttempts"}},
+		Name:   "poison-has-a-life-more",
+		Breaks: "a job is tried once more than it may be",
+		Edits: []Edit{{
+			attemptFile, "final := job.Attempt() >= job.MaxAttempts", "final := job.Attempt() > job.MaxAttempts",
+		}},
 		Torture: poisonous, By: []string{"I6"},
 	},
 	{
@@ -76,9 +83,12 @@ var attempts = []Mutant{
 		Torture: poisonous, By: []string{"I6", "I8"},
 	},
 	{
-		Name:    "retry-goes-behind",
-		Breaks:  "a job that failed is tried again under a new id, at the end of its group",
-		Edits:   []Edit{{"fifo/sql/retry.sql", "SET attempts = attempts + 1,", "SET id = nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')), attempts = attempts + 1,"}},
+		Name:   "retry-goes-behind",
+		Breaks: "a job that failed is tried again under a new id, at the end of its group",
+		Edits: []Edit{{
+			"fifo/sql/retry.sql", "SET attempts = attempts + 1,",
+			"SET id = nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')), attempts = attempts + 1,",
+		}},
 		Torture: contended, By: []string{"I4", "I1"},
 	},
 	{
@@ -124,10 +134,11 @@ var attempts = []Mutant{
 		Torture: killing, By: []string{"I6"},
 	},
 	{
-		Name:   "suspects-together",
-		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others with it again",
-		Edits:  []Edit{{attemptFile, "	if hold.WasLost {\n", "	if hold.WasLost && hold == nil {\n"}},
-		Test:   Test{"fifo", "TestPoisonBesideInnocents"},
+		Name: "suspects-together",
+		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others " +
+			"with it again",
+		Edits: []Edit{{attemptFile, "	if hold.WasLost {\n", "	if hold.WasLost && hold == nil {\n"}},
+		Test:  Test{"fifo", "TestPoisonBesideInnocents"},
 	},
 	{
 		Name:   "whole-batch-charged",
@@ -139,8 +150,9 @@ var attempts = []Mutant{
 		Torture: committing, By: []string{"I6"},
 	},
 	{
-		Name:   "recorded-without-its-number",
-		Breaks: "a failure that is recorded on another connection is counted also if somebody else has counted the attempt",
+		Name: "recorded-without-its-number",
+		Breaks: "a failure that is recorded on another connection is counted also if somebody else has counted " +
+			"the attempt",
 		Edits: []Edit{
 			{"fifo/sql/retry.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"},
 			{"fifo/sql/bury.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"},

@@ -13,21 +13,30 @@ var batches = []Mutant{
 		Test:   Test{"groups", "TestLostBatchOfOneGroup"},
 	},
 	{
-		Name:    "batch-goes-on",
-		Breaks:  "the jobs of a group run on behind one that failed",
-		Edits:   []Edit{{handleFile, "		if t.place == stopped || i > 0 && stop.Err() != nil {", "		if t.place == stopped && len(tasks) == 1 || i > 0 && stop.Err() != nil {"}},
+		Name:   "batch-goes-on",
+		Breaks: "the jobs of a group run on behind one that failed",
+		Edits: []Edit{{
+			handleFile, "		if t.place == stopped || i > 0 && stop.Err() != nil {",
+			"		if t.place == stopped && len(tasks) == 1 || i > 0 && stop.Err() != nil {",
+		}},
 		Torture: crowded, By: []string{"I4"},
 	},
 	{
-		Name:    "batch-tail-kept",
-		Breaks:  "the jobs of a group behind one that failed are taken to be done with the batch",
-		Edits:   []Edit{{handleFile, "		case t.place == stopped:\n			s.giveBack(", "		case t.place == stopped && len(tasks) == 1:\n			s.giveBack("}},
+		Name:   "batch-tail-kept",
+		Breaks: "the jobs of a group behind one that failed are taken to be done with the batch",
+		Edits: []Edit{{
+			handleFile, "		case t.place == stopped:\n			s.giveBack(",
+			"		case t.place == stopped && len(tasks) == 1:\n			s.giveBack(",
+		}},
 		Torture: crowded, By: []string{"I1"},
 	},
 	{
-		Name:    "batch-keeps-failed-writes",
-		Breaks:  "what a failed job of a batch wrote is committed with those before it",
-		Edits:   []Edit{{loanFile, "	if !l.loan.taken() && l.pg().TxStatus() == 'T' {", "	if l.hold != nil && len(l.hold.Rest) > 0 && l.pg().TxStatus() == 'T' {"}},
+		Name:   "batch-keeps-failed-writes",
+		Breaks: "what a failed job of a batch wrote is committed with those before it",
+		Edits: []Edit{{
+			loanFile, "	if !l.loan.taken() && l.pg().TxStatus() == 'T' {",
+			"	if l.hold != nil && len(l.hold.Rest) > 0 && l.pg().TxStatus() == 'T' {",
+		}},
 		Torture: crowded, By: []string{"I5"},
 	},
 	{
@@ -43,13 +52,18 @@ var batches = []Mutant{
 	{
 		Name:   "batch-not-counted",
 		Breaks: "a batch is taken to be done although some of its jobs were not there any more",
-		Edits:  []Edit{{"fifo/sql/succeed_batch.sql", "CASE WHEN count(*) <> pg_catalog.cardinality($2::bigint[])", "CASE WHEN count(*) > pg_catalog.cardinality($2::bigint[])"}},
-		Test:   Test{"fifo", "TestOperatorInABatch"},
+		Edits: []Edit{{
+			"fifo/sql/succeed_batch.sql", "CASE WHEN count(*) <> pg_catalog.cardinality($2::bigint[])",
+			"CASE WHEN count(*) > pg_catalog.cardinality($2::bigint[])",
+		}},
+		Test: Test{"fifo", "TestOperatorInABatch"},
 	},
 	{
 		Name:   "failed-job-in-company",
 		Breaks: "a job that has failed runs in a batch again, and takes the others down with it",
-		Edits:  []Edit{{"groups/hold.go", "{ return h.Attempts > 0 || h.MaxAttempts == 1", "{ return h.MaxAttempts == 1"}},
-		Test:   Test{"fifo", "TestPoisonInABatch|TestOneAtATimeAfterAFailure|TestWhoRunsAlone"},
+		Edits: []Edit{{
+			"groups/hold.go", "{ return h.Attempts > 0 || h.MaxAttempts == 1", "{ return h.MaxAttempts == 1",
+		}},
+		Test: Test{"fifo", "TestPoisonInABatch|TestOneAtATimeAfterAFailure|TestWhoRunsAlone"},
 	},
 }

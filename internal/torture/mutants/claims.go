@@ -30,8 +30,9 @@ var claims = []Mutant{
 		Test: Test{"groups", "TestClaimTakesTheRightHead"},
 	},
 	{
-		Name:    "claim-without-its-group",
-		Breaks:  "a claim that has missed its group looks at the jobs all the same: a lower id that comes late runs at once",
+		Name: "claim-without-its-group",
+		Breaks: "a claim that has missed its group looks at the jobs all the same: " +
+			"a lower id that comes late runs at once",
 		Edits:   []Edit{{claimFile, gate, ""}},
 		Torture: contended, By: []string{"I3", "I4"},
 	},
@@ -57,8 +58,9 @@ var claims = []Mutant{
 		Torture: contended, By: []string{"I4"},
 	},
 	{
-		Name:    "claim-locks-only-the-job",
-		Breaks:  "the group's row is not locked: a lower id that is committed late runs beside the job that was the head",
+		Name: "claim-locks-only-the-job",
+		Breaks: "the group's row is not locked: a lower id that is committed late runs beside the job that " +
+			"was the head",
 		Edits:   []Edit{{lockFile, lock, named}},
 		Torture: contended, By: []string{"I3", "I6", "I8"},
 	},
@@ -74,14 +76,18 @@ var claims = []Mutant{
 		Edits: []Edit{
 			{lockFile, lock, named},
 			{claimFile, lock, ""},
-			{"groups/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""}, // or handlers that ask for a token never succeed
+			// Else handlers that ask for a token never succeed.
+			{"groups/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""},
 		},
 		Torture: contended, By: []string{"I3", "I5"},
 	},
 	{
-		Name:    "repeatable-read",
-		Breaks:  "claims run under REPEATABLE READ, where a snapshot outlives the lock",
-		Edits:   []Edit{{"groups/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"}},
+		Name:   "repeatable-read",
+		Breaks: "claims run under REPEATABLE READ, where a snapshot outlives the lock",
+		Edits: []Edit{{
+			"groups/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+			"BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
+		}},
 		Torture: contended, By: []string{"I9", "I11", "I3", "I4", "I5"}, Alone: true,
 	},
 	{
@@ -95,22 +101,27 @@ var claims = []Mutant{
 		Breaks: "the next claim goes on in the transaction of one that missed, whose group stays locked",
 		Edits: []Edit{{
 			laneFile, "	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
-			"	case next != nil && l.hold == nil && len(calls) == 0:\n		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)\n" +
+			"	case next != nil && l.hold == nil && len(calls) == 0:\n" +
+				"		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)\n" +
 				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
 		}},
 		Test: Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
-		Name:    "watcher-of-pgx",
-		Breaks:  "a statement whose context ends closes the connection, which frees the group while its handler goes on",
+		Name: "watcher-of-pgx",
+		Breaks: "a statement whose context ends closes the connection, which frees the group while its " +
+			"handler goes on",
 		Edits:   []Edit{{"groups/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
 		Torture: contended, By: []string{"I6"},
 	},
 	{
 		Name:   "cancelled-once",
 		Breaks: "a cancel request that comes too early is not sent again, and the job's connection is given up",
-		Edits:  []Edit{{"groups/canceller.go", "for gap := cancelRest; ctx.Err() == nil; gap *= 2 {", "for gap := cancelRest; gap == cancelRest; gap *= 2 {"}},
-		Test:   Test{"groups", "TestCancelRequestIsLost"},
+		Edits: []Edit{{
+			"groups/canceller.go", "for gap := cancelRest; ctx.Err() == nil; gap *= 2 {",
+			"for gap := cancelRest; gap == cancelRest; gap *= 2 {",
+		}},
+		Test: Test{"groups", "TestCancelRequestIsLost"},
 	},
 	{
 		Name:   "settled-behind-the-commit",
@@ -118,12 +129,14 @@ var claims = []Mutant{
 		Edits: []Edit{
 			{
 				laneFile, "	for _, c := range calls {\n		pipeline.SendQueryStatement",
-				"	if len(calls) > 0 && l.hold != nil {\n		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)\n	}\n" +
+				"	if len(calls) > 0 && l.hold != nil {\n" +
+					"		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)\n	}\n" +
 					"	for _, c := range calls {\n		pipeline.SendQueryStatement",
 			},
 			{
 				laneFile, "	held := true\n	for range calls {",
-				"	held := true\n	if len(calls) > 0 {\n		if _, err := readTag(pipeline); err != nil {\n			return false, err\n		}\n	}\n" +
+				"	held := true\n	if len(calls) > 0 {\n		if _, err := readTag(pipeline); err != nil {\n" +
+					"			return false, err\n		}\n	}\n" +
 					"	for range calls {",
 			},
 		},

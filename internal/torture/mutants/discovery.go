@@ -11,7 +11,8 @@ var delayed = []string{
 
 // stuck has jobs that cannot be given up, and a few lanes.
 var stuck = []string{
-	"-jobs", "1000", "-groups", "20", "-processes", "2", "-lanes", "2", "-batch", "1", "-clashes", "2", "-only", "error",
+	"-jobs", "1000", "-groups", "20", "-processes", "2", "-lanes", "2", "-batch", "1",
+	"-clashes", "2", "-only", "error",
 }
 
 var discovery = []Mutant{
@@ -25,10 +26,22 @@ var discovery = []Mutant{
 		Name:   "row-made-only-once",
 		Breaks: "a group's row is made when the group is first seen, and not again when it has been collected",
 		Edits: []Edit{
-			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing && !c.Paused && !s.seen[c.Key] {\n"},
-			{"groups/scout.go", "		c.Orphan = s.orphans[c.Key]\n", "		c.Orphan = s.orphans[c.Key]\n		defer func(k Key) { s.seen[k] = true }(c.Key)\n"},
-			{"groups/scout.go", "	hurry   chan struct{}\n}", "	hurry   chan struct{}\n	seen    map[Key]bool\n}"},
-			{"groups/scout.go", "gap: minGap, hurry: make(chan struct{}, 1),", "gap: minGap, hurry: make(chan struct{}, 1), seen: make(map[Key]bool),"},
+			{
+				"groups/scout.go", "		if missing && !c.Paused {\n",
+				"		if missing && !c.Paused && !s.seen[c.Key] {\n",
+			},
+			{
+				"groups/scout.go", "		c.Orphan = s.orphans[c.Key]\n",
+				"		c.Orphan = s.orphans[c.Key]\n		defer func(k Key) { s.seen[k] = true }(c.Key)\n",
+			},
+			{
+				"groups/scout.go", "	hurry   chan struct{}\n}",
+				"	hurry   chan struct{}\n	seen    map[Key]bool\n}",
+			},
+			{
+				"groups/scout.go", "gap: minGap, hurry: make(chan struct{}, 1),",
+				"gap: minGap, hurry: make(chan struct{}, 1), seen: make(map[Key]bool),",
+			},
 		},
 		Torture: patient, By: []string{"I8"},
 	},
@@ -42,7 +55,10 @@ var discovery = []Mutant{
 		Name:   "looks-without-what-is-due",
 		Breaks: "where looks are made instead of walks, jobs whose time has come are not looked for",
 		Edits: []Edit{
-			{"groups/look.go", "id: from.id, last: now.id, from:", "id: from.id, last: now.id, queue: len(s.Queues), from:"},
+			{
+				"groups/look.go", "id: from.id, last: now.id, from:",
+				"id: from.id, last: now.id, queue: len(s.Queues), from:",
+			},
 		},
 		Test: Test{"groups", "TestLooksFindWhatIsDue"},
 	},
@@ -85,7 +101,9 @@ var discovery = []Mutant{
 		Name:   "collected-without-a-second-look",
 		Breaks: "the row of a group is deleted that has had a job since it was found idle",
 		Edits: []Edit{{
-			"groups/sql/collect.sql", "\n  AND (SELECT true FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL", "",
+			"groups/sql/collect.sql",
+			"\n  AND (SELECT true FROM pgfifo.jobs j " +
+				"WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL", "",
 		}},
 		Test: Test{"groups", "TestCollectLooksTwice"},
 	},
@@ -93,7 +111,8 @@ var discovery = []Mutant{
 		Name:   "sweep-unbounded",
 		Breaks: "a worker that freezes while it collects idle groups keeps their rows",
 		Edits: []Edit{{
-			"fifo/sql/sweep.sql", "pg_catalog.set_config('idle_in_transaction_session_timeout'::text, $2::text, true)", "pg_catalog.concat($2::text)",
+			"fifo/sql/sweep.sql", "pg_catalog.set_config('idle_in_transaction_session_timeout'::text, $2::text, true)",
+			"pg_catalog.concat($2::text)",
 		}},
 		Torture: swept, By: []string{"I7", "I8"},
 	},
@@ -106,8 +125,11 @@ var discovery = []Mutant{
 	{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
-		Edits:  []Edit{{"groups/line.go", "func (l *line) push(turn *Turn) { l.rest.push(turn) }", "func (l *line) push(turn *Turn) {\n	l.rest.push(turn)\n	l.moveFirst()\n}"}},
-		Test:   Test{"groups", "TestTurnsGoRound"},
+		Edits: []Edit{{
+			"groups/line.go", "func (l *line) push(turn *Turn) { l.rest.push(turn) }",
+			"func (l *line) push(turn *Turn) {\n	l.rest.push(turn)\n	l.moveFirst()\n}",
+		}},
+		Test: Test{"groups", "TestTurnsGoRound"},
 	},
 	{
 		Name:   "running-job-purged",

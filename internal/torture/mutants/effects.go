@@ -43,7 +43,8 @@ var effects = []Mutant{
 		Breaks: "a dead letter stays among the jobs",
 		Edits: []Edit{{
 			"fifo/sql/bury.sql",
-			"DELETE FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer\n    RETURNING *",
+			"DELETE FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer\n" +
+				"    RETURNING *",
 			"SELECT * FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer",
 		}},
 		Torture: contended, By: []string{"I6", "I5", "I8"},
@@ -58,22 +59,29 @@ var effects = []Mutant{
 		Name:   "swallowed-error-taken-for-success",
 		Breaks: "a handler that returns nil although a statement failed has not failed: the COMMIT is a rollback",
 		Edits: []Edit{{
-			loanFile, "	case 'E':\n		return errors.New(\"groups: a statement failed in the job's transaction and the handler did not roll it back\")\n",
-			"	case 'E':\n		_, _ = l.pg().Exec(context.Background(), undoOuter).ReadAll()\n		return nil\n",
+			loanFile,
+			"	case 'E':\n		return errors.New(\"groups: a statement failed in the job's transaction and the " +
+				"handler did not roll it back\")\n",
+			"	case 'E':\n		_, _ = l.pg().Exec(context.Background(), undoOuter).ReadAll()\n" +
+				"		return nil\n",
 		}},
 		Torture: contended, By: []string{"I1"},
 	},
 	{
 		Name:   "settled-without-the-row",
 		Breaks: "a job is taken to be settled although no row was changed",
-		Edits:  []Edit{{laneFile, "		held = held && tag.RowsAffected() == 1\n", "		held = held && tag.RowsAffected() >= 0\n"}},
-		Test:   Test{"groups", "TestStepSettles|TestFailedStepIsNotLost"},
+		Edits: []Edit{{
+			laneFile, "		held = held && tag.RowsAffected() == 1\n",
+			"		held = held && tag.RowsAffected() >= 0\n",
+		}},
+		Test: Test{"groups", "TestStepSettles|TestFailedStepIsNotLost"},
 	},
 	{
 		Name:   "transaction-not-checked",
 		Breaks: "a job is completed in whatever transaction its handler left, also when that holds nothing",
 		Edits: []Edit{{
-			"groups/settling.go", "$1::pg_catalog.text\\n            THEN", "$1::pg_catalog.text AND false\\n            THEN",
+			"groups/settling.go", "$1::pg_catalog.text\\n            THEN",
+			"$1::pg_catalog.text AND false\\n            THEN",
 		}},
 		Test: Test{"groups", "TestHandlerThatEndsTheTransaction"},
 	},
@@ -90,10 +98,11 @@ var effects = []Mutant{
 		Torture: setting, By: []string{"I6"},
 	},
 	{
-		Name:   "done-job-named-by-its-place",
-		Breaks: "a job whose handler had the transaction is deleted by its ctid: a handler that moved the row runs again",
-		Edits:  []Edit{{handleFile, "		if used {\n", "		if used && len(done) == 0 {\n"}},
-		Test:   Test{".", "TestVices"},
+		Name: "done-job-named-by-its-place",
+		Breaks: "a job whose handler had the transaction is deleted by its ctid: " +
+			"a handler that moved the row runs again",
+		Edits: []Edit{{handleFile, "		if used {\n", "		if used && len(done) == 0 {\n"}},
+		Test:  Test{".", "TestVices"},
 	},
 	{
 		Name:   "session-left-spoiled",
@@ -111,7 +120,8 @@ var effects = []Mutant{
 		Name:   "nested-outlives-its-job",
 		Breaks: "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
 		Edits: []Edit{{
-			"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n", "	return tx, nil\n",
+			"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n",
+			"	return tx, nil\n",
 		}},
 		Torture: keeping, By: []string{"I5", "I6", "I3"},
 	},
@@ -124,14 +134,17 @@ var effects = []Mutant{
 	{
 		Name:   "savepoints-in-pairs",
 		Breaks: "each call for the transaction makes a savepoint",
-		Edits:  []Edit{{"groups/nested_pgx.go", "	if l.pgxTx != nil && !l.ended {\n", "	if l.pgxTx != nil && l.ended {\n"}},
-		Test:   Test{"groups", "TestOneSavepointForAJob"},
+		Edits: []Edit{{
+			"groups/nested_pgx.go", "	if l.pgxTx != nil && !l.ended {\n", "	if l.pgxTx != nil && l.ended {\n",
+		}},
+		Test: Test{"groups", "TestOneSavepointForAJob"},
 	},
 	{
 		Name:   "statements-taken-away",
 		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
 		Edits: []Edit{{
-			"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n", "	if was != nil {\n",
+			"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n",
+			"	if was != nil {\n",
 		}},
 		Torture: setting, By: []string{"I6"},
 	},

@@ -12,23 +12,31 @@ var producers = []Mutant{
 		Edits: []Edit{{
 			"fifo/sql/enqueue_one.sql", "INSERT INTO pgfifo.jobs (queue,",
 			"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups AS g (queue, group_id) VALUES ($1, $2)\n" +
-				"    ON CONFLICT (queue, group_id) DO UPDATE SET created_at = g.created_at\n)\nINSERT INTO pgfifo.jobs (queue,",
+				"    ON CONFLICT (queue, group_id) DO UPDATE SET created_at = g.created_at\n)\n" +
+				"INSERT INTO pgfifo.jobs (queue,",
 		}},
 		Torture: frozen, By: []string{"I10"},
 	},
 	{
-		Name:   "foreign-key",
-		Breaks: "jobs have a foreign key to their group, whose row is locked FOR UPDATE: enqueues wait for the running job",
+		Name: "foreign-key",
+		Breaks: "jobs have a foreign key to their group, whose row is locked FOR " +
+			"UPDATE: enqueues wait for the running job",
 		Edits: []Edit{
-			{schemaFile, "-- Paused groups and,", "ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups;\n\n-- Paused groups and,"},
+			{
+				schemaFile, "-- Paused groups and,",
+				"ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups;\n\n" +
+					"-- Paused groups and,",
+			},
 			{
 				"fifo/sql/enqueue_one.sql", "INSERT INTO pgfifo.jobs (queue,",
-				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups AS g (queue, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
+				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups AS g (queue, group_id) VALUES ($1, $2) " +
+					"ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
 			},
 			{
 				"fifo/sql/enqueue.sql", "INSERT INTO pgfifo.jobs (queue,",
 				"WITH grp AS (\n    INSERT INTO pgfifo.queue_groups (queue, group_id)\n" +
-					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n)\nINSERT INTO pgfifo.jobs (queue,",
+					"    SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING\n" +
+					")\nINSERT INTO pgfifo.jobs (queue,",
 			},
 			{lockFile, lock, "FOR UPDATE SKIP LOCKED"},
 		},
@@ -38,7 +46,8 @@ var producers = []Mutant{
 		Name:   "enqueued-outside-the-transaction",
 		Breaks: "an enqueue in the caller's transaction is committed by itself",
 		Edits: []Edit{{
-			enqueueFile, "		ids, xid, err := c.enqueuePgx(ctx, tx, b)", "		ids, xid, err := c.enqueuePgx(ctx, c.pool, b)",
+			enqueueFile, "		ids, xid, err := c.enqueuePgx(ctx, tx, b)",
+			"		ids, xid, err := c.enqueuePgx(ctx, c.pool, b)",
 		}},
 		Torture: contended, By: []string{"I2", "I5"},
 	},
@@ -47,22 +56,29 @@ var producers = []Mutant{
 		Breaks: "an enqueue returns when the jobs are not committed yet, and rolls them back",
 		Edits: []Edit{{
 			enqueueFile, "		ids, _, err := c.enqueuePgx(ctx, c.pool, b)\n",
-			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n		defer tx.Rollback(ctx)\n		ids, _, err := c.enqueuePgx(ctx, tx, b)\n" +
-				"		if len(ids) != 1 || ids[0]%50 != 0 {\n			err = errors.Join(err, tx.Commit(ctx))\n		}\n",
+			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n" +
+				"		defer tx.Rollback(ctx)\n		ids, _, err := c.enqueuePgx(ctx, tx, b)\n" +
+				"		if len(ids) != 1 || ids[0]%50 != 0 {\n" +
+				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n",
 		}},
 		Torture: contended, By: []string{"I1"},
 	},
 	{
 		Name:   "announced-before-it-is-there",
 		Breaks: "an announcement names another group than the one with the new job",
-		Edits:  []Edit{{"fifo/notify.go", "		h.add(b.queues[i], b.groups[i], id, back)\n", "		h.add(b.queues[i], b.groups[i]+\"?\", id, back)\n"}},
-		Test:   Test{"fifo", "TestNotified|TestAnnounceLowestID"},
+		Edits: []Edit{{
+			"fifo/notify.go", "		h.add(b.queues[i], b.groups[i], id, back)\n",
+			"		h.add(b.queues[i], b.groups[i]+\"?\", id, back)\n",
+		}},
+		Test: Test{"fifo", "TestNotified|TestAnnounceLowestID"},
 	},
 	{
 		Name:   "announced-before-the-commit",
 		Breaks: "an announcement is made while the transaction that enqueued is open, and nobody finds the job then",
-		Edits:  []Edit{{"fifo/announcer.go", "		case \"committed\":\n", "		case \"committed\", \"in progress\":\n"}},
-		Test:   Test{"fifo", "TestNoticeAfterCommit"},
+		Edits: []Edit{{
+			"fifo/announcer.go", "		case \"committed\":\n", "		case \"committed\", \"in progress\":\n",
+		}},
+		Test: Test{"fifo", "TestNoticeAfterCommit"},
 	},
 	{
 		Name:   "notice-in-the-callers-transaction",

@@ -1,7 +1,9 @@
 package mutants
 
 // cutOff takes worker processes off the network.
-var cutOff = []string{"-jobs", "1500", "-groups", "60", "-processes", "4", "-lanes", "6", "-batch", "1", "-partitions", "3"}
+var cutOff = []string{
+	"-jobs", "1500", "-groups", "60", "-processes", "4", "-lanes", "6", "-batch", "1", "-partitions", "3",
+}
 
 // frozen stops worker processes.
 var frozen = []string{"-jobs", "1200", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-stops", "1"}
@@ -27,15 +29,21 @@ const (
 
 var silence = []Mutant{
 	{
-		Name:    "heartbeat-off",
-		Breaks:  "nobody asks whether the connection of a handler is alive",
-		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running() >= 0 || lane.Running() <"}},
+		Name:   "heartbeat-off",
+		Breaks: "nobody asks whether the connection of a handler is alive",
+		Edits: []Edit{{
+			seatFile, "	if lane == nil || lane.Running() <",
+			"	if lane == nil || lane.Running() >= 0 || lane.Running() <",
+		}},
 		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
 	},
 	{
-		Name:    "heartbeat-gives-up",
-		Breaks:  "heartbeats end when a handler takes long, so that the server ends its session",
-		Edits:   []Edit{{seatFile, "	if lane == nil || lane.Running() <", "	if lane == nil || lane.Running().Seconds() > 1 || lane.Running() <"}},
+		Name:   "heartbeat-gives-up",
+		Breaks: "heartbeats end when a handler takes long, so that the server ends its session",
+		Edits: []Edit{{
+			seatFile, "	if lane == nil || lane.Running() <",
+			"	if lane == nil || lane.Running().Seconds() > 1 || lane.Running() <",
+		}},
 		Torture: patient, By: []string{"I6", "I3-lease", "I3"},
 	},
 	{
@@ -45,15 +53,20 @@ var silence = []Mutant{
 		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
 	},
 	{
-		Name:    "silence-unbounded",
-		Breaks:  "a heartbeat waits for its answer for as long as it takes",
-		Edits:   []Edit{{beatFile, "	defer time.AfterFunc(l.silent, func() { _ = l.cut(nil) }).Stop()\n", "	_ = time.Second\n"}},
+		Name:   "silence-unbounded",
+		Breaks: "a heartbeat waits for its answer for as long as it takes",
+		Edits: []Edit{{
+			beatFile, "	defer time.AfterFunc(l.silent, func() { _ = l.cut(nil) }).Stop()\n", "	_ = time.Second\n",
+		}},
 		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
 	},
 	{
-		Name:    "idle-in-transaction-unbounded",
-		Breaks:  "the server keeps the group of a frozen worker",
-		Edits:   []Edit{{sessionFile, `{"idle_in_transaction_session_timeout", ms(s.ServerSilence)}`, `{"idle_in_transaction_session_timeout", "0"}`}},
+		Name:   "idle-in-transaction-unbounded",
+		Breaks: "the server keeps the group of a frozen worker",
+		Edits: []Edit{{
+			sessionFile, `{"idle_in_transaction_session_timeout", ms(s.ServerSilence)}`,
+			`{"idle_in_transaction_session_timeout", "0"}`,
+		}},
 		Torture: frozen, By: []string{"I7", "I8"},
 	},
 	{
@@ -69,10 +82,13 @@ var silence = []Mutant{
 		Test:   Test{"groups", "TestSessionIsInForce"},
 	},
 	{
-		Name:   "killed-in-a-statement-unnoticed",
-		Breaks: "the server goes on with the statement of a worker that was killed, and keeps its group until the end of it",
-		Edits:  []Edit{{sessionFile, `{"client_connection_check_interval", "1000"}`, `{"client_connection_check_interval", "0"}`}},
-		Test:   Test{".", "TestKilledInQuery"},
+		Name: "killed-in-a-statement-unnoticed",
+		Breaks: "the server goes on with the statement of a worker that was killed, " +
+			"and keeps its group until the end of it",
+		Edits: []Edit{{
+			sessionFile, `{"client_connection_check_interval", "1000"}`, `{"client_connection_check_interval", "0"}`,
+		}},
+		Test: Test{".", "TestKilledInQuery"},
 	},
 	{
 		Name:   "lane-listens",
@@ -80,7 +96,8 @@ var silence = []Mutant{
 		Edits: []Edit{{
 			seatFile, "	s.lane = lane\n",
 			"	listen := \"LISTEN \" + s.crew.worker.Client.schema.Ident()\n" +
-				"	if _, err := lane.Conn().PgConn().Exec(ctx, listen).ReadAll(); err != nil {\n		return err\n	}\n	s.lane = lane\n",
+				"	if _, err := lane.Conn().PgConn().Exec(ctx, listen).ReadAll(); err != nil {\n" +
+				"		return err\n	}\n	s.lane = lane\n",
 		}},
 		Torture: contended, By: []string{"I9"},
 	},
@@ -118,8 +135,11 @@ var silence = []Mutant{
 	{
 		Name:   "hang-up-unnoticed",
 		Breaks: "nobody looks at the socket: a session that was ended while rows are open is noticed late",
-		Edits:  []Edit{{streamFile, "{ return s.socket != nil && hungUp(s.socket) }", "{ return s.socket == nil && hungUp(s.socket) }"}},
-		Test:   Test{"fifo", "TestIdleLaneDialsAgain"},
+		Edits: []Edit{{
+			streamFile, "{ return s.socket != nil && hungUp(s.socket) }",
+			"{ return s.socket == nil && hungUp(s.socket) }",
+		}},
+		Test: Test{"fifo", "TestIdleLaneDialsAgain"},
 	},
 	{
 		Name:    "handler-never-given-up",

@@ -42,7 +42,9 @@ func choose(match *regexp.Regexp) (all []subject) {
 			i, known := controls[kind(&m)]
 			if !known {
 				controls[kind(&m)] = len(all)
-				c := mutants.Mutant{Name: fmt.Sprintf("control-%d", len(all)+1), Breaks: "nothing", Torture: m.Torture, Alone: m.Alone}
+				c := mutants.Mutant{
+					Name: fmt.Sprintf("control-%d", len(all)+1), Breaks: "nothing", Torture: m.Torture, Alone: m.Alone,
+				}
 				all = append(all, subject{c, "the library as it is", true})
 			} else {
 				all[i].Alone = all[i].Alone || m.Alone
@@ -54,7 +56,10 @@ func choose(match *regexp.Regexp) (all []subject) {
 			delete(tests, m.Test.Package)
 			slices.Sort(runs)
 			test := mutants.Test{Package: m.Test.Package, Run: strings.Join(slices.Compact(runs), "|")}
-			c := mutants.Mutant{Name: fmt.Sprintf("control-%d", len(all)+1), Breaks: "nothing", Test: test, Alone: alone[m.Test.Package]}
+			c := mutants.Mutant{
+				Name: fmt.Sprintf("control-%d", len(all)+1), Breaks: "nothing", Test: test,
+				Alone: alone[m.Test.Package],
+			}
 			all = append(all, subject{c, "the library as it is", true})
 		}
 	}
@@ -113,7 +118,8 @@ func (g *gate) say(r *result, of int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done++
-	fmt.Fprintf(os.Stderr, "%6.1fs  %d of %d  %-34s %s\n", time.Since(g.began).Seconds(), g.done, of, r.Name, r.verdict())
+	fmt.Fprintf(os.Stderr, "%6.1fs  %d of %d  %-34s %s\n", time.Since(g.began).Seconds(), g.done, of,
+		r.Name, r.verdict())
 }
 
 // examine builds a subject and looks what catches it.

@@ -120,7 +120,9 @@ func (r *result) test(ctx context.Context, g *gate, dir, overlay string) {
 	if r.control { // all tests of the package that mutants name
 		within *= 2
 	}
-	args := []string{"-test.run", "^(" + r.Test.Run + ")$", "-test.timeout", (within - 10*time.Second).String(), "-test.v"}
+	args := []string{
+		"-test.run", "^(" + r.Test.Run + ")$", "-test.timeout", (within - 10*time.Second).String(), "-test.v",
+	}
 	output, err := g.execute(ctx, within, filepath.Join(g.root, r.Test.Package), program, args, r.Alone)
 	if err := os.WriteFile(filepath.Join(dir, "output.txt"), output, 0o600); err != nil {
 		r.err = err
@@ -155,7 +157,9 @@ func (g *gate) build(ctx context.Context, overlay, verb string, args ...string) 
 }
 
 // execute runs a program on the server of all, or on one of its own.
-func (g *gate) execute(ctx context.Context, within time.Duration, dir, program string, args []string, alone bool) ([]byte, error) {
+func (g *gate) execute(
+	ctx context.Context, within time.Duration, dir, program string, args []string, alone bool,
+) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -40,14 +40,20 @@ func TestTableTellsWhatIsNotCaught(t *testing.T) {
 		result result
 		want   string // of the error
 	}{
-		"caught":                {result{subject: &subject{Mutant: harness}, by: []string{"I4"}}, ""},
-		"caught by a test":      {result{subject: &subject{Mutant: tested}, by: []string{"TestY"}}, ""},
-		"not caught":            {result{subject: &subject{Mutant: harness}}, "1 are not as they should be"},
-		"not caught by a test":  {result{subject: &subject{Mutant: tested}}, "1 are not as they should be"},
-		"the gate failed":       {result{subject: &subject{Mutant: harness}, by: []string{"I4"}, err: errors.New("x")}, "1 are not as they should be"},
-		"control":               {result{subject: &subject{Mutant: harness, control: true}}, ""},
-		"control that is not":   {result{subject: &subject{Mutant: harness, control: true}, by: []string{"I4"}}, "1 are not as they should be"},
-		"control of some tests": {result{subject: &subject{Mutant: tested, control: true}, by: []string{"TestY"}}, "1 are not as they should be"},
+		"caught":               {result{subject: &subject{Mutant: harness}, by: []string{"I4"}}, ""},
+		"caught by a test":     {result{subject: &subject{Mutant: tested}, by: []string{"TestY"}}, ""},
+		"not caught":           {result{subject: &subject{Mutant: harness}}, "1 are not as they should be"},
+		"not caught by a test": {result{subject: &subject{Mutant: tested}}, "1 are not as they should be"},
+		"the gate failed": {result{
+			subject: &subject{Mutant: harness}, by: []string{"I4"}, err: errors.New("x"),
+		}, "1 are not as they should be"},
+		"control": {result{subject: &subject{Mutant: harness, control: true}}, ""},
+		"control that is not": {result{
+			subject: &subject{Mutant: harness, control: true}, by: []string{"I4"},
+		}, "1 are not as they should be"},
+		"control of some tests": {result{
+			subject: &subject{Mutant: tested, control: true}, by: []string{"TestY"},
+		}, "1 are not as they should be"},
 	} {
 		var b bytes.Buffer
 		err := printTable(&b, []result{x.result}, time.Second)

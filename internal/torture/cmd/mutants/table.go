@@ -41,7 +41,8 @@ func printTable(to io.Writer, results []result, took time.Duration) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(to, "\n%d mutants caught by the harness, %d by a test, in %v\n", byHarness, byTest, took.Round(time.Second))
+	_, _ = fmt.Fprintf(to, "\n%d mutants caught by the harness, %d by a test, in %v\n", byHarness, byTest,
+		took.Round(time.Second))
 	if wrong > 0 {
 		return fmt.Errorf("%d are not as they should be: a mutant that nothing catches is a hole in the harness", wrong)
 	}

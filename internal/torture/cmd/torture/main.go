@@ -74,7 +74,9 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	number("kills", "SIGKILLs of worker processes", func(c *torture.Config) *int { return &c.Kills })
 	number("stops", "SIGSTOPs of worker processes, longer than every timeout",
 		func(c *torture.Config) *int { return &c.Stops })
-	number("terminates", "sessions ended with pg_terminate_backend", func(c *torture.Config) *int { return &c.Terminates })
+	number("terminates", "sessions ended with pg_terminate_backend", func(c *torture.Config) *int {
+		return &c.Terminates
+	})
 	number("restarts", "immediate restarts of the server", func(c *torture.Config) *int { return &c.Restarts })
 	number("crashes", "server processes killed with SIGKILL", func(c *torture.Config) *int { return &c.Crashes })
 	number("partitions", "partitions between some workers and the server",

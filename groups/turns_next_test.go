@@ -1,0 +1,77 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNextWaits(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	got := make(chan *Turn)
+	go func() { got <- turns.Next(t.Context()) }()
+	<-turns.Woken() // it waits, or is about to: the scout is asked to look
+	require.True(t, turns.Look().Idle)
+	require.Equal(t, 1, turns.Offer(ready("a")))
+	require.Equal(t, "a", (<-got).GroupID)
+	require.False(t, turns.Look().Idle)
+
+	turns.Offer(ready("b"))
+	require.Equal(t, "b", turns.Next(t.Context()).GroupID, "at once")
+}
+
+// Lanes that wait get work last in, first out: the rest may go on sleeping.
+func TestNextWakesTheLastThatWaits(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	got := make(chan string)
+	for i := range 3 {
+		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
+		<-turns.Woken()
+	}
+	for i, id := range []string{"a", "b", "c"} {
+		turns.Offer(ready(id))
+		require.Equal(t, fmt.Sprint(id, " for ", 2-i), <-got)
+	}
+}
+
+func TestNextEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan *Turn)
+	go func() { got <- turns.Next(ctx) }()
+	<-turns.Woken()
+	cancel()
+	require.Nil(t, <-got)
+	require.False(t, turns.Look().Idle, "it does not wait any more")
+	turns.Offer(ready("a"))
+	require.Equal(t, []string{"a"}, drained(turns))
+}
+
+// A turn that is handed to a lane at the moment at which it stops waiting is not lost.
+func TestNextReturnsTheTurn(t *testing.T) {
+	t.Parallel()
+	returned := 0
+	for range 200 {
+		turns := roomyTurns()
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan *Turn, 1)
+		go func() { got <- turns.Next(ctx) }()
+		<-turns.Woken()
+		turns.mu.Lock()
+		cancel()
+		turns.put(&Turn{Key: group("a")})
+		turns.mu.Unlock()
+		if turn := <-got; turn != nil {
+			require.Nil(t, turns.TryNext())
+			continue
+		}
+		returned++
+		require.Equal(t, []string{"a"}, drained(turns))
+	}
+	require.Positive(t, returned)
+}
