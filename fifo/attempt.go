@@ -106,7 +106,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 			return a
 		}
 		defer func() {
-			if len(a.results) > 0 && a.results[0].outcome == Succeeded {
+			if len(a.results) > 0 && a.results[0].outcome != Unknown {
 				s.crew.suspects.leave(until)
 			}
 		}()

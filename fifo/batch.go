@@ -24,8 +24,8 @@ import (
 // alone: one that kills its workers is found out, as it would be without batches. So does a job that was sent with a
 // delay or that may be tried only once.
 //
-// The deferred constraints of what a batch writes are checked before its COMMIT (SET CONSTRAINTS ALL IMMEDIATE). If one is
-// violated, all jobs run again, one by one.
+// The deferred constraints of what a batch writes are checked before its COMMIT (SET CONSTRAINTS ALL IMMEDIATE). If one
+// is violated, all jobs run again, one by one.
 //
 // Of HandleEach, each job whose handler writes through the transaction takes a subtransaction, and each transaction
 // begun on it or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond

@@ -46,9 +46,9 @@
 //     lost the job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its
 //     worker counts as one, so a job that kills its workers ends as a dead letter too. Package groups says which few
-//     are not counted. What has not begun is not counted. Jobs that run in a process when it dies are all charged. So
-//     those whose last attempt was lost begin one after the other in a process: the next when one has ended, or after
-//     100 ms.
+//     are not counted. What has not begun is not counted. Jobs that a process runs, or is just claiming, when it dies
+//     are all charged. So those whose last attempt was lost begin one after the other in a process: the next when one
+//     has ended, or after 100 ms.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). All
 //     queues of a Worker share its lanes, however: one whose jobs take long should have a Worker of its own.

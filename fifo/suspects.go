@@ -6,7 +6,7 @@ import (
 )
 
 // suspectFor is how long a job whose last attempt died runs in a process before another such job begins there, unless
-// it has succeeded. One of them may be what killed the worker, and most that do kill it at once: it is to take no other
+// it has ended before. One of them may be what killed the worker, and most that do kill it at once: it is to take no other
 // with it that was lost before.
 const suspectFor = 100 * time.Millisecond
 

@@ -355,8 +355,8 @@ func (l *Lane) rollback(ctx context.Context) {
 	}
 }
 
-// Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction that
-// claimed them last: to ask for that costs a round trip.
+// Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction
+// that claimed them last: to ask for that costs a round trip.
 func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 	if l.hold == nil {
 		return nil, nil

@@ -16,7 +16,8 @@ CROSS JOIN LATERAL (
            j.xmax AS job_xid,
            coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
            EXISTS (SELECT FROM pgfifo.attempt_marks m
-                   WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id AND m.attempt = j.attempts + 1) AS marked,
+                   WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id
+                     AND m.attempt = j.attempts + 1) AS marked,
            pg_current_xact_id() AS own_xid,
            pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
            EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,

@@ -144,7 +144,10 @@ var attempts = []Mutant{
 		Name:   "whole-batch-charged",
 		Breaks: "when a batch dies in its COMMIT, all of its jobs are charged",
 		Edits: []Edit{
-			{"groups/claim.go", "	if hold.alone() || hold.lastXID != 0 || hold.marked {\n", "	if hold.alone() {\n"},
+			{
+				"groups/claim.go",
+				"	if hold.alone() || hold.lastXID != 0 || hold.marked {\n", "	if hold.alone() {\n",
+			},
 			{"groups/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
 		},
 		Torture: committing, By: []string{"I6"},
