@@ -130,7 +130,7 @@ func (l *Lane) Aside(f func()) {
 		f()
 		return
 	}
-	l.wire.lend()
+	l.wire.rest()
 	defer l.wire.reclaim()
 	l.since.Store(int64(time.Since(epoch)) + 1)
 	defer l.since.Store(0)
