@@ -236,7 +236,7 @@ func (l *Lane) Used() bool { return l.used }
 
 // Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
-// Without a hold there must be no calls. With next nil the lane ends idle, without a transaction. The hold is nil, without
+// Without a hold calls are not made: ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane ends idle, without a transaction. The hold is nil, without
 // an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps on at
 // once, because the missed group's row may be locked until it does.
 //
@@ -265,7 +265,12 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 }
 
 func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
-	if !l.inTx && next == nil {
+	switch {
+	case !l.inTx && len(calls) > 0 && l.Closed():
+		return nil, false, ErrLost
+	case !l.inTx && len(calls) > 0:
+		return nil, false, ErrNotHeld
+	case !l.inTx && next == nil:
 		return nil, true, nil
 	}
 	pipeline := l.pg().StartPipeline(ctx)
@@ -301,7 +306,8 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
 	}
-	if err != nil && batch && !settled && Refused(err) && l.giveBack(ctx, marked) {
+	// Not if the transaction has ended, and another is open: a call found nothing.
+	if err != nil && batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
