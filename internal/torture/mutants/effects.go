@@ -23,7 +23,7 @@ var effects = []Mutant{
 	{
 		Name:    "effects-undone",
 		Breaks:  "what a handler wrote is undone although its job is done",
-		Edits:   []Edit{{laneFile, "pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)", "pipeline.SendQueryParams(undoOuter, nil, nil, nil, nil)"}},
+		Edits:   []Edit{{"groups/savepoint.go", "		send(releaseOuter)\n", "		send(undoOuter)\n"}},
 		Torture: contended, By: []string{"I1", "I5"},
 	},
 	{
