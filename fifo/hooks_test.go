@@ -161,8 +161,8 @@ func TestSlowHookKeepsTheNextJob(t *testing.T) {
 	require.Equal(t, ids, b.ledger.order(), "each once")
 }
 
-// A lane that loses its connection while a Settled hook runs does not start the job that it has claimed meanwhile: another worker
-// may have that.
+// A lane that loses its connection while a Settled hook runs does not start the job that it has claimed meanwhile:
+// another worker may have that.
 func TestConnectionLostInAHook(t *testing.T) {
 	t.Parallel()
 	var b *bed
