@@ -82,8 +82,8 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		return a
 	}
 	lost, err := s.lane.Lost(ctx)
-	if err != nil {
-		_ = s.lane.Close() // the next step says so
+	if err != nil || s.lane.Closed() { // or it was lost beside a hook, and the groups may be others' by now
+		_ = s.lane.Close()
 		goOn(claim)
 		return a
 	}

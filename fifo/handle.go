@@ -47,7 +47,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		}
 		s.failed(a, t, err, cause)
 		if !last {
-			_ = s.lane.Keep(ctx) // if this fails, so does the step
+			_ = s.lane.Keep(ctx) // if this fails, nothing is held, and so does the step
 		}
 	}
 	a.succeed(done, s.lane.Used())

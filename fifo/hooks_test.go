@@ -166,3 +166,48 @@ func TestSlowHookKeepsTheNextJob(t *testing.T) {
 	}))
 	require.Equal(t, ids, b.ledger.order(), "each once")
 }
+
+// A lane that loses its connection while a Settled hook runs does not start the job that it has claimed meanwhile:
+// another worker may have that.
+func TestConnectionLostInAHook(t *testing.T) {
+	t.Parallel()
+	var b *bed
+	var first *fifo.Worker
+	var ids []int64
+	h, claims := newBlocking(), make(chan int64, 1)
+	b = newBed(t, func(cfg *fifo.Config) {
+		settled := cfg.Hooks.Settled
+		cfg.Hooks.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(ctx, job, outcome, err)
+			if job.ID != ids[0] {
+				return
+			}
+			b.exec("SELECT pg_terminate_backend($1)", b.holder("g"))
+			receive(t, h.started, "the start of the next job elsewhere")
+			await(t, "heartbeats behind the end of the session", func() bool {
+				return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+					WHERE datname = current_database() AND xact_start < clock_timestamp() - interval '1 s')`)
+			})
+			claims <- first.Stats().Claims
+		}
+	})
+	ids = b.send("g", nil, nil)
+	quick := func(w *fifo.Worker) {
+		w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+	}
+	work := func(ctx context.Context, job *fifo.Job) error {
+		if job.ID == ids[0] {
+			return nil
+		}
+		return h.handle(ctx, job)
+	}
+	first = b.worker(work, oneLane, quick)
+	b.run(first)
+	await(t, "the first job", func() bool { return first.Stats().Succeeded == 1 })
+	b.run(b.worker(work, oneLane, quick))
+	before := receive(t, claims, "the end of the hook")
+	await(t, "the lane's next attempt", func() bool { return first.Stats().Claims > before })
+	close(h.release)
+	b.drained()
+	require.Len(t, b.ledger.order(), 2, "each once")
+}

@@ -236,9 +236,9 @@ func (l *Lane) Used() bool { return l.used }
 
 // Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
-// Without a hold there must be no calls. With next nil the lane ends idle, without a transaction. The hold is nil,
-// without an error, if next cannot be had: somebody holds it, or it has no jobs behind the floor. The caller then steps
-// on at once, because the missed group's row may be locked until it does.
+// Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane ends
+// idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, or it has no
+// jobs behind the floor. The caller then steps on at once, because the missed group's row may be locked until it does.
 //
 // A next with other turns beside it (Turn.With) is claimed with them. If it locks some that have no job, or whose head
 // is to run alone, another round trip gives all back and claims the others, so that no group is held that is not
@@ -266,7 +266,12 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 }
 
 func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
-	if !l.inTx && next == nil {
+	switch {
+	case !l.inTx && len(calls) > 0 && l.Closed():
+		return nil, false, ErrLost
+	case !l.inTx && len(calls) > 0:
+		return nil, false, ErrNotHeld
+	case !l.inTx && next == nil:
 		return nil, true, nil
 	}
 	pipeline := l.pg().StartPipeline(ctx)
@@ -302,7 +307,8 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
 	}
-	if err != nil && batch && !settled && Refused(err) && l.giveBack(ctx, marked) {
+	// Not if the transaction has ended, and another is open: a call found nothing.
+	if err != nil && batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {

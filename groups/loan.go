@@ -24,6 +24,7 @@ type Loan struct {
 	bunTx  *bun.Tx
 	large  []pgx.Tx // whose large objects the handler has asked for
 	busy   int      // statements of bunTx in the driver
+	rows   int      // of bunTx that are open
 
 	fencing sync.Mutex // held while a token is drawn
 	fences  map[Key]int64
@@ -54,21 +55,47 @@ func (l *Loan) leave() {
 }
 
 // end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that
-// which is under way is cut off, and reported.
+// which is under way is cut off, and reported, and so are rows that cannot be closed.
 func (l *Loan) end() (busy bool) {
 	l.mu.Lock()
 	l.ended = true
 	busy = l.busy > 0
-	tx := l.bunTx
+	tx, rows := l.bunTx, l.rows
 	l.bunTx, l.pgxTx = nil, nil
 	l.mu.Unlock()
 	if busy {
 		_ = l.lane.cut(nil)
 	}
-	if tx != nil {
+	switch {
+	case tx == nil:
+	case rows == 0:
 		_ = tx.Tx.Commit() // no SQL, see laneTx
+	case !l.closeRows(tx):
+		busy = true
+		_ = l.lane.cut(nil)
 	}
 	return busy
+}
+
+// closeRows ends a transaction of database/sql that has rows open, and reports whether it could. It cannot while the handler
+// has their bytes (sql.RawBytes): until its next call, which may never come.
+func (l *Loan) closeRows(tx *bun.Tx) bool {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = tx.Tx.Commit()
+	}()
+	if l.lane.lost.Load() {
+		return true // nobody uses the connection any more
+	}
+	late := time.NewTimer(l.lane.silent)
+	defer late.Stop()
+	select {
+	case <-closed:
+		return true
+	case <-late.C:
+		return false
+	}
 }
 
 // endLargeObjects makes what the handler has of them unusable, which pgx does only by a statement: an empty one.
@@ -130,7 +157,7 @@ func (l *Lane) Aside(f func()) {
 		f()
 		return
 	}
-	l.wire.lend()
+	l.wire.rest()
 	defer l.wire.reclaim()
 	l.since.Store(int64(time.Since(epoch)) + 1)
 	defer l.since.Store(0)

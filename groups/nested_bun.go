@@ -84,6 +84,7 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 	if err != nil {
 		return nil, err
 	}
+	c.loan.opened(1)
 	return laneRows{rows.(*stdlib.Rows), c.loan}, nil
 }
 
@@ -125,6 +126,18 @@ func (r laneRows) Next(dest []driver.Value) error {
 	}
 	defer r.loan.leave()
 	return r.Rows.Next(dest)
+}
+
+// Close is called once.
+func (r laneRows) Close() error {
+	defer r.loan.opened(-1)
+	return r.Rows.Close()
+}
+
+func (l *Loan) opened(n int) {
+	l.mu.Lock()
+	l.rows += n
+	l.mu.Unlock()
 }
 
 func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {

@@ -173,6 +173,27 @@ func TestConnOutlivesNoJob(t *testing.T) {
 	require.Equal(t, []string{"the next job's"}, column[string](s, "SELECT v FROM effects"))
 }
 
+// What stands beside a claim lets heartbeats pass, and nothing that a handler has kept.
+func TestConnIsOfNoUseAside(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(2, "a")
+	s.exec("CREATE TABLE effects (v text)")
+	l := s.lane()
+	h := s.claim(l, "a")
+	var conn *pgx.Conn
+	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
+	h, _, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+	require.NoError(t, err)
+	l.Aside(func() {
+		require.NoError(t, l.Beat(t.Context()))
+		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	s.end(l, succeed(h)...)
+	require.Empty(t, column[string](s, "SELECT v FROM effects"))
+}
+
 // A statement of database/sql that is under way when the handler returns is cut off, as one of pgx is.
 func TestStatementUnderWayIsCutOff(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,8 @@ type wire struct {
 
 	mu    sync.Mutex
 	lent  bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
-	lends int  // how often it was lent
+	idle  bool // or what stands beside: nobody uses it but heartbeats
+	lends int  // how often it was lent, or left idle
 	users int
 
 	spoiled     atomic.Bool // a handler's statement changed the session for longer than its transaction
@@ -72,10 +73,18 @@ func (w *wire) lend() {
 	w.mu.Unlock()
 }
 
-// reclaim ends that, waits for a heartbeat under way, and reports whether the handler left a statement open.
+// rest lets heartbeats use the connection.
+func (w *wire) rest() {
+	w.mu.Lock()
+	w.idle = true
+	w.lends++
+	w.mu.Unlock()
+}
+
+// reclaim ends both, waits for a heartbeat under way, and reports whether the handler left a statement open.
 func (w *wire) reclaim() (open bool) {
 	w.mu.Lock()
-	w.lent = false
+	w.lent, w.idle = false, false
 	open = w.users > 0
 	w.mu.Unlock()
 	w.beats.Lock()
@@ -83,11 +92,11 @@ func (w *wire) reclaim() (open bool) {
 	return open
 }
 
-// lease returns which lending is under way, or 0.
+// lease returns which lending, or rest, is under way, or 0.
 func (w *wire) lease() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.lent {
+	if !w.lent && !w.idle {
 		return 0
 	}
 	return w.lends

@@ -1,0 +1,53 @@
+package fifo_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not, whether
+// the handler has returned or is abandoned.
+func TestBorrowedRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"returned", "abandoned"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, release := newBed(t), make(chan struct{})
+			b.ledger.overlaps = true
+			b.send("g", nil)
+			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.Tx(ctx)
+				if err != nil || job.Attempt() > 1 {
+					return err
+				}
+				rows, err := tx.Tx.QueryContext(ctx, "SELECT 'x' FROM generate_series(1, 10)")
+				if err != nil {
+					return err
+				}
+				var raw sql.RawBytes
+				rows.Next()
+				err = rows.Scan(&raw)
+				if name == "abandoned" {
+					<-release
+				}
+				return err
+			}, oneLane, func(w *fifo.Worker) {
+				w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
+				w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+			})
+			r := b.run(w)
+			b.drained()
+			close(release)
+			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+			require.NoError(t, r.stop())
+			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+		})
+	}
+}

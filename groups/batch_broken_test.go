@@ -1,0 +1,64 @@
+package groups
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A call that finds its job gone does not undo the claim behind it: that is given back, and is no evidence of a crash.
+func TestClaimBehindACallThatFindsNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec("CREATE TABLE effects (v text)")
+	ids := s.enqueue(3, "a")
+	s.enqueue(1, "b")
+	l := s.lane()
+	h, _, err := l.Step(t.Context(), nil, &Turn{Key: group("a"), Jobs: 3})
+	require.NoError(t, err)
+	require.Len(t, h.Rest, 2)
+	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+	require.NoError(t, l.Keep(t.Context()))
+	s.exec("DELETE FROM pgfifo.jobs WHERE id = $1", ids[1]) // it is not locked
+	failed := &Hold{Held: h.Rest[0]}
+	_, settled, err := l.Step(t.Context(), append(retryIn(failed, 0), succeed(h)...), &Turn{Key: group("b")})
+	require.ErrorIs(t, err, ErrNotHeld)
+	require.False(t, settled)
+
+	other := s.lane()
+	s.claim(other, "b")
+	lost, err := other.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, lost, "nobody has died")
+	s.end(other)
+}
+
+// Calls are part of the transaction that holds their jobs, or are not made.
+func TestNoCallsWithoutAHold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec("CREATE TABLE effects (v text)")
+	ids := s.enqueue(3, "a")
+	s.enqueue(1, "b")
+	for name, next := range map[string]*Turn{"and no more": nil, "and a claim": {Key: group("b")}} {
+		l := s.lane()
+		h, _, err := l.Step(t.Context(), nil, &Turn{Key: group("a"), Jobs: 3})
+		require.NoError(t, err)
+		require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+		require.NoError(t, l.Keep(t.Context()))
+		require.NoError(t, l.Lend(func() {
+			tx, err := l.Loan().PgxTx(t.Context())
+			require.NoError(t, err)
+			_, err = tx.Conn().PgConn().Exec(t.Context(), "DEALLOCATE "+stmtRestore).ReadAll()
+			require.NoError(t, err)
+		}))
+		require.NoError(t, l.Undo(t.Context()))
+		require.ErrorIs(t, l.Keep(t.Context()), ErrNotHeld, "all is undone")
+		_, settled, err := l.Step(t.Context(), succeed(h), next)
+		s.end(l)
+		require.Equal(t, ids, column[int64](s, "SELECT id FROM pgfifo.jobs WHERE group_id = 'a' ORDER BY id"), name)
+		require.Empty(t, column[string](s, "SELECT v FROM effects"), name)
+		require.ErrorIs(t, err, ErrNotHeld, name)
+		require.False(t, settled, name)
+	}
+}
