@@ -9,7 +9,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// If the transaction is lost behind a job that failed, what was written before it is lost, too: those jobs are not done.
+// If the transaction is lost behind a job that failed, what was written before it is lost, too: those jobs are not
+// done.
 func TestBatchThatIsLostBehindAFailure(t *testing.T) {
 	t.Parallel()
 	b := newList(t)

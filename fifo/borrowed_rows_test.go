@@ -12,8 +12,8 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not, whether
-// the handler has returned or is abandoned.
+// While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not,
+// whether the handler has returned or is abandoned.
 func TestBorrowedRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"returned", "abandoned"} {
@@ -40,7 +40,9 @@ func TestBorrowedRowsLeftOpen(t *testing.T) {
 				return err
 			}, oneLane, func(w *fifo.Worker) {
 				w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
-				w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+				w.Session = groups.Session{
+					Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+				}
 			})
 			r := b.run(w)
 			b.drained()

@@ -193,7 +193,9 @@ func TestConnectionLostInAHook(t *testing.T) {
 	})
 	ids = b.send("g", nil, nil)
 	quick := func(w *fifo.Worker) {
-		w.Session = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
+		w.Session = groups.Session{
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+		}
 	}
 	work := func(ctx context.Context, job *fifo.Job) error {
 		if job.ID == ids[0] {

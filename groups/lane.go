@@ -236,9 +236,10 @@ func (l *Lane) Used() bool { return l.used }
 
 // Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
-// Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane ends
-// idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, or it has no
-// jobs behind the floor. The caller then steps on at once, because the missed group's row may be locked until it does.
+// Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
+// ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, or it
+// has no jobs behind the floor. The caller then steps on at once, because the missed group's row may be locked until it
+// does.
 //
 // A next with other turns beside it (Turn.With) is claimed with them. If it locks some that have no job, or whose head
 // is to run alone, another round trip gives all back and claims the others, so that no group is held that is not

@@ -77,8 +77,8 @@ func (l *Loan) end() (busy bool) {
 	return busy
 }
 
-// closeRows ends a transaction of database/sql that has rows open, and reports whether it could. It cannot while the handler
-// has their bytes (sql.RawBytes): until its next call, which may never come.
+// closeRows ends a transaction of database/sql that has rows open, and reports whether it could. It cannot while the
+// handler has their bytes (sql.RawBytes): until its next call, which may never come.
 func (l *Loan) closeRows(tx *bun.Tx) bool {
 	closed := make(chan struct{})
 	go func() {
