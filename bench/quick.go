@@ -32,4 +32,6 @@ func (s *lookback) quick() { s.backlog, s.rounds = 150_000, 2 }
 
 func (s *longJob) quick() { s.measure, s.window = 4*time.Second, time.Second }
 
+func (s *queues) quick() { s.takes, s.measure = 200*time.Millisecond, 3*time.Second }
+
 func (s *memory) quick() { s.groups = "1000,20000" }

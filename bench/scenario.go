@@ -32,6 +32,7 @@ var scenarios = map[string]func() scenario{
 	"lookback":   func() scenario { return new(lookback) },
 	"memory":     func() scenario { return new(memory) },
 	"outbox":     func() scenario { return new(outbox) },
+	"queues":     func() scenario { return new(queues) },
 	"recovery":   func() scenario { return new(recovery) },
 	"skew":       func() scenario { return new(skew) },
 	"statements": func() scenario { return new(statements) },

@@ -50,8 +50,10 @@
 //     are all charged. So those whose last attempt was lost begin one after the other in a process: the next when one
 //     has ended, or after 100 ms.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
-//     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). All
-//     queues of a Worker share its lanes, however: one whose jobs take long should have a Worker of its own.
+//     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
+//     queues of a Worker share its lanes and take turns: a lane that is free takes a group of each queue with work, one
+//     after the other. So a queue waits for the jobs that run, and not for another one's backlog. One that is not to
+//     wait at all should have a Worker of its own.
 //   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
 //     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
 //     nor fails because of one.

@@ -224,3 +224,29 @@ func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all gorout
 			goleak.IgnoreAnyFunction("github.com/jackc/puddle/v2.(*Pool[...]).destructAcquiredResource")))
 	}
 }
+
+// A queue does not wait for another one's backlog, only for a lane.
+func TestQueuesTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for i := range 60 {
+		b.send(fmt.Sprint("g", i), nil)
+	}
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID != "g0" {
+			return nil
+		}
+		_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "other", GroupID: "a"}, fifo.Message{Queue: "other", GroupID: "b"})
+		return err
+	}, oneLane)
+	ahead := make(chan int, 2)
+	w.Handle("other", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		ahead <- b.ledger.started()
+		return nil
+	}))
+	b.run(w)
+	b.drained()
+	first, second := <-ahead, <-ahead
+	t.Logf("behind %d and %d jobs", first, second)
+	require.Less(t, second, 60)
+}

@@ -19,7 +19,8 @@ func TestTurnsGather(t *testing.T) {
 	turns.Done(turn.With[1], Outcome{})
 	require.Equal(t, []string{"d"}, drained(turns))
 	turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: Key{"other", "f"}, ID: 1}, {Key: group("g"), ID: 1}})
-	require.Equal(t, []string{"e", "f", "g"}, drained(turns), "another queue's is between them")
+	require.Equal(t, "g", turns.TryNext().With[0].GroupID)
+	require.Equal(t, []string{"f"}, drained(turns), "of another queue")
 	turn.With[0].Alone = true
 	turns.Done(turn.With[0], Outcome{More: true})
 	require.Equal(t, []string{"b"}, drained(turns))

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"container/heap"
+	"slices"
 )
 
 // fifo is a queue in a slice, without a copy per element.
@@ -27,50 +28,111 @@ func (f *fifo[T]) pop() (v T, ok bool) {
 	return v, true
 }
 
-// A line is the groups that are ready, in the order of their turns.
+// A line is the groups that are ready, in the order of their turns: one of each queue, round and round, and those of a
+// queue in the order in which they came. So no queue waits for another's backlog.
 type line struct {
+	rows  map[string]*row // by queue
+	round []*row          // those with groups, the next one first
+	n     int
+}
+
+// A row is a queue's part of the line.
+type row struct {
 	fresh fifo[*Turn] // those of the first walk: they have their first turns before anybody has a second
 	rest  fifo[*Turn]
 }
 
-func (l *line) len() int { return l.fresh.len() + l.rest.len() }
+func (r *row) len() int { return r.fresh.len() + r.rest.len() }
 
 // front is the part that the next turn comes from.
-func (l *line) front() *fifo[*Turn] {
-	if l.fresh.len() > 0 {
-		return &l.fresh
+func (r *row) front() *fifo[*Turn] {
+	if r.fresh.len() > 0 {
+		return &r.fresh
 	}
-	return &l.rest
+	return &r.rest
 }
 
-func (l *line) pop() (turn *Turn, ok bool) { return l.front().pop() }
+func newLine() line { return line{rows: make(map[string]*row)} }
 
-// next returns the turn that pop would, or nil.
-func (l *line) next() *Turn {
-	if f := l.front(); f.len() > 0 {
-		return f.items[f.first]
+func (l *line) len() int { return l.n }
+
+// of returns how many groups of a queue are in line.
+func (l *line) of(queue string) int {
+	if r := l.rows[queue]; r != nil {
+		return r.len()
 	}
-	return nil
+	return 0
 }
 
-func (l *line) push(turn *Turn) { l.rest.push(turn) }
-
-// freshen moves the turn that was pushed last to those of the first walk.
-func (l *line) freshen() {
-	last := len(l.rest.items) - 1
-	l.fresh.push(l.rest.items[last])
-	l.rest.items[last] = nil
-	l.rest.items = l.rest.items[:last]
+func (l *line) pop() (*Turn, bool) {
+	if l.n == 0 {
+		return nil, false
+	}
+	r := l.round[0]
+	turn := l.take(r)
+	if len(l.round) > 1 && l.round[0] == r {
+		l.round = append(append(l.round[:0], l.round[1:]...), r)
+	}
+	return turn, true
 }
 
-// moveFirst moves the turn that was pushed last to the front.
-func (l *line) moveFirst() {
-	l.freshen()
-	f := &l.fresh
+// take takes the first turn of a row that has one.
+func (l *line) take(r *row) *Turn {
+	turn, _ := r.front().pop()
+	l.n--
+	if r.len() == 0 {
+		i := slices.Index(l.round, r)
+		l.round = slices.Delete(l.round, i, i+1)
+	}
+	return turn
+}
+
+// company takes the first turn of a queue if it need not be alone, or returns nil.
+func (l *line) company(queue string) *Turn {
+	r := l.rows[queue]
+	if r == nil || r.len() == 0 {
+		return nil
+	}
+	if f := r.front(); f.items[f.first].Alone {
+		return nil
+	}
+	return l.take(r)
+}
+
+func (l *line) push(turn *Turn) {
+	r := l.rows[turn.Queue]
+	if r == nil {
+		r = new(row)
+		l.rows[turn.Queue] = r
+	}
+	if r.len() == 0 {
+		l.round = append(l.round, r)
+	}
+	r.rest.push(turn)
+	l.n++
+}
+
+// freshen moves the turn of a queue that was pushed last to those of the first walk.
+func (l *line) freshen(queue string) *row {
+	r := l.rows[queue]
+	last := len(r.rest.items) - 1
+	r.fresh.push(r.rest.items[last])
+	r.rest.items[last] = nil
+	r.rest.items = r.rest.items[:last]
+	return r
+}
+
+// moveFirst moves the turn of a queue that was pushed last to the front of all.
+func (l *line) moveFirst(queue string) {
+	r := l.freshen(queue)
+	f := &r.fresh
 	last := len(f.items) - 1
 	v := f.items[last]
 	copy(f.items[f.first+1:], f.items[f.first:last])
 	f.items[f.first] = v
+	i := slices.Index(l.round, r)
+	copy(l.round[1:], l.round[:i])
+	l.round[0] = r
 }
 
 // dueHeap orders turns by the time at which they are due.

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: a group that
-// was worked goes to the end of the line, so no hot group starves another. All it knows is a hint; the claim decides.
+// Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: a group that was
+// worked goes to the end of its queue's line, and queues take turns, so no hot group starves another, nor a queue. All it
+// knows is a hint; the claim decides.
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
@@ -43,7 +44,7 @@ const (
 // NewTurns returns Turns that keep up to limit groups in the line.
 func NewTurns(limit int) *Turns {
 	return &Turns{
-		known: make(map[Key]*Turn), held: make(map[*Turn]bool),
+		line: newLine(), known: make(map[Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), roomy: true, wake: make(chan struct{}, 1),
 		most: maxParked, earlier: make(chan struct{}, 1),
 	}
@@ -117,13 +118,12 @@ func (t *Turns) lend(turn *Turn) {
 // gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
 // than its share if other lanes have nothing to do.
 func (t *Turns) gather(turn *Turn, groups int) {
-	share := (t.line.len() + len(t.waiting) + 1) / (len(t.waiting) + 1)
+	share := (t.line.of(turn.Queue) + len(t.waiting) + 1) / (len(t.waiting) + 1)
 	for range min(groups, share) - 1 {
-		next := t.line.next()
-		if next == nil || next.Queue != turn.Queue || next.Alone {
+		next := t.line.company(turn.Queue)
+		if next == nil {
 			return
 		}
-		t.line.pop()
 		t.lend(next)
 		turn.With = append(turn.With, next)
 	}
@@ -201,7 +201,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
 	case again, o.More &&
-		(t.roomy || t.line.len() == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
+		(t.roomy || t.line.of(turn.Queue) == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
 		turn.spent++
 		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
@@ -317,9 +317,9 @@ func (t *Turns) Offer(cs []Candidate) int {
 			news++
 			t.put(turn)
 			if turn.state == inLine && c.Orphan {
-				t.line.moveFirst()
+				t.line.moveFirst(turn.Queue)
 			} else if turn.state == inLine && !t.started {
-				t.line.freshen()
+				t.line.freshen(turn.Queue)
 			}
 		}
 	}
@@ -348,7 +348,7 @@ func (t *Turns) announce(key Key, id int64) {
 	turn := t.known[key]
 	switch {
 	case turn == nil:
-		if t.line.len() >= t.limit {
+		if t.line.of(key.Queue) >= t.limit {
 			t.roomy = false
 			return
 		}

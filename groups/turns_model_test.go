@@ -3,6 +3,7 @@ package groups
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,9 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := &dispatch{turns: NewTurns(4), lanes: make(map[Key]*Turn), owed: make(map[Key]bool)}
-		key := rapid.Custom(func(t *rapid.T) Key { return group(rapid.StringMatching("[a-f]").Draw(t, "group")) })
+		key := rapid.Custom(func(t *rapid.T) Key {
+			return Key{rapid.StringMatching("[qr]").Draw(t, "queue"), rapid.StringMatching("[a-f]").Draw(t, "group")}
+		})
 		id := rapid.Int64Range(1, 9)
 		t.Repeat(map[string]func(*rapid.T){
 			"":         d.check,
@@ -65,7 +68,7 @@ func (d *dispatch) offer(t *rapid.T, key *rapid.Generator[Key], id *rapid.Genera
 }
 
 func (d *dispatch) announce(key Key, id int64) {
-	if d.turns.known[key] == nil && d.turns.line.len() < d.turns.limit {
+	if d.turns.known[key] == nil && d.turns.line.of(key.Queue) < d.turns.limit {
 		d.owed[key] = true
 	}
 	d.turns.Announce(key, id)
@@ -110,10 +113,7 @@ func (d *dispatch) giveUp(*rapid.T) {
 // any returns one of the groups that lanes have.
 func (d *dispatch) any(t *rapid.T) *Turn {
 	keys := slices.SortedFunc(maps.Keys(d.lanes), func(a, b Key) int {
-		if a.GroupID < b.GroupID {
-			return -1
-		}
-		return 1
+		return strings.Compare(a.GroupID+a.Queue, b.GroupID+b.Queue)
 	})
 	if len(keys) == 0 {
 		return nil
@@ -182,11 +182,17 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Same(t, turn, turns.known[turn.Key])
 		places[turn] = state
 	}
-	for _, part := range []fifo[*Turn]{turns.line.fresh, turns.line.rest} {
-		for _, turn := range part.items[part.first:] {
-			place(turn, inLine)
+	inRows := 0
+	for _, r := range turns.line.rows {
+		for _, part := range []fifo[*Turn]{r.fresh, r.rest} {
+			for _, turn := range part.items[part.first:] {
+				place(turn, inLine)
+			}
 		}
+		inRows += r.len()
+		require.Equal(t, r.len() > 0, slices.Contains(turns.line.round, r))
 	}
+	require.Equal(t, inRows, turns.line.len())
 	for i, turn := range turns.due.turns {
 		require.Equal(t, i, turn.index)
 		place(turn, dueLater)

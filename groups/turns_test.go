@@ -52,6 +52,43 @@ func TestTurnsGoRound(t *testing.T) {
 	require.Equal(t, []string{"b", "c", "a"}, drained(turns))
 }
 
+// of says that the groups are another queue's.
+func of(queue string, cs []Candidate) []Candidate {
+	for i := range cs {
+		cs[i].Queue = queue
+	}
+	return cs
+}
+
+// Queues take turns, however many groups each has; so does one whose group appears when the others' have waited long.
+func TestQueuesGoRound(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	turns.Offer(ready("a", "b", "c", "d"))
+	turns.Offer(of("x", ready("e", "f")))
+	var order []string
+	for range 3 {
+		order = append(order, turns.TryNext().GroupID)
+	}
+	turns.Offer(of("y", ready("g")))
+	orphan := of("z", ready("orphan"))
+	orphan[0].Orphan = true
+	turns.Offer(orphan)
+	require.Equal(t, []string{"a", "e", "b"}, order)
+	require.Equal(t, []string{"orphan", "f", "c", "g", "d"}, drained(turns))
+	require.Zero(t, turns.line.len())
+}
+
+// A queue whose groups fill the line leaves room for what is announced of another.
+func TestFullLineHasRoomForOtherQueues(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(2)
+	turns.Offer(ready("a", "b", "c"))
+	turns.Announce(group("d"), 1)
+	turns.Announce(Key{"x", "e"}, 1)
+	require.Equal(t, []string{"a", "e", "b", "c"}, drained(turns))
+}
+
 func TestTurnWithoutMoreIsForgotten(t *testing.T) {
 	t.Parallel()
 	turns := roomyTurns()

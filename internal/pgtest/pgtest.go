@@ -5,9 +5,12 @@ package pgtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,8 +32,16 @@ var (
 	count    atomic.Int64
 )
 
+// waitingTests is how many tests run beside each other for each processor, unless -parallel says so: most of them wait
+// most of the time.
+const waitingTests = 3
+
 // Main runs a package's tests and stops the server behind them.
 func Main(m *testing.M) {
+	flag.Parse()
+	if n := strconv.Itoa(runtime.GOMAXPROCS(0)); flag.Lookup("test.parallel").Value.String() == n {
+		_ = flag.Set("test.parallel", strconv.Itoa(waitingTests*runtime.GOMAXPROCS(0)))
+	}
 	code := m.Run()
 	if server != nil {
 		if err := stop(); err != nil {

@@ -69,6 +69,7 @@ func (p *producer) commitPrepared(ctx context.Context, name string, why error) (
 	until(ctx, time.Minute, func() bool {
 		var refused *pgconn.PgError
 		_, err = p.pool.Exec(ctx, "COMMIT PREPARED '"+name+"'")
+		err = inCommit(err)
 		switch {
 		case err == nil:
 			return true

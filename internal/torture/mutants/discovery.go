@@ -126,10 +126,16 @@ var discovery = []Mutant{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			"groups/line.go", "func (l *line) push(turn *Turn) { l.rest.push(turn) }",
-			"func (l *line) push(turn *Turn) {\n	l.rest.push(turn)\n	l.moveFirst()\n}",
+			"groups/line.go", "	r.rest.push(turn)\n	l.n++\n",
+			"	r.rest.push(turn)\n	l.n++\n	l.moveFirst(turn.Queue)\n",
 		}},
 		Test: Test{"groups", "TestTurnsGoRound"},
+	},
+	{
+		Name:   "queue-behind-a-backlog",
+		Breaks: "a queue waits until another has no ready group",
+		Edits:  []Edit{{"groups/line.go", "	if len(l.round) > 1 && l.round[0] == r {\n", "	if l.n < 0 {\n"}},
+		Test:   Test{"groups", "TestQueuesGoRound"},
 	},
 	{
 		Name:   "running-job-purged",

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// queues asks how long a job of one queue waits in a worker whose lanes another queue's backlog of long jobs keeps
+// busy. The goal is that it waits for one of them at most.
+type queues struct {
+	backlog, groups, lanes int
+	takes, every, measure  time.Duration
+}
+
+func (*queues) about() string { return "waits of one queue's jobs beside another one's backlog of long jobs" }
+
+func (s *queues) flags(f *flag.FlagSet) {
+	f.IntVar(&s.backlog, "backlog", 10_000, "jobs of the other queue")
+	f.IntVar(&s.groups, "groups", 5_000, "message groups that they are in")
+	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
+	f.DurationVar(&s.takes, "takes", time.Second, "how long each of them takes")
+	f.DurationVar(&s.every, "every", 250*time.Millisecond, "time between the jobs of the queue that is looked at")
+	f.DurationVar(&s.measure, "for", 40*time.Second, "how long they are sent")
+}
+
+func (*queues) settings() map[string]string { return nil }
+
+func (s *queues) run(ctx context.Context, b *bench) error {
+	if s.backlog < 1 || s.groups < 1 || s.lanes < 1 || s.takes <= 0 || s.every <= 0 || s.measure < s.every {
+		return errors.New("-backlog, -groups, -lanes, -takes and -every must be over 0, and -for not under -every")
+	}
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
+	c.prepare()
+	if err := c.fill(ctx, s.backlog); err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, b.url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	defer func() { _ = client.Close() }()
+	m := &meeting{queues: s, waits: newHistogram()}
+	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
+	worker.Handle(queue, fifo.HandlerFunc(m.backlogged))
+	worker.Handle("beside", fifo.HandlerFunc(m.beside))
+	wctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(wctx) }()
+	b.progress.begin(b.scenario, int(s.measure/s.every))
+	err = m.send(ctx, b, client)
+	stop()
+	if err = errors.Join(err, <-ended); err != nil {
+		return err
+	}
+	r := Result{
+		System: "pgfifo", Rate: float64(m.waits.TotalCount()) / s.measure.Seconds(), Params: map[string]any{
+			"backlog": s.backlog, "groups": s.groups, "lanes": s.lanes, "takes": s.takes.String(),
+			"every": s.every.String(), "for": s.measure.String(),
+		},
+		Extra: map[string]float64{"max_ms": millis(m.waits.Max()), "backlog_done": float64(m.done)},
+	}
+	r.quantiles(m.waits)
+	r.Goal = atMost(1.05*float64(s.takes.Milliseconds()), "max_ms")
+	b.report(r)
+	return nil
+}
+
+// A meeting is the two queues in one worker.
+type meeting struct {
+	*queues
+	mu    sync.Mutex
+	waits *hdrhistogram.Histogram
+	done  int // jobs of the backlog
+}
+
+func (m *meeting) backlogged(ctx context.Context, _ *fifo.Job) error {
+	select {
+	case <-time.After(m.takes):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done++
+	return nil
+}
+
+func (m *meeting) beside(_ context.Context, job *fifo.Job) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	record(m.waits, time.Since(job.EnqueuedAt)) // one machine, one clock
+	return nil
+}
+
+// send sends a job each time, and waits until all have started.
+func (m *meeting) send(ctx context.Context, b *bench, client *fifo.Client) error {
+	tick := time.NewTicker(m.every)
+	defer tick.Stop()
+	n := int64(m.measure / m.every)
+	for range n {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if _, err := client.Enqueue(ctx, fifo.Message{Queue: "beside", GroupID: "g"}); err != nil {
+			return err
+		}
+		b.progress.add()
+	}
+	return until(ctx, func() (bool, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.waits.TotalCount() == n, nil
+	})
+}
