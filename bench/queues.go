@@ -22,7 +22,9 @@ type queues struct {
 	takes, every, measure  time.Duration
 }
 
-func (*queues) about() string { return "waits of one queue's jobs beside another one's backlog of long jobs" }
+func (*queues) about() string {
+	return "waits of one queue's jobs beside another one's backlog of long jobs"
+}
 
 func (s *queues) flags(f *flag.FlagSet) {
 	f.IntVar(&s.backlog, "backlog", 10_000, "jobs of the other queue")
