@@ -236,7 +236,8 @@ func TestQueuesTakeTurns(t *testing.T) {
 		if job.GroupID != "g0" {
 			return nil
 		}
-		_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "other", GroupID: "a"}, fifo.Message{Queue: "other", GroupID: "b"})
+		_, err := b.client.Enqueue(ctx,
+			fifo.Message{Queue: "other", GroupID: "a"}, fifo.Message{Queue: "other", GroupID: "b"})
 		return err
 	}, oneLane)
 	ahead := make(chan int, 2)

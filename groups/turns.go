@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: a group that was
-// worked goes to the end of its queue's line, and queues take turns, so no hot group starves another, nor a queue. All it
-// knows is a hint; the claim decides.
+// Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: queue by queue,
+// and a group that was worked goes to the end of its queue. So none starves another. All it knows is a hint; the claim
+// decides.
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
