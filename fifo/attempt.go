@@ -207,7 +207,7 @@ func (c *crew) newJob(h *groups.Held) *Job {
 
 func (c *crew) fillJob(job *Job, h *groups.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
-	job.Attempts, job.MaxAttempts, job.EnqueuedAt = h.Attempts, h.MaxAttempts, h.EnqueuedAt
+	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, h.MaxAttempts, h.EnqueuedAt, h.RunAt
 	if job.MaxAttempts == 0 {
 		job.MaxAttempts = c.set.maxAttempts
 	}

@@ -28,6 +28,7 @@ type crew struct {
 	left   *leftovers
 
 	suspects suspects
+	teller   teller
 
 	scoutConn, listenConn *pgx.Conn // the first ones
 }

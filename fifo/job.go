@@ -20,8 +20,8 @@ type Job struct {
 	ID      int64  `bun:"id,pk,autoincrement"`
 	// Payload is the message's, byte for byte.
 	Payload []byte `bun:"payload,notnull"`
-	// RunAt is when the job may run at the earliest: a message's delay, or a retry's backoff. Zero: at once.
-	// A handler's Job does not have it.
+	// RunAt is when the job may run at the earliest, by the server's clock: a message's delay, or a retry's backoff.
+	// Zero: at once.
 	RunAt time.Time `bun:"run_at,nullzero"`
 	// Attempts is how many attempts have failed or were lost. While a handler runs, its own is not among them.
 	Attempts int `bun:"attempts,notnull"`

@@ -54,15 +54,7 @@ func (s *seat) tell(ctx context.Context, r *result) {
 	c := s.crew
 	c.worker.stats.outcomes[r.outcome].Add(1)
 	if r.outcome != Succeeded {
-		attrs := []any{
-			"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(),
-			"error", r.failure.err,
-		}
-		if r.outcome == Buried {
-			c.log.Info("pgfifo: dead letter", attrs...)
-		} else {
-			c.log.Debug("pgfifo: attempt "+r.outcome.String(), attrs...)
-		}
+		c.teller.log(ctx, c.log, r)
 	}
 	c.left.settled(r)
 	if client := c.worker.Client; client.cfg.Hooks.Settled != nil {

@@ -30,6 +30,7 @@ type Held struct {
 	Attempts    int       // failed or lost before this one
 	MaxAttempts int       // 0: not said when it was enqueued
 	EnqueuedAt  time.Time // by the server's clock
+	RunAt       time.Time // when it may run, or could; zero: it was never to wait
 	DueIn       time.Duration
 	Paused      bool // the group or its queue is paused
 	More        bool // there is another job behind this one
@@ -41,7 +42,6 @@ type Held struct {
 	Turn *Turn
 
 	xid     int64  // the claim's transaction
-	delayed bool   // it was to run later once
 	lastXID uint32 // the transaction that claimed it last, or 0
 	marked  bool   // this very attempt has begun before, and died
 }
@@ -63,7 +63,7 @@ func (h *Held) Ready() bool { return h.DueIn <= 0 && !h.Paused }
 
 // alone reports whether the job is to run by itself: it has failed before, or may be tried only once, or waits or has
 // waited for its time.
-func (h *Held) alone() bool { return h.Attempts > 0 || h.MaxAttempts == 1 || h.delayed || !h.Ready() }
+func (h *Held) alone() bool { return h.Attempts > 0 || h.MaxAttempts == 1 || !h.RunAt.IsZero() || !h.Ready() }
 
 // Result formats: binary for what is not text anyway.
 var claimFormats = []int16{1}
@@ -171,8 +171,8 @@ func (h *Held) scanDue(r *rowReader) {
 	if runAt == nil || now == nil {
 		return
 	}
-	h.delayed = true
 	at, from := int64(binary.BigEndian.Uint64(runAt)), int64(binary.BigEndian.Uint64(now))
+	h.RunAt = timeFromPG(at)
 	h.DueIn = time.Duration(min(max(at, from)-from, maxDue.Microseconds())) * time.Microsecond
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -106,10 +107,15 @@ func logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// troubles is the journal as a place for log lines.
+// troubles is the journal as a place for log lines, but for those of attempts, which hooks tell it of.
 type troubles struct{ book *journal }
 
+var attemptLines = regexp.MustCompile(`msg="pgfifo: (attempt failed|attempt lost|dead letter)"`)
+
 func (t troubles) Write(p []byte) (int, error) {
+	if attemptLines.Match(p) {
+		return len(p), nil
+	}
 	t.book.write(evTrouble, 0, 0, 0, 0, strings.TrimSpace(string(p)))
 	return len(p), nil
 }
