@@ -49,11 +49,11 @@ type Config struct {
 	PollOnly bool
 	// Hooks are called around enqueues and jobs.
 	Hooks *Hooks
-	// Logger is told of what happens in the background. Errors are dead letters, panics (with the stack), and handlers
-	// that go on after the end of their context; warnings are failed and lost attempts, and trouble with the database or
-	// a group; for debugging are jobs that were given back. Of attempts a worker logs 10 a second, and how many it has
-	// withheld; Hooks.Settled has all. Payloads are never logged, but what a handler's error says is. Defaults to
-	// slog.Default().
+	// Logger is told of what happens in the background. Errors are dead letters, panics (with the stack), and
+	// handlers that go on after the end of their context. Warnings are failed and lost attempts, and trouble with the
+	// database or a group. For debugging are jobs that were given back. Of attempts a worker logs 10 a second, and how
+	// many it has withheld; Hooks.Settled has all. Payloads are never logged, but what a handler's error says is.
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

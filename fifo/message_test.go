@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -212,5 +213,37 @@ func TestDelay(t *testing.T) {
 		got := query[any](b, `
 			SELECT (extract(epoch FROM run_at - enqueued_at) * 1000000)::bigint FROM pgfifo.jobs WHERE id = $1`, id)
 		require.Equal(t, x.want, got, x.delay)
+	}
+}
+
+// A handler knows since when its job could run: behind a delay, and behind a backoff.
+func TestRunAtInAHandler(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 5}, "groups": {Groups: 5}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			const delay = 20 * time.Millisecond
+			b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
+			b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
+			b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
+				if job.GroupID == "now" && job.Attempt() == 1 {
+					return fifo.RetryAfter(delay, errOnPurpose)
+				}
+				return nil
+			}))
+			b.ledger.mu.Lock()
+			defer b.ledger.mu.Unlock()
+			for _, job := range b.ledger.starts {
+				switch {
+				case job.GroupID == "later":
+					require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)
+				case job.Attempt() == 1:
+					require.Zero(t, job.RunAt)
+				default:
+					require.Greater(t, job.RunAt.Sub(job.EnqueuedAt), delay)
+				}
+			}
+		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// A logbook keeps what is logged as an error.
+// A logbook keeps what is logged as an error, but for failed attempts.
 type logbook struct {
 	slog.Handler
 
@@ -27,6 +27,9 @@ func (l *logbook) Enabled(_ context.Context, level slog.Level) bool { return lev
 
 func (l *logbook) Handle(_ context.Context, r slog.Record) error {
 	line := r.Message
+	if line == "pgfifo: dead letter" || line == "pgfifo: attempt failed" {
+		return nil
+	}
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key != "stack" && a.Key != "late" {
 			line += fmt.Sprintf(" %s=%v", a.Key, a.Value)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// toldPerSecond is how many failed attempts a worker logs in a second. Where everything fails, the rest says nothing new.
+// toldPerSecond is how many failed attempts a worker logs in a second. Where everything fails, the rest says nothing
+// new.
 const toldPerSecond = 10
 
 // A teller logs failed attempts, so many a second. The zero value is ready.
@@ -51,7 +52,8 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 		return
 	}
 	attrs := []any{
-		"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(), "error", r.failure.err,
+		"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(),
+		"error", r.failure.err,
 	}
 	if r.failure.stack != "" {
 		attrs = append(attrs, "stack", r.failure.stack)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A logFile is what a logger writes by default, from INFO on.
@@ -57,12 +58,12 @@ func TestFailuresAreHeard(t *testing.T) {
 			panic("second failure")
 		}
 		return fifo.DeadLetter(errors.New("third failure"))
-	}, fast))
+	}, oneLane, func(w *fifo.Worker) { w.Retry = waiting(0) }))
 	job := fmt.Sprintf("queue=q group=g job=%d ", id)
 	for what, want := range map[string]string{
-		"first failure": "level=WARN msg=\"pgfifo: attempt failed\" " + job + "attempt=1 ",
+		"first failure":  "level=WARN msg=\"pgfifo: attempt failed\" " + job + "attempt=1 ",
 		"second failure": "level=ERROR msg=\"pgfifo: attempt failed\" " + job + "attempt=2 ",
-		"third failure": "level=ERROR msg=\"pgfifo: dead letter\" " + job + "attempt=3 ",
+		"third failure":  "level=ERROR msg=\"pgfifo: dead letter\" " + job + "attempt=3 ",
 	} {
 		lines := log.lines(what)
 		require.Len(t, lines, 1)
@@ -81,16 +82,17 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	for i := range n {
 		b.send(fmt.Sprint("g", i), nil)
 	}
-	r := b.run(b.worker(func(context.Context, *fifo.Job) error {
+	w := b.worker(func(context.Context, *fifo.Job) error {
 		return fifo.RetryAfter(time.Hour, errOnPurpose)
-	}))
-	await(t, "all to fail", func() bool { return b.ledger.count(fifo.Retried) == n })
+	})
+	r := b.run(w)
+	await(t, "all to fail", func() bool { return int(w.Stats().Retried) == n })
 	require.Less(t, len(log.lines("attempt failed")), n/2)
 	more := 0
 	await(t, "a line about those before", func() bool {
 		b.send(fmt.Sprint("more", more), nil)
 		more++
-		await(t, "it to fail", func() bool { return b.ledger.count(fifo.Retried) == n+more })
+		await(t, "it to fail", func() bool { return int(w.Stats().Retried) == n+more })
 		lines := log.lines("attempt failed")
 		return strings.Contains(lines[len(lines)-1], "withheld=")
 	})
@@ -105,6 +107,6 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 		}
 	}
 	require.Equal(t, n+more, told)
-	_, err := b.client.Purge(t.Context(), "q", "")
+	_, err := b.client.Admin().Purge(t.Context(), groups.Key{Queue: "q"})
 	require.NoError(t, err)
 }

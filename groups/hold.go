@@ -63,7 +63,9 @@ func (h *Held) Ready() bool { return h.DueIn <= 0 && !h.Paused }
 
 // alone reports whether the job is to run by itself: it has failed before, or may be tried only once, or waits or has
 // waited for its time.
-func (h *Held) alone() bool { return h.Attempts > 0 || h.MaxAttempts == 1 || !h.RunAt.IsZero() || !h.Ready() }
+func (h *Held) alone() bool {
+	return h.Attempts > 0 || h.MaxAttempts == 1 || !h.RunAt.IsZero() || !h.Ready()
+}
 
 // Result formats: binary for what is not text anyway.
 var claimFormats = []int16{1}
