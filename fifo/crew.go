@@ -38,7 +38,7 @@ func newCrew(w *Worker, set settings) *crew {
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
 	c.dialer = &groups.Dialer{
 		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema,
-		Name: set.name, Session: w.Session,
+		Name: set.name, Session: w.Session, DB: w.Client.db,
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))

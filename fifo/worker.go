@@ -146,7 +146,6 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	c := newCrew(w, set)
-	defer func() { _ = c.dialer.Close() }()
 	if err := c.dial(ctx); err != nil {
 		c.closeLanes()
 		if ctx.Err() != nil {
@@ -175,7 +174,6 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	}
 	set.lanes, set.once = 1, true
 	c := newCrew(w, set)
-	defer func() { _ = c.dialer.Close() }()
 	if err := c.dial(ctx); err != nil {
 		return false, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
@@ -28,7 +29,7 @@ type Lane struct {
 	stmts map[string]*pgconn.StatementDescription
 	texts map[string]string // of the statements that settle, by name
 	wire  *wire
-	bun   *laneDB
+	db    *bun.DB
 
 	stream    *stream
 	pid       uint32 // the server's process
@@ -71,20 +72,11 @@ type Dialer struct {
 	Statements map[string]string
 	// Logger is told of session settings that are not available. Required.
 	Logger *slog.Logger
+	// DB is what handlers' transactions are begun on, with its models and query hooks. It is on a Lending Connector.
+	// Without one there are none for bun. Whoever made it closes it.
+	DB *bun.DB
 
 	probing sync.Mutex
-
-	once sync.Once
-	bun  *laneDB
-}
-
-// Close frees what the lanes share. The lanes are closed on their own.
-func (d *Dialer) Close() error {
-	d.once.Do(func() {})
-	if d.bun == nil {
-		return nil
-	}
-	return d.bun.db.Close()
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -161,7 +153,6 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, u
 
 // Dial opens a lane.
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
-	d.once.Do(func() { d.bun = newLaneDB() })
 	conn, w, pid, err := d.connect(ctx, true)
 	if err != nil {
 		return nil, err
@@ -172,7 +163,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		return nil, errNotWatched
 	}
 	l := &Lane{
-		conn: conn, wire: w, bun: d.bun, log: d.Logger, stream: watched, pid: pid,
+		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
 		heartbeat: d.Session.withDefaults().Heartbeat, silent: d.Session.withDefaults().Silence,
 		bound:   d.Session.Bound(),
 		control: d.Control, schema: d.Schema,

@@ -251,12 +251,17 @@ func TestManyDelayedGroups(t *testing.T) {
 
 	late := func() {
 		t.Helper()
-		for range due {
+		for n := 0; n < due; n++ {
 			turn := s.next(turns)
-			over := one[float64](s, `SELECT extract(epoch FROM clock_timestamp() - run_at) FROM pgfifo.jobs
+			overs := column[float64](s, `SELECT extract(epoch FROM clock_timestamp() - run_at) FROM pgfifo.jobs
 				WHERE queue = 'q' AND group_id = $1`, turn.GroupID)
-			require.Greater(t, over, -0.1, turn.GroupID)
-			require.Less(t, over, 5.0, turn.GroupID)
+			if len(overs) == 0 { // a look that began before it was done
+				turns.Done(turn, Outcome{Missed: true})
+				n--
+				continue
+			}
+			require.Greater(t, overs[0], -0.1, turn.GroupID)
+			require.Less(t, overs[0], 5.0, turn.GroupID)
 			s.exec("DELETE FROM pgfifo.jobs WHERE queue = 'q' AND group_id = $1", turn.GroupID)
 			turns.Done(turn, Outcome{Finished: math.MaxInt64})
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back.
@@ -22,8 +21,15 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	if l.bunTx != nil {
 		return *l.bunTx, l.there()
 	}
+	db := l.lane.db
+	if db == nil {
+		return bun.Tx{}, errNoDB
+	}
+	if db.Stats().MaxOpenConnections > 0 { // handlers that use the DB beside their transactions would wait for ever
+		return bun.Tx{}, errMaxOpen
+	}
 	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
-	tx, err := l.lane.bun.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), loanKey{}, l), nil)
+	tx, err := db.BeginTx(context.WithValue(context.WithoutCancel(ctx), loanKey{}, l), nil)
 	if err != nil {
 		return bun.Tx{}, fmt.Errorf("groups: begin: %w", err)
 	}
@@ -31,28 +37,25 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	return tx, nil
 }
 
-// laneDB is a bun.DB whose transactions are nested in those of lanes: the lane comes with the context.
-type laneDB struct{ db *bun.DB }
+var (
+	errNoDB    = errors.New("groups: the Dialer has no DB")
+	errMaxOpen = errors.New("groups: a DB with SetMaxOpenConns has no job's transactions: bound its pool instead")
+)
 
 type loanKey struct{}
 
-func newLaneDB() *laneDB {
-	db := sql.OpenDB(laneConnector{})
-	db.SetMaxIdleConns(-1) // every transaction asks the connector, which looks at its context
-	return &laneDB{bun.NewDB(db, pgdialect.New())}
-}
+// Lending returns a Connector for a Dialer's DB: a job's transaction, begun on it, is nested in that of its lane. All
+// else goes to base. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
+func Lending(base driver.Connector) driver.Connector { return lending{base} }
 
-type laneConnector struct{}
+type lending struct{ driver.Connector }
 
-func (laneConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	l, ok := ctx.Value(loanKey{}).(*Loan)
-	if !ok {
-		return nil, errors.New("groups: a job's transaction is begun by its job only")
+func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
+	if l, ok := ctx.Value(loanKey{}).(*Loan); ok {
+		return laneConn{l.lane.conn, l}, nil
 	}
-	return laneConn{l.lane.conn, l}, nil
+	return c.Connector.Connect(ctx)
 }
-
-func (laneConnector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
 // laneConn is a lane's connection without the power to end it.
 type laneConn struct {
@@ -62,7 +65,10 @@ type laneConn struct {
 
 func (c laneConn) Close() error { return nil }
 
-func (c laneConn) ResetSession(context.Context) error { return nil }
+// ResetSession and IsValid keep it from being used for anything else.
+func (c laneConn) ResetSession(context.Context) error { return driver.ErrBadConn }
+
+func (c laneConn) IsValid() bool { return false }
 
 // A goroutine of a handler that has returned must not begin a statement any more, and one that is in the middle of it
 // is cut off: database/sql would wait for it.

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"os"
@@ -15,7 +16,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/schema"
@@ -123,16 +127,18 @@ func (s *stage) locked() []string {
 // dialer returns one whose lanes know how to settle.
 func (s *stage) dialer(session Session) *Dialer {
 	s.Helper()
-	d := &Dialer{
-		Pool: s.pool.Config(), Control: s.pool, Schema: s.name, Name: "lane of " + s.Name(), Session: session,
+	db := sql.OpenDB(Lending(stdlib.GetPoolConnector(s.pool)))
+	db.SetMaxIdleConns(0)
+	s.Cleanup(func() { _ = db.Close() })
+	return &Dialer{
+		DB: bun.NewDB(db, pgdialect.New()), Pool: s.pool.Config(), Control: s.pool, Schema: s.name,
+		Name: "lane of " + s.Name(), Session: session,
 		Statements: map[string]string{
 			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
 			"retry":   s.statement("retry"),
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	}
-	s.Cleanup(func() { _ = d.Close() })
-	return d
 }
 
 func (s *stage) lane() *Lane {

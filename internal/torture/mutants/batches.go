@@ -62,7 +62,7 @@ var batches = []Mutant{
 		Name:   "failed-job-in-company",
 		Breaks: "a job that has failed runs in a batch again, and takes the others down with it",
 		Edits: []Edit{{
-			"groups/hold.go", "{ return h.Attempts > 0 || h.MaxAttempts == 1", "{ return h.MaxAttempts == 1",
+			"groups/hold.go", "	return h.Attempts > 0 || h.MaxAttempts == 1", "	return h.MaxAttempts == 1",
 		}},
 		Test: Test{"fifo", "TestPoisonInABatch|TestOneAtATimeAfterAFailure|TestWhoRunsAlone"},
 	},
