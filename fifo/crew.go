@@ -36,9 +36,11 @@ type crew struct {
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
+	pool := w.Client.pool.Config() // a copy
+	pool.ConnConfig.RuntimeParams[applicationName] = set.name
 	c.dialer = &groups.Dialer{
-		Pool: w.Client.pool.Config(), Control: w.Client.pool, Schema: w.Client.schema,
-		Name: set.name, Session: w.Session, DB: w.Client.db,
+		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
+		Session: w.Session, DB: w.Client.db,
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))

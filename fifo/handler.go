@@ -56,7 +56,7 @@ func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Co
 			catch(&err, "Job hook", func() error {
 				hooked, end := c.cfg.Hooks.Job(ctx, jobs[i])
 				if hooked != nil {
-					ctx = hooked
+					ctx, jobs[i].hooked = hooked, hooked
 				}
 				if end != nil {
 					ends = append(ends, end)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -212,4 +213,70 @@ func TestConnectionLostInAHook(t *testing.T) {
 	close(h.release)
 	b.drained()
 	require.Len(t, b.ledger.order(), 2, "each once")
+}
+
+// What the Job hook puts into the context is there until the attempt is settled, for each job of a batch, too.
+func TestSettledHasTheJobHooksValues(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 3}, "groups": {Groups: 3}} {
+		for kind, work := range map[string]func(*bed) *fifo.Worker{
+			"each":  func(b *bed) *fifo.Worker { return b.each(batch, nop) },
+			"slice": func(b *bed) *fifo.Worker { return b.slice(batch, oneAfterTheOther(nop)) },
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				seen := make(chan [2]int64, 3)
+				b := newBed(t, func(cfg *fifo.Config) {
+					settled := cfg.Hooks.Settled
+					cfg.Hooks.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+						return context.WithValue(ctx, key{}, job.ID), nil
+					}
+					cfg.Hooks.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+						settled(ctx, job, outcome, err)
+						require.NoError(t, ctx.Err())
+						id, _ := ctx.Value(key{}).(int64)
+						seen <- [2]int64{job.ID, id}
+					}
+				})
+				for i := range 3 {
+					b.send(string(rune('a'+i%(1+batch.Groups))), nil)
+				}
+				b.work(work(b))
+				for range 3 {
+					ids := receive(t, seen, "what Settled saw")
+					require.Equal(t, ids[0], ids[1])
+				}
+			})
+		}
+	}
+}
+
+// A worker has one name: that of its sessions, and of the failures that it records.
+func TestWorkerHasOneName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"": "of the pool", "its own": "its own"} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			cfg, err := pgxpool.ParseConfig(b.url)
+			require.NoError(t, err)
+			cfg.ConnConfig.RuntimeParams["application_name"] = "of the pool"
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			b.client = b.open(pool)
+			b.send("g", nil)
+			var session string
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.PgxTx(ctx)
+				if err == nil {
+					err = tx.QueryRow(ctx, "SELECT current_setting('application_name')").Scan(&session)
+				}
+				return errors.Join(err, fifo.DeadLetter(errOnPurpose))
+			}, func(w *fifo.Worker) { w.Name = name }))
+			require.Equal(t, want, session)
+			require.Equal(t, want, b.deadLetters()[0].Failures[0].Worker)
+		})
+	}
 }

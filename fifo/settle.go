@@ -62,6 +62,9 @@ func (s *seat) tell(ctx context.Context, r *result) {
 		if r.failure != nil {
 			why = r.failure.err
 		}
+		if r.job.hooked != nil {
+			ctx = context.WithoutCancel(r.job.hooked)
+		}
 		client.guardLane("Settled", func() { client.cfg.Hooks.Settled(ctx, r.job, r.outcome, why) })
 	}
 }

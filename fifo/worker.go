@@ -47,8 +47,8 @@ type Worker struct {
 	DrainTimeout time.Duration
 	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
 	Session groups.Session
-	// Name is shown to operators as application_name, unless the pool's configuration has one. Defaults to
-	// "pgfifo host:pid".
+	// Name is what operators know the worker by: the application_name of its sessions, and the Worker of a Failure.
+	// Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none.
 	Name string
 	// Sweep adjusts the housekeeping that one of the workers does for all.
 	Sweep Sweep
@@ -62,12 +62,17 @@ type Worker struct {
 // invalid, has a handler already, or h is nil.
 func (w *Worker) Handle(queue string, h Handler) { w.HandleEach(queue, Batch{}, h) }
 
+const applicationName = "application_name"
+
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.Concurrency, maxAttempts: w.MaxAttempts, retry: w.Retry, jobTimeout: w.JobTimeout,
 		abandon: w.AbandonAfter, poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name,
 		sweep: w.Sweep.withDefaults(), queues: slices.Sorted(maps.Keys(w.routes)),
+	}
+	if s.name == "" && w.Client != nil {
+		s.name = w.Client.pool.Config().ConnConfig.RuntimeParams[applicationName]
 	}
 	if s.name == "" {
 		host, _ := os.Hostname()
