@@ -48,7 +48,7 @@
 //     worker counts as one, so a job that kills its workers ends as a dead letter too. Package groups says which few
 //     are not counted. What has not begun is not counted. Jobs that a process runs, or is just claiming, when it dies
 //     are all charged. So those whose last attempt was lost begin one after the other in a process: the next when one
-//     has ended, or after 100 ms.
+//     has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes and take turns: a lane that is free takes a group of each queue with work, one

@@ -8,7 +8,7 @@ import (
 // suspectFor is how long a job whose last attempt died runs in a process before another such job begins there, unless
 // it has ended before. One of them may be what killed the worker, and most that do kill it at once: it is to take no
 // other with it that was lost before.
-const suspectFor = 100 * time.Millisecond
+const suspectFor = 500 * time.Millisecond
 
 // suspects lets jobs whose last attempt died begin one after the other in a process. The zero value is ready.
 type suspects struct {

@@ -117,6 +117,5 @@ func connect(ctx context.Context, url, database string) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	cfg.ConnConfig.Database = database
-	delete(cfg.ConnConfig.RuntimeParams, "application_name") // it would hide Worker.Name
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
