@@ -111,7 +111,11 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 			}
 		}()
 	}
-	s.mark(ctx, claim)
+	if s.mark(ctx, claim) && s.lane.HungUp() { // that may take a second
+		_ = s.lane.Close()
+		goOn(claim)
+		return a
+	}
 	a.ran = true
 	goOn(claim) // unless its handler runs, and says something else
 	jobs := s.crew.newJobs(claim, hold)
@@ -148,8 +152,8 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 const firstClaims = 8
 
 // mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have
-// failed or were lost before.
-func (s *seat) mark(ctx context.Context, claim []place) {
+// failed or were lost before. It reports whether there were any.
+func (s *seat) mark(ctx context.Context, claim []place) bool {
 	s.begun++
 	var heads []*groups.Held
 	for i := range claim {
@@ -160,6 +164,7 @@ func (s *seat) mark(ctx context.Context, claim []place) {
 	if err := s.lane.Mark(ctx, heads); err != nil { // the locks alone tell of a crash then, as they do of most jobs
 		s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
 	}
+	return len(heads) > 0
 }
 
 // A place is one group of a claim.

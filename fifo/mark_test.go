@@ -82,3 +82,31 @@ func TestMarkIsFoundByAll(t *testing.T) {
 		})
 	}
 }
+
+// While a mark waits for the pool the connection may be lost: then the handler does not begin beside a successor.
+func TestConnectionLostWhileMarking(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	cfg, err := pgxpool.ParseConfig(b.url)
+	require.NoError(t, err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	w := b.worker(nop, oneLane)
+	w.Client = b.open(pool)
+	_, err = w.Client.Enqueue(t.Context(), fifo.Message{Queue: "other", GroupID: "g"}) // the schema is looked at
+	require.NoError(t, err)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	id := b.send("g", nil)[0]
+	b.run(w)
+	require.NoError(t, b.kill(t.Context(), b.holder("g")))
+	await(t, "the job", func() bool {
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		return len(b.ledger.settled) > 0 && b.ledger.settled[len(b.ledger.settled)-1].outcome == fifo.Succeeded
+	})
+	require.Equal(t, []int64{id}, b.ledger.order(), "it begins once")
+}

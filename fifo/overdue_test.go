@@ -104,7 +104,7 @@ func TestOverdueIsTold(t *testing.T) {
 			w := b.worker(h.handle, watchful, func(w *fifo.Worker) {
 				w.DrainTimeout = -1
 				if name == "timeout" {
-					w.JobTimeout = time.Millisecond
+					w.JobTimeout = 200 * time.Millisecond
 				}
 			})
 			r := b.run(w)
