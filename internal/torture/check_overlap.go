@@ -109,7 +109,9 @@ func (c *checker) checkUnread() {
 		if open > unread {
 			c.count("handlers that kept rows open for more than "+time.Duration(unread).String(), 1)
 		}
-		if over := t.over(); over == t.died || c.causedIn(t, others, over-learnt, over) {
+		over := t.over()
+		settled := max(over, min(t.settled, over+learnt))
+		if over == t.died || c.causedIn(t, others, over-learnt, settled) {
 			continue // it was lost by something else; if the server had ended the session before, I3 tells
 		}
 		if open > bound+c.ran(t.proc, t.rows, t.rows+bound) && !t.recorded() && t.outcome != "returned" {
