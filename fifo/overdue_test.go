@@ -144,7 +144,7 @@ func TestNotOverdue(t *testing.T) {
 	b, log, told := watched(t)
 	h := newBlocking()
 	b.send("g", nil)
-	w := b.worker(h.handle, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = time.Millisecond, patience })
+	w := b.worker(h.handle, func(w *fifo.Worker) { w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, patience })
 	b.work(w)
 	require.Empty(t, told)
 	require.Empty(t, log.lines)
@@ -220,7 +220,7 @@ func TestAbandon(t *testing.T) {
 				errs <- err
 				return nil
 			}, oneLane, func(w *fifo.Worker) {
-				w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond
+				w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 			})
 			r := b.run(w)
 			receive(t, h.started, "the handler")
@@ -282,7 +282,7 @@ func TestAbandonInAStatement(t *testing.T) {
 				}
 				return nil
 			}, oneLane, func(w *fifo.Worker) {
-				w.JobTimeout, w.AbandonAfter = 20*time.Millisecond, 20*time.Millisecond
+				w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 			})
 			b.work(w)
 			require.Error(t, receive(t, ended, "the end of the statement"))
@@ -318,7 +318,7 @@ func TestAbandonABatch(t *testing.T) {
 				fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"},
 				fifo.Message{Queue: "batch", GroupID: "g"})
 			w := b.worker(nop, oneLane, func(w *fifo.Worker) {
-				w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 50*time.Millisecond, 20*time.Millisecond
+				w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
 			})
 			handle(w, func(ctx context.Context, job *fifo.Job) error {
 				if job.ID == ids[1] {
