@@ -12,24 +12,32 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
+// withoutAPool returns a worker with one lane whose client's pool is all in use until release. The client has looked at
+// the schema before: it has sent a message to the queue.
+func (b *bed) withoutAPool(queue string) (w *fifo.Worker, release func()) {
+	b.t.Helper()
+	cfg, err := pgxpool.ParseConfig(b.url)
+	require.NoError(b.t, err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
+	require.NoError(b.t, err)
+	b.t.Cleanup(pool.Close)
+	w = b.worker(nop, oneLane)
+	w.Client = b.open(pool)
+	_, err = w.Client.Enqueue(b.t.Context(), fifo.Message{Queue: queue, GroupID: "g"})
+	require.NoError(b.t, err)
+	conn, err := pool.Acquire(b.t.Context())
+	require.NoError(b.t, err)
+	return w, conn.Release
+}
+
 // Jobs do not wait for the application's pool, all of which is in use, although their attempts would be marked on it.
 func TestMarksWithoutAPool(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(t, err)
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	w := b.worker(nop, oneLane)
-	w.Client = b.open(pool)
-	_, err = w.Client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}) // the schema is looked at
-	require.NoError(t, err)
 	b.send("g", nil)
-	conn, err := pool.Acquire(t.Context())
-	require.NoError(t, err)
-	defer conn.Release()
+	w, release := b.withoutAPool("q")
+	defer release()
 	begin := time.Now()
 	b.work(w)
 	require.Less(t, time.Since(begin), 9*time.Second, "each waits for a second, and not for the server's silence")
@@ -87,19 +95,8 @@ func TestMarkIsFoundByAll(t *testing.T) {
 func TestConnectionLostWhileMarking(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(t, err)
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	w := b.worker(nop, oneLane)
-	w.Client = b.open(pool)
-	_, err = w.Client.Enqueue(t.Context(), fifo.Message{Queue: "other", GroupID: "g"}) // the schema is looked at
-	require.NoError(t, err)
-	conn, err := pool.Acquire(t.Context())
-	require.NoError(t, err)
-	defer conn.Release()
+	w, release := b.withoutAPool("other")
+	defer release()
 	id := b.send("g", nil)[0]
 	b.run(w)
 	require.NoError(t, b.kill(t.Context(), b.holder("g")))
