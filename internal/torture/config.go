@@ -79,7 +79,7 @@ var Profiles = map[string]Config{
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
 		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200,
 		Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
-		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Delayed: 100_000,
+		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Delayed: 10_000,
 	},
 }
 
