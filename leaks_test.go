@@ -75,15 +75,21 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		return misfortune(ctx, pool, job)
 	}))
 	w.Handle("undecodable", fifo.JSON(func(context.Context, *fifo.Job, undecodableInto) error { return nil }))
-	w.HandleBatch("slice", fifo.Batch{Jobs: 4}, fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
-		if len(jobs) > 1 {
-			panic("of a batch")
-		}
-		return fifo.BatchError{jobs[0].ID: errors.New("as told")}
-	}))
-	w.HandleEach("each", fifo.Batch{Groups: 4}, fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
-		return errors.New("as told")
-	}))
+	w.HandleQueue("slice", fifo.Queue{
+		Batch: fifo.Batch{Jobs: 4},
+		BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+			if len(jobs) > 1 {
+				panic("of a batch")
+			}
+			return fifo.BatchError{jobs[0].ID: errors.New("as told")}
+		}),
+	})
+	w.HandleQueue("each", fifo.Queue{
+		Batch: fifo.Batch{Groups: 4},
+		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+			return errors.New("as told")
+		}),
+	})
 	s := &staff{T: t, owner: pool, logs: &v.logs}
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 	require.Equal(t, 7+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))

@@ -187,7 +187,7 @@ func testVice(t *testing.T, v vice, batch fifo.Batch) {
 		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
-	w.HandleEach(queue, batch, fifo.HandlerFunc(h.handle))
+	w.HandleQueue(queue, fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(h.handle)})
 	w.Handle("q2", fifo.HandlerFunc(h.handle))
 	stop := s.employ(w)
 	s.drained()

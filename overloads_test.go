@@ -132,10 +132,16 @@ func (s *staff) everything(settings []string) {
 	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
 		return s.act(ctx, w.Client, job)
 	}))
-	w.HandleBatch("slice", fifo.Batch{Jobs: 5}, fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error {
-		return nil
-	}))
-	w.HandleEach("many", fifo.Batch{Groups: 5}, fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+	w.HandleQueue("slice", fifo.Queue{
+		Batch: fifo.Batch{Jobs: 5},
+		BatchHandler: fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error {
+			return nil
+		}),
+	})
+	w.HandleQueue("many", fifo.Queue{
+		Batch:   fifo.Batch{Groups: 5},
+		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }),
+	})
 	left := "SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)"
 	s.work(w, "everything to be done and swept", func() bool { return s.number(left) == 0 })
 	require.EqualValues(s, 8, w.Stats().Lost, "%+v", w.Stats())

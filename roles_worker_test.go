@@ -50,16 +50,21 @@ func TestWorkerRole(t *testing.T) {
 			defer ran.Add(1)
 			return s.act(ctx, client, job)
 		}))
-		w.HandleBatch("slice", fifo.Batch{Jobs: 10},
-			fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+		w.HandleQueue("slice", fifo.Queue{
+			Batch: fifo.Batch{Jobs: 10},
+			BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
 				if last := jobs[len(jobs)-1]; last.Attempts == 0 && len(jobs) > 2 {
 					return fifo.BatchError{last.ID: errors.New("as told")}
 				}
 				return nil
-			}))
-		w.HandleEach("many", fifo.Batch{Groups: 10}, fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
-			return nil
-		}))
+			}),
+		})
+		w.HandleQueue("many", fifo.Queue{
+			Batch: fifo.Batch{Groups: 10},
+			Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+				return nil
+			}),
+		})
 		s.work(w, "everything to be done and swept", func() bool {
 			return s.number(`SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)
 				+ (SELECT count(*) FROM pgfifo.dead_letters) + (SELECT count(*) FROM pgfifo.fences)`) == 0

@@ -96,7 +96,10 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	if c.batch == (fifo.Batch{}) {
 		worker.Handle(queue, fifo.HandlerFunc(c.handle))
 	} else {
-		worker.HandleBatch(queue, c.batch, fifo.BatchHandlerFunc(c.handleBatch))
+		worker.HandleQueue(queue, fifo.Queue{
+			Batch:        c.batch,
+			BatchHandler: fifo.BatchHandlerFunc(c.handleBatch),
+		})
 	}
 
 	ctx, cancel := context.WithCancel(ctx)

@@ -119,7 +119,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	a.ran = true
 	goOn(claim) // unless its handler runs, and says something else
 	jobs := s.crew.newJobs(claim, hold)
-	if slice := s.crew.worker.routes[hold.Queue].slice; slice != nil {
+	if slice := s.crew.set.queues[hold.Queue].BatchHandler; slice != nil {
 		s.handleSlice(ctx, a, jobs, slice)
 	} else {
 		s.handleEach(stop, ctx, a, jobs)
@@ -214,7 +214,7 @@ func (c *crew) fillJob(job *Job, h *groups.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
 	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, h.MaxAttempts, h.EnqueuedAt, h.RunAt
 	if job.MaxAttempts == 0 {
-		job.MaxAttempts = c.set.maxAttempts
+		job.MaxAttempts = c.set.queues[job.Queue].MaxAttempts
 	}
 }
 
@@ -240,9 +240,9 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 	hctx, stop := context.WithCancelCause(ctx)
 	unwatch := s.watch(stop)
 	defer unwatch()
-	if c.set.jobTimeout > 0 {
+	if timeout := c.set.queues[tasks[0].job.Queue].JobTimeout; timeout > 0 {
 		var cancel context.CancelFunc
-		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), c.set.jobTimeout), ErrJobTimeout)
+		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
 		defer cancel()
 	}
 	loan, jobs := s.lane.Loan(), make([]*Job, len(tasks))
@@ -284,7 +284,7 @@ func (c *crew) delay(job *Job, err error) time.Duration {
 	return min(max(c.backoff(job, err), 0), MaxDelay)
 }
 
-// backoff asks the worker's RetryPolicy. One that panics must not take the worker with it.
+// backoff asks the queue's RetryPolicy. One that panics must not take the worker with it.
 func (c *crew) backoff(job *Job, err error) (d time.Duration) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -292,7 +292,7 @@ func (c *crew) backoff(job *Job, err error) (d time.Duration) {
 			d = DefaultRetry(job, err)
 		}
 	}()
-	return c.set.retry(job, err)
+	return c.set.queues[job.Queue].Retry(job, err)
 }
 
 // diedError is the failure of an attempt that was lost, as the worker that finds it tells it.

@@ -27,10 +27,9 @@ import (
 // The deferred constraints of what a batch writes are checked before its COMMIT (SET CONSTRAINTS ALL IMMEDIATE). If one
 // is violated, all jobs run again, one by one.
 //
-// Of HandleEach, each job whose handler writes through the transaction takes a subtransaction, and each transaction
-// begun on it or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond
-// that, PostgreSQL makes every session of the cluster look them up on disk for as long as the batch runs. HandleBatch
-// takes one.
+// With a Handler, each job that writes through the transaction takes a subtransaction, and each transaction begun on it
+// or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond that, PostgreSQL
+// makes every session of the cluster look them up on disk for as long as the batch runs. A BatchHandler takes one.
 //
 // What a handler sets with SET LOCAL is in force for the next jobs of its batch, too, but for what settling depends
 // on (the role, the encoding, the search path, timeouts). So each job is to set what it needs.
@@ -88,46 +87,4 @@ func (e BatchError) Unwrap() []error {
 		}
 	}
 	return list
-}
-
-// HandleEach is Handle with batches: h works the jobs one after the other, each within its own savepoint, in one
-// transaction for all. It panics for a Batch that makes no sense, too.
-func (w *Worker) HandleEach(queue string, b Batch, h Handler) {
-	if h == nil {
-		panic("fifo: nil handler for queue " + queue)
-	}
-	w.handle(queue, route{batch: b, each: h})
-}
-
-// HandleBatch makes h work the jobs of a queue in batches. It panics as Handle does, and for a Batch that makes no
-// sense.
-func (w *Worker) HandleBatch(queue string, b Batch, h BatchHandler) {
-	if h == nil {
-		panic("fifo: nil handler for queue " + queue)
-	}
-	w.handle(queue, route{batch: b, slice: h})
-}
-
-// A route is where a queue's jobs go: to one of the two.
-type route struct {
-	batch Batch
-	each  Handler
-	slice BatchHandler
-}
-
-func (w *Worker) handle(queue string, r route) {
-	if err := groups.ValidateID("queue", queue); err != nil {
-		panic(err)
-	}
-	if _, ok := w.routes[queue]; ok {
-		panic("fifo: queue " + queue + " has a handler already")
-	}
-	b := r.batch
-	if min(b.Jobs, b.Groups) < 0 || max(b.Jobs, b.Groups) > MaxBatch || b.Jobs > 1 && b.Groups > 1 {
-		panic(fmt.Sprintf("fifo: invalid batch for queue %s: %+v", queue, b))
-	}
-	if w.routes == nil {
-		w.routes = make(map[string]route)
-	}
-	w.routes[queue] = r
 }

@@ -53,7 +53,7 @@ func (b *bed) batches() (list [][]int64) {
 func (b *bed) each(batch fifo.Batch, h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	w := b.bare(adjust)
-	w.HandleEach("q", batch, b.ledger.record(h))
+	w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: b.ledger.record(h)})
 	return w
 }
 
@@ -63,16 +63,19 @@ func (b *bed) slice(batch fifo.Batch, h fifo.BatchHandlerFunc, adjust ...func(*f
 	b.t.Helper()
 	b.ledger.unordered = true
 	w := b.bare(adjust)
-	w.HandleBatch("q", batch, fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
-		for i, job := range jobs {
-			if i > 0 && job.GroupID == jobs[i-1].GroupID {
-				b.ledger.end(jobs[i-1])
+	w.HandleQueue("q", fifo.Queue{
+		Batch: batch,
+		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+			for i, job := range jobs {
+				if i > 0 && job.GroupID == jobs[i-1].GroupID {
+					b.ledger.end(jobs[i-1])
+				}
+				b.ledger.start(job)
+				defer b.ledger.end(job)
 			}
-			b.ledger.start(job)
-			defer b.ledger.end(job)
-		}
-		return h(ctx, jobs)
-	}))
+			return h(ctx, jobs)
+		}),
+	})
 	return w
 }
 

@@ -26,17 +26,22 @@ func TestInvalidBatch(t *testing.T) {
 		{Jobs: 2, Groups: -1},
 	} {
 		w := &fifo.Worker{}
-		require.Panics(t, func() { w.HandleEach("q", bad, each) }, "%+v", bad)
-		require.Panics(t, func() { w.HandleBatch("q", bad, slice) }, "%+v", bad)
+		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Batch: bad, Handler: each}) }, "%+v", bad)
+		require.Panics(t, func() {
+			w.HandleQueue("q", fifo.Queue{
+				Batch:        bad,
+				BatchHandler: slice,
+			})
+		}, "%+v", bad)
 		require.NotPanics(t, func() {
-			w.HandleEach("q", fifo.Batch{Jobs: 1, Groups: 1}, each)
+			w.HandleQueue("q", fifo.Queue{Batch: fifo.Batch{Jobs: 1, Groups: 1}, Handler: each})
 		}, "nothing was kept of it")
-		require.Panics(t, func() { w.HandleBatch("q", fifo.Batch{}, slice) }, "it has a handler")
+		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{BatchHandler: slice}) }, "it has a handler")
 	}
 	w := &fifo.Worker{}
-	require.Panics(t, func() { w.HandleEach("q", fifo.Batch{}, nil) })
-	require.Panics(t, func() { w.HandleBatch("q", fifo.Batch{}, nil) })
-	require.Panics(t, func() { w.HandleBatch("q\n", fifo.Batch{}, slice) })
+	require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Handler: nil}) })
+	require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{BatchHandler: nil}) })
+	require.Panics(t, func() { w.HandleQueue("q\n", fifo.Queue{BatchHandler: slice}) })
 }
 
 func TestBatchErrorTells(t *testing.T) {

@@ -44,12 +44,12 @@ func newCrew(w *Worker, set settings) *crew {
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))
-	for queue, r := range w.routes {
-		if set.maxAttempts > 1 && !set.once { // what may be tried only once runs alone
-			c.turns.SetBatch(queue, r.batch)
+	for name, q := range set.queues {
+		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
+			c.turns.SetBatch(name, q.Batch)
 		}
 	}
-	c.scout = groups.NewScout(c.turns, set.queues, w.Client.schema, set.poll)
+	c.scout = groups.NewScout(c.turns, set.names, w.Client.schema, set.poll)
 	for range set.lanes {
 		c.seats = append(c.seats, &seat{crew: c})
 	}

@@ -70,18 +70,26 @@
 //
 // # Batches
 //
-// Worker.HandleEach and Worker.HandleBatch work several jobs in one transaction, as the Batch says: consecutive ones
-// of one group, or one each of several groups. For small jobs that is many times faster, and every promise above
+// A Queue's Batch makes one transaction work several jobs: consecutive ones of one group, or one each of several
+// groups. Its Handler is called for each of them, or its BatchHandler once for all. For small jobs that is many times faster, and every promise above
 // holds, with two things to know. The batch's effects, and its completion, commit together, so they become visible
 // together, and the groups wait until then. And what is repeated after a crash is the batch, not the job: effects
 // outside the transaction may happen again for all of it.
 //
-//	worker.HandleBatch("clicks", fifo.Batch{Jobs: 50}, fifo.BatchHandlerFunc(
-//		func(ctx context.Context, jobs []*fifo.Job) error {
+//	worker.HandleQueue("clicks", fifo.Queue{
+//		Batch: fifo.Batch{Jobs: 50},
+//		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
 //			tx, err := jobs[0].PgxTx(ctx) // of any of them: it is the same
 //			...
 //			return fifo.BatchError{jobs[7].ID: err} // those before it are done, those behind it run again
-//		}))
+//		}),
+//	})
+//
+// # Several queues in one worker
+//
+// The queues take turns at the worker's lanes, so a job waits behind one job of each other queue at most, and not
+// behind their backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, the head of a group starts at
+// once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while the worker runs.
 //
 // # What it costs
 //

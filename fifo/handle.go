@@ -10,7 +10,7 @@ import (
 
 // handleEach runs the handler once for each of the jobs that are held, and decides what becomes of them.
 func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
-	h := s.crew.worker.routes[tasks[0].job.Queue].each
+	h := s.crew.set.queues[tasks[0].job.Queue].Handler
 	done := tasks[:0] // those up to the present one have been read
 	var stopped *place
 	for i := range tasks {
@@ -60,7 +60,7 @@ func (s *seat) failed(a *attempt, t task, err, cause error) {
 		t.place.outcome.More = true
 		return
 	}
-	s.fail(a, t, newFailure(err, cause, s.crew.set.jobTimeout), s.crew.delay(t.job, err))
+	s.fail(a, t, newFailure(err, cause, s.crew.set.queues[t.job.Queue].JobTimeout), s.crew.delay(t.job, err))
 }
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.

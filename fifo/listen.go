@@ -33,7 +33,7 @@ func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+c.worker.Client.schema.Ident()); err != nil {
 		return err
 	}
-	for queue := range c.worker.routes { // what was said while nobody listened
+	for queue := range c.set.queues { // what was said while nobody listened
 		c.turns.Forget(queue)
 	}
 	c.scout.Hurry()
@@ -54,7 +54,7 @@ func (c *crew) hear(payload string) {
 		c.scout.Hurry()
 		return
 	}
-	if _, ok := c.worker.routes[n.Queue]; !ok {
+	if _, ok := c.set.queues[n.Queue]; !ok {
 		return
 	}
 	if len(n.Groups) == 0 {

@@ -28,8 +28,8 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	}
 	c, ended, n := s.crew, time.Now(), int64(len(tasks))
 	var abandon <-chan time.Time
-	if c.set.abandon > 0 {
-		timer := time.NewTimer(c.set.abandon)
+	if after := c.set.queues[tasks[0].job.Queue].AbandonAfter; after > 0 {
+		timer := time.NewTimer(after)
 		defer timer.Stop()
 		abandon = timer.C
 	}

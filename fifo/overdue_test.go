@@ -295,17 +295,21 @@ func TestAbandonInAStatement(t *testing.T) {
 func TestAbandonABatch(t *testing.T) {
 	t.Parallel()
 	for name, handle := range map[string]func(w *fifo.Worker, h fifo.HandlerFunc){
-		"each": func(w *fifo.Worker, h fifo.HandlerFunc) { w.HandleEach("batch", fifo.Batch{Jobs: 3}, h) },
+		"each": func(w *fifo.Worker, h fifo.HandlerFunc) {
+			w.HandleQueue("batch", fifo.Queue{Batch: fifo.Batch{Jobs: 3}, Handler: h})
+		},
 		"slice": func(w *fifo.Worker, h fifo.HandlerFunc) {
-			w.HandleBatch("batch", fifo.Batch{Jobs: 3},
-				fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+			w.HandleQueue("batch", fifo.Queue{
+				Batch: fifo.Batch{Jobs: 3},
+				BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
 					for _, job := range jobs {
 						if err := h(ctx, job); err != nil {
 							return err
 						}
 					}
 					return nil
-				}))
+				}),
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -371,11 +375,13 @@ func TestLongestTimeout(t *testing.T) {
 	b.sendAll(fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"})
 	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })
 	var sizes []int
-	w.HandleBatch("batch", fifo.Batch{Jobs: 4},
-		fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+	w.HandleQueue("batch", fifo.Queue{
+		Batch: fifo.Batch{Jobs: 4},
+		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
 			sizes = append(sizes, len(jobs))
 			return ctx.Err()
-		}))
+		}),
+	})
 	b.work(w)
 	require.Equal(t, []int{2}, sizes, "one attempt of both")
 }

@@ -92,7 +92,8 @@ func (s *seat) setWake(wake context.CancelFunc) {
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
 // the next is one round trip. It reports whether a handler ran, and an error if the database could not be used.
 func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error) {
-	turns := s.crew.turns
+	turns, queue := s.crew.turns, turn.Queue
+	defer func() { turns.Free(queue) }()
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
 	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
 	hold, begun, err := s.lane.Step(bg, nil, turn)
@@ -106,7 +107,7 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 		next := s.next(ctx, claim, a)
 		nextClaim := spare[:0]
 		if next != nil {
-			nextClaim = places(nextClaim, next)
+			queue, nextClaim = next.Queue, places(nextClaim, next)
 		}
 		var settled bool
 		hold, settled, err = s.lane.Step(bg, a.calls, next)
@@ -198,7 +199,7 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn
 		return nil
 	}
 	if !a.now {
-		if next := s.crew.turns.TryNext(); next != nil {
+		if next := s.crew.turns.Swap(claim[0].turn.Queue); next != nil {
 			return next
 		}
 	}

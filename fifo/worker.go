@@ -13,7 +13,8 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after.
+// A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A Queue
+// may have its own MaxAttempts, Retry, JobTimeout and AbandonAfter.
 type Worker struct {
 	// Client says where the jobs are. Required.
 	Client *Client
@@ -22,7 +23,7 @@ type Worker struct {
 	// application. Defaults to 10.
 	Concurrency int
 	// MaxAttempts is how often a job is tried before it becomes a dead letter, unless its message says. An attempt
-	// that was lost with its worker counts. Defaults to DefaultMaxAttempts.
+	// that was lost with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
 	Retry RetryPolicy
@@ -36,7 +37,7 @@ type Worker struct {
 	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.
 	// The attempt has failed as KindTimeout after ErrJobTimeout, and as KindLost after the other causes. Go cannot end
 	// the handler: it goes on beside the next attempt of its job, with a Job whose methods return errors, and keeps its
-	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0: never.
+	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0, which is never, as negative is.
 	AbandonAfter time.Duration
 	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
 	// has nothing to do. Defaults to 1 second.
@@ -53,23 +54,20 @@ type Worker struct {
 	// Sweep adjusts the housekeeping that one of the workers does for all.
 	Sweep Sweep
 
-	routes  map[string]route
+	queues  map[string]Queue
 	running atomic.Bool
+	lanes   laneBounds
 	stats   counters
 }
-
-// Handle makes h work the jobs of a queue, each in a transaction of its own. It panics if the queue's name is
-// invalid, has a handler already, or h is nil.
-func (w *Worker) Handle(queue string, h Handler) { w.HandleEach(queue, Batch{}, h) }
 
 const applicationName = "application_name"
 
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
-		lanes: w.Concurrency, maxAttempts: w.MaxAttempts, retry: w.Retry, jobTimeout: w.JobTimeout,
-		abandon: w.AbandonAfter, poll: w.PollInterval, drain: w.DrainTimeout, name: w.Name,
-		sweep: w.Sweep.withDefaults(), queues: slices.Sorted(maps.Keys(w.routes)),
+		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
+		drain: orDefault(w.DrainTimeout, 20*time.Second), name: w.Name, sweep: w.Sweep.withDefaults(),
+		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]Queue, len(w.queues)),
 	}
 	if s.name == "" && w.Client != nil {
 		s.name = w.Client.pool.Config().ConnConfig.RuntimeParams[applicationName]
@@ -78,30 +76,24 @@ func (w *Worker) withDefaults() (settings, error) {
 		host, _ := os.Hostname()
 		s.name = fmt.Sprintf("pgfifo %s:%d", host, os.Getpid())
 	}
-	s.lanes = orDefault(s.lanes, 10)
-	s.maxAttempts = orDefault(s.maxAttempts, DefaultMaxAttempts)
-	s.jobTimeout = orDefault(s.jobTimeout, 15*time.Minute)
-	s.poll = orDefault(s.poll, time.Second)
-	s.drain = orDefault(s.drain, 20*time.Second)
-	if s.retry == nil {
-		s.retry = DefaultRetry
+	for name, q := range w.queues {
+		s.queues[name] = q.withDefaults(w)
 	}
 	switch {
 	case w.Client == nil:
 		return s, fmt.Errorf("%w: Client is nil", ErrInvalidWorker)
-	case len(w.routes) == 0:
+	case len(w.queues) == 0:
 		return s, ErrNoHandler
 	case s.lanes < 0:
 		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
-	case s.maxAttempts < 0:
-		return s, fmt.Errorf("%w: MaxAttempts %d is negative", ErrInvalidWorker, s.maxAttempts)
-	case s.abandon < 0:
-		return s, fmt.Errorf("%w: AbandonAfter %v is negative", ErrInvalidWorker, s.abandon)
 	case s.poll < 0:
 		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
 	}
 	if err := w.Session.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
+	}
+	if err := w.lanes.fit(s.lanes, s.names); err != nil {
+		return s, err
 	}
 	return s, w.Client.err
 }
@@ -116,14 +108,13 @@ func orDefault[T comparable](v, def T) T {
 
 // settings is a Worker with its defaults filled in.
 type settings struct {
-	lanes, maxAttempts  int
-	retry               RetryPolicy
-	jobTimeout, abandon time.Duration
-	poll, drain         time.Duration
-	name                string
-	queues              []string
-	once                bool // RunOne: one job, and no next one
-	sweep               Sweep
+	lanes       int
+	poll, drain time.Duration
+	name        string
+	names       []string         // of the queues, sorted
+	queues      map[string]Queue // with their defaults filled in
+	once        bool             // RunOne: one job, and no next one
+	sweep       Sweep
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
@@ -158,8 +149,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	defer w.lanes.begin(c)()
 	log := w.Client.cfg.Logger
-	log.Info("pgfifo: worker started", "queues", set.queues, "lanes", set.lanes)
+	log.Info("pgfifo: worker started", "queues", set.names, "lanes", set.lanes)
 	err = c.run(ctx)
 	log.Info("pgfifo: worker stopped", "error", err)
 	return err

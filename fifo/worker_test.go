@@ -26,8 +26,15 @@ func TestInvalidWorker(t *testing.T) {
 	}{
 		"client":      {func(w *fifo.Worker) { w.Client = nil }, fifo.ErrInvalidWorker, "Client"},
 		"concurrency": {func(w *fifo.Worker) { w.Concurrency = -1 }, fifo.ErrInvalidWorker, "Concurrency -1"},
-		"attempts":    {func(w *fifo.Worker) { w.MaxAttempts = -1 }, fifo.ErrInvalidWorker, "MaxAttempts -1"},
-		"poll":        {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
+		"kept lanes": {func(w *fifo.Worker) {
+			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 3})
+			w.Concurrency = 2
+		}, fifo.ErrInvalidWorker, "3 lanes are kept"},
+		"all lanes kept": {func(w *fifo.Worker) {
+			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 2})
+			w.Concurrency = 2
+		}, fifo.ErrInvalidWorker, `for other queues than "q"`},
+		"poll": {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
 		"session": {func(w *fifo.Worker) {
 			w.Session.Silence = time.Hour
 		}, groups.ErrSession, "ServerSilence"},
@@ -54,6 +61,14 @@ func TestHandlePanics(t *testing.T) {
 	require.Panics(t, func() { w.Handle("q", nil) })
 	w.Handle("q", fifo.HandlerFunc(nop))
 	require.Panics(t, func() { w.Handle("q", fifo.HandlerFunc(nop)) })
+	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
+	for name, bad := range map[string]fifo.Queue{
+		"no handler":   {},
+		"two handlers": {Handler: fifo.HandlerFunc(nop), BatchHandler: slice},
+		"lanes":        {Handler: fifo.HandlerFunc(nop), MinLanes: 2, MaxLanes: 1},
+	} {
+		require.Panics(t, func() { w.HandleQueue(name, bad) }, name)
+	}
 }
 
 func TestErrRunning(t *testing.T) {

@@ -64,16 +64,19 @@ func (l *line) of(queue string) int {
 	return 0
 }
 
-func (l *line) pop() (*Turn, bool) {
-	if l.n == 0 {
-		return nil, false
+// pop takes the next turn of a queue that may have one.
+func (l *line) pop(may func(queue string) bool) (*Turn, bool) {
+	for i, r := range l.round {
+		if !may(r.front().items[r.front().first].Queue) {
+			continue
+		}
+		turn := l.take(r)
+		if i < len(l.round) && l.round[i] == r {
+			l.round = append(slices.Delete(l.round, i, i+1), r)
+		}
+		return turn, true
 	}
-	r := l.round[0]
-	turn := l.take(r)
-	if len(l.round) > 1 && l.round[0] == r {
-		l.round = append(append(l.round[:0], l.round[1:]...), r)
-	}
-	return turn, true
+	return nil, false
 }
 
 // take takes the first turn of a row that has one.

@@ -22,6 +22,7 @@ type Turns struct {
 	earlier chan struct{}  // the first of them has changed
 	held    map[*Turn]bool // groups that another process holds
 	waiting []chan *Turn   // lanes without work, last in first out: the rest may go on sleeping
+	lanes   lanes
 	floors  floors
 	limit   int
 	batches map[string]Batch
@@ -44,7 +45,7 @@ const (
 // NewTurns returns Turns that keep up to limit groups in the line.
 func NewTurns(limit int) *Turns {
 	return &Turns{
-		line: newLine(), known: make(map[Key]*Turn), held: make(map[*Turn]bool),
+		line: newLine(), lanes: newLanes(), known: make(map[Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), roomy: true, wake: make(chan struct{}, 1),
 		most: maxParked, earlier: make(chan struct{}, 1),
 	}
@@ -78,11 +79,12 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 		}
 	}
 	turn := <-ch // handed over just now: it goes back to the front
+	t.lanes.end(turn.Queue)
 	t.put(turn)
 	return nil
 }
 
-// TryNext is Next without waiting: it returns nil if no group is in line.
+// TryNext is Next without waiting: it returns nil if no group is in line that the lane may work.
 func (t *Turns) TryNext() *Turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,13 +92,14 @@ func (t *Turns) TryNext() *Turn {
 }
 
 func (t *Turns) take() *Turn {
-	turn, ok := t.line.pop()
+	turn, ok := t.line.pop(t.lanes.may)
 	if !t.roomy && t.line.len() < t.limit/2 {
 		t.signal() // there may be more than the line could hold
 	}
 	if !ok {
 		return nil
 	}
+	t.lanes.begin(turn.Queue)
 	t.lend(turn)
 	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.Alone {
 		t.gather(turn, groups)
@@ -118,7 +121,11 @@ func (t *Turns) lend(turn *Turn) {
 // gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
 // than its share if other lanes have nothing to do.
 func (t *Turns) gather(turn *Turn, groups int) {
-	share := (t.line.of(turn.Queue) + len(t.waiting) + 1) / (len(t.waiting) + 1)
+	lanes := 1
+	if t.lanes.may(turn.Queue) {
+		lanes += len(t.waiting)
+	}
+	share := (t.line.of(turn.Queue) + lanes) / lanes
 	for range min(groups, share) - 1 {
 		next := t.line.company(turn.Queue)
 		if next == nil {
@@ -146,10 +153,10 @@ func (t *Turns) finished(turn *Turn, id int64) {
 // put hands the group to a waiting lane, or puts it at the end of the line.
 func (t *Turns) put(turn *Turn) {
 	t.known[turn.Key] = turn
-	if n := len(t.waiting); n > 0 {
+	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
+		t.lanes.begin(turn.Queue)
 		t.lend(turn)
-		t.waiting[n-1] <- turn // buffered
-		t.waiting = t.waiting[:n-1]
+		t.hand(turn)
 		return
 	}
 	turn.state = inLine

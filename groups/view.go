@@ -9,7 +9,7 @@ type View struct {
 	Room    int  // how many more groups the line can take
 	Started bool // the first walk is over
 	Roomy   bool // it has had room for all since the last walk began
-	Idle    bool // lanes wait for a group
+	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
@@ -22,7 +22,8 @@ func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy, Idle: len(t.waiting) > 0, Worked: t.worked,
+		Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy,
+		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
 		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
 	}
 	for turn := range t.held {

@@ -80,7 +80,7 @@ func run(ctx context.Context) (err error) {
 
 	var batches atomic.Int64
 	worker := &fifo.Worker{Client: client, Concurrency: 2}
-	worker.HandleBatch("clicks", fifo.Batch{Jobs: 50}, fifo.BatchHandlerFunc(
+	worker.HandleQueue("clicks", fifo.Queue{Batch: fifo.Batch{Jobs: 50}, BatchHandler: fifo.BatchHandlerFunc(
 		func(ctx context.Context, jobs []*fifo.Job) error {
 			batches.Add(1)
 			good, failed := jobs, fifo.BatchError(nil)
@@ -100,7 +100,7 @@ func run(ctx context.Context) (err error) {
 				return err
 			}
 			return failed
-		}))
+		})})
 	if err := worker.Run(ctx); err != nil {
 		return err
 	}

@@ -45,9 +45,9 @@ func (r *run) newCrew(name string) *crew {
 		return nil
 	})
 	w.Handle("plain", one)
-	w.HandleEach("each", fifo.Batch{Jobs: 10}, one)
-	w.HandleBatch("slice", fifo.Batch{Jobs: 20}, slice)
-	w.HandleBatch("heads", fifo.Batch{Groups: 20}, slice)
+	w.HandleQueue("each", fifo.Queue{Batch: fifo.Batch{Jobs: 10}, Handler: one})
+	w.HandleQueue("slice", fifo.Queue{Batch: fifo.Batch{Jobs: 20}, BatchHandler: slice})
+	w.HandleQueue("heads", fifo.Queue{Batch: fifo.Batch{Groups: 20}, BatchHandler: slice})
 	return &crew{worker: w, run: r}
 }
 

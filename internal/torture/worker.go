@@ -38,9 +38,18 @@ func work(o order, book *journal) error {
 	}
 	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))
 	if o.Batch > 1 {
-		worker.HandleEach(queueEach, fifo.Batch{Jobs: o.Batch}, fifo.HandlerFunc(h.handle))
-		worker.HandleEach(queueWide, fifo.Batch{Groups: o.Batch}, fifo.HandlerFunc(h.handle))
-		worker.HandleBatch(queueSlice, fifo.Batch{Jobs: o.Batch}, fifo.BatchHandlerFunc(h.handleBatch))
+		worker.HandleQueue(queueEach, fifo.Queue{
+			Batch:   fifo.Batch{Jobs: o.Batch},
+			Handler: fifo.HandlerFunc(h.handle),
+		})
+		worker.HandleQueue(queueWide, fifo.Queue{
+			Batch:   fifo.Batch{Groups: o.Batch},
+			Handler: fifo.HandlerFunc(h.handle),
+		})
+		worker.HandleQueue(queueSlice, fifo.Queue{
+			Batch:        fifo.Batch{Jobs: o.Batch},
+			BatchHandler: fifo.BatchHandlerFunc(h.handleBatch),
+		})
 	}
 	stopped := make(chan struct{})
 	go func() {

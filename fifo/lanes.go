@@ -1,0 +1,98 @@
+package fifo
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// laneBounds are how many lanes each queue keeps and may have. They may change while the worker runs.
+type laneBounds struct {
+	mu      sync.Mutex
+	of      map[string]groups.Lanes
+	running *crew // or nil
+}
+
+// SetLanes changes how many of the worker's lanes are kept for a queue, and how many may work it at once: MinLanes and
+// MaxLanes of its Queue. It may be called at any time. It holds for claims from then on: handlers that run go on.
+// It returns an error that wraps ErrInvalidWorker if the queue has no handler, or if the worker runs and has not so
+// many lanes; then nothing is changed.
+func (w *Worker) SetLanes(queue string, minLanes, maxLanes int) error {
+	if _, ok := w.queues[queue]; !ok {
+		return fmt.Errorf("%w: queue %q has no handler", ErrInvalidWorker, queue)
+	}
+	if err := validLanes(minLanes, maxLanes); err != nil {
+		return fmt.Errorf("%w: queue %q: %w", ErrInvalidWorker, queue, err)
+	}
+	return w.lanes.change(queue, minLanes, maxLanes)
+}
+
+func validLanes(minLanes, maxLanes int) error {
+	if maxLanes > 0 && minLanes > maxLanes {
+		return fmt.Errorf("MinLanes %d is over MaxLanes %d", minLanes, maxLanes)
+	}
+	return nil
+}
+
+func (l *laneBounds) set(queue string, minLanes, maxLanes int) {
+	if l.of == nil {
+		l.of = make(map[string]groups.Lanes)
+	}
+	l.of[queue] = groups.Lanes{Min: max(minLanes, 0), Max: max(maxLanes, 0)}
+}
+
+func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.of[queue]
+	l.set(queue, minLanes, maxLanes)
+	if l.running == nil {
+		return nil
+	}
+	if err := l.check(l.running.set.lanes, l.running.set.names); err != nil {
+		l.of[queue] = before
+		return err
+	}
+	l.running.turns.SetLanes(queue, l.of[queue])
+	return nil
+}
+
+// fit returns an error if the worker has too few lanes.
+func (l *laneBounds) fit(lanes int, queues []string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.check(lanes, queues)
+}
+
+func (l *laneBounds) check(lanes int, queues []string) error {
+	kept := 0
+	for _, q := range queues {
+		kept += l.of[q].Min
+	}
+	if kept > lanes {
+		return fmt.Errorf("%w: %d lanes are kept for queues, and Concurrency is %d", ErrInvalidWorker, kept, lanes)
+	}
+	for _, q := range queues {
+		if kept == lanes && l.of[q].Min == 0 {
+			return fmt.Errorf("%w: all %d lanes are kept for other queues than %q", ErrInvalidWorker, lanes, q)
+		}
+	}
+	return nil
+}
+
+// begin makes the bounds those of a crew that begins to run; the returned function ends that.
+func (l *laneBounds) begin(c *crew) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = c
+	c.turns.SetConcurrency(c.set.lanes)
+	for _, q := range c.set.names {
+		c.turns.SetLanes(q, l.of[q])
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running = nil
+	}
+}

@@ -1,0 +1,92 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Queue says how a worker works one queue. One of Handler and BatchHandler is required.
+type Queue struct {
+	// Handler works one job at a time. With a Batch it is called for one job of the transaction after the other, each
+	// within a savepoint of its own.
+	Handler Handler
+	// BatchHandler works all jobs of a transaction in one call.
+	BatchHandler BatchHandler
+	// Batch is how much of the queue one transaction takes. Defaults to one job.
+	Batch Batch
+	// MaxAttempts is how often a job is tried before it becomes a dead letter, unless its message says. An attempt
+	// that was lost with its worker counts. Defaults to the worker's; negative: no limit.
+	MaxAttempts int
+	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
+	Retry RetryPolicy
+	// JobTimeout is how long a handler may run; see Worker.JobTimeout. Defaults to the worker's; negative: no limit.
+	JobTimeout time.Duration
+	// AbandonAfter is how long a handler may go on after its context has ended; see Worker.AbandonAfter. Defaults to
+	// the worker's; negative: for ever.
+	AbandonAfter time.Duration
+	// MinLanes is how many of the worker's lanes are kept for this queue: the other queues leave so many free, so that
+	// a job of this one need not wait for theirs to end. Defaults to none, as negative does. See Worker.SetLanes.
+	MinLanes int
+	// MaxLanes is how many of the worker's lanes may work this queue at once. It is a bound for this worker, not for
+	// all. Defaults to all of them, as negative does.
+	MaxLanes int
+}
+
+// Handle makes h work the jobs of a queue, each in a transaction of its own: HandleQueue with the defaults.
+func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
+
+// HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
+// was given before, if there is no handler or there are two, or for bounds that make no sense.
+func (w *Worker) HandleQueue(queue string, q Queue) {
+	if err := groups.ValidateID("queue", queue); err != nil {
+		panic(err)
+	}
+	if w.running.Load() {
+		panic("fifo: the worker runs already; queue " + queue + " comes too late")
+	}
+	if _, ok := w.queues[queue]; ok {
+		panic("fifo: queue " + queue + " has a handler already")
+	}
+	if err := q.validate(); err != nil {
+		panic(fmt.Sprintf("fifo: queue %s: %v", queue, err))
+	}
+	if w.queues == nil {
+		w.queues = make(map[string]Queue)
+	}
+	w.queues[queue] = q
+	w.lanes.set(queue, q.MinLanes, q.MaxLanes)
+}
+
+func (q *Queue) validate() error {
+	b := q.Batch
+	switch {
+	case q.Handler == nil && q.BatchHandler == nil:
+		return errors.New("nil handler")
+	case q.Handler != nil && q.BatchHandler != nil:
+		return errors.New("both a Handler and a BatchHandler")
+	case min(b.Jobs, b.Groups) < 0, max(b.Jobs, b.Groups) > MaxBatch, b.Jobs > 1 && b.Groups > 1:
+		return fmt.Errorf("invalid batch: %+v", b)
+	}
+	return validLanes(q.MinLanes, q.MaxLanes)
+}
+
+// withDefaults returns the queue with the worker's settings for those that it has not.
+func (q Queue) withDefaults(w *Worker) Queue {
+	q.MaxAttempts = orDefault(orDefault(q.MaxAttempts, w.MaxAttempts), DefaultMaxAttempts)
+	if q.MaxAttempts < 0 {
+		q.MaxAttempts = math.MaxInt32
+	}
+	if q.Retry == nil {
+		q.Retry = w.Retry
+	}
+	if q.Retry == nil {
+		q.Retry = DefaultRetry
+	}
+	q.JobTimeout = orDefault(orDefault(q.JobTimeout, w.JobTimeout), 15*time.Minute)
+	q.AbandonAfter = orDefault(q.AbandonAfter, w.AbandonAfter)
+	return q
+}

@@ -1,0 +1,160 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A gate is a handler that lets jobs end when it is told to.
+type gate struct {
+	begun chan string // queues
+	open  chan struct{}
+}
+
+func newGate() *gate { return &gate{make(chan string, 100), make(chan struct{})} }
+
+func (g *gate) Handle(ctx context.Context, job *fifo.Job) error {
+	g.begun <- job.Queue
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// sent puts jobs into groups of their own.
+func (b *bed) sent(queue string, n int) {
+	b.t.Helper()
+	for i := range n {
+		b.sendAll(fifo.Message{Queue: queue, GroupID: fmt.Sprint(i)})
+	}
+}
+
+// A queue with a lane kept does not wait for the others' jobs.
+func TestLaneIsKept(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sent("long", 5)
+	g := newGate()
+	w := &fifo.Worker{Client: b.client, Concurrency: 3}
+	w.HandleQueue("long", fifo.Queue{Handler: g})
+	w.HandleQueue("short", fifo.Queue{Handler: b.ledger.record(nop), MinLanes: 1})
+	run := b.run(w)
+	for range 2 {
+		require.Equal(t, "long", receive(t, g.begun, "a long job"))
+	}
+	b.sent("short", 5)
+	await(t, "the short jobs are done", func() bool { return b.ledger.started() == 5 })
+	require.Empty(t, g.begun, "the lane is kept")
+	require.NoError(t, w.SetLanes("short", 0, 0))
+	require.Equal(t, "long", receive(t, g.begun, "it is not kept any more"))
+	close(g.open)
+	b.drained()
+	require.NoError(t, run.stop())
+}
+
+// A queue has no more lanes than it may, and has more as soon as it may.
+func TestLanesAreLimited(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sent("narrow", 9)
+	b.sent("wide", 2)
+	g := newGate()
+	w := &fifo.Worker{Client: b.client, Concurrency: 6}
+	w.HandleQueue("narrow", fifo.Queue{Handler: g, MaxLanes: 1})
+	w.HandleQueue("wide", fifo.Queue{Handler: g})
+	run := b.run(w)
+	count := make(map[string]int)
+	for range 3 {
+		count[receive(t, g.begun, "a job")]++
+	}
+	require.Equal(t, map[string]int{"narrow": 1, "wide": 2}, count)
+	require.Empty(t, g.begun)
+	require.ErrorIs(t, w.SetLanes("narrow", 7, 0), fifo.ErrInvalidWorker, "there are six")
+	require.ErrorIs(t, w.SetLanes("narrow", 3, 2), fifo.ErrInvalidWorker)
+	require.ErrorIs(t, w.SetLanes("unknown", 1, 1), fifo.ErrInvalidWorker)
+	require.Empty(t, g.begun, "nothing was changed")
+	require.NoError(t, w.SetLanes("narrow", 0, 3))
+	for range 2 {
+		require.Equal(t, "narrow", receive(t, g.begun, "another job"))
+	}
+	require.Empty(t, g.begun)
+	close(g.open)
+	b.drained()
+	require.NoError(t, run.stop())
+}
+
+// A queue's settings are its own, and what it does not say is the worker's.
+func TestQueueHasItsOwnSettings(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, queue := range []string{"own", "worker's"} {
+		b.sendAll(fifo.Message{Queue: queue, GroupID: "g"})
+	}
+	type seen struct {
+		queue    string
+		attempts int
+		most     int
+		timeout  bool // there is one
+	}
+	jobs := make(chan seen, 10)
+	h := fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		_, timeout := ctx.Deadline()
+		jobs <- seen{job.Queue, job.Attempt(), job.MaxAttempts, timeout}
+		return errOnPurpose
+	})
+	now := func(*fifo.Job, error) time.Duration { return 0 }
+	never := func(*fifo.Job, error) time.Duration { return time.Hour }
+	w := &fifo.Worker{Client: b.client, MaxAttempts: 5, Retry: never}
+	w.HandleQueue("own", fifo.Queue{Handler: h, MaxAttempts: 2, Retry: now, JobTimeout: -1})
+	w.Handle("worker's", h)
+	run := b.run(w)
+	await(t, "all but one are tried", func() bool { return b.count("dead_letters") == 1 && len(jobs) == 3 })
+	require.NoError(t, run.stop())
+	got := make(map[seen]bool)
+	for range 3 {
+		got[<-jobs] = true
+	}
+	require.Equal(t, map[seen]bool{
+		{"own", 1, 2, false}: true, {"own", 2, 2, false}: true, {"worker's", 1, 5, true}: true,
+	}, got)
+	require.Equal(t, "own", b.deadLetters()[0].Queue)
+	b.exec("DELETE FROM pgfifo.jobs")
+}
+
+// Without a limit a job is tried for ever.
+func TestNoLimitOfAttempts(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
+	w := &fifo.Worker{Client: b.client, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
+	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		if job.Attempt() <= 2*fifo.DefaultMaxAttempts {
+			return errOnPurpose
+		}
+		return nil
+	})})
+	run := b.run(w)
+	b.drained()
+	require.NoError(t, run.stop())
+	require.Zero(t, b.count("dead_letters"))
+}
+
+func TestHandleWhileItRuns(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sent("q", 1)
+	w := b.worker(nop)
+	run := b.run(w)
+	b.drained()
+	require.PanicsWithValue(t, "fifo: the worker runs already; queue late comes too late", func() {
+		w.Handle("late", fifo.HandlerFunc(nop))
+	})
+	require.NoError(t, run.stop())
+}
