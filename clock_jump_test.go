@@ -153,7 +153,8 @@ func (c *clocks) jump(round string, by time.Duration) {
 	tx, err := c.pool.Begin(c.Context())
 	require.NoError(c, err)
 	defer func() { _ = tx.Rollback(c.Context()) }()
-	late, err := c.client.EnqueuePgxTx(c.Context(), tx, fifo.Message{Queue: "clock", GroupID: "late", Payload: "late"})
+	m := fifo.Message{Queue: "clock", GroupID: "late", Payload: "late"}
+	late, err := idsOf(c.client.EnqueuePgxTx(c.Context(), tx, m))
 	require.NoError(c, err)
 	passed := send("late", fifo.Message{})
 	c.sent["late"] = append(c.sent["late"], late...)

@@ -184,14 +184,14 @@ func (l *load) enqueue(ctx context.Context, producer, n int) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ids, err := l.client.Enqueue(ctx, msgs...)
+	receipts, err := l.client.Enqueue(ctx, msgs...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pgErr := new(pgconn.PgError)
 	switch {
 	case err == nil:
-		for i, id := range ids {
-			calls[i].id, calls[i].Pad = id, ""
+		for i, r := range receipts {
+			calls[i].id, calls[i].Pad = r.ID, ""
 		}
 		l.done[group] = append(l.done[group], calls...)
 		return true

@@ -25,13 +25,13 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	v := newSieve(t)
 	pool := pgtest.Pool(t)
-	client := fifo.Open(pool, &fifo.Config{Logger: v.logger(), Hooks: &fifo.Hooks{
+	client := fifo.Open(pool, &fifo.Config{Logger: v.logger(), Hooks: []fifo.Hooks{{
 		Settled: func(_ context.Context, job *fifo.Job, o fifo.Outcome, err error) {
 			if err != nil {
 				v.keep("settled as "+o.String(), err)
 			}
 		},
-	}})
+	}}})
 	defer func() { require.NoError(t, client.Close()) }()
 	ctx := t.Context()
 	send := func(queue, group, payload string) {

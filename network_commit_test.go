@@ -41,13 +41,13 @@ func (s *site) remote() *remote {
 		site: s, proxy: proxy,
 		started: make(chan *fifo.Job), proceed: make(chan struct{}), ended: make(chan error, 1),
 	}
-	client := fifo.Open(pgtest.Connect(s, url), &fifo.Config{Hooks: &fifo.Hooks{
+	client := fifo.Open(pgtest.Connect(s, url), &fifo.Config{Hooks: []fifo.Hooks{{
 		Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, _ error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.all = append(r.all, settled{job.ID, job.Attempt(), outcome})
 		},
-	}})
+	}}})
 	s.Cleanup(func() { _ = client.Close() })
 	worker := &fifo.Worker{Client: client, Concurrency: 1}
 	worker.Handle(queue, fifo.HandlerFunc(r.handle))

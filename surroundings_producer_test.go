@@ -101,7 +101,8 @@ func produceInAllWays(
 	ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group string,
 ) (all []int64, err error) {
 	own, shared := message(group, task{}), message("shared", task{})
-	keep := func(ids []int64, err error) error {
+	keep := func(receipts []fifo.Receipt, err error) error {
+		ids, err := idsOf(receipts, err)
 		if err == nil && len(ids) == 3 {
 			all = append(all, ids[0], ids[2])
 		}

@@ -65,7 +65,7 @@ const patience = time.Minute
 // the last job, and an error if a promise was broken.
 func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
 	t := newTally(n)
-	err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}},
+	err := c.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}},
 		func(ctx context.Context) error {
 			return t.wait(ctx, c.failed)
 		})

@@ -73,8 +73,8 @@ func (l *latecomers) one(ctx context.Context, client *fifo.Client, i int) error 
 	if err != nil {
 		return err
 	}
-	if other[0] <= late[0] {
-		return fmt.Errorf("PROMISE BROKEN: id %d was drawn before %d", late[0], other[0])
+	if other[0].ID <= late[0].ID {
+		return fmt.Errorf("PROMISE BROKEN: id %d was drawn before %d", late[0].ID, other[0].ID)
 	}
 	if _, err := l.start(ctx, 2*i); err != nil {
 		return err

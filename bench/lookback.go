@@ -138,7 +138,7 @@ func (v *outlook) round(ctx context.Context, n int) (time.Duration, error) {
 		}
 	}
 	v.begin = time.Now()
-	err := v.crew.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: y.begin, Settled: settled}},
+	err := v.crew.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: y.begin, Settled: settled}}},
 		func(ctx context.Context) error {
 			return y.wait(ctx, v.crew.failed)
 		})

@@ -51,6 +51,9 @@ func (s *queues) run(ctx context.Context, b *bench) error {
 
 // meet measures with so many lanes kept for the queue that is looked at.
 func (s *queues) meet(ctx context.Context, b *bench, kept int) error {
+	if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
+		return err
+	}
 	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
 	c.prepare()
 	if err := c.fill(ctx, s.backlog); err != nil {

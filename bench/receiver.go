@@ -25,7 +25,7 @@ func (s *latency) pgfifo(b *bench, call string) receiver {
 			})
 			c.prepare()
 			t := newTally(len(arrivals))
-			err := c.run(ctx, &fifo.Config{Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}},
+			err := c.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}},
 				func(ctx context.Context) error {
 					if err := c.connected(ctx, 2); err != nil {
 						return err

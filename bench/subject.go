@@ -77,7 +77,7 @@ func newWatch(c *crew) *watch { return &watch{crew: c, tally: newTally(math.MaxI
 
 func (w *watch) run(ctx context.Context, pollOnly bool, meanwhile func(context.Context) error) error {
 	c, t := w.crew, w.tally
-	cfg := &fifo.Config{PollOnly: pollOnly, Hooks: &fifo.Hooks{Job: t.begin, Settled: t.settled}}
+	cfg := &fifo.Config{PollOnly: pollOnly, Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}}
 	err := c.run(ctx, cfg, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)

@@ -86,14 +86,14 @@ func (t *traffic) Handle(_ context.Context, job *fifo.Job) error {
 }
 
 // hooks are those of a tally, and note when jobs were settled.
-func (t *traffic) hooks(y *tally) *fifo.Hooks {
+func (t *traffic) hooks(y *tally) []fifo.Hooks {
 	settled := func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 		if p := t.passage(job); p != nil && outcome == fifo.Succeeded {
 			p.settled = t.now()
 		}
 		y.settled(ctx, job, outcome, err)
 	}
-	return &fifo.Hooks{Job: y.begin, Settled: settled}
+	return []fifo.Hooks{{Job: y.begin, Settled: settled}}
 }
 
 // load puts everything into the table, before any worker is there.

@@ -278,7 +278,7 @@ func TestAnnouncerLosesItsConnection(t *testing.T) {
 		require.NoError(t, err)
 		b.exec("SELECT pg_terminate_backend($1)", pid)
 		require.NoError(t, tx.Commit(t.Context()))
-		if _, groups := groupsOf(t, e.next()); groups[ids[0]] == "" {
+		if _, groups := groupsOf(t, e.next()); groups[ids[0].ID] == "" {
 			require.Fail(t, "another notice")
 		}
 	}

@@ -201,14 +201,14 @@ func TestBatchHooks(t *testing.T) {
 				calls = append(calls, fmt.Sprintf(format, args...))
 			}
 			b := newList(t, func(c *fifo.Config) {
-				settle := c.Hooks.Settled
-				c.Hooks.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+				settle := c.Hooks[0].Settled
+				c.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 					say("begin %d", job.ID)
 					return context.WithValue(ctx, key{}, job.ID), func(err error) {
 						say("end %d %v", job.ID, err != nil)
 					}
 				}
-				c.Hooks.Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
+				c.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
 					say("%v %d %v", o, job.ID, err != nil)
 					settle(ctx, job, o, err)
 				}
@@ -240,7 +240,7 @@ func TestBatchHooks(t *testing.T) {
 					"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
 				},
 				"slice": {
-					"begin 1", "begin 2", "begin 3", "end 1 true", "end 2 true", "end 3 true",
+					"begin 1", "begin 2", "begin 3", "end 3 true", "end 2 true", "end 1 true",
 					"succeeded 1 false", "retried 2 true", "returned 3 true",
 					"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
 				},

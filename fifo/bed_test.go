@@ -42,7 +42,7 @@ func bedOn(t *testing.T, url string, adjust ...func(*fifo.Config)) *bed {
 // open returns another client of the same database and ledger.
 func (b *bed) open(pool *pgxpool.Pool, adjust ...func(*fifo.Config)) *fifo.Client {
 	b.t.Helper()
-	cfg := fifo.Config{Logger: slog.New(slog.DiscardHandler), Hooks: &fifo.Hooks{Settled: b.ledger.settle}}
+	cfg := fifo.Config{Logger: slog.New(slog.DiscardHandler), Hooks: []fifo.Hooks{{Settled: b.ledger.settle}}}
 	for _, f := range adjust {
 		f(&cfg)
 	}
@@ -84,12 +84,21 @@ func (b *bed) send(group string, payloads ...any) []int64 {
 
 func (b *bed) sendAll(msgs ...fifo.Message) []int64 {
 	b.t.Helper()
-	ids, err := b.client.Enqueue(b.t.Context(), msgs...)
+	ids, err := idsOf(b.client.Enqueue(b.t.Context(), msgs...))
 	require.NoError(b.t, err)
 	b.ledger.mu.Lock()
 	defer b.ledger.mu.Unlock()
 	b.ledger.sent = append(b.ledger.sent, ids...)
 	return ids
+}
+
+// idsOf are the ids of what was enqueued.
+func idsOf(receipts []fifo.Receipt, err error) ([]int64, error) {
+	ids := make([]int64, len(receipts))
+	for i, r := range receipts {
+		ids[i] = r.ID
+	}
+	return ids, err
 }
 
 // worker returns a quick worker of queue q, which retries at once.

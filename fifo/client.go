@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,8 +48,8 @@ type Config struct {
 	// Without it the Client notifies by statements of its own on the pool, at most one a millisecond. It never does
 	// so in a caller's transaction, and no enqueue waits for such a statement or fails with it. See EnqueueTx.
 	PollOnly bool
-	// Hooks are called around enqueues and jobs.
-	Hooks *Hooks
+	// Hooks are called around enqueues and jobs: in this order before, and in the opposite order after.
+	Hooks []Hooks
 	// Logger is told of what happens in the background. Errors are dead letters, panics (with the stack), and
 	// handlers that go on after the end of their context. Warnings are failed and lost attempts, and trouble with the
 	// database or a group. For debugging are jobs that were given back. Of attempts a worker logs 10 a second, and how
@@ -64,12 +65,10 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	c := &Client{pool: pool}
 	if cfg != nil {
 		c.cfg = *cfg
+		c.cfg.Hooks = slices.Clone(cfg.Hooks)
 	}
 	if c.cfg.Logger == nil {
 		c.cfg.Logger = slog.Default()
-	}
-	if c.cfg.Hooks == nil {
-		c.cfg.Hooks = &Hooks{}
 	}
 	c.schema, c.err = schema.Parse(c.cfg.Schema)
 	c.sqlDB = sql.OpenDB(groups.Lending(connector{stdlib.GetPoolConnector(pool)}))

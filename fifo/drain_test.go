@@ -233,17 +233,17 @@ func TestHookOutlivesDrain(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}), make(chan struct{})
 	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = &fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+		c.Hooks = []fifo.Hooks{{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
 			close(started)
 			<-release
-		}}
+		}}}
 	})
 	defer close(release)
 	ids, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
 	require.NoError(t, err)
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", ids[0]))
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", ids[0].ID))
 }
 
 // A worker that is told to stop while it starts has nothing to report.

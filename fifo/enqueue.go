@@ -22,15 +22,20 @@ type Tx interface {
 	Rollback() error
 }
 
-// Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns the jobs' ids, in the
-// order of the messages; a larger id is worked later. It never waits for a running job, unless with Config.CommitOrder
+// A Receipt says what became of a message.
+type Receipt struct {
+	ID int64 // the job's
+}
+
+// Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns a receipt for
+// each, in the order of the messages; of a group, the job with the larger id is worked later. It never waits for a running job, unless with Config.CommitOrder
 // that has enqueued to one of its groups.
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
 // connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed
 // that way. Whether to send them again is the caller's to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least,
 // also says true of a COMMIT that was sent and whose answer was lost.
-func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) {
+func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		if err := c.checkPool(ctx); err != nil {
 			return nil, err
@@ -53,7 +58,7 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]int64, error) 
 // every millisecond while they are young, later after a sixteenth of the time that they have been open, and at least
 // every second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it
 // has told, workers find the jobs at their next poll.
-func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64, error) {
+func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		plain, err := plainTx(tx)
 		if err != nil {
@@ -71,7 +76,7 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]int64
 }
 
 // EnqueuePgxTx is EnqueueTx for a transaction of pgx. See also InTx.
-func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]int64, error) {
+func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		if tx == nil {
 			return nil, errNilTx
@@ -110,26 +115,31 @@ func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 // enqueue is what the three have in common: checks, hooks and the answer.
 func (c *Client) enqueue(
 	ctx context.Context, msgs []Message, do func(context.Context, *batch) ([]int64, error),
-) (ids []int64, err error) {
+) (receipts []Receipt, err error) {
 	if c.err != nil {
 		return nil, c.err
 	}
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	ctx, done, err := c.hookEnqueue(ctx, msgs)
+	ctx, msgs, end, err := c.hookEnqueue(ctx, msgs)
+	defer func() { end(receipts, err) }()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { done(ids, err) }()
 	b, err := encode(msgs)
 	if err != nil {
 		return nil, err
 	}
-	if ids, err = do(ctx, b); err != nil {
+	ids, err := do(ctx, b)
+	if err != nil {
 		return nil, fmt.Errorf("fifo: enqueue: %w", err)
 	}
-	return ids, nil
+	receipts = make([]Receipt, len(ids))
+	for i, id := range ids {
+		receipts[i].ID = id
+	}
+	return receipts, nil
 }
 
 // one reports whether enqueue_one.sql does it.

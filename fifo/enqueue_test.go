@@ -61,22 +61,22 @@ func TestEnqueueHook(t *testing.T) {
 	t.Parallel()
 	type key struct{}
 	var seen []int
-	var ids [][]int64
+	var ids [][]fifo.Receipt
 	var errs []error
 	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = &fifo.Hooks{Enqueue: func(ctx context.Context, msgs []fifo.Message) (
-			context.Context, func([]int64, error),
+		c.Hooks = []fifo.Hooks{{Enqueue: func(ctx context.Context, msgs []fifo.Message) (
+			context.Context, func([]fifo.Receipt, error),
 		) {
 			seen = append(seen, len(msgs))
 			ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, true))
 			if len(msgs) == 3 {
 				cancel() // the hook's context is the one that counts
 			}
-			return ctx, func(got []int64, err error) {
+			return ctx, func(got []fifo.Receipt, err error) {
 				cancel()
 				ids, errs = append(ids, got), append(errs, err)
 			}
-		}}
+		}}}
 	})
 	m := fifo.Message{Queue: "q", GroupID: "g"}
 	got, err := b.client.Enqueue(t.Context(), m, m)
@@ -87,12 +87,14 @@ func TestEnqueueHook(t *testing.T) {
 	_, err = b.client.Enqueue(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 1, 3}, seen, "none for nothing")
-	require.Equal(t, [][]int64{got, nil, nil}, ids)
+	require.Equal(t, [][]fifo.Receipt{got, nil, nil}, ids)
 	require.Equal(t, []error{nil, invalid, cancelled}, errs)
 
 	quiet := b.open(b.pool, func(c *fifo.Config) {
-		c.Hooks = &fifo.Hooks{Enqueue: func(context.Context, []fifo.Message) (context.Context, func([]int64, error)) {
-			return nil, nil
+		c.Hooks = []fifo.Hooks{{
+			Enqueue: func(context.Context, []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+				return nil, nil
+			},
 		}}
 	})
 	_, err = quiet.Enqueue(t.Context(), m)

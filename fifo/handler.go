@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // A Handler works a job. If it returns nil the job is done, and what was written through job.Tx is committed with it.
@@ -48,21 +49,12 @@ func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Co
 		worker := ctx
 		var ends []func(error)
 		defer func() {
-			for _, end := range ends {
+			for _, end := range slices.Backward(ends) {
 				c.guard("end of the Job hook", func() { end(err) })
 			}
 		}()
-		for i := 0; i < len(jobs) && err == nil && c.cfg.Hooks.Job != nil; i++ {
-			catch(&err, "Job hook", func() error {
-				hooked, end := c.cfg.Hooks.Job(ctx, jobs[i])
-				if hooked != nil {
-					ctx, jobs[i].hooked = hooked, hooked
-				}
-				if end != nil {
-					ends = append(ends, end)
-				}
-				return nil
-			})
+		for i := 0; i < len(jobs) && err == nil; i++ {
+			ctx = c.hookJob(ctx, jobs[i], &ends, &err)
 		}
 		if err == nil && worker.Err() != nil { // it stops, or a hook took too long: the job may be another's by now
 			err = context.Cause(worker)

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -9,13 +10,13 @@ import (
 // wait for them, so they should be quick. A panic in a hook does not spread: if it comes before an enqueue or a
 // handler, it is the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
-	// Enqueue is called before an enqueue, in the caller's goroutine. It returns the context to go on with, and what
-	// to call with the ids or the error; either may be nil. If it panics nothing is enqueued, and the error is a
-	// *PanicError.
-	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(ids []int64, err error))
+	// Enqueue is called before an enqueue, in the caller's goroutine. It may change the messages: they are copies. It
+	// returns the context to go on with, and what to call with the receipts or the error; either may be nil. If it
+	// panics nothing is enqueued, and the error is a *PanicError.
+	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(receipts []Receipt, err error))
 	// Job is called before a handler, and what it returns right after it, with the handler's error: the attempt's
-	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order. It runs in
-	// the handler's goroutine, and its time counts as the handler's. If it panics the handler is not called, and the
+	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order, and what it
+	// returned in the opposite order. It runs in the handler's goroutine, and its time counts as the handler's. If it panics the handler is not called, and the
 	// attempt fails as if the handler had panicked.
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
@@ -55,26 +56,76 @@ func (o Outcome) String() string {
 	}
 }
 
-// hookEnqueue calls the Enqueue hook, and returns the context to go on with and what to call in the end.
-func (c *Client) hookEnqueue(ctx context.Context, msgs []Message) (context.Context, func([]int64, error), error) {
-	done := func([]int64, error) {}
-	if c.cfg.Hooks.Enqueue == nil {
-		return ctx, done, nil
+// hookEnqueue calls the Enqueue hooks, and returns the context and the messages to go on with, and what to call in the
+// end.
+func (c *Client) hookEnqueue(
+	ctx context.Context, msgs []Message,
+) (_ context.Context, _ []Message, end func([]Receipt, error), err error) {
+	var ends []func([]Receipt, error)
+	end = func(receipts []Receipt, err error) {
+		for _, f := range slices.Backward(ends) {
+			c.guard("end of the Enqueue hook", func() { f(receipts, err) })
+		}
 	}
-	var err error
-	catch(&err, "Enqueue hook", func() error {
-		hooked, after := c.cfg.Hooks.Enqueue(ctx, msgs)
-		if hooked != nil {
-			ctx = hooked
+	copied := false
+	for i := 0; i < len(c.cfg.Hooks) && err == nil; i++ {
+		hook := c.cfg.Hooks[i].Enqueue
+		if hook == nil {
+			continue
 		}
-		if after != nil {
-			done = func(ids []int64, err error) {
-				c.guard("end of the Enqueue hook", func() { after(ids, err) })
+		if !copied {
+			msgs, copied = slices.Clone(msgs), true
+		}
+		catch(&err, "Enqueue hook", func() error {
+			hooked, after := hook(ctx, msgs)
+			if hooked != nil {
+				ctx = hooked
 			}
+			if after != nil {
+				ends = append(ends, after)
+			}
+			return nil
+		})
+	}
+	return ctx, msgs, end, err
+}
+
+// hookJob calls the Job hooks until one fails, and returns the context to go on with. It adds what to call in the end
+// to ends. It sets err, rather than returning it, because a hook may end the goroutine.
+func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err *error) context.Context {
+	for i := 0; i < len(c.cfg.Hooks) && *err == nil; i++ {
+		hook := c.cfg.Hooks[i].Job
+		if hook == nil {
+			continue
 		}
-		return nil
-	})
-	return ctx, done, err
+		catch(err, "Job hook", func() error {
+			hooked, end := hook(ctx, job)
+			if hooked != nil {
+				ctx, job.hooked = hooked, hooked
+			}
+			if end != nil {
+				*ends = append(*ends, end)
+			}
+			return nil
+		})
+	}
+	return ctx
+}
+
+// hookSettled calls the Settled hooks.
+func (c *Client) hookSettled(ctx context.Context, r *result) {
+	var why error
+	if r.failure != nil {
+		why = r.failure.err
+	}
+	if r.job.hooked != nil {
+		ctx = context.WithoutCancel(r.job.hooked)
+	}
+	for _, h := range slices.Backward(c.cfg.Hooks) {
+		if h.Settled != nil {
+			c.guardLane("Settled", func() { h.Settled(ctx, r.job, r.outcome, why) })
+		}
+	}
 }
 
 // guard calls a hook that comes after the fact: its panic is logged.

@@ -3,8 +3,10 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,7 +56,7 @@ func TestPanicInAHook(t *testing.T) {
 				log := &logbook{}
 				b := newBed(t, func(cfg *fifo.Config) {
 					cfg.Logger = slog.New(log)
-					c.set(cfg.Hooks, fail)
+					c.set(&cfg.Hooks[0], fail)
 				})
 				ids := b.send("g", nil, nil)
 				var h fifo.HandlerFunc = nop
@@ -99,7 +101,7 @@ func TestPanicInAHook(t *testing.T) {
 func TestPanicInTheJobHookIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks.Job = func(context.Context, *fifo.Job) (context.Context, func(error)) { panic("a value") }
+		c.Hooks[0].Job = func(context.Context, *fifo.Job) (context.Context, func(error)) { panic("a value") }
 	})
 	b.send("g", nil)
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
@@ -117,11 +119,11 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 	before, value := true, errors.New("a value")
 	b := newBed(t, func(c *fifo.Config) {
 		c.Logger = slog.New(log)
-		c.Hooks.Enqueue = func(ctx context.Context, _ []fifo.Message) (context.Context, func([]int64, error)) {
+		c.Hooks[0].Enqueue = func(ctx context.Context, _ []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
 			if before {
 				panic(value)
 			}
-			return ctx, func([]int64, error) { panic(value) }
+			return ctx, func([]fifo.Receipt, error) { panic(value) }
 		}
 	})
 	msg := fifo.Message{Queue: "q", GroupID: "g"}
@@ -146,8 +148,8 @@ func TestSlowHookKeepsTheNextJob(t *testing.T) {
 	var b *bed
 	var ids []int64
 	b = newBed(t, func(cfg *fifo.Config) {
-		settled := cfg.Hooks.Settled
-		cfg.Hooks.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+		settled := cfg.Hooks[0].Settled
+		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(ctx, job, outcome, err)
 			if job.ID != ids[0] {
 				return
@@ -177,8 +179,8 @@ func TestConnectionLostInAHook(t *testing.T) {
 	var ids []int64
 	h, claims := newBlocking(), make(chan int64, 1)
 	b = newBed(t, func(cfg *fifo.Config) {
-		settled := cfg.Hooks.Settled
-		cfg.Hooks.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+		settled := cfg.Hooks[0].Settled
+		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(ctx, job, outcome, err)
 			if job.ID != ids[0] {
 				return
@@ -228,11 +230,11 @@ func TestSettledHasTheJobHooksValues(t *testing.T) {
 				t.Parallel()
 				seen := make(chan [2]int64, 3)
 				b := newBed(t, func(cfg *fifo.Config) {
-					settled := cfg.Hooks.Settled
-					cfg.Hooks.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+					settled := cfg.Hooks[0].Settled
+					cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 						return context.WithValue(ctx, key{}, job.ID), nil
 					}
-					cfg.Hooks.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+					cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 						settled(ctx, job, outcome, err)
 						require.NoError(t, ctx.Err())
 						id, _ := ctx.Value(key{}).(int64)
@@ -279,4 +281,78 @@ func TestWorkerHasOneName(t *testing.T) {
 			require.Equal(t, want, b.deadLetters()[0].Failures[0].Worker)
 		})
 	}
+}
+
+// Several hooks are called in order before, and in the opposite order after. What one returns the next one gets, and
+// what it makes of the messages is enqueued: the caller's are as they were.
+func TestHooksAreAList(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	var mu sync.Mutex
+	var calls []string
+	call := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, s)
+	}
+	hooks := func(name string) fifo.Hooks {
+		with := func(ctx context.Context) context.Context {
+			before, _ := ctx.Value(key{}).(string)
+			return context.WithValue(ctx, key{}, before+name)
+		}
+		return fifo.Hooks{
+			Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+				call("enqueue " + name)
+				before, _ := msgs[0].Payload.(string)
+				msgs[0].Payload = before + name
+				return with(ctx), func(receipts []fifo.Receipt, _ error) {
+					call(fmt.Sprintf("enqueued %d %s", len(receipts), name))
+				}
+			},
+			Job: func(ctx context.Context, _ *fifo.Job) (context.Context, func(error)) {
+				call("job " + name)
+				return with(ctx), func(error) { call("end " + name) }
+			},
+			Settled: func(ctx context.Context, _ *fifo.Job, outcome fifo.Outcome, _ error) {
+				call(fmt.Sprint(outcome, ctx.Value(key{}), name))
+			},
+		}
+	}
+	b := newBed(t, func(c *fifo.Config) { c.Hooks = append(c.Hooks, hooks("1"), fifo.Hooks{}, hooks("2")) })
+	msgs := []fifo.Message{{Queue: "q", GroupID: "g", Payload: "0"}}
+	b.sendAll(msgs...)
+	require.Equal(t, "0", msgs[0].Payload)
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		call(fmt.Sprint("handler ", ctx.Value(key{}), " ", string(job.Payload)))
+		return nil
+	})
+	run := b.run(w)
+	b.drained()
+	require.NoError(t, run.stop())
+	require.Equal(t, []string{
+		"enqueue 1", "enqueue 2", "enqueued 1 2", "enqueued 1 1",
+		"job 1", "job 2", "handler 12 012", "end 2", "end 1",
+		"succeeded122", "succeeded121",
+	}, calls)
+}
+
+// The hooks that began before one that panics come to their end, with its error.
+func TestHooksBeforeOneThatPanics(t *testing.T) {
+	t.Parallel()
+	var ends []error
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks = append(c.Hooks, fifo.Hooks{
+			Enqueue: func(ctx context.Context, _ []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+				return ctx, func(_ []fifo.Receipt, err error) { ends = append(ends, err) }
+			},
+		}, fifo.Hooks{
+			Enqueue: func(context.Context, []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+				panic(errOnPurpose)
+			},
+		})
+	})
+	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
+	require.ErrorIs(t, err, errOnPurpose)
+	require.Equal(t, []error{err}, ends)
+	require.Zero(t, b.count("jobs"))
 }

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,6 +92,12 @@ func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
 		return bun.Tx{}, ErrNoJob
 	}
 	return j.loan.BunTx(ctx)
+}
+
+// SQLTx is Tx for database/sql: the transaction inside that of Tx.
+func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
+	tx, err := j.Tx(ctx)
+	return tx.Tx, err
 }
 
 // PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both

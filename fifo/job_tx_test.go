@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,6 +24,8 @@ func TestNoJob(t *testing.T) {
 	b.work(b.worker(nop))
 	for _, job := range []*fifo.Job{{}, &listed, b.ledger.starts[0], b.ledger.settled[0].job} {
 		_, err := job.Tx(t.Context())
+		require.ErrorIs(t, err, fifo.ErrNoJob)
+		_, err = job.SQLTx(t.Context())
 		require.ErrorIs(t, err, fifo.ErrNoJob)
 		_, err = job.PgxTx(t.Context())
 		require.ErrorIs(t, err, fifo.ErrNoJob)
@@ -55,6 +58,18 @@ func TestPgxTxAfterTheJob(t *testing.T) {
 	})
 }
 
+func TestSQLTxAfterTheJob(t *testing.T) {
+	t.Parallel()
+	var kept *sql.Tx
+	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
+		kept, err = job.SQLTx(ctx)
+		return err
+	}, func(ctx context.Context) error {
+		_, err := kept.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
+		return errors.Join(err, kept.Commit())
+	})
+}
+
 func afterTheJob(t *testing.T, keep fifo.HandlerFunc, use func(ctx context.Context) error) {
 	t.Helper()
 	b := newEffects(t)
@@ -82,39 +97,50 @@ func TestEnqueueInJob(t *testing.T) {
 	b := newBed(t)
 	b.send("bun", "parent")
 	b.send("pgx", "parent")
+	b.send("sql", "parent")
 	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
 		if string(job.Payload) != "parent" {
 			return nil
 		}
 		child := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: fmt.Sprint("child of attempt ", job.Attempt())}
-		if job.GroupID == "bun" {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
-			if _, err := b.client.EnqueueTx(ctx, tx, child); err != nil {
-				return err
-			}
-		} else {
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
-			if _, err := b.client.EnqueuePgxTx(ctx, tx, child); err != nil {
-				return err
-			}
+		if err := b.enqueueIn(ctx, job, child); err != nil {
+			return err
 		}
 		return failing(1, errOnPurpose)(ctx, job)
 	}, rarePolls))
 	b.drained()
-	await(t, "the children", func() bool { return len(b.ledger.order()) == 6 })
+	await(t, "the children", func() bool { return len(b.ledger.order()) == 9 })
 	var children []string
 	for _, p := range b.ledger.payloads() {
 		if strings.HasPrefix(p, "child") {
 			children = append(children, p)
 		}
 	}
-	require.Equal(t, []string{"child of attempt 2", "child of attempt 2"}, children)
+	require.Equal(t, []string{"child of attempt 2", "child of attempt 2", "child of attempt 2"}, children)
+}
+
+// enqueueIn enqueues in the job's transaction of the kind that its group is called.
+func (b *bed) enqueueIn(ctx context.Context, job *fifo.Job, m fifo.Message) error {
+	switch job.GroupID {
+	case "bun":
+		tx, err := job.Tx(ctx)
+		if err == nil {
+			_, err = b.client.EnqueueTx(ctx, tx, m)
+		}
+		return err
+	case "sql":
+		tx, err := job.SQLTx(ctx)
+		if err == nil {
+			_, err = b.client.EnqueueTx(ctx, tx, m)
+		}
+		return err
+	default:
+		tx, err := job.PgxTx(ctx)
+		if err == nil {
+			_, err = b.client.EnqueuePgxTx(ctx, tx, m)
+		}
+		return err
+	}
 }
 
 // The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner

@@ -77,14 +77,11 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 func (s *seat) tellOverdue(ctx context.Context, tasks []task, late time.Duration) {
 	cause, client := context.Cause(ctx), s.crew.worker.Client
 	s.logLate("pgfifo: handler ignores the end of its context", tasks, late.Round(time.Millisecond), cause)
-	if client.cfg.Hooks.Overdue == nil {
-		return
-	}
-	for _, t := range tasks {
-		job := s.crew.newJob(t.held)
-		client.guardLane("Overdue", func() {
-			client.cfg.Hooks.Overdue(context.WithoutCancel(ctx), job, late, cause)
-		})
+	for _, h := range client.cfg.Hooks {
+		for i := 0; i < len(tasks) && h.Overdue != nil; i++ {
+			job := s.crew.newJob(tasks[i].held)
+			client.guardLane("Overdue", func() { h.Overdue(context.WithoutCancel(ctx), job, late, cause) })
+		}
 	}
 }
 

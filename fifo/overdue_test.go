@@ -79,7 +79,7 @@ func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
 	log, told := &logbook{}, make(chan overdue, 100)
 	b := newBed(t, func(c *fifo.Config) {
 		c.Logger = slog.New(log)
-		c.Hooks.Overdue = func(ctx context.Context, job *fifo.Job, late time.Duration, cause error) {
+		c.Hooks[0].Overdue = func(ctx context.Context, job *fifo.Job, late time.Duration, cause error) {
 			if _, err := job.Tx(ctx); !errors.Is(err, fifo.ErrNoJob) || ctx.Err() != nil {
 				cause = errors.Join(cause, err, ctx.Err())
 			}

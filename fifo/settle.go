@@ -57,16 +57,7 @@ func (s *seat) tell(ctx context.Context, r *result) {
 		c.teller.log(ctx, c.log, r)
 	}
 	c.left.settled(r)
-	if client := c.worker.Client; client.cfg.Hooks.Settled != nil {
-		var why error
-		if r.failure != nil {
-			why = r.failure.err
-		}
-		if r.job.hooked != nil {
-			ctx = context.WithoutCancel(r.job.hooked)
-		}
-		client.guardLane("Settled", func() { client.cfg.Hooks.Settled(ctx, r.job, r.outcome, why) })
-	}
+	c.worker.Client.hookSettled(ctx, r)
 }
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed

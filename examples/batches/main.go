@@ -52,7 +52,7 @@ func run(ctx context.Context) (err error) {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	var ended atomic.Int64
-	client := fifo.Open(pool, &fifo.Config{Schema: schema, Hooks: &fifo.Hooks{
+	client := fifo.Open(pool, &fifo.Config{Schema: schema, Hooks: []fifo.Hooks{{
 		Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, why error) {
 			if outcome == fifo.Buried {
 				log.Printf("%s: %v", job.GroupID, why)
@@ -63,7 +63,7 @@ func run(ctx context.Context) (err error) {
 				}
 			}
 		},
-	}})
+	}}})
 	defer func() { err = errors.Join(err, client.Close()) }()
 
 	var msgs []fifo.Message

@@ -27,9 +27,11 @@ func main() {
 
 func run(ctx context.Context) (err error) {
 	counts := expvar.NewMap("jobs") // served at /debug/vars by a program with an HTTP server
-	hooks := &fifo.Hooks{
-		Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]int64, error)) {
-			return ctx, func(ids []int64, err error) { counts.Add("enqueued", int64(len(ids))) }
+	hooks := []fifo.Hooks{{
+		Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+			return ctx, func(receipts []fifo.Receipt, err error) {
+				counts.Add("enqueued", int64(len(receipts)))
+			}
 		},
 		Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 			start := time.Now() // a span would begin here, and go on in the context
@@ -39,7 +41,7 @@ func run(ctx context.Context) (err error) {
 			counts.Add(outcome.String(), 1)
 			slog.Info("settled", "group", job.GroupID, "attempt", job.Attempt(), "outcome", outcome, "error", err)
 		},
-	}
+	}}
 	server, err := pgserver.Start(ctx, nil)
 	if err != nil {
 		return err

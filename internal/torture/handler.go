@@ -213,11 +213,11 @@ func (a *attempt) mend(ctx context.Context) error {
 // spawn enqueues a job that must exist exactly if this one is done.
 func (a *attempt) spawn(ctx context.Context) error {
 	child := task{N: a.N + children}
-	ids, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To, a.batches))
+	receipts, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To, a.batches))
 	if err != nil {
 		return err
 	}
-	a.note(evSpawn, child.N, strconv.FormatInt(ids[0], 10))
+	a.note(evSpawn, child.N, strconv.FormatInt(receipts[0].ID, 10))
 	return nil
 }
 

@@ -31,7 +31,7 @@ func (r *run) send(ctx context.Context, how, do string, group int32, delay time.
 		m.MaxAttempts = 2
 	}
 	r.probes.line("invoke %d %s %d:%d:%d", n, how, n, group, delay.Nanoseconds())
-	ids, err := r.client.Enqueue(ctx, m)
+	ids, err := idsOf(r.client.Enqueue(ctx, m))
 	switch {
 	case err == nil:
 		r.probes.line("ok %d %s %d", n, how, ids[0])

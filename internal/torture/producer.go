@@ -189,7 +189,7 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			return nil, notCommitted{err}
 		}
 		defer tx.Rollback(ctx)
-		if ids, err = p.client.EnqueuePgxTx(ctx, tx, msgs...); err != nil {
+		if ids, err = idsOf(p.client.EnqueuePgxTx(ctx, tx, msgs...)); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)
@@ -204,14 +204,23 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			return nil, notCommitted{err}
 		}
 		defer func() { _ = tx.Rollback() }()
-		if ids, err = p.client.EnqueueTx(ctx, tx, msgs...); err != nil {
+		if ids, err = idsOf(p.client.EnqueueTx(ctx, tx, msgs...)); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)
 		return ids, inCommit(tx.Commit())
 	default:
-		return p.client.Enqueue(ctx, msgs...)
+		return idsOf(p.client.Enqueue(ctx, msgs...))
 	}
+}
+
+// idsOf are the ids of what was enqueued.
+func idsOf(receipts []fifo.Receipt, err error) ([]int64, error) {
+	ids := make([]int64, len(receipts))
+	for i, r := range receipts {
+		ids[i] = r.ID
+	}
+	return ids, err
 }
 
 // failed reports whether an enqueue is known to have had no effect.

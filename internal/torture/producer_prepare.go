@@ -44,7 +44,7 @@ func (p *producer) prepareOne(ctx context.Context, conn *pgx.Conn, name string, 
 		return nil, notCommitted{err}
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // there is none any more when it has been prepared
-	ids, err := p.client.EnqueuePgxTx(ctx, tx, msgs...)
+	ids, err := idsOf(p.client.EnqueuePgxTx(ctx, tx, msgs...))
 	if err != nil {
 		return nil, notCommitted{err}
 	}

@@ -24,10 +24,10 @@ func work(o order, book *journal) error {
 	}
 	client := fifo.Open(pool, &fifo.Config{
 		Logger: logger(troubles{book}),
-		Hooks: &fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+		Hooks: []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(book, job, outcome, err)
 			h.waiting.settled(job.ID, job.Attempt())
-		}},
+		}}},
 	})
 	defer func() { _ = client.Close() }()
 	h.client = client
