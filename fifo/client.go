@@ -80,7 +80,8 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 
 // DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it. Its queries fail with
 // ErrNonconforming on a connection where bun's quoting would not hold. Its models and query hooks are those of Job.Tx,
-// too. Bound connections by the pool: with SetMaxOpenConns, Job.Tx returns an error.
+// too. Leave it to the pool to bound and to keep connections: with SetMaxOpenConns or SetMaxIdleConns, Job.Tx returns
+// an error.
 //
 // Have writes that must not happen twice in a transaction: outside one, database/sql may run a statement again whose
 // answer was lost with the connection.

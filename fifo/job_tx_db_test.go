@@ -1,8 +1,10 @@
 package fifo_test
 
 import (
+	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,4 +88,81 @@ func TestTxOfABoundedDB(t *testing.T) {
 		return fifo.DeadLetter(err)
 	}))
 	require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxOpenConns")
+}
+
+// A connection that database/sql keeps would be taken for the job's: there is an error instead, and nothing that the
+// handler writes is committed.
+func TestTxOfADBWithIdleConnections(t *testing.T) {
+	t.Parallel()
+	b := newEffects(t)
+	b.client.DB().SetMaxIdleConns(2)
+	_, err := b.client.DB().ExecContext(t.Context(), "SELECT 1") // now one is idle
+	require.NoError(t, err)
+	b.send("g", nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.Tx(ctx)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
+		}
+		return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
+	}))
+	require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
+	require.Empty(t, b.effects())
+}
+
+// A hook that makes a context of its own, or asks the DB with the one that it has, leaves the job's transaction what it
+// is, and is outside of it.
+type meddler struct {
+	detach bool
+	db     *bun.DB
+	asking atomic.Bool
+	errs   chan error
+}
+
+func (m *meddler) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
+	m.ask(ctx, "before "+e.Query)
+	if m.detach {
+		return context.Background()
+	}
+	return ctx
+}
+
+func (m *meddler) AfterQuery(ctx context.Context, e *bun.QueryEvent) { m.ask(ctx, "after "+e.Query) }
+
+func (m *meddler) ask(ctx context.Context, about string) {
+	if !m.asking.CompareAndSwap(false, true) {
+		return // about its own query
+	}
+	defer m.asking.Store(false)
+	if _, err := m.db.ExecContext(ctx, "INSERT INTO asked VALUES (?)", about); err != nil {
+		m.errs <- err
+	}
+}
+
+func TestTxWithHooksThatMeddle(t *testing.T) {
+	t.Parallel()
+	for name, detach := range map[string]bool{"with its context": false, "with another context": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.exec("CREATE TABLE asked (about text)")
+			m := &meddler{detach: detach, db: b.client.DB(), errs: make(chan error, 100)}
+			b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
+			b.send("g", nil)
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.Tx(ctx)
+				if err == nil {
+					_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
+				}
+				return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
+			}))
+			require.Equal(t, []string{
+				"before BEGIN", "after BEGIN",
+				"before INSERT INTO effects VALUES (1)", "after INSERT INTO effects VALUES (1)",
+			}, query[[]string](b, "SELECT array_agg(about) FROM asked"), "outside of the transaction")
+			require.Empty(t, m.errs)
+			require.Equal(t, errOnPurpose.Error(), b.deadLetters()[0].Failures[0].Error)
+			require.Empty(t, b.effects(), "undone")
+		})
+	}
 }

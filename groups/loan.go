@@ -26,6 +26,7 @@ type Loan struct {
 	busy   int      // statements of bunTx in the driver
 	rows   int      // of bunTx that are open
 
+	begin   sync.Mutex // held while bunTx is begun; not below mu
 	fencing sync.Mutex // held while a token is drawn
 	fences  map[Key]int64
 }

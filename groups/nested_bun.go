@@ -1,25 +1,25 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 )
 
-// BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back.
+// BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back. The query
+// hooks of the Dialer's DB are called with no lock held: they may use the DB, and take as long as they like.
 func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return bun.Tx{}, ErrEnded
-	}
-	if l.bunTx != nil {
-		return *l.bunTx, l.there()
+	l.begin.Lock()
+	defer l.begin.Unlock()
+	if tx, err := l.presentBunTx(); tx != nil || err != nil {
+		return *cmp.Or(tx, &bun.Tx{}), err
 	}
 	db := l.lane.db
 	if db == nil {
@@ -28,21 +28,69 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	if db.Stats().MaxOpenConnections > 0 { // handlers that use the DB beside their transactions would wait for ever
 		return bun.Tx{}, errMaxOpen
 	}
+	t := &ticket{loan: l}
 	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
-	tx, err := db.BeginTx(context.WithValue(context.WithoutCancel(ctx), loanKey{}, l), nil)
+	tx, err := db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return bun.Tx{}, fmt.Errorf("groups: begin: %w", err)
 	}
-	l.bunTx = &tx
+	if !t.used.Load() { // it is a transaction of its own, on a connection that the DB has kept
+		_ = tx.Tx.Rollback()
+		return bun.Tx{}, errIdle
+	}
+	l.mu.Lock()
+	ended := l.ended
+	if !ended {
+		l.bunTx = &tx
+	}
+	l.mu.Unlock()
+	if ended {
+		_ = tx.Tx.Rollback() // no SQL, see laneTx
+		return bun.Tx{}, ErrEnded
+	}
 	return tx, nil
+}
+
+// presentBunTx returns the transaction that is open, or nil.
+func (l *Loan) presentBunTx() (*bun.Tx, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return nil, ErrEnded
+	}
+	if l.bunTx == nil {
+		return nil, nil
+	}
+	return l.bunTx, l.there()
 }
 
 var (
 	errNoDB    = errors.New("groups: the Dialer has no DB")
 	errMaxOpen = errors.New("groups: a DB with SetMaxOpenConns has no job's transactions: bound its pool instead")
+	errIdle    = errors.New("groups: a DB with SetMaxIdleConns has no job's transactions: its pool keeps connections")
 )
 
-type loanKey struct{}
+// A ticket makes the next connection that a sql.DB asks for that of a loan's lane. It is the last query hook of a
+// BEGIN: so whatever the others make of the context, and whatever they ask the DB, it is used for the BEGIN.
+type ticket struct {
+	loan *Loan
+	sold bool
+	used atomic.Bool
+}
+
+type ticketKey struct{}
+
+// BeforeQuery adds the ticket to the context, the first time.
+func (t *ticket) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	if t.sold {
+		return ctx
+	}
+	t.sold = true
+	return context.WithValue(ctx, ticketKey{}, t)
+}
+
+// AfterQuery does nothing.
+func (*ticket) AfterQuery(context.Context, *bun.QueryEvent) {}
 
 // Lending returns a Connector for a Dialer's DB: a job's transaction, begun on it, is nested in that of its lane. All
 // else goes to base. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
@@ -51,8 +99,8 @@ func Lending(base driver.Connector) driver.Connector { return lending{base} }
 type lending struct{ driver.Connector }
 
 func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
-	if l, ok := ctx.Value(loanKey{}).(*Loan); ok {
-		return laneConn{l.lane.conn, l}, nil
+	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && t.used.CompareAndSwap(false, true) {
+		return laneConn{t.loan.lane.conn, t.loan}, nil
 	}
 	return c.Connector.Connect(ctx)
 }
@@ -150,7 +198,9 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if opts.ReadOnly || opts.Isolation != driver.IsolationLevel(sql.LevelDefault) {
 		return nil, errors.New("groups: a job's transaction has its isolation level already")
 	}
-	n, begin, err := c.loan.open() // BunTx holds the lock
+	c.loan.mu.Lock()
+	defer c.loan.mu.Unlock()
+	n, begin, err := c.loan.open()
 	if err != nil {
 		return nil, err
 	}

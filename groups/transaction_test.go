@@ -214,7 +214,7 @@ func TestTransactionsHaveTheirIsolation(t *testing.T) {
 	tx := s.bunTx(h)
 	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 	_ = err // bun's savepoints ignore it
-	_, err = h.lane.db.BeginTx(context.WithValue(t.Context(), loanKey{}, &h.loan), &sql.TxOptions{ReadOnly: true})
+	_, err = h.lane.db.WithQueryHook(&ticket{loan: &h.loan}).BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	require.ErrorContains(t, err, "isolation level already")
 	require.Empty(t, settled(true))
 }
