@@ -110,3 +110,17 @@ func TestPromotedStandby(t *testing.T) {
 		})
 	}
 }
+
+// Whoever does not wait for a standby does not wait for it with the mark of an attempt, either.
+func TestMarksDoNotWaitForAStandby(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
+	c.migrate()
+	s := siteOn(t, c.url(c.port))
+	for range 5 { // each would wait for Session.Silence
+		s.enqueue(message("g", task{}))
+	}
+	p := s.start(1)
+	s.drained()
+	s.stop(p)
+}
