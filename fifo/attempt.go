@@ -16,6 +16,7 @@ type attempt struct {
 	results []result      // of the jobs whose handlers ran or whose lost attempts were found
 	ran     bool          // a handler ran
 	calls   []groups.Call // what settles it
+	charged []task        // whose failures are among the calls
 	now     bool          // the groups are to be tried again before any other
 	broken  bool          // the transaction is lost, but not to a crash
 
@@ -315,7 +316,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 // fail adds what settles a failed attempt: another one after delay, or the dead letters.
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 	r := a.add(result{job: t.job, place: t.place, failure: f})
-	a.calls = append(a.calls, s.failCall(r, delay))
+	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
 	o := &t.place.outcome
 	o.More = t.held.More
 	if r.outcome == Buried {

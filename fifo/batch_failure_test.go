@@ -118,6 +118,45 @@ func TestCulpritInABatch(t *testing.T) {
 	}
 }
 
+// An operator who deletes a job of a batch while it fails leaves the others what they are: done once, and told so.
+func TestFailedJobOfABatchIsDeleted(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		for name, err := range map[string]error{"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose)} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				b := newList(t)
+				ids := b.send("g", nil, nil, nil)
+				one := func(ctx context.Context, job *fifo.Job) error {
+					if job.ID != ids[1] {
+						return note(ctx, job)
+					}
+					b.exec("DELETE FROM pgfifo.jobs WHERE id = $1", job.ID)
+					return err
+				}
+				w := b.each(fifo.Batch{Jobs: 3}, one)
+				if kind == "slice" {
+					w = b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+						for _, job := range jobs {
+							if err := one(ctx, job); err != nil {
+								return fifo.BatchError{job.ID: err}
+							}
+						}
+						return nil
+					})
+				}
+				b.ledger.unordered = true // the first one runs again
+				b.ledger.sent = []int64{ids[0], ids[2]}
+				b.work(w)
+				require.Equal(t, []int{1, 1}, b.attempts(ids[0], ids[2]))
+				require.EqualValues(t, 2, w.Stats().Succeeded)
+				require.Zero(t, w.Stats().Retried+w.Stats().Buried)
+				require.Zero(t, b.count("dead_letters"))
+			})
+		}
+	}
+}
+
 // A COMMIT by hand keeps what was written before it, which cannot be undone; nothing else goes wrong.
 func TestCommitByHandInABatch(t *testing.T) {
 	t.Parallel()

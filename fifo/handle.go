@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/pgfifo/pgfifo/groups"
@@ -170,29 +171,36 @@ func (a *attempt) oneByOne() {
 }
 
 // succeed adds what settles jobs that are done: one statement for all. used says that a handler had the transaction.
+// The other jobs of the batch must be there, then, to be counted.
 func (a *attempt) succeed(done []task, used bool) {
-	switch {
-	case len(done) == 0:
-		return
-	case len(done) == 1:
+	if len(a.charged) > 0 && len(a.results) > 1 {
+		a.calls = slices.Insert(a.calls, 0, batchCall(failedBatchStmt, a.charged))
+	}
+	switch len(done) {
+	case 0:
+	case 1:
 		statement := succeedStmt
 		if used {
 			statement = succeedUsedStmt
 		}
 		args := append(keyArgs(done[0].job), done[0].held.Place.Append(nil))
 		a.calls = append(a.calls, groups.Call{Statement: statement, Args: args})
-		return
+	default:
+		a.calls = append(a.calls, batchCall(succeedBatchStmt, done))
 	}
-	ids, places := append(make([]byte, 0, 12*len(done)), '{'), append(make([]byte, 0, 16*len(done)), '{')
-	for i, t := range done {
+}
+
+// batchCall calls a statement with a queue, the ids of its jobs and the places of their rows.
+func batchCall(statement string, tasks []task) groups.Call {
+	ids, places := append(make([]byte, 0, 12*len(tasks)), '{'), append(make([]byte, 0, 16*len(tasks)), '{')
+	for i, t := range tasks {
 		if i > 0 {
 			ids, places = append(ids, ','), append(places, ',')
 		}
 		ids = strconv.AppendInt(ids, t.job.ID, 10)
 		places = append(t.held.Place.Append(append(places, '"')), '"')
 	}
-	a.calls = append(a.calls, groups.Call{
-		Statement: succeedBatchStmt,
-		Args:      [][]byte{[]byte(done[0].job.Queue), append(ids, '}'), append(places, '}')},
-	})
+	return groups.Call{
+		Statement: statement, Args: [][]byte{[]byte(tasks[0].job.Queue), append(ids, '}'), append(places, '}')},
+	}
 }

@@ -19,6 +19,8 @@ var (
 	succeedUsedSQL string
 	//go:embed sql/succeed_batch.sql
 	succeedBatchSQL string
+	//go:embed sql/failed_batch.sql
+	failedBatchSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 	//go:embed sql/bury.sql
@@ -36,11 +38,12 @@ const (
 	succeedStmt      = "pgfifo_succeed"
 	succeedUsedStmt  = "pgfifo_succeed_used"
 	succeedBatchStmt = "pgfifo_succeed_batch"
+	failedBatchStmt  = "pgfifo_failed_batch"
 	retryStmt        = "pgfifo_retry"
 	buryStmt         = "pgfifo_bury"
 )
 
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
-	retryStmt: retrySQL, buryStmt: burySQL,
+	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, buryStmt: burySQL,
 }
