@@ -279,8 +279,8 @@ func times(n int, d time.Duration) time.Duration {
 
 // delay returns how long the group waits before the next attempt.
 func (c *crew) delay(job *Job, err error) time.Duration {
-	if after := (*retryAfterError)(nil); errors.As(err, &after) {
-		return min(max(after.after, 0), MaxDelay)
+	if after, ok := AsRetryAfter(err); ok {
+		return min(max(after, 0), MaxDelay)
 	}
 	return min(max(c.backoff(job, err), 0), MaxDelay)
 }
@@ -333,11 +333,7 @@ func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
 	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)),
 		[]byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
-	final := job.Attempt() >= job.MaxAttempts
-	if dead := (*deadLetterError)(nil); errors.As(f.err, &dead) {
-		final = true
-	}
-	if final {
+	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
 		r.outcome = Buried
 		return groups.Call{Statement: buryStmt, Args: append(args, kind, text, stack, worker, keep)}
 	}

@@ -227,6 +227,22 @@ func TestJSONHandler(t *testing.T) {
 	}
 }
 
+// What a handler's error says can be asserted in the test of a handler.
+func TestWhatErrorsSay(t *testing.T) {
+	t.Parallel()
+	dead := fmt.Errorf("x: %w", fifo.DeadLetter(errOnPurpose))
+	require.True(t, fifo.IsDeadLetter(dead))
+	_, ok := fifo.AsRetryAfter(dead)
+	require.False(t, ok)
+	later := fmt.Errorf("x: %w", fifo.RetryAfter(time.Minute, errOnPurpose))
+	d, ok := fifo.AsRetryAfter(later)
+	require.True(t, ok)
+	require.Equal(t, time.Minute, d)
+	require.False(t, fifo.IsDeadLetter(later))
+	require.False(t, fifo.IsDeadLetter(nil))
+}
+
+
 // Whatever an error says, the attempt is recorded, and soon after that the text is cut.
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,14 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryAfterError{d, err}
 }
 
+// AsRetryAfter reports whether an error says RetryAfter, and how long: for the tests of a handler.
+func AsRetryAfter(err error) (d time.Duration, ok bool) {
+	if after := (*retryAfterError)(nil); errors.As(err, &after) {
+		return after.after, true
+	}
+	return 0, false
+}
+
 type deadLetterError struct{ err error }
 
 func (e *deadLetterError) Error() string { return e.err.Error() }
@@ -72,6 +80,12 @@ func DeadLetter(err error) error {
 		err = errors.New("given up")
 	}
 	return &deadLetterError{err}
+}
+
+// IsDeadLetter reports whether an error says DeadLetter: for the tests of a handler.
+func IsDeadLetter(err error) bool {
+	dead := (*deadLetterError)(nil)
+	return errors.As(err, &dead)
 }
 
 const (
