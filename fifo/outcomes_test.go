@@ -242,7 +242,6 @@ func TestWhatErrorsSay(t *testing.T) {
 	require.False(t, fifo.IsDeadLetter(nil))
 }
 
-
 // Whatever an error says, the attempt is recorded, and soon after that the text is cut.
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
