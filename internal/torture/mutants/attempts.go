@@ -72,14 +72,14 @@ var attempts = []Mutant{
 		Name:   "poison-has-a-life-more",
 		Breaks: "a job is tried once more than it may be",
 		Edits: []Edit{{
-			attemptFile, "final := job.Attempt() >= job.MaxAttempts", "final := job.Attempt() > job.MaxAttempts",
+			attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() > job.MaxAttempts ||",
 		}},
 		Torture: poisonous, By: []string{"I6"},
 	},
 	{
 		Name:    "poison-lives-for-ever",
 		Breaks:  "a job that kills its workers is never a dead letter",
-		Edits:   []Edit{{attemptFile, "final := job.Attempt() >= job.MaxAttempts", "final := job.Attempt() < 0"}},
+		Edits:   []Edit{{attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() < 0 ||"}},
 		Torture: poisonous, By: []string{"I6", "I8"},
 	},
 	{

@@ -50,6 +50,12 @@ var batches = []Mutant{
 		Torture: crowded, By: []string{"I4"},
 	},
 	{
+		Name:   "batch-failure-not-there",
+		Breaks: "a batch is committed, and told as given back, although a failed job of it was deleted meanwhile",
+		Edits:  []Edit{{handleFile, "len(a.charged) > 0 && len(a.results) > 1", "len(a.charged) > len(a.results)"}},
+		Test:   Test{"fifo", "TestFailedJobOfABatchIsDeleted"},
+	},
+	{
 		Name:   "batch-not-counted",
 		Breaks: "a batch is taken to be done although some of its jobs were not there any more",
 		Edits: []Edit{{

@@ -134,8 +134,20 @@ var discovery = []Mutant{
 	{
 		Name:   "queue-behind-a-backlog",
 		Breaks: "a queue waits until another has no ready group",
-		Edits:  []Edit{{"groups/line.go", "	if len(l.round) > 1 && l.round[0] == r {\n", "	if l.n < 0 {\n"}},
+		Edits:  []Edit{{"groups/line.go", "		if i < len(l.round) && l.round[i] == r {\n", "		if l.n < 0 {\n"}},
 		Test:   Test{"groups", "TestQueuesGoRound"},
+	},
+	{
+		Name:   "lane-not-kept",
+		Breaks: "the lane that is kept for a queue is taken by another",
+		Edits:  []Edit{{"groups/lanes.go", "	return free >= 0\n", "	return free > -l.of-1\n"}},
+		Test:   Test{"fifo", "TestLaneIsKept"},
+	},
+	{
+		Name:   "lanes-not-bounded",
+		Breaks: "a queue has more lanes than it may",
+		Edits:  []Edit{{"groups/lanes.go", "b.Max > 0 && working >= b.Max", "b.Max > 0 && working > b.Max+l.of"}},
+		Test:   Test{"fifo", "TestLanesAreLimited"},
 	},
 	{
 		Name:   "running-job-purged",

@@ -132,6 +132,15 @@ var effects = []Mutant{
 		Torture: leaving, By: []string{"I12", "I8"},
 	},
 	{
+		Name:   "own-transaction",
+		Breaks: "a job's transaction is one of the pool's if a query hook makes a context of its own",
+		Edits: []Edit{{
+			"groups/nested_bun.go", "db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)\n",
+			"db.BeginTx(context.WithValue(context.WithoutCancel(ctx), ticketKey{}, t), nil)\n",
+		}, {"groups/nested_bun.go", "	if !t.used.Load() { //", "	if t.loan == nil { //"}},
+		Test: Test{"fifo", "TestTxWithHooksThatMeddle"},
+	},
+	{
 		Name:   "savepoints-in-pairs",
 		Breaks: "each call for the transaction makes a savepoint",
 		Edits: []Edit{{

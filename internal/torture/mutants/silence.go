@@ -144,7 +144,7 @@ var silence = []Mutant{
 	{
 		Name:    "handler-never-given-up",
 		Breaks:  "a worker waits for ever for a handler that does not end",
-		Edits:   []Edit{{"fifo/overdue.go", "	if c.set.abandon > 0 {", "	if c.set.abandon < 0 {"}},
+		Edits:   []Edit{{"fifo/overdue.go", "AbandonAfter; after > 0 {", "AbandonAfter; after < 0 {"}},
 		Torture: endless, By: []string{"I7", "I8"},
 	},
 }
