@@ -63,8 +63,11 @@ type Config struct {
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
 // call that needs it, and so is one with standard_conforming_strings off. The caller still owns pool, and closes it
-// after the Client.
+// after the Client. Open panics if pool is nil.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
+	if pool == nil {
+		panic("fifo: Open: nil pool")
+	}
 	c := &Client{pool: pool}
 	if cfg != nil {
 		c.cfg = *cfg
