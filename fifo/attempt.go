@@ -250,6 +250,7 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 	for i := range tasks {
 		jobs[i] = tasks[i].job
 		jobs[i].loan = loan
+		c.worker.Client.hookable(jobs[i])
 	}
 	s.doing.Store(jobs[0])
 	c.worker.stats.running.Add(int64(len(tasks)))

@@ -52,16 +52,22 @@ type Config struct {
 	Hooks []Hooks
 	// Logger is told of what happens in the background. Errors are dead letters, panics (with the stack), and
 	// handlers that go on after the end of their context. Warnings are failed and lost attempts, and trouble with the
-	// database or a group. For debugging are jobs that were given back. Of attempts a worker logs 10 a second, and how
-	// many it has withheld; Hooks.Settled has all. Payloads are never logged, but what a handler's error says is.
-	// Defaults to slog.Default().
+	// database or a group. For debugging are jobs that were given back.
+	//
+	// Of failed attempts a worker logs 10 errors and 10 warnings a second. It counts the others of each level in one
+	// line more, when the second is over or when Run or RunOne ends; Hooks.Settled has all. Payloads are never logged,
+	// but what a handler's error says is. Lanes wait for the Logger, so it should be quick. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
 // call that needs it, and so is one with standard_conforming_strings off. The caller still owns pool, and closes it
-// after the Client.
+// after the Client. Open panics if pool is nil.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
+	if pool == nil {
+		panic("fifo: Open: nil pool")
+	}
 	c := &Client{pool: pool}
 	if cfg != nil {
 		c.cfg = *cfg

@@ -96,6 +96,7 @@ func (c *crew) run(ctx context.Context) error {
 	// What stands beside the lanes goes on until they have ended: heartbeats above all.
 	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAside()
+	defer c.teller.end(c.log)
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() { c.runScout(ctx) })
@@ -248,6 +249,7 @@ func (c *crew) runHeartbeat(ctx context.Context) {
 
 // runOne works one job, if any may run.
 func (c *crew) runOne(ctx context.Context) (bool, error) {
+	defer c.teller.end(c.log)
 	s := c.seats[0]
 	if err := c.scout.Walk(ctx, s.lane.Conn()); err != nil {
 		return false, err

@@ -36,7 +36,7 @@ type Filter struct {
 	Queue   string   // only this queue
 	GroupID string   // only this group id
 	After   Position // only those behind this one: the last one of a page
-	Limit   int      // Defaults to 100.
+	Limit   int      // Defaults to 100, as negative does.
 }
 
 // A Position is a job's place in lists, which are in the order of queue, group id and id.
@@ -51,6 +51,28 @@ func (j *Job) Position() Position { return Position{j.Group(), j.ID} }
 // Position returns the dead letter's place in lists.
 func (d *DeadLetterJob) Position() Position { return Position{d.Group(), d.ID} }
 
+// validate checks what is text. A position may be of what was stored by other means, and need not be printable.
+func (f Filter) validate() error {
+	if err := validateSome("Queue", f.Queue); err != nil {
+		return err
+	}
+	if err := validateSome("GroupID", f.GroupID); err != nil {
+		return err
+	}
+	if !storable(f.After.Queue) || !storable(f.After.GroupID) {
+		return fmt.Errorf("%w: After %q is not valid UTF-8, or has a NUL", groups.ErrInvalidID, f.After.Key)
+	}
+	return nil
+}
+
+// validateSome is groups.ValidateID for an id that may be empty.
+func validateSome(field, id string) error {
+	if id == "" {
+		return nil
+	}
+	return groups.ValidateID(field, id)
+}
+
 func (f Filter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	if f.Queue != "" {
 		q = q.Where("queue = ?", f.Queue)
@@ -61,18 +83,19 @@ func (f Filter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	if f.After != (Position{}) {
 		q = q.Where("(queue, group_id, id) > (?, ?, ?)", f.After.Queue, f.After.GroupID, f.After.ID)
 	}
-	return q.Order("queue", "group_id", "id").Limit(int64(orDefault(f.Limit, 100)))
+	return q.Order("queue", "group_id", "id").Limit(int64(orDefault(max(f.Limit, 0), 100)))
 }
 
 // Jobs lists live jobs, those that wait and those that run, in the order of queue, group id and id. A page is one index
-// range, however many jobs there are, if Filter names the queue, or neither queue nor group.
+// range, however many jobs there are, if Filter names the queue, or neither queue nor group. It returns
+// groups.ErrInvalidID for a Filter with ids that cannot be.
 func (c *Client) Jobs(ctx context.Context, f Filter) ([]Job, error) {
 	var list []Job
 	err := c.list(ctx, &list, "?.jobs AS job", f)
 	return list, err
 }
 
-// DeadLetters lists dead letters in the same order.
+// DeadLetters lists dead letters in the same order, with the same errors.
 func (c *Client) DeadLetters(ctx context.Context, f Filter) ([]DeadLetterJob, error) {
 	var list []DeadLetterJob
 	err := c.list(ctx, &list, "?.dead_letters AS dead", f)
@@ -80,6 +103,9 @@ func (c *Client) DeadLetters(ctx context.Context, f Filter) ([]DeadLetterJob, er
 }
 
 func (c *Client) list(ctx context.Context, model any, table string, f Filter) error {
+	if err := f.validate(); err != nil {
+		return err
+	}
 	if err := c.checkPool(ctx); err != nil {
 		return err
 	}
@@ -159,10 +185,8 @@ func (c *Client) checkDeadLetters(ctx context.Context, key groups.Key) error {
 	if err := groups.ValidateID("Queue", key.Queue); err != nil {
 		return err
 	}
-	if key.GroupID != "" {
-		if err := groups.ValidateID("GroupID", key.GroupID); err != nil {
-			return err
-		}
+	if err := validateSome("GroupID", key.GroupID); err != nil {
+		return err
 	}
 	return c.checkPool(ctx)
 }

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,30 @@ func TestDeadLetterKeys(t *testing.T) {
 		require.ErrorIs(t, err, groups.ErrInvalidID)
 		_, err = b.client.DeleteDeadLetters(t.Context(), key)
 		require.ErrorIs(t, err, groups.ErrInvalidID)
+	}
+}
+
+func TestFiltersAreChecked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, f := range []fifo.Filter{
+		{Queue: "q\x00"}, {Queue: "\xff"}, {GroupID: "g\x001"}, {Queue: strings.Repeat("x", groups.MaxIDBytes+1)},
+		{After: fifo.Position{Key: groups.Key{Queue: "q", GroupID: "\x00"}}},
+	} {
+		_, err := b.client.Jobs(t.Context(), f)
+		require.ErrorIs(t, err, groups.ErrInvalidID, "%+v", f)
+		_, err = b.client.DeadLetters(t.Context(), f)
+		require.ErrorIs(t, err, groups.ErrInvalidID, "%+v", f)
+	}
+	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', E'g\n' || i, '' FROM generate_series(1, 150) i")
+	all := fifo.Filter{Limit: -1}
+	for _, n := range []int{100, 50, 0} {
+		page, err := b.client.Jobs(t.Context(), all)
+		require.NoError(t, err)
+		require.Len(t, page, n)
+		if n > 0 {
+			all.After = page[n-1].Position()
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,9 +28,9 @@ type Receipt struct {
 	ID int64 // the job's
 }
 
-// Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns a receipt for
-// each, in the order of the messages; of a group, the job with the larger id is worked later. It never waits for a running job, unless with Config.CommitOrder
-// that has enqueued to one of its groups.
+// Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns a receipt for each, in
+// the order of the messages; of a group, the job with the larger id is worked later. It never waits for a running job,
+// unless with Config.CommitOrder that has enqueued to one of its groups.
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
 // connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed
@@ -78,7 +79,7 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]Recei
 // EnqueuePgxTx is EnqueueTx for a transaction of pgx. See also InTx.
 func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
-		if tx == nil {
+		if isNil(tx) {
 			return nil, errNilTx
 		}
 		if err := c.check(ctx, tx); err != nil {
@@ -94,10 +95,13 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 
 // InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an
 // error or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx is announced as soon as
-// the commit has returned, because InTx need not ask whether it has committed.
+// the commit has returned, because InTx need not ask whether it has committed. A nil f is an error.
 func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	if c.err != nil {
 		return c.err
+	}
+	if f == nil {
+		return errors.New("fifo: InTx: nil function")
 	}
 	var xids []int64
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
@@ -224,13 +228,17 @@ func plainTx(tx Tx) (Tx, error) {
 			return nil, errNilTx
 		}
 		tx = t.Tx
-	case nil:
-		return nil, errNilTx
 	}
-	if t, ok := tx.(*sql.Tx); ok && t == nil {
+	if isNil(tx) {
 		return nil, errNilTx
 	}
 	return tx, nil
+}
+
+// isNil reports whether a transaction is nil, or a nil pointer.
+func isNil(tx any) bool {
+	v := reflect.ValueOf(tx)
+	return tx == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // sqlQuerier lets migrations.Check run in a transaction of database/sql.

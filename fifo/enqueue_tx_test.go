@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
@@ -102,9 +103,13 @@ func TestEnqueueNilTransaction(t *testing.T) {
 			_, err := b.client.EnqueueTx(t.Context(), tx, m)
 			require.ErrorContains(t, err, "nil transaction")
 		}
-		_, err := b.client.EnqueuePgxTx(t.Context(), nil, m)
-		require.ErrorContains(t, err, "nil transaction")
-		_, err = b.client.Enqueue(t.Context(), m)
+		for _, tx := range []pgx.Tx{nil, (*pgxpool.Tx)(nil)} {
+			_, err := b.client.EnqueuePgxTx(t.Context(), tx, m)
+			require.ErrorContains(t, err, "nil transaction")
+		}
+		require.ErrorContains(t, b.client.InTx(t.Context(), nil), "nil function")
+		require.PanicsWithValue(t, "fifo: Open: nil pool", func() { fifo.Open(nil, nil) })
+		_, err := b.client.Enqueue(t.Context(), m)
 		require.NoError(t, err)
 	}
 }

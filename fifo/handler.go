@@ -29,6 +29,9 @@ func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx,
 // letter at once: it will not get better. (A Message's Payload that is a string or []byte is sent as it is, not as a
 // JSON string.)
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
+	if f == nil {
+		return HandlerFunc(nil)
+	}
 	return HandlerFunc(func(ctx context.Context, job *Job) error {
 		var payload T
 		if err := job.Decode(&payload); err != nil {

@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -16,13 +17,13 @@ type Hooks struct {
 	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(receipts []Receipt, err error))
 	// Job is called before a handler, and what it returns right after it, with the handler's error: the attempt's
 	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order, and what it
-	// returned in the opposite order. It runs in the handler's goroutine, and its time counts as the handler's. If it panics the handler is not called, and the
-	// attempt fails as if the handler had panicked.
+	// returned in the opposite order. It runs in the handler's goroutine, and its time counts as the handler's. If it
+	// panics the handler is not called, and the attempt fails as if the handler had panicked.
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as Retried or Buried,
 	// with an err that is ErrLost. Its ctx does not end, and has the values of the one that Job returned for that
-	// attempt, if a handler ran. The lane may hold its next group already, which waits for the hook.
+	// attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The lane may hold its next group already, which waits for the hook.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute. The job is a
@@ -90,6 +91,39 @@ func (c *Client) hookEnqueue(
 	return ctx, msgs, end, err
 }
 
+// A hooked is the context that the Job hook returned for an attempt, for the Settled hook. If a handler is abandoned,
+// its Job and the worker's share it, and the hook may be running still.
+type hooked struct {
+	mu  sync.Mutex
+	ctx context.Context //nolint:containedctx // that is what it is for
+}
+
+func (h *hooked) set(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ctx = ctx
+}
+
+// get returns nil if there is none.
+func (h *hooked) get() context.Context {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ctx
+}
+
+// hookable makes room for what the Job hook returns, if there is one.
+func (c *Client) hookable(job *Job) {
+	for i := range c.cfg.Hooks {
+		if c.cfg.Hooks[i].Job != nil {
+			job.hooked = new(hooked)
+			return
+		}
+	}
+}
+
 // hookJob calls the Job hooks until one fails, and returns the context to go on with. It adds what to call in the end
 // to ends. It sets err, rather than returning it, because a hook may end the goroutine.
 func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err *error) context.Context {
@@ -101,7 +135,8 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 		catch(err, "Job hook", func() error {
 			hooked, end := hook(ctx, job)
 			if hooked != nil {
-				ctx, job.hooked = hooked, hooked
+				ctx = hooked
+				job.hooked.set(ctx)
 			}
 			if end != nil {
 				*ends = append(*ends, end)
@@ -118,8 +153,8 @@ func (c *Client) hookSettled(ctx context.Context, r *result) {
 	if r.failure != nil {
 		why = r.failure.err
 	}
-	if r.job.hooked != nil {
-		ctx = context.WithoutCancel(r.job.hooked)
+	if hooked := r.job.hooked.get(); hooked != nil {
+		ctx = context.WithoutCancel(hooked)
 	}
 	for _, h := range slices.Backward(c.cfg.Hooks) {
 		if h.Settled != nil {

@@ -33,8 +33,8 @@ type Job struct {
 	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	loan   *groups.Loan    // while its handler runs
-	hooked context.Context //nolint:containedctx // what the Job hook returned, for the Settled hook
+	loan   *groups.Loan // while its handler runs
+	hooked *hooked      // nil: there is no Job hook
 }
 
 // A Failure is an attempt that failed or was lost.

@@ -65,7 +65,9 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	}
 	s.lane.Abandon()
 	for i := range tasks { // the handler goes on with the Jobs that it has
-		tasks[i].job = c.newJob(tasks[i].held)
+		job := c.newJob(tasks[i].held)
+		job.hooked = tasks[i].job.hooked
+		tasks[i].job = job
 	}
 	c.left.handler(tasks, result)
 	late := time.Since(ended).Round(time.Millisecond)

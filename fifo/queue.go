@@ -40,7 +40,8 @@ type Queue struct {
 func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
 
 // HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
-// was given before, if there is no handler or there are two, or for bounds that make no sense.
+// was given before, if there is no handler or there are two, or for bounds that make no sense. A nil HandlerFunc or
+// BatchHandlerFunc is no handler.
 func (w *Worker) HandleQueue(queue string, q Queue) {
 	if err := groups.ValidateID("queue", queue); err != nil {
 		panic(err)
@@ -62,6 +63,12 @@ func (w *Worker) HandleQueue(queue string, q Queue) {
 }
 
 func (q *Queue) validate() error {
+	if f, ok := q.Handler.(HandlerFunc); ok && f == nil {
+		q.Handler = nil
+	}
+	if f, ok := q.BatchHandler.(BatchHandlerFunc); ok && f == nil {
+		q.BatchHandler = nil
+	}
 	b := q.Batch
 	switch {
 	case q.Handler == nil && q.BatchHandler == nil:

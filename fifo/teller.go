@@ -7,32 +7,62 @@ import (
 	"time"
 )
 
-// toldPerSecond is how many failed attempts a worker logs in a second. Where everything fails, the rest says nothing
-// new.
+// toldPerSecond is how many failed attempts a worker logs in a second at one level. Where everything fails, the rest
+// says nothing new: it is counted.
 const toldPerSecond = 10
 
-// A teller logs failed attempts, so many a second. The zero value is ready.
+// A teller logs failed attempts, so many a second. Each level has its own: retries do not push out dead letters.
+// The zero value is ready.
 type teller struct {
-	mu       sync.Mutex
-	second   time.Time // when it began
-	told     int       // in it
-	withheld int       // since the last that was told
+	errors, warnings second
 }
 
-// allow reports whether one more may be told now, and how many were withheld before it.
-func (t *teller) allow(now time.Time) (ok bool, withheld int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now.Sub(t.second) >= time.Second {
-		t.second, t.told = now, 0
+// A second is what one level has logged in the present one.
+type second struct {
+	mu       sync.Mutex
+	over     time.Time // when it is
+	told     int       // in it
+	withheld int       // and not counted in the log yet
+
+	counting sync.Mutex // held while the count is logged
+}
+
+// allow reports whether one more may be logged now. When the first one may not, it has count called when the second
+// is over.
+func (s *second) allow(count func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !now.Before(s.over) {
+		s.over, s.told = now.Add(time.Second), 0
 	}
-	if t.told >= toldPerSecond {
-		t.withheld++
-		return false, 0
+	if s.told < toldPerSecond {
+		s.told++
+		return true
 	}
-	t.told++
-	withheld, t.withheld = t.withheld, 0
-	return true, withheld
+	if s.withheld++; s.withheld == 1 {
+		time.AfterFunc(s.over.Sub(now), count)
+	}
+	return false
+}
+
+// count logs how many were withheld, if any were.
+func (s *second) count(log *slog.Logger, level slog.Level) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	s.mu.Lock()
+	n := s.withheld
+	s.withheld = 0
+	s.mu.Unlock()
+	if n > 0 {
+		log.Log(context.Background(), level, "pgfifo: failures withheld", "count", n)
+	}
+}
+
+// end logs what is not counted yet, and waits for a count that is being logged.
+func (t *teller) end(log *slog.Logger) {
+	t.errors.count(log, slog.LevelError)
+	t.warnings.count(log, slog.LevelWarn)
 }
 
 // log tells of an attempt that has not succeeded. What is given back has not failed either: that is for debugging.
@@ -51,21 +81,19 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	if !log.Enabled(ctx, level) {
 		return
 	}
+	of := &t.warnings
+	if level == slog.LevelError {
+		of = &t.errors
+	}
+	if level != slog.LevelDebug && !of.allow(func() { of.count(log, level) }) {
+		return
+	}
 	attrs := []any{
 		"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(),
 		"error", r.failure.err,
 	}
 	if r.failure.stack != "" {
 		attrs = append(attrs, "stack", r.failure.stack)
-	}
-	if level != slog.LevelDebug {
-		ok, withheld := t.allow(time.Now())
-		if !ok {
-			return
-		}
-		if withheld > 0 {
-			attrs = append(attrs, "withheld", withheld)
-		}
 	}
 	log.Log(ctx, level, what, attrs...)
 }

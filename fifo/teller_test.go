@@ -73,40 +73,83 @@ func TestFailuresAreHeard(t *testing.T) {
 	require.Empty(t, log.lines("secret"))
 }
 
-// Where everything fails, the log does not grow with it, and says how much it does not say.
+// told returns how many failures the log has told of, and how many of those it only counts.
+func (l *logFile) told(t *testing.T, level, what string) (told, withheld int) {
+	t.Helper()
+	told = len(l.lines("level=" + level + " msg=\"pgfifo: " + what))
+	count := regexp.MustCompile(`count=(\d+)`)
+	for _, line := range l.lines("level=" + level + " msg=\"pgfifo: failures withheld") {
+		n, err := strconv.Atoi(count.FindStringSubmatch(line)[1])
+		require.NoError(t, err)
+		withheld += n
+	}
+	return told + withheld, withheld
+}
+
+// burst puts n jobs that fail, and behind them some that die, into groups of their own.
+func (b *bed) burst(n, dead int) fifo.HandlerFunc {
+	b.t.Helper()
+	for i := range n {
+		b.send(fmt.Sprint("a", i), nil)
+	}
+	for i := range dead {
+		b.send(fmt.Sprint("z", i), nil)
+	}
+	return func(_ context.Context, job *fifo.Job) error {
+		if strings.HasPrefix(job.GroupID, "z") {
+			return fifo.DeadLetter(errOnPurpose)
+		}
+		return fifo.RetryAfter(time.Hour, errOnPurpose)
+	}
+}
+
+// Where everything fails, the log does not grow with it, and says how much it does not say, also when nothing fails
+// afterwards. Dead letters are told of beside any number of retries.
 func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
-	const n = 300
-	for i := range n {
-		b.send(fmt.Sprint("g", i), nil)
-	}
-	w := b.worker(func(context.Context, *fifo.Job) error {
-		return fifo.RetryAfter(time.Hour, errOnPurpose)
-	})
+	const n, dead = 100, 5
+	w := b.worker(b.burst(n, dead))
 	r := b.run(w)
-	await(t, "all to fail", func() bool { return int(w.Stats().Retried) == n })
-	require.Less(t, len(log.lines("attempt failed")), n/2)
-	more := 0
-	await(t, "a line about those before", func() bool {
-		b.send(fmt.Sprint("more", more), nil)
-		more++
-		await(t, "it to fail", func() bool { return int(w.Stats().Retried) == n+more })
-		lines := log.lines("attempt failed")
-		return strings.Contains(lines[len(lines)-1], "withheld=")
+	await(t, "all to fail", func() bool { return w.Stats().Retried == n && w.Stats().Buried == dead })
+	await(t, "all to be counted", func() bool {
+		told, withheld := log.told(t, "WARN", "attempt failed")
+		return told == n && withheld > 0
 	})
+	require.Len(t, log.lines("dead letter"), dead)
 	require.NoError(t, r.stop())
-	told, withheld := 0, regexp.MustCompile(`withheld=(\d+)`)
-	for _, line := range log.lines("attempt failed") {
-		told++
-		if m := withheld.FindStringSubmatch(line); m != nil {
-			k, err := strconv.Atoi(m[1])
-			require.NoError(t, err)
-			told += k
-		}
-	}
-	require.Equal(t, n+more, told)
 	_, err := b.client.Admin().Purge(t.Context(), groups.Key{Queue: "q"})
+	require.NoError(t, err)
+}
+
+// What is withheld is told of before Run returns.
+func TestFailuresAreToldAtTheEnd(t *testing.T) {
+	t.Parallel()
+	log := &logFile{}
+	b := newBed(t, log.set)
+	const n = 100
+	b.work(b.worker(b.burst(0, n)))
+	told, _ := log.told(t, "ERROR", "dead letter")
+	require.Equal(t, n, told)
+}
+
+// So it is before RunOne returns, which may find many attempts that were lost.
+func TestLostAttemptsAreToldByRunOne(t *testing.T) {
+	t.Parallel()
+	log := &logFile{}
+	b := newBed(t, log.set)
+	const n = 100
+	h := b.burst(n, 0)
+	b.exec(`INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
+		SELECT queue, group_id, id, 1 FROM pgfifo.jobs`)
+	w := b.worker(h, func(w *fifo.Worker) { w.Retry = waiting(time.Hour) })
+	ran, err := w.RunOne(t.Context())
+	require.NoError(t, err)
+	require.False(t, ran)
+	require.EqualValues(t, n, w.Stats().Lost)
+	told, _ := log.told(t, "WARN", "attempt failed")
+	require.Equal(t, n, told)
+	_, err = b.client.Admin().Purge(t.Context(), groups.Key{Queue: "q"})
 	require.NoError(t, err)
 }

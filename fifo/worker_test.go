@@ -64,6 +64,9 @@ func TestHandlePanics(t *testing.T) {
 	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
 	for name, bad := range map[string]fifo.Queue{
 		"no handler":   {},
+		"nil func":     {Handler: fifo.HandlerFunc(nil)},
+		"nil slice":    {BatchHandler: fifo.BatchHandlerFunc(nil)},
+		"nil JSON":     {Handler: fifo.JSON[int](nil)},
 		"two handlers": {Handler: fifo.HandlerFunc(nop), BatchHandler: slice},
 		"lanes":        {Handler: fifo.HandlerFunc(nop), MinLanes: 2, MaxLanes: 1},
 	} {

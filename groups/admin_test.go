@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
@@ -65,6 +66,7 @@ func TestList(t *testing.T) {
 		"q/d":                 {Held: true},
 		"other/a other/e q/c": {Paused: true},
 		"other/a other/e":     {Limit: 2},
+		"q/b q/c q/d":         {After: group("a"), Limit: -1},
 		"q/a q/b":             {Limit: 2, After: Key{"other", "e"}},
 		"q/c q/d":             {Queue: queue, After: group("b")},
 	} {
@@ -201,6 +203,26 @@ func TestAdminChecksItsArguments(t *testing.T) {
 	} {
 		for verb, err := range verbs(admin, key) {
 			require.ErrorIs(t, err, ErrInvalidID, "%s %q", verb, key)
+		}
+	}
+	for _, f := range []Filter{
+		{Queue: "q\x00"}, {Queue: "\xff"}, {GroupID: "g\x00"}, {GroupID: strings.Repeat("x", MaxIDBytes+1)},
+		{After: Key{Queue: "q\x00"}}, {After: Key{"q", "\xff"}},
+	} {
+		_, err := admin.List(t.Context(), f)
+		require.ErrorIs(t, err, ErrInvalidID, "%+v", f)
+	}
+	for _, reason := range []string{"a\x00b", "\xff", strings.Repeat("x", MaxReasonBytes+1)} {
+		require.ErrorIs(t, admin.Pause(t.Context(), group("a"), reason), ErrInvalidID, "%q", reason)
+	}
+	require.NoError(t, admin.Pause(t.Context(), group("a"), strings.Repeat("\n", MaxReasonBytes)))
+	for _, none := range []Admin{{}, {DB: (*bun.DB)(nil)}} {
+		errs := verbs(none, group("a"))
+		_, errs["list"] = none.List(t.Context(), Filter{})
+		_, errs["pauses"] = none.Pauses(t.Context())
+		_, errs["measure"] = none.Measure(t.Context(), queue)
+		for verb, err := range errs {
+			require.ErrorContains(t, err, "no DB", verb)
 		}
 	}
 	bad := Admin{DB: admin.DB, Schema: "pg_mine"}

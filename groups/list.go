@@ -23,7 +23,7 @@ var listSQL string
 // An Admin looks at groups and acts on them. It is a plain value: make one with a literal. All methods run on DB, so
 // inside a bun.Tx they are part of that transaction. Each asks first whether strings are read as bun writes them.
 type Admin struct {
-	// DB is where to run. Required.
+	// DB is where to run. Required: without it all methods return an error.
 	DB bun.IDB
 	// Schema is where the tables live. Defaults to "pgfifo".
 	Schema string
@@ -63,14 +63,31 @@ type Filter struct {
 	Held    bool   // only groups with a running job
 	Paused  bool   // only paused groups that have jobs
 	After   Key    // only groups behind this one, in the order of Queue and GroupID bytes: the last one of a page
-	Limit   int    // Defaults to 100.
+	Limit   int    // Defaults to 100, as negative does.
+}
+
+// validate checks what is text. A position may be of what was stored by other means, and need not be printable.
+func (f Filter) validate() error {
+	if err := validateSome("Queue", f.Queue); err != nil {
+		return err
+	}
+	if err := validateSome("GroupID", f.GroupID); err != nil {
+		return err
+	}
+	if !storable(f.After.Queue) || !storable(f.After.GroupID) {
+		return fmt.Errorf("%w: After %q is not valid UTF-8, or has a NUL", ErrInvalidID, f.After)
+	}
+	return nil
 }
 
 // List returns the groups that have jobs, in the order of their keys.
 //
 // It reads one row per group and is not slowed down by long groups, but with Held or Paused it may have to pass over
-// many others.
+// many others. It returns ErrInvalidID for a Filter with ids that cannot be.
 func (a Admin) List(ctx context.Context, f Filter) ([]Status, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
 	name, err := a.schemaIdent(ctx)
 	if err != nil {
 		return nil, err

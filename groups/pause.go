@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/uptrace/bun"
@@ -11,10 +12,18 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
+// MaxReasonBytes is the longest reason of a pause, in bytes of UTF-8.
+const MaxReasonBytes = 1024
+
 // Pause stops a group, or with an empty GroupID a queue, from being worked. A job that is running ends normally. No
 // claim that begins after Pause has returned (in a transaction of the caller's: after its commit) starts a job: each
-// claim looks. Pausing what is paused replaces the reason, which is for people and may be empty.
+// claim looks. Pausing what is paused replaces the reason, which is for people and may be empty: valid UTF-8 without a
+// NUL, at most MaxReasonBytes. Else, and if the key is invalid, Pause returns ErrInvalidID.
 func (a Admin) Pause(ctx context.Context, key Key, reason string) error {
+	if len(reason) > MaxReasonBytes || !storable(reason) {
+		return fmt.Errorf("%w: the reason is over %d bytes long, not valid UTF-8, or has a NUL",
+			ErrInvalidID, MaxReasonBytes)
+	}
 	name, err := a.target(ctx, key)
 	if err != nil {
 		return err
@@ -126,16 +135,19 @@ func (a Admin) target(ctx context.Context, key Key) (bun.Name, error) {
 	if err := ValidateID("Queue", key.Queue); err != nil {
 		return "", err
 	}
-	if key.GroupID != "" {
-		if err := ValidateID("GroupID", key.GroupID); err != nil {
-			return "", err
-		}
+	if err := validateSome("GroupID", key.GroupID); err != nil {
+		return "", err
 	}
 	return a.schemaIdent(ctx)
 }
 
+var errNoAdminDB = errors.New("groups: Admin has no DB")
+
 // schemaIdent returns the schema for bun, if what bun writes can be sent.
 func (a Admin) schemaIdent(ctx context.Context) (bun.Name, error) {
+	if db, ok := a.DB.(*bun.DB); a.DB == nil || ok && db == nil {
+		return "", errNoAdminDB
+	}
 	name, err := schema.Parse(a.Schema)
 	if err != nil {
 		return "", err
