@@ -107,10 +107,11 @@
 //
 // # How groups are found
 //
-// A walk reads the head of every group, and costs as much as there are groups: some seconds for a million. It is made
-// when a worker starts, while more groups are ready than the worker keeps in line (16,384), and once every
-// PollInterval as long as it takes a hundredth of that or less. Where it takes more, the worker looks instead
-// (look.go), and walks in a two hundredth of the time, for the sake of rows that were changed by hand:
+// A walk reads the head of every group of a queue, and costs as much as there are groups: some seconds for a million.
+// It is made when a worker starts, while more groups of the queue are ready than the worker keeps in line (16,384 of
+// each queue), and once every PollInterval as long as all walks take a hundredth of that or less. Where they take
+// more, the worker looks instead (look.go), and walks in a two hundredth of the time, for the sake of rows that were
+// changed by hand:
 //
 //   - What is new has an id above those that were drawn at the last look, or is written by a transaction that was
 //     seen writing then. An index of ids finds it.
@@ -122,6 +123,9 @@
 // So many groups that are delayed or back off cost next to nothing, and others start in time beside them. At most
 // 65,536 of them are kept in memory, half of that room for those that are due soon. While more than that become due
 // within these seconds, they are found as there is room.
+//
+// When a queue's part of the line is full, its walk stops, and goes on there when that is half empty. The others go on
+// meanwhile: no queue waits for another one's backlog.
 //
 // # What bounds silence
 //

@@ -203,7 +203,7 @@ func TestFloorsAge(t *testing.T) {
 func TestFloorsAreLetGo(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(16)
-	turns.Walked(true)
+	turns.Walked(queue, true)
 	finishAll(turns, "idle", 1, 2, 3)
 	turns.Announce(group("busy"), 10)
 	turn := turns.TryNext()

@@ -33,7 +33,7 @@ func TestAloneIsNotForgotten(t *testing.T) {
 	turns := roomyTurns()
 	turns.SetBatch(queue, Batch{Groups: 2})
 	turns.Offer(ready("a", "b", "c"))
-	turns.Walked(false) // there are more groups than the line holds
+	turns.Walked(queue, false) // there are more groups than the line holds
 	turn := turns.TryNext()
 	alone := turn.With[0]
 	alone.Alone = true

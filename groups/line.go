@@ -38,8 +38,11 @@ type line struct {
 
 // A row is a queue's part of the line.
 type row struct {
-	fresh fifo[*Turn] // those of the first walk: they have their first turns before anybody has a second
-	rest  fifo[*Turn]
+	fresh   fifo[*Turn] // those of the first walk: they have their first turns before anybody has a second
+	rest    fifo[*Turn]
+	over    bool // since the last walk began it has not had room for every ready group
+	started bool // the first walk has ended, or has found more than the row holds
+	dropped bool // a group left it since then although it has more jobs
 }
 
 func (r *row) len() int { return r.fresh.len() + r.rest.len() }
@@ -56,12 +59,31 @@ func newLine() line { return line{rows: make(map[string]*row)} }
 
 func (l *line) len() int { return l.n }
 
+// row returns a queue's part, which may be empty.
+func (l *line) row(queue string) *row {
+	r := l.rows[queue]
+	if r == nil {
+		r = new(row)
+		l.rows[queue] = r
+	}
+	return r
+}
+
 // of returns how many groups of a queue are in line.
 func (l *line) of(queue string) int {
 	if r := l.rows[queue]; r != nil {
 		return r.len()
 	}
 	return 0
+}
+
+// shortest returns how many groups the shortest part has.
+func (l *line) shortest() int {
+	n := l.n
+	for _, r := range l.rows {
+		n = min(n, r.len())
+	}
+	return n
 }
 
 // pop takes the next turn of a queue that may have one.
@@ -103,11 +125,7 @@ func (l *line) company(queue string) *Turn {
 }
 
 func (l *line) push(turn *Turn) {
-	r := l.rows[turn.Queue]
-	if r == nil {
-		r = new(row)
-		l.rows[turn.Queue] = r
-	}
+	r := l.row(turn.Queue)
 	if r.len() == 0 {
 		l.round = append(l.round, r)
 	}

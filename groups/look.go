@@ -17,9 +17,6 @@ import (
 // write lies above it. A look goes back to that of those who have ended since the last one.
 type look struct {
 	on      bool // walks take long, so looks are made
-	covered bool // a walk over all groups has begun and ended since they are
-	again   bool // the next walk is needed soon
-	paced   bool // the present walk need not hurry
 	known   point
 	paused  int64            // a digest
 	writers map[string]point // those of the last look, and above what theirs lies
@@ -71,17 +68,32 @@ func (s *Scout) slow() time.Duration { return max(s.Poll/100, minSlow) }
 // choose begins or ends to make looks. A walk that is under way begins anew: what is committed behind its back is found
 // by looks from now on, but not what was before the first one.
 func (s *Scout) choose() {
+	took, heads := s.sum(true)
 	switch {
-	case !s.look.on && (s.slowed > 1 || s.whole > slowWalk || s.heads > manyHeads && s.took > s.slow()):
-		s.look = look{on: true}
-		s.queue, s.after = 0, ""
-	case s.look.covered && s.whole < s.slow()/2:
-		s.look = look{}
+	case !s.look.on && (s.slowed > 1 || s.whole > slowWalk || heads > manyHeads && took > s.slow()):
+		s.setLook(look{on: true})
+		for i := range s.walks {
+			w := &s.walks[i]
+			w.midway, w.after, w.began = false, "", time.Time{}
+		}
+	case s.whole < s.slow()/2 && !s.any(func(w *walk) bool { return !w.covered }):
+		s.setLook(look{})
 	}
 }
 
-// covers reports whether looks find everything in time, so that a walk need not hurry.
-func (s *Scout) covers() bool { return s.look.covered && !s.look.again }
+func (s *Scout) setLook(l look) {
+	s.look = l
+	for i := range s.walks {
+		w := &s.walks[i]
+		w.covered, w.again, w.paced = false, false, false
+	}
+}
+
+// covers reports whether looks find everything in time, so that no walk need hurry.
+func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.covers() }) }
+
+// covered reports whether looks find everything in time that is new in some queue.
+func (s *Scout) covered() bool { return s.any(func(w *walk) bool { return w.covered }) }
 
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
@@ -100,7 +112,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 		return 0
 	case l.pass != nil:
 		gap = 3 * l.batch
-	case s.hurried && l.covered:
+	case s.hurried && s.covered():
 		gap = view.hurry(l.took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
@@ -114,7 +126,9 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	begin := time.Now()
 	if l.pass == nil {
 		l.took, l.news = 0, 0
-		s.hurried = s.hurried && !l.covered // else the walk's
+		if s.hurried && s.covered() { // else the walk's
+			s.serve()
+		}
 		if err := s.begin(ctx, conn); err != nil {
 			return err
 		}
@@ -123,9 +137,9 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	var err error
 	switch p := l.pass; {
 	case p.queue < len(s.Queues) && !view.Crowded:
-		err = s.readDue(ctx, conn, p)
+		err = s.readDue(ctx, conn, p, view)
 	case p.id < p.last:
-		err = s.readNew(ctx, conn, p)
+		err = s.readNew(ctx, conn, p, view)
 	}
 	if err != nil {
 		return err
@@ -175,10 +189,12 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	l.again = l.again || !first && paused != l.paused || from.at.IsZero() ||
-		now.id-from.id > maxNew || now.id < l.known.id
-	if l.again {
+	if !s.any(func(w *walk) bool { return !w.again }) || !first && paused != l.paused || from.at.IsZero() ||
+		now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
+		for i := range s.walks {
+			s.walks[i].again = true
+		}
 	}
 	l.known, l.writers, l.paused = now, next, paused
 	if from.at.After(now.at) || from.at.IsZero() {
@@ -202,8 +218,13 @@ func (m point) lower(than point) point {
 }
 
 // readDue reads some jobs that are due soon, or were a moment ago.
-func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass) error {
+func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	queue := s.Queues[p.queue]
+	if view.parts[p.queue].room <= 0 {
+		s.Turns.Passed(queue)
+		p.queue, p.due = p.queue+1, cursor{at: p.from}
+		return nil
+	}
 	hints := s.hints[:0]
 	s.Turns.Looking()
 	rows, err := conn.Query(ctx, s.Schema.Qualify(dueSQL), queue, p.due.at, p.due.id, p.until, walkBatch)
@@ -224,12 +245,20 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass) error {
 	return s.follow(ctx, conn, hints)
 }
 
-// readNew reads a stretch of ids.
-func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass) error {
+// readNew reads a stretch of ids, of the queues that have room.
+func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	to := min(p.id+newBatch, p.last)
 	hints := s.hints[:0]
+	var queues []string
+	for i, q := range s.Queues {
+		if view.parts[i].room > 0 {
+			queues = append(queues, q)
+		} else {
+			s.Turns.Passed(q)
+		}
+	}
 	s.Turns.Looking()
-	rows, err := conn.Query(ctx, s.Schema.Qualify(newSQL), s.Queues, p.id, to, p.until)
+	rows, err := conn.Query(ctx, s.Schema.Qualify(newSQL), queues, p.id, to, p.until)
 	if err == nil {
 		var h hint
 		_, err = pgx.ForEachRow(rows, []any{&h.Queue, &h.GroupID, &h.id}, func() error {

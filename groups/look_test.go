@@ -47,7 +47,7 @@ func TestLooksFindWhatIsNew(t *testing.T) {
 	require.Empty(t, s.found(scout, conn), "a lane has them")
 	s.crowd(newBatch + 7)
 	require.Len(t, s.found(scout, conn), newBatch+4)
-	require.False(t, scout.look.again)
+	require.False(t, scout.walks[0].again)
 }
 
 // A job whose transaction drew its id long before others that were found is found when it commits, in one look.
@@ -140,7 +140,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	s.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE id < $1", n)
 	require.Len(t, s.found(scout, conn), n-1)
 	turns.unlink(turns.known[fmtKey(n)])
-	require.False(t, scout.look.again)
+	require.False(t, scout.walks[0].again)
 }
 
 func fmtKey(n int) Key { return group(fmt.Sprintf("g%05d", n)) }

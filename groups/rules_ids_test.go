@@ -194,7 +194,7 @@ func TestLowerIDDropsTheFloor(t *testing.T) {
 func floored(s *stage) *Turns {
 	s.Helper()
 	turns := NewTurns(10)
-	turns.Walked(true)
+	turns.Walked(queue, true)
 	turns.Announce(group("a"), 1)
 	for id := int64(1); id <= 3; id++ {
 		trust(turns)

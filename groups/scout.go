@@ -16,7 +16,8 @@ import (
 // It walks over the groups of its queues, again soon while that brings news and lanes wait, and then ever less often
 // down to once every Poll; where walks take long, it looks instead for what is new and what is due (look.go). It
 // watches the transactions that hold groups elsewhere, because a freed lock tells nobody; and it makes the rows of new
-// groups.
+// groups. It walks over each queue for itself (walk.go): one with more ready groups than the line takes of a queue
+// keeps no other waiting.
 type Scout struct {
 	Turns  *Turns
 	Queues []string
@@ -24,25 +25,21 @@ type Scout struct {
 	// Poll is the longest time between two walks, or two looks where walks take longer than a hundredth of it.
 	Poll time.Duration
 
-	queue   int    // where the walk is: index into Queues
-	after   string // and the last group seen there
-	cut     bool   // the line was full at some time during this walk
+	walks   []walk // of each of the Queues
+	queue   int    // the one that was read last, by its index,
+	next    int    // and the one that is to be read next
+	rhythm         // of all walks that are not apart
 	gap     time.Duration
-	walked  time.Time     // end of the last walk's last batch
-	skip    bool          // the next batch: skip from group to group, instead of reading job after job
-	began   time.Time     // of the present walk
-	took    time.Duration // its statements,
-	batch   time.Duration // the last one,
-	whole   time.Duration // and all of the last whole walk
-	slowed  int           // so many whole walks were slow, one after the other
-	heads   int           // seen in the present walk
+	whole   time.Duration // what the last walks over all queues took, since
+	began   time.Time     // the first of those,
+	slowed  int           // and so many times, one after the other, they were slow
 	look    look
 	hints   []hint        // to be used again
 	checked time.Time     // when held groups were last looked at,
 	asked   time.Time     // and those who enqueue,
 	askGap  time.Duration // and how long not to, from then on
-	news    int           // since the walk began
-	hurried bool          // something was enqueued somewhere since it began
+	news    int           // so far
+	hurried bool          // something was enqueued somewhere since the walks began
 	orphans map[Key]bool  // groups whose worker has just died
 	hurry   chan struct{}
 }
@@ -58,10 +55,14 @@ const (
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
 	turns.soon = horizon(poll)
+	turns.scout(queues)
+	walks := make([]walk, len(queues))
+	for i := range walks {
+		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
+	}
 	return &Scout{
-		Turns: turns, Queues: queues, Schema: name, Poll: poll,
+		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
 		gap: minGap, hurry: make(chan struct{}, 1),
-		skip: true, // many groups at once to begin with, that no lane works one again and again meanwhile
 	}
 }
 
@@ -75,7 +76,7 @@ func (s *Scout) Hurry() {
 
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
-	s.look = look{}
+	s.setLook(look{})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -120,7 +121,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		view = s.Turns.Look()
 	}
 	if s.nextWalk(view) <= 0 {
-		if err := s.walk(ctx, conn, min(view.Room, walkBatch)); err != nil {
+		if err := s.walk(ctx, conn, view); err != nil {
 			return 0, err
 		}
 		s.choose()

@@ -24,11 +24,9 @@ type Turns struct {
 	waiting []chan *Turn   // lanes without work, last in first out: the rest may go on sleeping
 	lanes   lanes
 	floors  floors
-	limit   int
+	limit   int    // of each queue's row
+	scouted []*row // those of the scout's queues
 	batches map[string]Batch
-	roomy   bool // the line has had room for every ready group since the last walk began
-	started bool // the first walk has ended, or has found more than the line holds
-	dropped bool // a group left it since then although it has more jobs
 	worked  bool // a job was worked since the last Look
 	wake    chan struct{}
 }
@@ -42,11 +40,12 @@ const (
 	heldElsewhere
 )
 
-// NewTurns returns Turns that keep up to limit groups in the line.
+// NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
+// statement, and what becomes due, may come on top.
 func NewTurns(limit int) *Turns {
 	return &Turns{
 		line: newLine(), lanes: newLanes(), known: make(map[Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, batches: make(map[string]Batch), roomy: true, wake: make(chan struct{}, 1),
+		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
 		most: maxParked, earlier: make(chan struct{}, 1),
 	}
 }
@@ -93,9 +92,6 @@ func (t *Turns) TryNext() *Turn {
 
 func (t *Turns) take() *Turn {
 	turn, ok := t.line.pop(t.lanes.may)
-	if !t.roomy && t.line.len() < t.limit/2 {
-		t.signal() // there may be more than the line could hold
-	}
 	if !ok {
 		return nil
 	}
@@ -103,6 +99,9 @@ func (t *Turns) take() *Turn {
 	t.lend(turn)
 	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.Alone {
 		t.gather(turn, groups)
+	}
+	if r := t.line.row(turn.Queue); r.over && r.len() < t.limit/2 {
+		t.signal() // there may be more than it could hold
 	}
 	return turn
 }
@@ -163,8 +162,8 @@ func (t *Turns) put(turn *Turn) {
 	t.line.push(turn)
 }
 
-// quantum is how many turns a group has before those outside the line have theirs, while there are more ready groups
-// than the line holds. To find a group again costs a tenth of a job.
+// quantum is how many turns a group has before those outside the line have theirs, while its queue has more ready
+// groups than the line holds. To find a group again costs a tenth of a job.
 const quantum = 4
 
 // An Outcome is what a lane learned of a group.
@@ -180,6 +179,7 @@ type Outcome struct {
 func (t *Turns) Done(turn *Turn, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	r := t.line.row(turn.Queue)
 	again := turn.again
 	hinted := turn.Hinted
 	turn.again, turn.Hinted = false, false
@@ -208,12 +208,12 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
 	case again, o.More &&
-		(t.roomy || t.line.of(turn.Queue) == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
+		(!r.over || r.len() == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
 		turn.spent++
 		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
 		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
-		t.dropped = t.dropped || o.More
+		r.dropped = r.dropped || o.More
 		delete(t.known, turn.Key)
 	}
 }
@@ -325,7 +325,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 			t.put(turn)
 			if turn.state == inLine && c.Orphan {
 				t.line.moveFirst(turn.Queue)
-			} else if turn.state == inLine && !t.started {
+			} else if turn.state == inLine && !t.line.row(turn.Queue).started {
 				t.line.freshen(turn.Queue)
 			}
 		}
@@ -355,8 +355,8 @@ func (t *Turns) announce(key Key, id int64) {
 	turn := t.known[key]
 	switch {
 	case turn == nil:
-		if t.line.of(key.Queue) >= t.limit {
-			t.roomy = false
+		if r := t.line.row(key.Queue); r.len() >= t.limit {
+			r.over = true
 			return
 		}
 		t.put(&Turn{Key: key, head: id, Hinted: true})
@@ -391,17 +391,4 @@ func (t *Turns) Due() time.Duration {
 		t.put(turn)
 	}
 	return -1
-}
-
-// Wake asks the scout to look again; Woken tells it.
-func (t *Turns) Wake() { t.signal() }
-
-// Woken is signalled when lanes run out of groups.
-func (t *Turns) Woken() <-chan struct{} { return t.wake }
-
-func (t *Turns) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
 }

@@ -36,12 +36,14 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 					d.take(t, turn)
 				}
 			},
-			"wait":     d.wait,
-			"give up":  d.giveUp,
-			"done":     func(t *rapid.T) { d.done(t, id) },
-			"again":    func(t *rapid.T) { d.again(t, id) },
-			"due":      func(*rapid.T) { d.turns.Due() },
-			"walked":   func(t *rapid.T) { d.turns.Walked(rapid.Bool().Draw(t, "complete")) },
+			"wait":    d.wait,
+			"give up": d.giveUp,
+			"done":    func(t *rapid.T) { d.done(t, id) },
+			"again":   func(t *rapid.T) { d.again(t, id) },
+			"due":     func(*rapid.T) { d.turns.Due() },
+			"walked": func(t *rapid.T) {
+				d.turns.Walked(key.Draw(t, "key").Queue, rapid.Bool().Draw(t, "complete"))
+			},
 			"released": d.released,
 		})
 		d.drain(t)
@@ -141,7 +143,8 @@ func (d *dispatch) done(t *rapid.T, id *rapid.Generator[int64]) {
 		return
 	}
 	o := outcome(t, id)
-	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && d.turns.roomy) || o.Missed && turn.floor.id > 0 {
+	roomy := !d.turns.line.row(turn.Queue).over
+	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && roomy) || o.Missed && turn.floor.id > 0 {
 		d.owed[turn.Key] = true
 	}
 	delete(d.lanes, turn.Key)

@@ -116,7 +116,7 @@ func TestTurnsDuringTheFirstWalk(t *testing.T) {
 	turns.Offer(ready("c"))
 	require.Equal(t, []string{"b", "c", "a"}, drained(turns), "a has had its turn")
 
-	turns.Walked(true) // from now on, whoever comes later waits longer
+	turns.Walked(queue, true) // from now on, whoever comes later waits longer
 	turns.Offer(ready("d"))
 	d := turns.TryNext()
 	turns.Done(d, Outcome{Finished: 1, More: true})
@@ -128,7 +128,7 @@ func TestTurnsDuringTheFirstWalk(t *testing.T) {
 func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
-	turns.Walked(false)
+	turns.Walked(queue, false)
 	turns.Offer(ready("a", "b"))
 	for range quantum - 1 {
 		for _, id := range []string{"a", "b"} {
@@ -274,7 +274,7 @@ func TestHintedTurns(t *testing.T) {
 func TestAnnounceBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
-	turns.Walked(true)
+	turns.Walked(queue, true)
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)
 	}

@@ -6,15 +6,31 @@ import (
 
 // A View is what the scout needs to know of the Turns.
 type View struct {
-	Room    int  // how many more groups the line can take
-	Started bool // the first walk is over
-	Roomy   bool // it has had room for all since the last walk began
+	Room    int  // how many more groups the line can take of the queue that has the fewest there
+	Roomy   bool // it has had room for all of every queue since its last walk began
+	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // among them one that was announced and missed: it may have no row
 	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
+	parts   []part
+}
+
+// A part is what the scout needs to know of a queue's part of the line.
+type part struct {
+	room    int  // for so many more groups
+	roomy   bool // it has had room for all since the last walk began
+	low     bool // it is half empty, or more than that
+	started bool // the first walk is over
+}
+
+// scout says whose parts a View has.
+func (t *Turns) scout(queues []string) {
+	for _, q := range queues {
+		t.scouted = append(t.scouted, t.line.row(q))
+	}
 }
 
 // Look returns a View.
@@ -22,9 +38,16 @@ func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Room: t.limit - t.line.len(), Started: t.started, Roomy: t.roomy,
+		Room: t.limit - t.line.shortest(), Roomy: true, Ready: t.line.len(), parts: make([]part, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
 		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
+	}
+	for _, r := range t.line.rows {
+		v.Roomy = v.Roomy && !r.over
+	}
+	for i, r := range t.scouted {
+		room := t.limit - r.len()
+		v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2, started: r.started}
 	}
 	for turn := range t.held {
 		if turn.Hinted {
@@ -81,13 +104,23 @@ func (t *Turns) Forget(queue string) {
 	}
 }
 
-// Walked says that a walk over all groups has ended, and whether the line had room for every ready one. While it has
-// not, a group that was worked does not go back in line for ever: it would keep out those that the walk has yet to
-// reach.
-func (t *Turns) Walked(complete bool) {
+// Walked says that a walk over all groups of a queue has ended, and whether the line had room for every ready one.
+// While it has not, a group that was worked does not go back in line for ever: it would keep out those that the walk
+// has yet to reach.
+func (t *Turns) Walked(queue string, complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.roomy, t.dropped, t.started = complete && !t.dropped, false, true
+	r := t.line.row(queue)
+	r.over, r.dropped, r.started = !complete || r.dropped, false, true
+}
+
+// Passed says that groups of a queue were not looked at, because its part of the line is full: the walk that is under
+// way may have passed them.
+func (t *Turns) Passed(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.line.row(queue)
+	r.over, r.dropped = true, true
 }
 
 // Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
@@ -132,5 +165,18 @@ func (t *Turns) Gone(keys []Key) {
 			delete(t.held, turn)
 			delete(t.known, key)
 		}
+	}
+}
+
+// Wake asks the scout to look again; Woken tells it.
+func (t *Turns) Wake() { t.signal() }
+
+// Woken is signalled when lanes run out of groups.
+func (t *Turns) Woken() <-chan struct{} { return t.wake }
+
+func (t *Turns) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
 	}
 }

@@ -52,11 +52,10 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('r', 'z', ''), ('not mine', 'a', '')")
 	turns, scout := s.scout(time.Second, queue, "empty", "r")
 	require.NoError(t, scout.Walk(t.Context(), s.session().Conn))
-	require.True(t, turns.roomy)
+	require.True(t, turns.Look().Roomy)
 	require.Len(t, drained(turns), n+1)
 	require.Equal(t, n+1, one[int](s, "SELECT count(*) FROM pgfifo.queue_groups"))
-	require.Zero(t, scout.queue)
-	require.Empty(t, scout.after)
+	require.False(t, scout.midway())
 }
 
 // A line shorter than the groups are many: those behind are found as it runs low, and none twice before.
@@ -116,10 +115,10 @@ func TestWalkThroughShortAndLongGroups(t *testing.T) {
 	skipped := 0
 	conn := s.session().Conn
 	for more := true; more; more = scout.midway() {
-		if scout.skip {
+		if scout.walks[0].skip {
 			skipped++
 		}
-		require.NoError(t, scout.walk(t.Context(), conn, walkBatch))
+		require.NoError(t, scout.walk(t.Context(), conn, turns.Look()))
 	}
 	require.NotZero(t, skipped)
 	require.Less(t, skipped, 8)
@@ -156,7 +155,7 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	turns, scout := s.scout(time.Second)
 	conn := s.session().Conn
 	walk := func() View {
-		require.NoError(t, scout.walk(t.Context(), conn, walkBatch))
+		require.NoError(t, scout.walk(t.Context(), conn, turns.Look()))
 		require.True(t, scout.midway())
 		scout.batch = time.Minute // what the next one would take
 		return turns.Look()

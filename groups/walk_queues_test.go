@@ -1,0 +1,145 @@
+package groups
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const other = "z" // behind queue in the order of the walks
+
+// inLine returns how many groups of a queue are in line.
+func (s *stage) inLine(turns *Turns, queue string) int {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	return turns.line.of(queue)
+}
+
+func (s *stage) send(queue, id string) {
+	s.Helper()
+	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, $2, '')", queue, id)
+}
+
+// A queue with more ready groups than the line takes, of which nothing is worked, keeps no other waiting: one walk
+// finds what was there, and those that follow what comes or is resumed.
+func TestCutQueueKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	for name, on := range map[string]bool{"walks": false, "looks": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			const limit = 64
+			s.crowd(3 * limit)
+			s.send(other, "first")
+			s.send(other, "paused")
+			s.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'paused')", other)
+			turns := NewTurns(limit)
+			scout := NewScout(turns, []string{queue, other}, s.name, time.Second)
+			conn := s.session().Conn
+			scout.look.on = on
+			until := func(n int) {
+				t.Helper()
+				s.until(func() bool {
+					_, err := scout.step(t.Context(), conn)
+					require.NoError(t, err)
+					return s.inLine(turns, other) == n
+				})
+				require.Equal(t, limit, s.inLine(turns, queue))
+				require.Equal(t, on, scout.look.on)
+			}
+			until(1)
+			s.send(other, "late")
+			s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+				SELECT $1, 'new' || i, '' FROM generate_series(1, 100) i`, queue) // there is no room for them
+			until(2)
+			s.exec("DELETE FROM pgfifo.pauses")
+			until(3)
+
+			seen := make(map[string]bool)
+			for len(seen) < 3*limit+100+3 {
+				_, err := scout.step(t.Context(), conn)
+				require.NoError(t, err)
+				require.LessOrEqual(t, s.inLine(turns, queue), limit)
+				for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
+					require.False(t, seen[turn.GroupID], turn.GroupID)
+					seen[turn.GroupID] = true
+					s.exec("DELETE FROM pgfifo.jobs WHERE group_id = $1", turn.GroupID)
+					turns.Done(turn, Outcome{Finished: 1})
+				}
+			}
+		})
+	}
+}
+
+// What comes or is resumed when the other queue is cut already, after a first walk over both.
+func TestLateGroupsBesideACutQueue(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const limit = 64
+	s.send(other, "first")
+	s.send(other, "paused")
+	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'paused')", other)
+	turns := NewTurns(limit)
+	const poll = time.Second
+	s.run(NewScout(turns, []string{queue, other}, s.name, poll))
+	until := func(queue string, n int) {
+		t.Helper()
+		s.until(func() bool { return s.inLine(turns, queue) == n })
+	}
+	until(other, 1)
+	s.crowd(3 * limit)
+	until(queue, limit)
+	s.until(func() bool { return !turns.Look().Roomy })
+	s.send(other, "late")
+	until(other, 2)
+	s.exec("DELETE FROM pgfifo.pauses")
+	resumed := time.Now()
+	until(other, 3)
+	require.Less(t, time.Since(resumed), 5*poll)
+	until(queue, limit)
+}
+
+// Two queues that are cut, and one that is not: each goes on where it was, and every group has its turns.
+func TestCutQueuesGoOnWhereTheyWere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const n, rounds = 60, quantum + 1
+	for range rounds {
+		s.crowd(n)
+	}
+	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'r', group_id, '' FROM pgfifo.jobs ORDER BY id")
+	turns := NewTurns(16)
+	s.run(NewScout(turns, []string{queue, "r", other}, s.name, time.Hour))
+	worked := make(map[Key]int)
+	for i := range 2 * n * rounds {
+		turn := s.next(turns)
+		s.exec(`DELETE FROM pgfifo.jobs
+			WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2)`, turn.Queue, turn.GroupID)
+		worked[turn.Key]++
+		turns.Done(turn, Outcome{Finished: int64(i + 1), More: worked[turn.Key] < rounds})
+	}
+	require.Len(t, worked, 2*n)
+	for key, count := range worked {
+		require.Equal(t, rounds, count, fmt.Sprint(key))
+	}
+}
+
+// The parts of the line are full each for itself.
+func TestPartsOfTheLine(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(2)
+	turns.Walked(queue, false)
+	turns.Walked(other, true)
+	turns.Offer([]Candidate{{Key: group("a"), ID: 1}, {Key: group("b"), ID: 1}, {Key: Key{other, "a"}, ID: 1}})
+	view := turns.Look()
+	require.Equal(t, 1, view.Room)
+	require.False(t, view.Roomy)
+	for range 2*quantum + 1 { // a's, and the others in between
+		turn := turns.TryNext()
+		require.NotNil(t, turn)
+		turns.Done(turn, Outcome{Finished: 1, More: true})
+	}
+	require.NotNil(t, turns.known[Key{other, "a"}], "its queue has room for all")
+}
