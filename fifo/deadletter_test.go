@@ -188,7 +188,8 @@ func TestFiltersAreChecked(t *testing.T) {
 		_, err = b.client.DeadLetters(t.Context(), f)
 		require.ErrorIs(t, err, groups.ErrInvalidID, "%+v", f)
 	}
-	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', E'g\n' || i, '' FROM generate_series(1, 150) i")
+	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
+		"SELECT 'q', E'g\n' || i, '' FROM generate_series(1, 150) i")
 	all := fifo.Filter{Limit: -1}
 	for _, n := range []int{100, 50, 0} {
 		page, err := b.client.Jobs(t.Context(), all)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -254,30 +255,35 @@ func TestSettledHasTheJobHooksValues(t *testing.T) {
 	}
 }
 
-// A worker has one name: that of its sessions, and of the failures that it records.
+// A worker has one name: that of its sessions, which is as the server shows it, and of the failures that it records.
 func TestWorkerHasOneName(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"": "of the pool", "its own": "its own"} {
+	long := strings.Repeat("n", 63)
+	for name, want := range map[string]string{
+		"": "of the p??l", "its own": "its own", "its öwn": "its ??wn", long + " tail": long,
+	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			cfg, err := pgxpool.ParseConfig(b.url)
 			require.NoError(t, err)
-			cfg.ConnConfig.RuntimeParams["application_name"] = "of the pool"
+			cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
 			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 			require.NoError(t, err)
 			t.Cleanup(pool.Close)
 			b.client = b.open(pool)
 			b.send("g", nil)
-			var session string
+			var session, shown string
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
 				tx, err := job.PgxTx(ctx)
 				if err == nil {
-					err = tx.QueryRow(ctx, "SELECT current_setting('application_name')").Scan(&session)
+					err = tx.QueryRow(ctx, `SELECT current_setting('application_name'), application_name
+						FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&session, &shown)
 				}
 				return errors.Join(err, fifo.DeadLetter(errOnPurpose))
 			}, func(w *fifo.Worker) { w.Name = name }))
 			require.Equal(t, want, session)
+			require.Equal(t, want, shown)
 			require.Equal(t, want, b.deadLetters()[0].Failures[0].Worker)
 		})
 	}

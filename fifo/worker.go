@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -49,7 +48,9 @@ type Worker struct {
 	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
 	Session groups.Session
 	// Name is what operators know the worker by: the application_name of its sessions, and the Worker of a Failure.
-	// Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none.
+	// Both have its first 63 bytes, and a "?" for each byte that is not printable ASCII. ErrInvalidWorker if it is not
+	// valid UTF-8, or has a NUL. Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none, in
+	// which a long host is cut.
 	Name string
 	// Sweep adjusts the housekeeping that one of the workers does for all.
 	Sweep Sweep
@@ -66,16 +67,11 @@ const applicationName = "application_name"
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
-		drain: orDefault(w.DrainTimeout, 20*time.Second), name: w.Name, sweep: w.Sweep.withDefaults(),
+		drain: orDefault(w.DrainTimeout, 20*time.Second), sweep: w.Sweep.withDefaults(),
 		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]Queue, len(w.queues)),
 	}
-	if s.name == "" && w.Client != nil {
-		s.name = w.Client.pool.Config().ConnConfig.RuntimeParams[applicationName]
-	}
-	if s.name == "" {
-		host, _ := os.Hostname()
-		s.name = fmt.Sprintf("pgfifo %s:%d", host, os.Getpid())
-	}
+	name, badName := w.name()
+	s.name = name
 	for name, q := range w.queues {
 		s.queues[name] = q.withDefaults(w)
 	}
@@ -88,6 +84,8 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
 	case s.poll < 0:
 		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
+	case badName != nil:
+		return s, badName
 	}
 	if err := w.Session.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)

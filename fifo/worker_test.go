@@ -34,7 +34,9 @@ func TestInvalidWorker(t *testing.T) {
 			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 2})
 			w.Concurrency = 2
 		}, fifo.ErrInvalidWorker, `for other queues than "q"`},
-		"poll": {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
+		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, fifo.ErrInvalidWorker, "Name"},
+		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, fifo.ErrInvalidWorker, "Name"},
+		"poll":          {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
 		"session": {func(w *fifo.Worker) {
 			w.Session.Silence = time.Hour
 		}, groups.ErrSession, "ServerSilence"},

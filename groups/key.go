@@ -12,8 +12,8 @@ import (
 const MaxIDBytes = 128
 
 // ErrInvalidID is returned for a queue name or group id that is empty, longer than MaxIDBytes, not valid UTF-8, or not
-// printable. It is also returned for the reason of a pause that is longer than MaxReasonBytes, not valid UTF-8, or has a
-// NUL. It comes before any SQL.
+// printable. It is also returned for the reason of a pause that is longer than MaxReasonBytes, not valid UTF-8, or has
+// a NUL. It comes before any SQL.
 var ErrInvalidID = errors.New("groups: invalid id")
 
 // A Key names one message group of one queue.

@@ -1,0 +1,45 @@
+package fifo
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// maxNameBytes is how much of an application_name a server keeps.
+const maxNameBytes = 63
+
+// name returns what the worker is known by: the same as application_name and in failures.
+func (w *Worker) name() (string, error) {
+	if !storable(w.Name) {
+		return "", fmt.Errorf("%w: Name %q is not valid UTF-8, or has a NUL", ErrInvalidWorker, w.Name)
+	}
+	name := w.Name
+	if name == "" && w.Client != nil {
+		name = w.Client.pool.Config().ConnConfig.RuntimeParams[applicationName]
+	}
+	if name == "" {
+		host, _ := os.Hostname()
+		name = nameOfProcess(host, os.Getpid())
+	}
+	return shapeName(name), nil
+}
+
+// nameOfProcess is "pgfifo host:pid". Of a long host it has the beginning.
+func nameOfProcess(host string, pid int) string {
+	const before = "pgfifo "
+	after := ":" + strconv.Itoa(pid)
+	return before + host[:min(len(host), maxNameBytes-len(before)-len(after))] + after
+}
+
+// shapeName makes of a name what every server leaves as it is: printable ASCII of so many bytes. Servers differ in what
+// they make of other bytes.
+func shapeName(name string) string {
+	shaped := []byte(name[:min(len(name), maxNameBytes)])
+	for i, b := range shaped {
+		if b < ' ' || b > '~' {
+			shaped[i] = '?'
+		}
+	}
+	return string(shaped)
+}
