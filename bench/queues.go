@@ -39,7 +39,7 @@ func (*queues) settings() map[string]string { return nil }
 
 func (s *queues) run(ctx context.Context, b *bench) error {
 	if s.backlog < 1 || s.groups < 1 || s.lanes < 2 || s.takes <= 0 || s.every <= 0 || s.measure < s.every {
-		return errors.New("-backlog, -groups, -takes and -every must be over 0, -lanes over 1, and -for not under -every")
+		return errors.New("-backlog, -groups, -takes, -every must be over 0, -lanes over 1, -for not under -every")
 	}
 	for kept := range 2 {
 		if err := s.meet(ctx, b, kept); err != nil {

@@ -28,8 +28,8 @@ import (
 // is violated, all jobs run again, one by one.
 //
 // With a Handler, each job that writes through the transaction takes a subtransaction, and each transaction begun on it
-// or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond that, PostgreSQL
-// makes every session of the cluster look them up on disk for as long as the batch runs. A BatchHandler takes one.
+// or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond that, every
+// session of the cluster looks them up on disk for as long as the batch runs. A BatchHandler takes one.
 //
 // What a handler sets with SET LOCAL is in force for the next jobs of its batch, too, but for what settling depends
 // on (the role, the encoding, the search path, timeouts). So each job is to set what it needs.

@@ -95,7 +95,7 @@ func (c *Client) Jobs(ctx context.Context, f Filter) ([]Job, error) {
 	return list, err
 }
 
-// DeadLetters lists dead letters in the same order, with the same errors.
+// DeadLetters lists dead letters, in the order of Jobs and with its errors.
 func (c *Client) DeadLetters(ctx context.Context, f Filter) ([]DeadLetterJob, error) {
 	var list []DeadLetterJob
 	err := c.list(ctx, &list, "?.dead_letters AS dead", f)

@@ -180,7 +180,10 @@ func TestFiltersAreChecked(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for _, f := range []fifo.Filter{
-		{Queue: "q\x00"}, {Queue: "\xff"}, {GroupID: "g\x001"}, {Queue: strings.Repeat("x", groups.MaxIDBytes+1)},
+		{Queue: "q\x00"},
+		{Queue: "\xff"},
+		{GroupID: "g\x001"},
+		{Queue: strings.Repeat("x", groups.MaxIDBytes+1)},
 		{After: fifo.Position{Key: groups.Key{Queue: "q", GroupID: "\x00"}}},
 	} {
 		_, err := b.client.Jobs(t.Context(), f)

@@ -53,7 +53,7 @@
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes and take turns: a lane that is free takes a group of each queue with work, one
 //     after the other. So a queue waits for the jobs that run, and not for another one's backlog. One that is not to
-//     wait at all should have a Worker of its own.
+//     wait for them keeps a lane: Queue.MinLanes.
 //   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
 //     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
 //     nor fails because of one.
@@ -71,7 +71,8 @@
 // # Batches
 //
 // A Queue's Batch makes one transaction work several jobs: consecutive ones of one group, or one each of several
-// groups. Its Handler is called for each of them, or its BatchHandler once for all. For small jobs that is many times faster, and every promise above
+// groups. Its Handler is called for each of them, or its BatchHandler once for all. For small jobs that is many times
+// faster, and every promise above
 // holds, with two things to know. The batch's effects, and its completion, commit together, so they become visible
 // together, and the groups wait until then. And what is repeated after a crash is the batch, not the job: effects
 // outside the transaction may happen again for all of it.
@@ -80,7 +81,7 @@
 //		Batch: fifo.Batch{Jobs: 50},
 //		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
 //			tx, err := jobs[0].PgxTx(ctx) // of any of them: it is the same
-//			...
+//			... // writes for jobs[:7] only, because what is written stays
 //			return fifo.BatchError{jobs[7].ID: err} // those before it are done, those behind it run again
 //		}),
 //	})
@@ -88,7 +89,7 @@
 // # Several queues in one worker
 //
 // The queues take turns at the worker's lanes, so a job waits behind one job of each other queue at most, and not
-// behind their backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, the head of a group starts at
+// behind their backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one job of the queue starts at
 // once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while the worker runs.
 //
 // # What it costs

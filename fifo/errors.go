@@ -27,7 +27,7 @@ var (
 	ErrNoHandler = errors.New("fifo: worker has no handler")
 	// ErrRunning is returned by Run of a Worker that is running already.
 	ErrRunning = errors.New("fifo: worker is running already")
-	// ErrInvalidWorker is returned by Run and RunOne for a field that makes no sense; the text names it.
+	// ErrInvalidWorker is returned by Run, RunOne and SetLanes for what makes no sense; the text names it.
 	ErrInvalidWorker = errors.New("fifo: invalid worker")
 	// ErrConnections is returned by Run and RunOne when PostgreSQL does not give the worker the connections that it
 	// needs: one a lane, one to look for work, and one to listen unless PollOnly is set.

@@ -120,7 +120,9 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 	before, value := true, errors.New("a value")
 	b := newBed(t, func(c *fifo.Config) {
 		c.Logger = slog.New(log)
-		c.Hooks[0].Enqueue = func(ctx context.Context, _ []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+		c.Hooks[0].Enqueue = func(ctx context.Context, _ []fifo.Message) (
+			context.Context, func([]fifo.Receipt, error),
+		) {
 			if before {
 				panic(value)
 			}

@@ -15,9 +15,10 @@ type laneBounds struct {
 }
 
 // SetLanes changes how many of the worker's lanes are kept for a queue, and how many may work it at once: MinLanes and
-// MaxLanes of its Queue. It may be called at any time. It holds for claims from then on: handlers that run go on.
-// It returns an error that wraps ErrInvalidWorker if the queue has no handler, or if the worker runs and has not so
-// many lanes; then nothing is changed.
+// MaxLanes of its Queue. A maxLanes of 0 is no bound; to stop a queue, pause it. SetLanes may be called at any time. It
+// holds for claims from then on: handlers that run go on. It returns an error that wraps ErrInvalidWorker if the queue
+// has no handler, if minLanes is over maxLanes, or if the worker runs and all queues together would keep more lanes
+// than it has, or leave none for one that keeps none. Then nothing is changed.
 func (w *Worker) SetLanes(queue string, minLanes, maxLanes int) error {
 	if _, ok := w.queues[queue]; !ok {
 		return fmt.Errorf("%w: queue %q has no handler", ErrInvalidWorker, queue)
@@ -71,7 +72,7 @@ func (l *laneBounds) check(lanes int, queues []string) error {
 		kept += l.of[q].Min
 	}
 	if kept > lanes {
-		return fmt.Errorf("%w: %d lanes are kept for queues, and Concurrency is %d", ErrInvalidWorker, kept, lanes)
+		return fmt.Errorf("%w: the queues keep %d lanes together, and Concurrency is %d", ErrInvalidWorker, kept, lanes)
 	}
 	for _, q := range queues {
 		if kept == lanes && l.of[q].Min == 0 {

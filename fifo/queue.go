@@ -29,7 +29,8 @@ type Queue struct {
 	// the worker's; negative: for ever.
 	AbandonAfter time.Duration
 	// MinLanes is how many of the worker's lanes are kept for this queue: the other queues leave so many free, so that
-	// a job of this one need not wait for theirs to end. Defaults to none, as negative does. See Worker.SetLanes.
+	// as many jobs of this one need not wait for theirs to end. All queues together may keep no more than Concurrency,
+	// and must leave a lane for those that keep none. Defaults to none, as negative does. See Worker.SetLanes.
 	MinLanes int
 	// MaxLanes is how many of the worker's lanes may work this queue at once. It is a bound for this worker, not for
 	// all. Defaults to all of them, as negative does.

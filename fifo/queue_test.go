@@ -134,12 +134,13 @@ func TestNoLimitOfAttempts(t *testing.T) {
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
 	w := &fifo.Worker{Client: b.client, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
-	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	h := fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() <= 2*fifo.DefaultMaxAttempts {
 			return errOnPurpose
 		}
 		return nil
-	})})
+	})
+	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: h})
 	run := b.run(w)
 	b.drained()
 	require.NoError(t, run.stop())

@@ -13,7 +13,7 @@ import (
 )
 
 // A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A Queue
-// may have its own MaxAttempts, Retry, JobTimeout and AbandonAfter.
+// may have its own MaxAttempts, Retry, JobTimeout and AbandonAfter. SetLanes may be called at any time.
 type Worker struct {
 	// Client says where the jobs are. Required.
 	Client *Client
@@ -36,7 +36,7 @@ type Worker struct {
 	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.
 	// The attempt has failed as KindTimeout after ErrJobTimeout, and as KindLost after the other causes. Go cannot end
 	// the handler: it goes on beside the next attempt of its job, with a Job whose methods return errors, and keeps its
-	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0, which is never, as negative is.
+	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative.
 	AbandonAfter time.Duration
 	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
 	// has nothing to do. Defaults to 1 second.
@@ -188,7 +188,7 @@ type Stats struct {
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters
-	Returned  int64 // jobs given back by a shutdown
+	Returned  int64 // jobs given back: the worker stopped, or a job before them in their batch failed
 	Unknown   int64 // attempts of this worker that were lost with their connection
 	Lost      int64 // attempts of dead workers that this one found; Retried and Buried count them too
 	Claims    int64 // groups tried

@@ -29,7 +29,7 @@ func TestInvalidWorker(t *testing.T) {
 		"kept lanes": {func(w *fifo.Worker) {
 			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 3})
 			w.Concurrency = 2
-		}, fifo.ErrInvalidWorker, "3 lanes are kept"},
+		}, fifo.ErrInvalidWorker, "keep 3 lanes together"},
 		"all lanes kept": {func(w *fifo.Worker) {
 			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 2})
 			w.Concurrency = 2

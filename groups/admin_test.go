@@ -206,8 +206,12 @@ func TestAdminChecksItsArguments(t *testing.T) {
 		}
 	}
 	for _, f := range []Filter{
-		{Queue: "q\x00"}, {Queue: "\xff"}, {GroupID: "g\x00"}, {GroupID: strings.Repeat("x", MaxIDBytes+1)},
-		{After: Key{Queue: "q\x00"}}, {After: Key{"q", "\xff"}},
+		{Queue: "q\x00"},
+		{Queue: "\xff"},
+		{GroupID: "g\x00"},
+		{GroupID: strings.Repeat("x", MaxIDBytes+1)},
+		{After: Key{Queue: "q\x00"}},
+		{After: Key{"q", "\xff"}},
 	} {
 		_, err := admin.List(t.Context(), f)
 		require.ErrorIs(t, err, ErrInvalidID, "%+v", f)

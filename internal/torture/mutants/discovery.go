@@ -134,8 +134,10 @@ var discovery = []Mutant{
 	{
 		Name:   "queue-behind-a-backlog",
 		Breaks: "a queue waits until another has no ready group",
-		Edits:  []Edit{{"groups/line.go", "		if i < len(l.round) && l.round[i] == r {\n", "		if l.n < 0 {\n"}},
-		Test:   Test{"groups", "TestQueuesGoRound"},
+		Edits: []Edit{{
+			"groups/line.go", "		if i < len(l.round) && l.round[i] == r {\n", "		if l.n < 0 {\n",
+		}},
+		Test: Test{"groups", "TestQueuesGoRound"},
 	},
 	{
 		Name:   "lane-not-kept",
