@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -26,6 +27,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if err := dropExamples(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	if err := server.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -52,12 +57,50 @@ func newDatabase(t *testing.T) *database {
 // admin runs a statement on the server's own database.
 func admin(t *testing.T, sql string) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // cleanups run after the test's context is done
+	// Cleanups run after the test's context is done.
+	require.NoError(t, execOnServer(context.WithoutCancel(t.Context()), sql))
+}
+
+func execOnServer(ctx context.Context, sql string) error {
 	conn, err := pgx.Connect(ctx, server.URL)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close(ctx)) }()
+	if err != nil {
+		return err
+	}
 	_, err = conn.Exec(ctx, sql)
-	require.NoError(t, err)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+var examples []string // databases
+
+// EmptyPool returns a pool on a new, empty database, for an Example: that has no *testing.T, and a package of its own.
+// Both stay until all of them have ended.
+func EmptyPool() (*pgxpool.Pool, error) {
+	ctx := context.Background()
+	name := unique()
+	if err := execOnServer(ctx, "CREATE DATABASE "+name); err != nil {
+		return nil, err
+	}
+	examples = append(examples, name)
+	cfg, err := pgxpool.ParseConfig(server.URL)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig.Database = name
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// dropExamples drops the databases of the examples, and then the roles that ExampleGrant makes.
+func dropExamples() error {
+	if len(examples) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, name := range examples {
+		errs = append(errs, execOnServer(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"))
+	}
+	errs = append(errs, execOnServer(context.Background(), "DROP ROLE IF EXISTS "+
+		"pgfifo_example_producer, pgfifo_example_worker, pgfifo_example_reader, pgfifo_example_admin"))
+	return errors.Join(errs...)
 }
 
 // pool opens a pool of one connection, which must do for a migration, with settings such as "role", "ada".

@@ -1,5 +1,9 @@
 // Batches shows many small jobs in few transactions: clicks are counted per page, in order, fifty to a transaction, and
 // one that cannot be read fails alone.
+//
+// It makes its schema, batches_example, anew in the database that DATABASE_URL names:
+//
+//	DATABASE_URL=postgres://user:password@host/database go run ./examples/batches
 package main
 
 import (
@@ -7,13 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -30,12 +34,11 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	server, err := pgserver.Start(ctx, nil)
-	if err != nil {
-		return err
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("set DATABASE_URL to your PostgreSQL's, such as postgres://user:password@host/database")
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	pool, err := pgxpool.New(ctx, server.URL)
+	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -49,18 +52,16 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	ctx, stop := context.WithTimeout(ctx, time.Minute)
-	defer stop()
+	work, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
 	var ended atomic.Int64
 	client := fifo.Open(pool, &fifo.Config{Schema: schema, Hooks: []fifo.Hooks{{
 		Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, why error) {
 			if outcome == fifo.Buried {
 				log.Printf("%s: %v", job.GroupID, why)
 			}
-			if outcome == fifo.Succeeded || outcome == fifo.Buried {
-				if ended.Add(1) == clicks {
-					stop()
-				}
+			if (outcome == fifo.Succeeded || outcome == fifo.Buried) && ended.Add(1) == clicks {
+				done()
 			}
 		},
 	}}})
@@ -101,12 +102,12 @@ func run(ctx context.Context) (err error) {
 			}
 			return failed
 		})})
-	if err := worker.Run(ctx); err != nil {
+	if err := worker.Run(work); err != nil {
 		return err
 	}
 
 	var counted int64
-	err = pool.QueryRow(context.WithoutCancel(ctx), "SELECT sum(clicks)::bigint FROM "+schema+".counts").Scan(&counted)
+	err = pool.QueryRow(ctx, "SELECT sum(clicks)::bigint FROM "+schema+".counts").Scan(&counted)
 	log.Printf("%d clicks counted in %d batches", counted, batches.Load())
 	if err == nil && counted != clicks-1 {
 		err = fmt.Errorf("%d clicks were counted instead of %d", counted, clicks-1)

@@ -1,5 +1,9 @@
 // Deadletters meets a message that cannot be worked. It is given up after two attempts and its group goes on; when the
 // cause is mended, it goes back to its own place.
+//
+// It makes its schema, deadletters_example, anew in the database that DATABASE_URL names:
+//
+//	DATABASE_URL=postgres://user:password@host/database go run ./examples/deadletters
 package main
 
 import (
@@ -7,12 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -25,12 +30,11 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	server, err := pgserver.Start(ctx, nil)
-	if err != nil {
-		return err
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("set DATABASE_URL to your PostgreSQL's, such as postgres://user:password@host/database")
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	pool, err := pgxpool.New(ctx, server.URL)
+	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -42,22 +46,34 @@ func run(ctx context.Context) (err error) {
 	client := fifo.Open(pool, &fifo.Config{Schema: schema})
 	defer func() { err = errors.Join(err, client.Close()) }()
 	mended, printed := false, []int{}
-	worker := &fifo.Worker{Client: client, MaxAttempts: 2, Retry: fifo.Backoff(0, 0)}
+	last, done := 0, func() {}
+	worker := &fifo.Worker{Client: client, Concurrency: 1, MaxAttempts: 2, Retry: fifo.Backoff(0, 0)}
 	worker.Handle("print", fifo.JSON(func(ctx context.Context, job *fifo.Job, page int) error {
 		if page == 2 && !mended {
 			return errors.New("unknown font")
 		}
 		fmt.Println("printed page", page)
 		printed = append(printed, page)
+		if page == last {
+			done() // Run returns when this job is settled
+		}
 		return nil
 	}))
-	page := func(n int) fifo.Message { return fifo.Message{Queue: "print", GroupID: "printer-1", Payload: n} }
-	_, err = client.Enqueue(ctx, page(1), page(2), page(3))
-	for more := true; more && err == nil; { // a service would call Run
-		more, err = worker.RunOne(ctx)
+	printTo := func(page int) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		last, done = page, cancel
+		return worker.Run(ctx)
 	}
-	dead, errList := client.DeadLetters(ctx, fifo.Filter{Queue: "print"})
-	if err = errors.Join(err, errList); err != nil || len(dead) != 1 {
+	page := func(n int) fifo.Message { return fifo.Message{Queue: "print", GroupID: "printer-1", Payload: n} }
+	if _, err = client.Enqueue(ctx, page(1), page(2), page(3)); err != nil {
+		return err
+	}
+	if err = printTo(3); err != nil {
+		return err
+	}
+	dead, err := client.DeadLetters(ctx, fifo.Filter{Queue: "print"})
+	if err != nil || len(dead) != 1 {
 		return errors.Join(err, fmt.Errorf("%d dead letters instead of 1", len(dead)))
 	}
 	for _, f := range dead[0].Failures {
@@ -67,11 +83,10 @@ func run(ctx context.Context) (err error) {
 	mended = true
 	_, err1 := client.Enqueue(ctx, page(4)) // page 2 goes first all the same
 	_, err2 := client.Redrive(ctx, dead[0].Group(), dead[0].ID)
-	err = errors.Join(err1, err2)
-	for more := true; more && err == nil; {
-		more, err = worker.RunOne(ctx)
+	if err = errors.Join(err1, err2); err != nil {
+		return err
 	}
-	if err == nil && !slices.Equal(printed, []int{1, 3, 2, 4}) {
+	if err = printTo(4); err == nil && !slices.Equal(printed, []int{1, 3, 2, 4}) {
 		err = fmt.Errorf("printed %v", printed)
 	}
 	return err

@@ -1,5 +1,9 @@
 // Hooks shows what becomes of attempts: by hooks, for a log and counters in the way of expvar, and by the worker's
 // Stats.
+//
+// It makes its schema, hooks_example, anew in the database that DATABASE_URL names:
+//
+//	DATABASE_URL=postgres://user:password@host/database go run ./examples/hooks
 package main
 
 import (
@@ -8,12 +12,12 @@ import (
 	"expvar"
 	"log"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -26,6 +30,8 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
+	work, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
 	counts := expvar.NewMap("jobs") // served at /debug/vars by a program with an HTTP server
 	hooks := []fifo.Hooks{{
 		Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
@@ -40,14 +46,16 @@ func run(ctx context.Context) (err error) {
 		Settled: func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			counts.Add(outcome.String(), 1)
 			slog.Info("settled", "group", job.GroupID, "attempt", job.Attempt(), "outcome", outcome, "error", err)
+			if string(job.Payload) == "last" {
+				done()
+			}
 		},
 	}}
-	server, err := pgserver.Start(ctx, nil)
-	if err != nil {
-		return err
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("set DATABASE_URL to your PostgreSQL's, such as postgres://user:password@host/database")
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	pool, err := pgxpool.New(ctx, server.URL)
+	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -69,10 +77,11 @@ func run(ctx context.Context) (err error) {
 		return nil
 	}))
 	mail := func(text string) fifo.Message { return fifo.Message{Queue: "mail", GroupID: "ada", Payload: text} }
-	_, err = client.Enqueue(ctx, mail("good"), mail("flaky"), mail("refused"), mail("good"))
-	for more := true; more && err == nil; { // a service would call Run
-		more, err = worker.RunOne(ctx)
+	_, err = client.Enqueue(ctx, mail("good"), mail("flaky"), mail("refused"), mail("last"))
+	if err != nil {
+		return err
 	}
+	err = worker.Run(work)
 	stats := worker.Stats()
 	slog.Info("done", "counters", counts, "stats", stats)
 	if err == nil && (stats.Succeeded != 3 || stats.Retried != 2 || stats.Buried != 1) {

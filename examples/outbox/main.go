@@ -1,4 +1,8 @@
 // Outbox places orders, a row and a message in one bun.Tx each, ships them in order, and asks for invoices on the way.
+//
+// It makes its schema, outbox_example, anew in the database that DATABASE_URL names:
+//
+//	DATABASE_URL=postgres://user:password@host/database go run ./examples/outbox
 package main
 
 import (
@@ -6,12 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -30,12 +36,11 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	server, err := pgserver.Start(ctx, nil)
-	if err != nil {
-		return err
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("set DATABASE_URL to your PostgreSQL's, such as postgres://user:password@host/database")
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	pool, err := pgxpool.New(ctx, server.URL)
+	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -44,7 +49,16 @@ func run(ctx context.Context) (err error) {
 	if err = errors.Join(err, migrations.Up(ctx, pool, &migrations.Config{Schema: "outbox_example"})); err != nil {
 		return err
 	}
-	client := fifo.Open(pool, &fifo.Config{Schema: "outbox_example"})
+	work, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	var taken atomic.Int64 // steps: two for each order
+	client := fifo.Open(pool, &fifo.Config{Schema: "outbox_example", Hooks: []fifo.Hooks{{
+		Settled: func(_ context.Context, _ *fifo.Job, outcome fifo.Outcome, _ error) {
+			if outcome == fifo.Succeeded && taken.Add(1) == 24 {
+				done()
+			}
+		},
+	}}})
 	defer func() { err = errors.Join(err, client.Close()) }()
 	for id := 1; id <= 12 && err == nil; id++ {
 		err = client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
@@ -53,6 +67,9 @@ func run(ctx context.Context) (err error) {
 			_, err2 := client.EnqueueTx(ctx, tx, fifo.Message{Queue: "ship", GroupID: customer, Payload: id})
 			return errors.Join(err1, err2) // nil: both are committed; else neither
 		})
+	}
+	if err != nil {
+		return err
 	}
 	worker := &fifo.Worker{Client: client}
 	for step, next := range map[string]string{"ship": "invoice", "invoice": ""} {
@@ -69,11 +86,11 @@ func run(ctx context.Context) (err error) {
 			return err
 		}))
 	}
-	for more := true; more && err == nil; { // a service would call Run
-		more, err = worker.RunOne(ctx)
+	if err = worker.Run(work); err != nil {
+		return err
 	}
 	var ok bool
-	if err = errors.Join(err, pool.QueryRow(ctx, check).Scan(&ok)); err == nil && !ok {
+	if err = pool.QueryRow(ctx, check).Scan(&ok); err == nil && !ok {
 		err = errors.New("a step is missing, or was taken twice or out of order")
 	}
 	return err

@@ -1,4 +1,8 @@
 // Producers enqueues in transactions of pgx, database/sql and bun. What is rolled back was never there.
+//
+// It makes its schema, producers_example, anew in the database that DATABASE_URL names:
+//
+//	DATABASE_URL=postgres://user:password@host/database go run ./examples/producers
 package main
 
 import (
@@ -6,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -24,12 +28,11 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	server, err := pgserver.Start(ctx, nil)
-	if err != nil {
-		return err
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("set DATABASE_URL to your PostgreSQL's, such as postgres://user:password@host/database")
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	pool, err := pgxpool.New(ctx, server.URL)
+	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}

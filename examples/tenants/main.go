@@ -1,5 +1,9 @@
 // Tenants has row-level security decide what a handler may write: each job runs in the role of its tenant, who has no
 // right on the library's tables, and completes all the same. One that writes to another tenant's rows is a dead letter.
+//
+// It makes its schema, tenants_example, anew, and the roles of two tenants, in the database that DATABASE_URL names:
+//
+//	DATABASE_URL=postgres://user:password@host/database go run ./examples/tenants
 package main
 
 import (
@@ -7,12 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -43,12 +49,11 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	server, err := pgserver.Start(ctx, nil)
-	if err != nil {
-		return err
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("set DATABASE_URL to your PostgreSQL's, such as postgres://user:password@host/database")
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	pool, err := pgxpool.New(ctx, server.URL)
+	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -57,7 +62,16 @@ func run(ctx context.Context) (err error) {
 	if err = errors.Join(err, migrations.Up(ctx, pool, &migrations.Config{Schema: "tenants_example"})); err != nil {
 		return err
 	}
-	client := fifo.Open(pool, &fifo.Config{Schema: "tenants_example"})
+	work, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	var ended atomic.Int64
+	client := fifo.Open(pool, &fifo.Config{Schema: "tenants_example", Hooks: []fifo.Hooks{{
+		Settled: func(_ context.Context, _ *fifo.Job, outcome fifo.Outcome, _ error) {
+			if (outcome == fifo.Succeeded || outcome == fifo.Buried) && ended.Add(1) == 4 {
+				done()
+			}
+		},
+	}}})
 	defer func() { err = errors.Join(err, client.Close()) }()
 	worker := &fifo.Worker{Client: client, MaxAttempts: 1}
 	worker.Handle("notes", fifo.JSON(func(ctx context.Context, job *fifo.Job, n note) error {
@@ -77,10 +91,10 @@ func run(ctx context.Context) (err error) {
 	}
 	_, err = client.Enqueue(ctx, send("ada", note{"ada", "buy ink"}), send("bob", note{"bob", "feed the cat"}),
 		send("ada", note{"bob", "pay ada"}), send("ada", note{"ada", "write to Charles"}))
-	for more := true; more && err == nil; { // a service would call Run
-		more, err = worker.RunOne(ctx)
-	}
 	if err != nil {
+		return err
+	}
+	if err = worker.Run(work); err != nil {
 		return err
 	}
 	dead, err := client.DeadLetters(ctx, fifo.Filter{Queue: "notes"})

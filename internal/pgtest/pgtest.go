@@ -30,6 +30,7 @@ var (
 	startErr error
 	template string
 	count    atomic.Int64
+	examples []string // databases
 )
 
 // waitingTests is how many tests run beside each other for each processor, unless -parallel says so: most of them wait
@@ -88,21 +89,38 @@ func Conn(tb testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
+// ExampleURL is URL for an Example, which has no testing.TB and runs alone: the database is dropped by Main.
+func ExampleURL() (string, error) {
+	name, err := createDatabase("")
+	if err != nil {
+		return "", err
+	}
+	examples = append(examples, name)
+	return at(name), nil
+}
+
 func create(tb testing.TB, from string) string {
 	tb.Helper()
-	start.Do(func() { startErr = boot() })
-	require.NoError(tb, startErr)
-	if from == "" {
-		from = template
-	}
-	name := fmt.Sprintf("pgfifo_test_%d_%d", os.Getpid(), count.Add(1))
-	require.NoError(tb, admin("CREATE DATABASE "+name+" TEMPLATE "+from))
+	name, err := createDatabase(from)
+	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
 			tb.Errorf("pgtest: %v", err)
 		}
 	})
 	return at(name)
+}
+
+func createDatabase(from string) (name string, err error) {
+	start.Do(func() { startErr = boot() })
+	if startErr != nil {
+		return "", startErr
+	}
+	if from == "" {
+		from = template
+	}
+	name = fmt.Sprintf("pgfifo_test_%d_%d", os.Getpid(), count.Add(1))
+	return name, admin("CREATE DATABASE " + name + " TEMPLATE " + from)
 }
 
 // boot starts the server and makes the database that the others are copied from.
@@ -130,6 +148,11 @@ func boot() error {
 }
 
 func stop() error {
+	for _, name := range examples {
+		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			return err
+		}
+	}
 	if template != "" {
 		if err := admin("DROP DATABASE IF EXISTS " + template + " WITH (FORCE)"); err != nil {
 			return err

@@ -1,0 +1,108 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A row and a message are committed together, with bun and with database/sql.
+func ExampleClient_EnqueueTx() {
+	ctx := context.Background()
+	pool := migratedPool()
+	client := fifo.Open(pool, nil)
+	order := fifo.Message{Queue: "orders", GroupID: "ada", Payload: "tea"}
+
+	err := client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.ExecContext(ctx, "CREATE TABLE orders (customer text, item text)"); err != nil {
+			return err
+		}
+		_, err := client.EnqueueTx(ctx, tx, order)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	db := stdlib.OpenDBFromPool(pool) // any *sql.DB with a driver for PostgreSQL will do
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := client.EnqueueTx(ctx, tx, order); err != nil {
+		log.Fatal(err)
+	}
+	if err := tx.Rollback(); err != nil { // the second order was never there
+		log.Fatal(err)
+	}
+
+	jobs, err := client.Jobs(ctx, fifo.Filter{Queue: "orders"})
+	fmt.Println(len(jobs), err)
+	// Output: 1 <nil>
+}
+
+func ExampleClient_EnqueuePgxTx() {
+	ctx := context.Background()
+	pool := migratedPool()
+	client := fifo.Open(pool, nil)
+
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, "CREATE TABLE orders (customer text, item text)"); err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.EnqueuePgxTx(ctx, tx, fifo.Message{Queue: "orders", GroupID: "ada", Payload: "tea"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	before, _ := client.Jobs(ctx, fifo.Filter{})
+	if err := tx.Commit(ctx); err != nil {
+		log.Fatal(err)
+	}
+	after, _ := client.Jobs(ctx, fifo.Filter{})
+	fmt.Println(len(before), len(after))
+	// Output: 0 1
+}
+
+// InTx commits if the function returns nil, and rolls back if not.
+func ExampleClient_InTx() {
+	ctx := context.Background()
+	client := fifo.Open(migratedPool(), nil)
+
+	order := func(item string, stock int) error {
+		return client.InTx(ctx, func(tx pgx.Tx) error {
+			message := fifo.Message{Queue: "orders", GroupID: "ada", Payload: item}
+			if _, err := client.EnqueuePgxTx(ctx, tx, message); err != nil {
+				return err
+			}
+			if stock == 0 {
+				return errors.New("out of stock")
+			}
+			return nil
+		})
+	}
+	fmt.Println(order("tea", 3))
+	fmt.Println(order("milk", 0))
+
+	jobs, err := client.Jobs(ctx, fifo.Filter{Queue: "orders"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, job := range jobs {
+		fmt.Printf("enqueued: %s\n", job.Payload)
+	}
+	// Output:
+	// <nil>
+	// out of stock
+	// enqueued: tea
+}

@@ -1,0 +1,121 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A service that is asked too often says when to come again.
+func ExampleRetryAfter() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(migratedPool(), nil)
+
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("sms", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		if job.Attempt() == 1 {
+			fmt.Println("too many requests")
+			return fifo.RetryAfter(20*time.Millisecond, errors.New("too many requests"))
+		}
+		fmt.Printf("sent: %s\n", job.Payload)
+		stop()
+		return nil
+	}))
+	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "sms", GroupID: "ada", Payload: "hello"}); err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// too many requests
+	// sent: hello
+}
+
+// What will not get better is not tried again, and its group goes on.
+func ExampleDeadLetter() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(migratedPool(), nil)
+
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "to nobody" {
+			return fifo.DeadLetter(errors.New("no such address"))
+		}
+		fmt.Printf("sent: %s\n", job.Payload)
+		stop()
+		return nil
+	}))
+	_, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to nobody"},
+		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to bob"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	dead, err := client.DeadLetters(context.Background(), fifo.Filter{Queue: "mail"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, d := range dead {
+		fmt.Printf("dead letter: %s: %s\n", d.Payload, d.Failures[0].Error)
+	}
+	// Output:
+	// sent: to bob
+	// dead letter: to nobody: no such address
+}
+
+// A dead letter goes back to its place, before what was enqueued after it.
+func ExampleClient_Redrive() {
+	ctx := context.Background()
+	client := fifo.Open(migratedPool(), nil)
+
+	mended := false
+	printUntil := func(last int) {
+		ctx, stop := context.WithTimeout(ctx, time.Minute)
+		defer stop()
+		worker := &fifo.Worker{Client: client}
+		worker.Handle("print", fifo.JSON(func(ctx context.Context, job *fifo.Job, page int) error {
+			if page == 1 && !mended {
+				return fifo.DeadLetter(errors.New("unknown font"))
+			}
+			fmt.Println("page", page)
+			if page == last {
+				stop()
+			}
+			return nil
+		}))
+		if err := worker.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	page := func(n int) fifo.Message { return fifo.Message{Queue: "print", GroupID: "printer-1", Payload: n} }
+
+	if _, err := client.Enqueue(ctx, page(1), page(2)); err != nil {
+		log.Fatal(err)
+	}
+	printUntil(2)
+
+	mended = true
+	if _, err := client.Enqueue(ctx, page(3)); err != nil {
+		log.Fatal(err)
+	}
+	n, err := client.Redrive(ctx, groups.Key{Queue: "print", GroupID: "printer-1"})
+	fmt.Println("redriven:", n, err)
+	printUntil(3)
+	// Output:
+	// page 2
+	// redriven: 1 <nil>
+	// page 1
+	// page 3
+}

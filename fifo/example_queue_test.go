@@ -1,0 +1,135 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// Up to fifty clicks of a page are counted in one transaction. One that cannot be read fails alone.
+func ExampleWorker_HandleQueue() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(migratedPool(), nil)
+
+	worker := &fifo.Worker{Client: client}
+	worker.HandleQueue("clicks", fifo.Queue{
+		Batch: fifo.Batch{Jobs: 50},
+		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+			for i, job := range jobs {
+				if string(job.Payload) == "garbage" { // those before it are done, those behind it run again
+					fmt.Printf("batch of %d: %d counted\n", len(jobs), i)
+					return fifo.BatchError{job.ID: fifo.DeadLetter(errors.New("not a click"))}
+				}
+			}
+			fmt.Printf("batch of %d: all counted\n", len(jobs))
+			stop()
+			return nil
+		}),
+	})
+	var msgs []fifo.Message
+	for _, payload := range []string{"click", "click", "garbage", "click"} {
+		msgs = append(msgs, fifo.Message{Queue: "clicks", GroupID: "page-1", Payload: payload})
+	}
+	if _, err := client.Enqueue(ctx, msgs...); err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// batch of 4: 2 counted
+	// batch of 1: all counted
+}
+
+// Mail is tried twice, and does not wait for reports, however long they take: a lane is kept for it.
+func ExampleQueue() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(migratedPool(), nil)
+
+	sent := make(chan struct{})
+	worker := &fifo.Worker{Client: client, Concurrency: 2}
+	worker.HandleQueue("mail", fifo.Queue{
+		MinLanes:    1,
+		MaxAttempts: 2,
+		Retry:       fifo.Backoff(0, 0),
+		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+			fmt.Printf("%s: attempt %d of %d\n", job.Payload, job.Attempt(), job.MaxAttempts)
+			if string(job.Payload) == "to nobody" {
+				return errors.New("no such address")
+			}
+			close(sent)
+			return nil
+		}),
+	})
+	var reports atomic.Int64
+	worker.Handle("reports", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		<-sent // a report takes longer than all mail
+		if reports.Add(1) == 2 {
+			stop()
+		}
+		return nil
+	}))
+	_, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "reports", GroupID: "ada"}, fifo.Message{Queue: "reports", GroupID: "bob"},
+		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to nobody"},
+		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to bob"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("reports:", reports.Load())
+	// Output:
+	// to nobody: attempt 1 of 2
+	// to nobody: attempt 2 of 2
+	// to bob: attempt 1 of 2
+	// reports: 2
+}
+
+// By day one report is made at a time. When the night comes, three may be.
+func ExampleWorker_SetLanes() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(migratedPool(), nil)
+
+	var together sync.WaitGroup
+	together.Add(3)
+	worker := &fifo.Worker{Client: client, Concurrency: 4}
+	worker.HandleQueue("reports", fifo.Queue{
+		MaxLanes: 1,
+		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+			together.Done()
+			together.Wait() // until three reports are made at once
+			stop()
+			return nil
+		}),
+	})
+	worker.Handle("clock", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		fmt.Println("night")
+		return worker.SetLanes("reports", 0, 3)
+	}))
+	_, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "reports", GroupID: "ada"},
+		fifo.Message{Queue: "reports", GroupID: "bob"},
+		fifo.Message{Queue: "reports", GroupID: "eve"},
+		fifo.Message{Queue: "clock", GroupID: "night"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("reports:", worker.Stats().Succeeded-1) // and the clock
+	// Output:
+	// night
+	// reports: 3
+}
