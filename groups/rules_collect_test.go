@@ -115,6 +115,36 @@ func TestCollectInOneStatementLooksOnce(t *testing.T) {
 	require.Empty(t, s.groupRows())
 }
 
+// A group that had no jobs when the collector began, and whose worker has died when it comes there, keeps the evidence.
+func TestCollectLeavesEvidence(t *testing.T) {
+	t.Parallel()
+	lost := func(sql string) bool {
+		s := newStage(t)
+		s.enqueue(1, "a", "b")
+		l := s.lane()
+		s.end(l, succeed(s.claim(l, "a"))...)
+		s.end(l, succeed(s.claim(l, "b"))...)
+		gate, c := s.session(), s.session()
+		gate.do("SELECT pg_advisory_lock(1)")
+		c.do("BEGIN")
+		gated := mutate(t, sql, "WHERE (g.queue", "WHERE (SELECT pg_advisory_lock(1) IS NOT NULL)\n  AND (g.queue")
+		done := c.start(gated, "", "", -time.Hour.Microseconds(), 10)
+		s.until(func() bool { return s.blocked(c.PgConn().PID()) })
+		s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+		s.claim(l, "a")
+		s.terminate(l.pg().PID())
+		gate.do("SELECT pg_advisory_unlock(1)")
+		require.NoError(t, <-done)
+		locks := s.session()
+		require.True(t, locks.waits("SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE"), "it is collected")
+		c.do("COMMIT")
+		return s.lost("a")
+	}
+	require.True(t, lost(collectLockSQL))
+	trusting := mutate(t, collectLockSQL, "THEN false -- it is newer", "THEN true -- it is newer")
+	require.False(t, lost(trusting))
+}
+
 // A job whose group has no row cannot be claimed. Looking for work makes the row.
 func TestScoutMakesMissingRows(t *testing.T) {
 	t.Parallel()

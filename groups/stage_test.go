@@ -235,11 +235,11 @@ func (c *session) waits(sql string, args ...any) bool {
 }
 
 // start begins a statement that will not end by itself, and returns when it is under way.
-func (c *session) start(sql string) (done <-chan error) {
+func (c *session) start(sql string, args ...any) (done <-chan error) {
 	c.Helper()
 	ch := make(chan error, 1)
 	c.steps.Go(func() {
-		_, err := c.Exec(context.WithoutCancel(c.Context()), sql)
+		_, err := c.Exec(context.WithoutCancel(c.Context()), sql, args...)
 		ch <- err
 	})
 	c.until(func() bool { return c.active(c.PgConn().PID()) })
