@@ -46,6 +46,8 @@ type checker struct {
 	firsts     map[*turn]bool     // the first turns of each process
 	unmarked   map[int32][]int64  // by process: when an attempt could not be marked
 	slow       []window           // the server did not answer at once
+	gone       []window           // down, slow and unstaffed, joined; see away
+	joined     int                // how many those were
 
 	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
 

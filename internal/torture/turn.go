@@ -221,13 +221,27 @@ func (c *checker) readWindows() {
 // away returns for how long between the two times the server was down, or did not answer at once, or nobody was at
 // work: what it was to do is as late.
 func (c *checker) away(from, until int64) (sum int64) {
-	list := slices.Concat(c.down, c.slow, c.unstaffed)
-	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
-	for _, w := range list { // they overlap
-		sum += max(min(w.until, until)-max(w.from, from), 0)
-		from = max(from, w.until)
+	if n := len(c.down) + len(c.slow) + len(c.unstaffed); n != c.joined {
+		c.joined, c.gone = n, join(slices.Concat(c.down, c.slow, c.unstaffed))
+	}
+	i, _ := slices.BinarySearchFunc(c.gone, from, func(w window, at int64) int { return compare(w.until, at) })
+	for ; i < len(c.gone) && c.gone[i].from < until; i++ {
+		sum += min(c.gone[i].until, until) - max(c.gone[i].from, from)
 	}
 	return sum
+}
+
+// join returns windows in order that do not overlap and cover the same.
+func join(list []window) (joined []window) {
+	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
+	for _, w := range list {
+		if last := len(joined) - 1; last >= 0 && w.from <= joined[last].until {
+			joined[last].until = max(joined[last].until, w.until)
+			continue
+		}
+		joined = append(joined, w)
+	}
+	return joined
 }
 
 // longestWindow bounds how far back a window may have begun that is still open.

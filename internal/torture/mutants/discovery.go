@@ -140,6 +140,14 @@ var discovery = []Mutant{
 		Test: Test{"groups", "TestQueuesGoRound"},
 	},
 	{
+		Name:   "collector-covers-evidence",
+		Breaks: "the collector locks the row of a group whose worker has died since it began to look",
+		Edits: []Edit{{
+			"groups/sql/collect_lock.sql", "THEN false -- it is newer", "THEN true -- it is newer",
+		}},
+		Test: Test{"groups", "TestCollectLeavesEvidence"},
+	},
+	{
 		Name:   "lane-not-kept",
 		Breaks: "the lane that is kept for a queue is taken by another",
 		Edits:  []Edit{{"groups/lanes.go", "	return free >= 0\n", "	return free > -l.of-1\n"}},
