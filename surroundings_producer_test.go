@@ -174,7 +174,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 		done <- job.ID
 		return nil
 	})
-	ids, err := client.Enqueue(ctx, message("g", task{}))
+	ids, err := idsOf(client.Enqueue(ctx, message("g", task{})))
 	require.NoError(t, err)
 	require.Equal(t, ids[0], awaitValue(s, done, "the job"))
 

@@ -23,7 +23,7 @@ type Report struct {
 
 // maxStatements bounds the prepared statements of a worker's session: the library's, 14, and those of the handlers,
 // which send few different texts. (What bun sends has no parameters, and is not prepared.)
-const maxStatements = 20
+const maxStatements = 21
 
 // judge adds what the measures say to the problems.
 func (r *Report) judge(long bool) {
