@@ -135,8 +135,8 @@ func TestCollectLeavesEvidence(t *testing.T) {
 		s.terminate(l.pg().PID())
 		gate.do("SELECT pg_advisory_unlock(1)")
 		require.NoError(t, <-done)
-		locks := s.session()
-		require.True(t, locks.waits("SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE"), "it is collected")
+		look := "SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE"
+		require.True(t, s.session().waits(look), "it is collected")
 		c.do("COMMIT")
 		return s.lost("a")
 	}
