@@ -102,7 +102,7 @@ func TestCulpritInABatch(t *testing.T) {
 					}
 					return spoil(ctx, job)
 				}
-				quick := func(w *fifo.Worker) { w.JobTimeout = 300 * time.Millisecond }
+				quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
 				w := b.each(batch, odd, quick)
 				if kind[0] == 's' {
 					w = b.slice(batch, oneAfterTheOther(odd), quick)

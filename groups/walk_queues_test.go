@@ -113,12 +113,18 @@ func TestCutQueuesGoOnWhereTheyWere(t *testing.T) {
 	turns := NewTurns(16)
 	s.run(NewScout(turns, []string{queue, "r", other}, s.name, time.Hour))
 	worked := make(map[Key]int)
-	for i := range 2 * n * rounds {
+	for done := int64(0); done < 2*n*rounds; {
 		turn := s.next(turns)
-		s.exec(`DELETE FROM pgfifo.jobs
-			WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2)`, turn.Queue, turn.GroupID)
+		took := one[int](s, `WITH head AS (DELETE FROM pgfifo.jobs
+			WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2) RETURNING 1)
+			SELECT count(*) FROM head`, turn.Queue, turn.GroupID)
+		if took == 0 { // a walk has seen what is gone meanwhile
+			turns.Done(turn, Outcome{Missed: true})
+			continue
+		}
+		done++
 		worked[turn.Key]++
-		turns.Done(turn, Outcome{Finished: int64(i + 1), More: worked[turn.Key] < rounds})
+		turns.Done(turn, Outcome{Finished: done, More: worked[turn.Key] < rounds})
 	}
 	require.Len(t, worked, 2*n)
 	for key, count := range worked {
