@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,11 @@ func (b *book) uncounted() {
 		b.events[len(b.events)-4+i].attempt = 1
 	}
 	b.effects[len(b.effects)-1].attempt = 1
+}
+
+// unsaid has the worker of lostAlone say nothing of what became of it.
+func (b *book) unsaid() {
+	b.events = slices.DeleteFunc(b.events, func(e event) bool { return e.kind == evSettled && e.word == "unknown" })
 }
 
 // An attempt of a live worker is lost for a cause that is in the record, or the queue lost it.
@@ -120,6 +126,19 @@ func TestCauses(t *testing.T) {
 				b.mark(faultReset, "w1", 0)
 			})
 			b.uncounted()
+		}},
+		"it was given back, and its worker died before it said so": {false, func(b *book) {
+			b.lostAlone(func() { b.now += 1500 })
+			b.uncounted()
+			b.unsaid()
+			b.mark(faultKill, "w1", 0)
+		}},
+		"it is not counted, and its worker had time to say why": {true, func(b *book) {
+			b.lostAlone(func() { b.now += 1500 })
+			b.uncounted()
+			b.unsaid()
+			b.now += 6000
+			b.mark(faultKill, "w1", 0)
 		}},
 		"its handler returned while a statement was under way": {false, func(b *book) {
 			b.lostAlone(func() {})

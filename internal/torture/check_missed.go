@@ -14,6 +14,7 @@ const (
 	missedLook   = "an operator had the job's row locked meanwhile"
 	missedVacuum = "VACUUM took the evidence"
 	missedMark   = "its mark could not be written"
+	missedTold   = "its worker died before it could say that it had given it back"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
 )
 
@@ -37,6 +38,8 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 		return at <= lost.start && lost.start < at+markedWithin
 	}):
 		return missedMark
+	case c.untold(lost, next):
+		return missedTold
 	case lost.attempt > 1 || c.firsts[lost]:
 		return ""
 	case c.serverWent(lost.start, next.start):
@@ -58,6 +61,16 @@ func (c *checker) touched(group int32, from, until int64) bool {
 		return m.what == faultOperator && from <= m.at && m.at <= until+int64(time.Second) &&
 			strings.Contains(m.note+" ", name)
 	})
+}
+
+// tellsWithin is how long a worker may take, at the end of a large batch, between what it commits and what it says.
+const tellsWithin = int64(5 * time.Second)
+
+// untold reports whether a worker may have given a job back whose handler had returned, since it was alive when the
+// next attempt began, and died before it could say so.
+func (c *checker) untold(lost, next *turn) bool {
+	died := c.deaths[lost.proc]
+	return lost.end != forever && lost.outcome == "" && next.start < died && died < next.start+tellsWithin
 }
 
 // checkMissed: I6, an attempt that is missed by bad luck is rare.
