@@ -65,16 +65,16 @@ func (l *latecomers) one(ctx context.Context, client *fifo.Client, i int) error 
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit: harmless
-	late, err := client.EnqueuePgxTx(ctx, tx, message(1))
+	late, err := idsOf(client.EnqueuePgxTx(ctx, tx, message(1)))
 	if err != nil {
 		return err
 	}
-	other, err := client.Enqueue(ctx, message(0))
+	other, err := idsOf(client.Enqueue(ctx, message(0)))
 	if err != nil {
 		return err
 	}
-	if other[0].ID <= late[0].ID {
-		return fmt.Errorf("PROMISE BROKEN: id %d was drawn before %d", late[0].ID, other[0].ID)
+	if other[0] <= late[0] {
+		return fmt.Errorf("PROMISE BROKEN: id %d was drawn before %d", late[0], other[0])
 	}
 	if _, err := l.start(ctx, 2*i); err != nil {
 		return err
