@@ -100,6 +100,9 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a job that kills is tried again at once":             {"I6", func(b *book) { b.poisonSoon(1, 20) }},
 		"a job that kills again is tried again at once":       {"I6", func(b *book) { b.poisonSoon(2, 20) }},
 		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison() }},
+		"the same, and the first time that job was behind the head of a batch": {"", func(b *book) {
+			b.behindPoison()
+		}},
 		"an operator's rollback is charged": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.mark(faultOperator, "", 0)

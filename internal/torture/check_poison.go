@@ -6,7 +6,8 @@ import (
 )
 
 // checkPoison: I6, a job that kills its process does so as often as it may be tried, and no more; it waits before it
-// kills the next one, and nobody is hit by it again meanwhile.
+// kills the next one, and nobody is hit by it again meanwhile. A death that is not counted, as behind the head of a
+// batch, makes nobody wait.
 func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	var deaths []*turn
 	for _, t := range turns {
@@ -31,7 +32,12 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 // checkPatience looks at the deaths by one job, one after the other, and at who was beside it and is charged.
 func (c *checker) checkPatience(deaths []*turn) {
 	hit := make(map[int64]int) // by job beside it: how often
+	once := 1                  // how often one may be
 	for i, t := range deaths {
+		again := i > 0 && t.attempt == deaths[i-1].attempt // that one was not counted, so nobody knew
+		if again {
+			once++
+		}
 		for _, b := range c.aliveAtDeath(t.died) {
 			if b.proc != t.proc || b.job == t.job || b.start < t.start-int64(poisonWait) {
 				continue // one that takes long
@@ -42,12 +48,12 @@ func (c *checker) checkPatience(deaths []*turn) {
 			}
 			hit[b.job]++
 			c.count("innocents that were charged beside a job that kills", 1)
-			if hit[b.job] > 1 {
+			if hit[b.job] > once {
 				c.broken("I6", t.died, b.group, []int64{t.job, b.job},
 					"job %d was charged %d times beside job %d, which kills", b.job, hit[b.job], t.job)
 			}
 		}
-		if i == 0 || t.attempt == deaths[i-1].attempt { // that one was not counted
+		if i == 0 || again {
 			continue
 		}
 		c.did("I6", 1)

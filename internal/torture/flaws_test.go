@@ -178,6 +178,37 @@ func (b *book) besidePoison() {
 	slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
 }
 
+// behindPoison has an innocent in the first two processes that a job kills. The first time, the job is behind the head
+// of a batch, which is charged in its place.
+func (b *book) behindPoison() {
+	const group = 3 // of queueEach
+	b.procs = append(b.procs, "w5", "w6", "w7")
+	b.send(9, 9, group, resOK)
+	b.send(10, 10, group, resOK)
+	b.send(11, 11, 2, resOK)
+	for i, attempt := range []int32{1, 1, 2, 3} {
+		proc := int32(2 + i)
+		if i == 1 {
+			b.run(0, 9, group, 2, "ok", "succeeded")
+			b.effect(group, 9, 2)
+		}
+		if i < 2 {
+			b.event(proc, evStart, 2, 11, attempt+int32(i), 11, "-")
+		}
+		if i == 0 {
+			b.event(proc, evStart, group, 9, 1, 9, "-")
+			b.event(proc, evTx, group, 9, 1, 72, "-")
+			b.event(proc, evEnd, group, 9, 1, 0, "ok")
+		}
+		b.exit(proc, 10, group, attempt)
+		b.now += poisonWait.Milliseconds()
+	}
+	b.run(0, 11, 2, 3, "ok", "succeeded")
+	b.effect(2, 11, 3)
+	b.bury(group, 10, lives)
+	b.dead[len(b.dead)-1].do = doKill
+}
+
 // locked has a group locked for some seconds.
 func (b *book) locked(pid int64) {
 	for range 8 {
