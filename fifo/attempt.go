@@ -66,19 +66,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	stats := &s.crew.worker.stats
 	stats.claims.Add(int64(len(claim)))
 	a := newAttempt()
-	missed := len(claim)
-	for i := range claim {
-		p := &claim[i]
-		p.outcome = groups.Outcome{Missed: true}
-		if hold != nil && p.find(hold) {
-			p.outcome = groups.Outcome{}
-			missed--
-		} else if p.turn.Alone { // given back, to be claimed by itself
-			p.outcome = groups.Outcome{More: true}
-			missed--
-		}
-	}
-	stats.missed.Add(int64(missed))
+	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		return a
 	}
@@ -97,13 +85,13 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	case hold.Paused:
 		return a
 	case hold.DueIn > 0:
-		placeOf(claim, hold.Turn).outcome.DueIn = hold.DueIn
+		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
 	}
 	if hold.WasLost {
 		until, wait := s.crew.suspects.enter()
 		if wait > 0 {
-			placeOf(claim, hold.Turn).outcome.DueIn = wait
+			claim[hold.N].outcome.DueIn = wait
 			return a
 		}
 		defer func() {
@@ -143,7 +131,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 	goOn(claim)
 	for _, h := range lost {
 		s.crew.worker.stats.lost.Add(1)
-		t := task{job: s.crew.newJob(h), place: placeOf(claim, h.Turn), held: h}
+		t := task{job: s.crew.newJob(h), place: &claim[h.N], held: h}
 		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.crew.delay(t.job, diedError{}))
 	}
 }
@@ -173,29 +161,40 @@ type place struct {
 	turn    *groups.Turn
 	held    *groups.Held   // its head, or nil
 	outcome groups.Outcome // what the Turns should know
-	kept    bool           // the next claim is for it again
+	alone   bool           // the next one for it is to be of no other group
+	upTo    int64          // those up to this job are to be of one job each
+	kept    bool           // the next one is for it again
 }
 
-// find looks for the group in what is held.
-func (p *place) find(hold *groups.Hold) bool {
-	p.held = nil
-	if hold.Turn == p.turn {
-		p.held = &hold.Held
+// deal puts what is held into its places. It returns how many of them the claim has not missed.
+func deal(claim []place, hold *groups.Hold) (n int) {
+	for i := range claim {
+		claim[i].outcome = groups.Outcome{Missed: true}
 	}
-	for i := 0; i < len(hold.Rest) && p.held == nil; i++ {
-		if hold.Rest[i].Turn == p.turn {
-			p.held = &hold.Rest[i]
-		}
+	if hold == nil {
+		return 0
 	}
-	return p.held != nil
+	for h := range hold.Heads() {
+		p := &claim[h.N]
+		p.held, p.alone, p.outcome = h, h.Seen.Alone, groups.Outcome{}
+		n++
+	}
+	for _, i := range hold.Apart {
+		p := &claim[i]
+		p.alone, p.outcome = true, groups.Outcome{More: true}
+		n++
+	}
+	return n
 }
 
-func placeOf(claim []place, turn *groups.Turn) *place {
-	i := 0
-	for claim[i].turn != turn {
-		i++
+// learned returns what the Turns should know.
+func (p *place) learned() groups.Outcome {
+	o := p.outcome
+	o.Alone, o.OneByOne = p.alone, p.upTo
+	if p.held != nil {
+		o.Seen = p.held.Seen
 	}
-	return &claim[i]
+	return o
 }
 
 // A task is a job that is held, with what it takes to settle it.
@@ -228,7 +227,7 @@ func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
 			h = &hold.Rest[i-1]
 		}
 		c.fillJob(&jobs[i], h)
-		tasks[i] = task{&jobs[i], placeOf(claim, h.Turn), h}
+		tasks[i] = task{&jobs[i], &claim[h.N], h}
 	}
 	return tasks
 }

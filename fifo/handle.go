@@ -165,8 +165,8 @@ func (a *attempt) oneByOne() {
 	a.now = true
 	for i := range a.results {
 		r := &a.results[i]
-		r.place.turn.OneByOne(r.job.ID)
-		r.place.turn.Alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
+		r.place.upTo = r.job.ID
+		r.place.alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
 	}
 }
 

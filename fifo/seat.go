@@ -96,7 +96,7 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 	defer func() { turns.Free(queue) }()
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
 	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
-	hold, begun, err := s.lane.Step(bg, nil, turn)
+	hold, begun, err := s.lane.Step(bg, nil, turn.Request())
 	if err != nil {
 		s.giveUp(bg, claim, begun, err)
 		return false, err
@@ -106,15 +106,16 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 		ran = ran || a.ran
 		next := s.next(ctx, claim, a)
 		nextClaim := spare[:0]
+		var request *groups.Request
 		if next != nil {
-			queue, nextClaim = next.Queue, places(nextClaim, next)
+			queue, nextClaim, request = next.Queue, places(nextClaim, next), next.Request()
 		}
 		var settled bool
-		hold, settled, err = s.lane.Step(bg, a.calls, next)
+		hold, settled, err = s.lane.Step(bg, a.calls, request)
 		recorded := s.settle(bg, a, claim, settled, err)
 		for i := range claim {
 			if p := &claim[i]; !p.kept || err != nil {
-				turns.Done(p.turn, p.outcome)
+				turns.Done(p.turn, p.learned())
 			}
 		}
 		if err != nil {
@@ -136,7 +137,7 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 // places returns the places of a turn and those with it.
 func places(to []place, turn *groups.Turn) []place {
 	to = append(to, place{turn: turn})
-	for _, t := range turn.With {
+	for _, t := range turn.With() {
 		to = append(to, place{turn: t})
 	}
 	return to
@@ -157,8 +158,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 		case !begun:
 			p.outcome = groups.Outcome{More: true}
 		case len(claim) > 1: // one of them: each is claimed by itself next
-			p.turn.Alone = true
-			p.outcome = groups.Outcome{More: true}
+			p.alone, p.outcome = true, groups.Outcome{More: true}
 		default:
 			s.trouble(p.turn.Key, err)
 			p.outcome = groups.Outcome{Trouble: true}
@@ -166,7 +166,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 		if groups.Refused(err) && begun { // the claim that failed is no evidence of a crash
 			_ = s.lane.Record(ctx, &groups.Held{Key: p.turn.Key})
 		}
-		s.crew.turns.Done(p.turn, p.outcome)
+		s.crew.turns.Done(p.turn, p.learned())
 	}
 }
 
@@ -207,12 +207,10 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn
 	for i := range claim {
 		p := &claim[i]
 		switch {
-		case first != nil && (first.Alone || p.turn.Alone):
-		case !s.crew.turns.Again(p.turn, p.outcome):
-		case first == nil:
+		case first != nil:
+			p.kept = s.crew.turns.Join(first, p.turn, p.learned())
+		case s.crew.turns.Again(p.turn, p.learned()):
 			first, p.kept = p.turn, true
-		default:
-			first.With, p.kept = append(first.With, p.turn), true
 		}
 	}
 	return first

@@ -14,14 +14,14 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	ids := s.enqueue(3, "a")
 	s.enqueue(1, "b")
 	l := s.lane()
-	h, _, err := l.Step(t.Context(), nil, &Turn{Key: group("a"), Jobs: 3})
+	h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
 	require.NoError(t, err)
 	require.Len(t, h.Rest, 2)
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 	require.NoError(t, l.Keep(t.Context()))
 	s.exec("DELETE FROM pgfifo.jobs WHERE id = $1", ids[1]) // it is not locked
 	failed := &Hold{Held: h.Rest[0]}
-	_, settled, err := l.Step(t.Context(), append(retryIn(failed, 0), succeed(h)...), &Turn{Key: group("b")})
+	_, settled, err := l.Step(t.Context(), append(retryIn(failed, 0), succeed(h)...), &Request{Key: group("b")})
 	require.ErrorIs(t, err, ErrNotHeld)
 	require.False(t, settled)
 
@@ -40,9 +40,9 @@ func TestNoCallsWithoutAHold(t *testing.T) {
 	s.exec("CREATE TABLE effects (v text)")
 	ids := s.enqueue(3, "a")
 	s.enqueue(1, "b")
-	for name, next := range map[string]*Turn{"and no more": nil, "and a claim": {Key: group("b")}} {
+	for name, next := range map[string]*Request{"and no more": nil, "and a claim": {Key: group("b")}} {
 		l := s.lane()
-		h, _, err := l.Step(t.Context(), nil, &Turn{Key: group("a"), Jobs: 3})
+		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
 		require.NoError(t, err)
 		require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 		require.NoError(t, l.Keep(t.Context()))

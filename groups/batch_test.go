@@ -12,19 +12,15 @@ import (
 // together claims the heads of several groups, and returns which it got.
 func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 	s.Helper()
-	turn := &Turn{Key: group(ids[0])}
-	for _, id := range ids[1:] {
-		turn.With = append(turn.With, &Turn{Key: group(id)})
-	}
-	h, _, err := l.Step(s.Context(), nil, turn)
+	h, _, err := l.Step(s.Context(), nil, request(ids...))
 	require.NoError(s, err)
 	if h == nil {
 		return nil, ""
 	}
 	var got []string
-	for held := range h.heads() {
+	for held := range h.Heads() {
 		got = append(got, held.GroupID)
-		require.Equal(s, held.Key, held.Turn.Key)
+		require.Equal(s, ids[held.N], held.GroupID)
 	}
 	slices.Sort(got)
 	return h, strings.Join(got, " ")
@@ -98,7 +94,7 @@ func TestClaimOfManyGroups(t *testing.T) {
 				return
 			}
 			want := strings.Fields(x.locked)
-			for held := range h.heads() {
+			for held := range h.Heads() {
 				want = append(want, held.GroupID, fmt.Sprint(held.GroupID, "/", held.ID))
 				require.True(t, held.More)
 			}
@@ -161,11 +157,10 @@ func TestLostHeadThatRunsAlone(t *testing.T) {
 	s.claim(l, "b")
 	s.terminate(l.pg().PID())
 	l = s.lane()
-	b := &Turn{Key: group("b")}
-	h, _, err := l.Step(t.Context(), nil, &Turn{Key: group("a"), With: []*Turn{b, {Key: group("c")}}})
+	h, _, err := l.Step(t.Context(), nil, request("a", "b", "c"))
 	require.NoError(t, err)
 	require.Len(t, h.Rest, 2)
-	require.True(t, b.Alone)
+	require.True(t, h.Rest[0].Seen.Alone)
 	lost, err := l.Lost(t.Context())
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
@@ -181,7 +176,7 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	s.enqueue(4, "a")
 	l := s.lane()
 	batch := func() *Hold {
-		h, _, err := l.Step(t.Context(), nil, &Turn{Key: group("a"), Jobs: 3})
+		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
 		require.NoError(t, err)
 		return h
 	}
@@ -226,7 +221,7 @@ func TestSizeOfABatch(t *testing.T) {
 		s := newStage(t)
 		s.enqueue(5, "a")
 		s.exec(before)
-		h, _, err := s.lane().Step(t.Context(), nil, &Turn{Key: group("a"), Jobs: x.jobs})
+		h, _, err := s.lane().Step(t.Context(), nil, &Request{Key: group("a"), Jobs: x.jobs})
 		require.NoError(t, err)
 		require.Len(t, h.Rest, x.got-1, before)
 		last := append([]Held{h.Held}, h.Rest...)[x.got-1]
@@ -248,8 +243,8 @@ func TestBatchInBytes(t *testing.T) {
 			"WHERE id = 1")
 	}
 	l := s.lane()
-	turn := &Turn{Key: group("a"), Jobs: 50}
-	h, _, err := l.Step(t.Context(), nil, turn)
+	fifty := &Request{Key: group("a"), Jobs: 50}
+	h, _, err := l.Step(t.Context(), nil, fifty)
 	require.NoError(t, err)
 	require.Len(t, h.Rest, 15)
 	for _, held := range append([]Held{h.Held}, h.Rest...) {
@@ -260,7 +255,7 @@ func TestBatchInBytes(t *testing.T) {
 
 	// A head that is to run alone comes alone.
 	s.exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1")
-	h, _, err = l.Step(t.Context(), nil, turn)
+	h, _, err = l.Step(t.Context(), nil, fifty)
 	require.NoError(t, err)
 	require.Empty(t, h.Rest)
 	require.True(t, h.More)

@@ -10,22 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The claim's part of a lane's step: what is sent for a turn, and what comes back. It is two statements, one behind the
-// other: the first locks groups, the second looks at their jobs.
+// The claim's part of a lane's step: what is sent for a request, and what comes back. It is two statements, one behind
+// the other: the first locks groups, the second looks at their jobs.
 
 // maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
 const maxBatchBytes = 16 << 20
 
-// sendClaim adds the claim of a turn to the pipeline.
-func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
-	l.distrust(next)
-	for _, turn := range next.With {
-		l.distrust(turn)
-	}
-	lock, look, args := stmtLock, stmtClaim, next.claimArgs()
+// sendClaim adds a claim to the pipeline.
+func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
+	lock, look, args := stmtLock, stmtClaim, l.claimArgs(next)
 	switch {
 	case len(next.With) > 0:
-		lock, look, args = stmtLockMany, stmtClaimMany, next.claimManyArgs()
+		lock, look, args = stmtLockMany, stmtClaimMany, l.claimManyArgs(next)
 	case next.Jobs > 1:
 		look = stmtClaimBatch
 		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
@@ -36,20 +32,14 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Turn) {
 	pipeline.SendQueryStatement(l.stmts[look], args, nil, claimFormats)
 }
 
-// distrust takes a floor away that is not for this lane: see floors.
-func (l *Lane) distrust(turn *Turn) {
-	if turn.floor.learned < l.dialed {
-		turn.floor = floor{}
-	}
-}
-
 // readClaim reads the answers to sendClaim.
-func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
+func readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
 	if len(next.With) > 0 {
 		return readMany(pipeline, next)
 	}
+	ahead := next.Ahead
 	if next.counts() {
-		err := eachRow(pipeline, func(r *rowReader) { next.ahead = int(r.int64()) })
+		err := eachRow(pipeline, func(r *rowReader) { ahead = int(r.int64()) })
 		if err != nil {
 			return nil, err
 		}
@@ -61,41 +51,35 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 	if next.Jobs > 1 {
 		return readBatch(pipeline, next, groupXID)
 	}
-	return readHead(pipeline, next, groupXID)
-}
-
-// readHead reads the answer of claim.sql.
-func readHead(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (hold *Hold, err error) {
-	err = eachRow(pipeline, func(r *rowReader) {
-		hold = &Hold{Held: Held{Key: next.Key, Turn: next}}
-		hold.scan(r, groupXID)
-	})
-	next.Alone = false
-	if hold == nil {
-		next.ahead = 0
-		return nil, err
+	hold, err := readHead(pipeline, next, groupXID)
+	if hold != nil {
+		hold.Seen.Ahead = max(ahead-1, 0)
+		hold.More = hold.Seen.Ahead > 0
 	}
-	next.ahead = max(next.ahead-1, 0)
-	hold.More = next.ahead > 0
 	return hold, err
 }
 
-// counts reports whether the claim of one job counts those behind it, too.
-func (t *Turn) counts() bool { return t.Jobs <= 1 && t.ahead <= 1 }
+// readHead reads the answer of claim.sql.
+func readHead(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
+	err = eachRow(pipeline, func(r *rowReader) {
+		hold = &Hold{Held: Held{Key: next.Key, N: next.N}}
+		hold.scan(r, groupXID)
+	})
+	return hold, err
+}
 
 // readBatch reads the answer of claim_batch.sql. The jobs up to the first that is to run alone join the hold.
-func readBatch(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (*Hold, error) {
+func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold, error) {
 	list := make([]Held, 0, next.Jobs+1)
 	err := eachRow(pipeline, func(r *rowReader) {
-		list = append(list, Held{Key: next.Key, Turn: next})
+		list = append(list, Held{Key: next.Key, N: next.N})
 		list[len(list)-1].scan(r, groupXID)
 	})
-	next.Alone = false
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	hold, rest := &Hold{Held: list[0]}, list[1:]
-	hold.More, next.ahead = len(rest) > 0, 0
+	hold.More = len(rest) > 0
 	if hold.alone() || hold.lastXID != 0 || hold.marked {
 		return hold, nil
 	}
@@ -111,14 +95,14 @@ func readBatch(pipeline *pgconn.Pipeline, next *Turn, groupXID uint32) (*Hold, e
 }
 
 // readMany reads the answers of lock_many.sql and claim_many.sql.
-func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
-	turns := append([]*Turn{next}, next.With...)
-	groupXIDs := make([]uint32, len(turns))
+func readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+	asked := next.all()
+	groupXIDs, looked := make([]uint32, len(asked)), make([]bool, len(asked))
 	locked := 0
 	place := func(r *rowReader) int {
 		n := int(r.uint32()) - 1
-		if n < 0 || n >= len(turns) || turns[n] == nil {
-			r.fail("for group %d of %d", n+1, len(turns))
+		if n < 0 || n >= len(asked) || looked[n] {
+			r.fail("for group %d of %d", n+1, len(asked))
 			return -1
 		}
 		return n
@@ -138,12 +122,11 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 		if n < 0 {
 			return
 		}
-		heads = append(heads, Held{Key: turns[n].Key, Turn: turns[n]})
+		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})
 		h := &heads[len(heads)-1]
 		h.scan(r, groupXIDs[n])
 		h.More = r.bool()
-		h.Turn.ahead = 0
-		turns[n] = nil
+		looked[n] = true
 	})
 	if err != nil || len(heads) == 0 {
 		return nil, err
@@ -154,15 +137,13 @@ func readMany(pipeline *pgconn.Pipeline, next *Turn) (*Hold, error) {
 // company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one
 // that is to run alone has its turn by itself, with the next claim.
 func company(heads []Held, locked int) *Hold {
-	together := slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return len(heads) > 1 && h.alone() })
-	if len(together) == 0 { // all of them are to run alone: the first goes now
-		together = slices.Clone(heads[:1])
-	}
 	for i := range heads {
-		h := &heads[i]
-		h.Turn.Alone = len(heads) > 1 && h.alone()
+		heads[i].Seen.Alone = len(heads) > 1 && heads[i].alone()
 	}
-	together[0].Turn.Alone = false
+	if !slices.ContainsFunc(heads, func(h Held) bool { return !h.Seen.Alone }) { // the first goes now
+		heads[0].Seen.Alone = false
+	}
+	together := slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return h.Seen.Alone })
 	hold := &Hold{Held: together[0], Rest: together[1:]}
 	if hold.unsure = len(together) < locked; hold.unsure {
 		hold.claimed = heads
@@ -184,18 +165,28 @@ func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 
 // claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays
 // locked that is not worked.
-func (l *Lane) claimAgain(ctx context.Context, had *Hold) (*Hold, error) {
-	next := had.Turn
-	next.With, next.Jobs = nil, 0
-	for i := range had.Rest {
-		next.With = append(next.With, had.Rest[i].Turn)
+func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold, error) {
+	together := make(map[int]bool, 1+len(had.Rest))
+	for h := range had.Heads() {
+		together[h.N] = true
 	}
-	hold, _, err := l.step(ctx, nil, next)
+	list := slices.DeleteFunc(next.all(), func(r Request) bool { return !together[r.N] })
+	again := list[0]
+	again.With, again.Ahead = list[1:], 0
+	hold, _, err := l.step(ctx, nil, &again)
+	if hold != nil {
+		hold.Apart = had.Apart
+		for i := range had.claimed {
+			if h := &had.claimed[i]; h.Seen.Alone {
+				hold.Apart = append(hold.Apart, h.N)
+			}
+		}
+	}
 	return hold, err
 }
 
-// heads returns the heads of the held groups: of one group, the first job.
-func (h *Hold) heads() iter.Seq[*Held] {
+// Heads returns the heads of the held groups: of one group, the first job.
+func (h *Hold) Heads() iter.Seq[*Held] {
 	return func(yield func(*Held) bool) {
 		if !yield(&h.Held) {
 			return
@@ -247,26 +238,26 @@ func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
 }
 
 // claimArgs returns the parameters of lock.sql and claim.sql.
-func (t *Turn) claimArgs() [][]byte {
-	return append(make([][]byte, 0, 5), []byte(t.Queue), []byte(t.GroupID), appendInt(t.floor.id))
+func (l *Lane) claimArgs(r *Request) [][]byte {
+	return append(make([][]byte, 0, 5), []byte(r.Queue), []byte(r.GroupID), appendInt(l.floor(r)))
 }
 
 // claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
-func (t *Turn) claimManyArgs() [][]byte {
+func (l *Lane) claimManyArgs(r *Request) [][]byte {
 	var ids, floors strings.Builder
-	for i, turn := range append([]*Turn{t}, t.With...) {
+	for i, one := range r.all() {
 		sep := byte('{')
 		if i > 0 {
 			sep = ','
 		}
 		ids.WriteByte(sep)
-		quote(&ids, turn.GroupID)
+		quote(&ids, one.GroupID)
 		floors.WriteByte(sep)
-		fmt.Fprintf(&floors, "%d", turn.floor.id)
+		fmt.Fprintf(&floors, "%d", l.floor(&one))
 	}
 	ids.WriteByte('}')
 	floors.WriteByte('}')
-	return [][]byte{[]byte(t.Queue), []byte(ids.String()), []byte(floors.String())}
+	return [][]byte{[]byte(r.Queue), []byte(ids.String()), []byte(floors.String())}
 }
 
 // quote writes an element of an array in text format.

@@ -58,7 +58,9 @@
 //   - The server crashes, or a standby takes its place, before the record of the locks is on the disk that survives.
 //   - A claim had read the group's row, and not locked it yet, while the whole attempt came and went.
 //   - A claim between the death and the one that counts has locked the group and not the job: an operator had the job
-//     locked, or a lower id was committed and became the head.
+//     locked, a lower id was committed and became the head, or that claim's session ended between its two statements.
+//   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
+//     deleted, or it took many groups, and the server refused one of them.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their

@@ -171,7 +171,7 @@ func TestFailedStepIsNotLost(t *testing.T) {
 		_, err := s.pgxTx(h).Exec(t.Context(), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
 		require.NoError(t, err)
 	}))
-	_, settled, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("b")})
+	_, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
 	require.ErrorIs(t, err, ErrNotHeld)
 	require.False(t, settled)
 	require.False(t, l.Closed())
@@ -280,22 +280,20 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 	s.claim(other, "a")
 	s.end(other) // given back: a committed claim
 
-	a, b := &Turn{Key: group("a")}, &Turn{Key: group("b")}
 	l := s.lane()
-	b.With = []*Turn{a}
-	hold, _, err := l.Step(s.Context(), nil, b)
+	hold, _, err := l.Step(s.Context(), nil, request("b", "a"))
 	require.NoError(t, err)
 	require.NotNil(t, hold)
 	require.Equal(t, "b", hold.GroupID)
 	require.Empty(t, hold.Rest)
+	require.Equal(t, []int{1}, hold.Apart)
 	s.end(l)
 
 	victim := s.lane()
 	s.claim(victim, "a")
 	s.terminate(victim.pg().PID())
 
-	b.With, a.With = nil, nil
-	hold, _, err = l.Step(s.Context(), nil, a)
+	hold, _, err = l.Step(s.Context(), nil, request("a"))
 	require.NoError(t, err)
 	require.NotNil(t, hold)
 	lost, err := l.Lost(s.Context())

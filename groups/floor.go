@@ -97,11 +97,11 @@ func (f *floors) mark(k Key) mark {
 	return m
 }
 
-// raise enters that the job with this id is gone from the group of the turn.
-func (f *floors) raise(turn *Turn, id int64) {
+// raise enters that the job with this id is gone from the group of the turn, which the claim had.
+func (f *floors) raise(turn *Turn, claim Seen, id int64) {
 	m := f.mark(turn.Key)
 	looked := turn.floor.id < m.next.id && m.next.id < id
-	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < turn.oldest) {
+	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < claim.Oldest) {
 		if m.look < f.looks {
 			m.was, m.look = m.floor.id, f.looks
 		}
@@ -110,8 +110,8 @@ func (f *floors) raise(turn *Turn, id int64) {
 	switch {
 	case m.next.id == 0:
 		m.next, m.since = floor{id, turn.dialed}, f.epoch
-	case m.bound == 0 && turn.own > 0:
-		m.bound = turn.own
+	case m.bound == 0 && claim.XID > 0:
+		m.bound = claim.XID
 	case looked:
 		if m.tried++; m.tried >= stuck {
 			f.stuck++

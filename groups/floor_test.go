@@ -86,7 +86,7 @@ func TestFloorComesIntoForce(t *testing.T) {
 // While claims have snapshots in which all older transactions have ended, nobody needs to be asked for.
 func TestFloorBySnapshots(t *testing.T) {
 	t.Parallel()
-	type claim struct{ own, oldest int64 }
+	type claim struct{ xid, oldest int64 }
 	for name, c := range map[string]struct {
 		claims []claim
 		floor  int64
@@ -106,8 +106,8 @@ func TestFloorBySnapshots(t *testing.T) {
 			turns.Announce(group("a"), 1)
 			turn := turns.TryNext()
 			for i, claim := range c.claims {
-				turn.own, turn.oldest = claim.own, claim.oldest
-				require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true}))
+				seen := Seen{XID: claim.xid, Oldest: claim.oldest}
+				require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true, Seen: seen}))
 			}
 			require.Equal(t, c.floor, turn.floor.id)
 			require.Equal(t, c.stuck, turns.Look().Stuck > 0)
@@ -274,16 +274,15 @@ func toldTwice(t *testing.T, finished int64) {
 	turns.Announce(group("a"), 5)
 	turn := turns.TryNext()
 	require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
-	turn.own, turn.oldest = 50, 40
 	turns.AskWriters()
 	turns.Writers([]string{"2/1"}, false) // it has drawn 4
-	require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true}))
-	turn.own, turn.oldest = 60, 40
+	require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true, Seen: Seen{XID: 50, Oldest: 40}}))
 	turns.AskWriters()
 	turns.Writers(nil, false) // and has committed it
-	require.True(t, turns.Again(turn, Outcome{Finished: 9, More: true}))
-	turn.own, turn.oldest = 70, 70 // of a claim that has failed on the way
-	turns.Done(turn, Outcome{Finished: finished, More: true})
+	last := Outcome{Finished: 9, More: true, Seen: Seen{XID: 60, Oldest: 40}}
+	require.True(t, turns.Again(turn, last))
+	last.Finished = finished
+	turns.Done(turn, last) // the claim has failed on the way
 	require.Zero(t, turns.floors.get(turn.Key))
 
 	turn = turns.TryNext()
@@ -297,7 +296,7 @@ func TestFloorsAreBounded(t *testing.T) {
 	turns := NewTurns(16)
 	f := &turns.floors
 	for i := range 3 * maxMarks {
-		f.raise(&Turn{Key: Key{"q", fmt.Sprint(i)}}, 1)
+		f.raise(&Turn{Key: Key{"q", fmt.Sprint(i)}}, Seen{}, 1)
 		require.LessOrEqual(t, len(f.marks), maxMarks)
 		require.LessOrEqual(t, len(f.old), maxMarks+1)
 	}
@@ -333,21 +332,21 @@ func TestFloorOfAServerThatForgot(t *testing.T) {
 			for range 4 {
 				trust(turns)
 				turn := turns.TryNext()
-				h, _, err := l.Step(t.Context(), nil, turn)
+				h, _, err := l.Step(t.Context(), nil, turn.Request())
 				require.NoError(t, err)
 				require.Len(t, h.Rest, len(ids)-1)
 				s.end(l)
 				s.exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
-				turns.Done(turn, Outcome{Finished: h.ID, More: true})
-				for i, other := range turn.With {
+				turns.Done(turn, Outcome{Finished: h.ID, More: true, Seen: h.Seen})
+				for i, other := range turn.With() {
 					s.exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.Rest[i].ID)
-					turns.Done(other, Outcome{Finished: h.Rest[i].ID, More: true})
+					turns.Done(other, Outcome{Finished: h.Rest[i].ID, More: true, Seen: h.Rest[i].Seen})
 				}
 			}
 			s.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', 1, '')", queue)
 			turn := turns.TryNext()
 			require.Greater(t, turn.floor.id, int64(1))
-			h, _, err := s.lane().Step(t.Context(), nil, turn)
+			h, _, err := s.lane().Step(t.Context(), nil, turn.Request())
 			require.NoError(t, err)
 			require.Equal(t, int64(1), h.ID)
 		})

@@ -15,14 +15,13 @@ func TestTurnsGather(t *testing.T) {
 	turns.Offer(ready("a", "b", "c", "d"))
 	turn := turns.TryNext()
 	require.Equal(t, "a", turn.GroupID)
-	require.Len(t, turn.With, 2)
-	turns.Done(turn.With[1], Outcome{})
+	require.Len(t, turn.with, 2)
+	turns.Done(turn.with[1], Outcome{})
 	require.Equal(t, []string{"d"}, drained(turns))
 	turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: Key{"other", "f"}, ID: 1}, {Key: group("g"), ID: 1}})
-	require.Equal(t, "g", turns.TryNext().With[0].GroupID)
+	require.Equal(t, "g", turns.TryNext().with[0].GroupID)
 	require.Equal(t, []string{"f"}, drained(turns), "of another queue")
-	turn.With[0].Alone = true
-	turns.Done(turn.With[0], Outcome{More: true})
+	turns.Done(turn.with[0], Outcome{More: true, Alone: true})
 	require.Equal(t, []string{"b"}, drained(turns))
 }
 
@@ -35,10 +34,9 @@ func TestAloneIsNotForgotten(t *testing.T) {
 	turns.Offer(ready("a", "b", "c"))
 	turns.Walked(queue, false) // there are more groups than the line holds
 	turn := turns.TryNext()
-	alone := turn.With[0]
-	alone.Alone = true
+	alone := turn.with[0]
 	turns.Done(turn, Outcome{Finished: 1, More: true})
-	turns.Done(alone, Outcome{More: true})
+	turns.Done(alone, Outcome{More: true, Alone: true})
 	require.Equal(t, "c", turns.TryNext().GroupID)
 	require.Same(t, alone, turns.TryNext())
 }

@@ -15,6 +15,8 @@ type Hold struct {
 	Held // the first job
 	// Rest are the others: those behind the first in its group, in order, or the heads of other groups.
 	Rest []Held
+	// Apart are the numbers of groups that were given back, because their heads are to be claimed by themselves.
+	Apart []int
 
 	lane    *Lane
 	loan    Loan   // the first one
@@ -25,6 +27,7 @@ type Hold struct {
 // A Held is a job that a Hold owns.
 type Held struct {
 	Key
+	N           int // the group's number in the Request
 	ID          int64
 	Payload     []byte
 	Attempts    int       // failed or lost before this one
@@ -38,10 +41,9 @@ type Held struct {
 	Place Place
 	// WasLost says that its last attempt died with its worker.
 	WasLost bool
-	// Turn is the group's place among the Turns.
-	Turn *Turn
+	// Seen is what the claim has learned of the group.
+	Seen Seen
 
-	xid     int64  // the claim's transaction
 	lastXID uint32 // the transaction that claimed it last, or 0
 	marked  bool   // this very attempt has begun before, and died
 }
@@ -162,8 +164,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 	h.lastXID = claimer(r.uint32(), groupXID)
 	h.WasLost, h.marked = r.bool(), r.bool()
-	h.xid = r.int64()
-	h.Turn.own, h.Turn.oldest = h.xid, r.int64()
+	h.Seen.XID, h.Seen.Oldest = r.int64(), r.int64()
 	h.Paused = r.bool()
 }
 

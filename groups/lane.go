@@ -232,8 +232,8 @@ func (l *Lane) Used() bool { return l.used }
 // has no jobs behind the floor. The caller then steps on at once, because the missed group's row may be locked until it
 // does.
 //
-// A next with other turns beside it (Turn.With) is claimed with them. If it locks some that have no job, or whose head
-// is to run alone, another round trip gives all back and claims the others, so that no group is held that is not
+// A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
+// run alone (Hold.Apart), another round trip gives all back and claims the others, so that no group is held that is not
 // worked. Not so if the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is
 // of all that were claimed, for their lost attempts to be recorded before anything is worked.
 //
@@ -241,7 +241,7 @@ func (l *Lane) Used() bool { return l.used }
 // Closed, the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on;
 // one on which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a
 // new one has none.
-func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
+func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.unsure { // each time for fewer
 		var lost bool
@@ -252,12 +252,12 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 		if lost {
 			break
 		}
-		hold, err = l.claimAgain(ctx, hold)
+		hold, err = l.claimAgain(ctx, next, hold)
 	}
 	return hold, settled, err
 }
 
-func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, settled bool, err error) {
+func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	switch {
 	case !l.inTx && len(calls) > 0 && l.Closed():
 		return nil, false, ErrLost
@@ -293,7 +293,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Turn) (hold *Hold, 
 	if err == nil {
 		settled, err = l.readSettled(pipeline, released, calls)
 		if err == nil && next != nil {
-			hold, err = l.readClaim(pipeline, next)
+			hold, err = readClaim(pipeline, next)
 		}
 	}
 	if closeErr := pipeline.Close(); err == nil {
@@ -363,7 +363,7 @@ func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 }
 
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
-	for h := range hold.heads() {
+	for h := range hold.Heads() {
 		if h.marked {
 			lost, l.marked = append(lost, h), append(l.marked, h)
 		}

@@ -64,7 +64,7 @@ func TestStepSettles(t *testing.T) {
 
 	// A settling statement that fails: nothing is committed or claimed.
 	h = s.claim(l, "a")
-	h, settled, err = l.Step(ctx, retry(h, "not a number"), &Turn{Key: group("b")})
+	h, settled, err = l.Step(ctx, retry(h, "not a number"), &Request{Key: group("b")})
 	require.ErrorContains(t, err, "22P02")
 	require.False(t, settled)
 	require.Nil(t, h)
@@ -84,7 +84,7 @@ func TestStepSettles(t *testing.T) {
 		_, err := s.pgxTx(h).Exec(ctx, "INSERT INTO once VALUES (1), (1)")
 		require.NoError(t, err)
 	}))
-	h, settled, err = l.Step(ctx, succeed(h), &Turn{Key: group("b")})
+	h, settled, err = l.Step(ctx, succeed(h), &Request{Key: group("b")})
 	require.ErrorContains(t, err, "23505")
 	require.False(t, settled)
 	require.Nil(t, h)
@@ -92,7 +92,7 @@ func TestStepSettles(t *testing.T) {
 
 	// The claim fails behind a commit that did not.
 	h = s.claim(l, "a")
-	next, settled, err := l.Step(ctx, succeed(h), &Turn{Key: group("not UTF-8: \xff")})
+	next, settled, err := l.Step(ctx, succeed(h), &Request{Key: group("not UTF-8: \xff")})
 	require.ErrorContains(t, err, "22021")
 	require.True(t, settled)
 	require.Nil(t, next)

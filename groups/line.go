@@ -118,7 +118,7 @@ func (l *line) company(queue string) *Turn {
 	if r == nil || r.len() == 0 {
 		return nil
 	}
-	if f := r.front(); f.items[f.first].Alone {
+	if f := r.front(); f.items[f.first].alone {
 		return nil
 	}
 	return l.take(r)

@@ -18,7 +18,7 @@ func TestLooksFindWhatComesWhileALaneHasTheGroup(t *testing.T) {
 	first := s.enqueue(1, "a")[0]
 	require.Equal(t, []string{"a"}, s.found(scout, conn))
 	turn := turns.known[group("a")]
-	h, _, err := s.lane().Step(t.Context(), nil, turn)
+	h, _, err := s.lane().Step(t.Context(), nil, turn.Request())
 	require.NoError(t, err)
 	require.False(t, h.More)
 	s.enqueue(1, "a")

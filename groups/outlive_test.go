@@ -123,7 +123,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			var use func() error
 			require.NoError(t, l.Lend(func() { use = keep(s, h) }))
 			require.Error(t, use(), "when the handler has returned")
-			h, _, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
 			require.NoError(t, err)
 			require.Error(t, use(), "when the next job is claimed")
 			require.NoError(t, l.Lend(func() {
@@ -165,7 +165,7 @@ func TestConnOutlivesNoJob(t *testing.T) {
 		require.ErrorIs(t, conn.SendBatch(t.Context(), b).Close(), context.Canceled)
 	}
 	late()
-	h, _, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
 	require.NoError(t, err)
 	late()
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "the next job's") }))
@@ -183,7 +183,7 @@ func TestConnIsOfNoUseAside(t *testing.T) {
 	h := s.claim(l, "a")
 	var conn *pgx.Conn
 	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
-	h, _, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
 	require.NoError(t, err)
 	l.Aside(func() {
 		require.NoError(t, l.Beat(t.Context()))

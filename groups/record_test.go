@@ -56,7 +56,7 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	other := s.lane()
 	require.True(t, s.misses(other, "a"))
 	s.until(func() bool {
-		free, _, err := other.Step(t.Context(), nil, &Turn{Key: group("a")})
+		free, _, err := other.Step(t.Context(), nil, &Request{Key: group("a")})
 		require.NoError(t, err)
 		if free == nil {
 			s.end(other)

@@ -97,12 +97,10 @@ func (s *stage) gatedLane(at site, k kind) *Lane {
 func ofLane(at site, k kind, jobs int, groups ...string) taking {
 	return func(s *stage) (uint32, func() []int64) {
 		l := s.gatedLane(at, k)
-		turn := &Turn{Key: group(groups[0]), Jobs: jobs}
-		for _, id := range groups[1:] {
-			turn.With = append(turn.With, &Turn{Key: group(id)})
-		}
+		next := request(groups...)
+		next.Jobs = jobs
 		return l.pg().PID(), func() (ids []int64) {
-			h, _, err := l.Step(context.WithoutCancel(s.Context()), nil, turn)
+			h, _, err := l.Step(context.WithoutCancel(s.Context()), nil, next)
 			if err != nil {
 				return []int64{-1}
 			}

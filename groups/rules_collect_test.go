@@ -159,7 +159,7 @@ func TestScoutMakesMissingRows(t *testing.T) {
 	require.NoError(t, scout.Walk(t.Context(), s.session().Conn))
 	require.Equal(t, []string{"a", "b"}, s.groupRows())
 	for range 2 {
-		h, _, err := l.Step(t.Context(), nil, turns.TryNext())
+		h, _, err := l.Step(t.Context(), nil, turns.TryNext().Request())
 		require.NoError(t, err)
 		require.NotNil(t, h)
 		s.end(l, succeed(h)...)
@@ -203,7 +203,7 @@ func TestCollectBesideWork(t *testing.T) {
 		l := s.lane()
 		eg.Go(func() error {
 			for turn := turns.Next(lanes); turn != nil; turn = turns.Next(lanes) {
-				h, _, err := l.Step(ctx, nil, turn)
+				h, _, err := l.Step(ctx, nil, turn.Request())
 				if err != nil {
 					return err
 				}

@@ -56,10 +56,10 @@ func TestLateLowerIDIsClaimedNext(t *testing.T) {
 	l := s.lane()
 	h, producer := late(s, l)
 	require.NoError(t, producer.Commit(t.Context()))
-	h, _, err := l.Step(t.Context(), succeed(h), &Turn{Key: h.Key})
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: h.Key})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), h.ID)
-	h, _, err = l.Step(t.Context(), succeed(h), &Turn{Key: h.Key})
+	h, _, err = l.Step(t.Context(), succeed(h), &Request{Key: h.Key})
 	require.NoError(t, err)
 	require.Equal(t, int64(3), h.ID)
 }
@@ -150,11 +150,11 @@ func (w *passer) work(id int64, watched bool) {
 	if watched {
 		require.NoError(w, w.scout.checkWriters(w.Context(), w.session().Conn))
 	}
-	h, _, err := w.lane.Step(w.Context(), nil, w.turn)
+	h, _, err := w.lane.Step(w.Context(), nil, w.turn.Request())
 	require.NoError(w, err)
 	require.Equal(w, id, h.ID)
 	w.end(w.lane, succeed(h)...)
-	require.True(w, w.turns.Again(w.turn, Outcome{Finished: id, More: true}))
+	require.True(w, w.turns.Again(w.turn, Outcome{Finished: id, More: true, Seen: h.Seen}))
 }
 
 // rest works what is left, the first job before the others if it is there now. A floor comes into force, with asking at
@@ -183,7 +183,7 @@ func TestLowerIDDropsTheFloor(t *testing.T) {
 			s := newStage(t)
 			turns := floored(s)
 			tell(turns)
-			h, _, err := s.lane().Step(t.Context(), nil, turns.TryNext())
+			h, _, err := s.lane().Step(t.Context(), nil, turns.TryNext().Request())
 			require.NoError(t, err)
 			require.Equal(t, int64(1), h.ID)
 		})
@@ -211,11 +211,11 @@ func TestFloorThatHidesTheOnlyJob(t *testing.T) {
 	s := newStage(t)
 	l, turns := s.lane(), floored(s)
 	turn := turns.TryNext()
-	hold, _, err := l.Step(t.Context(), nil, turn)
+	hold, _, err := l.Step(t.Context(), nil, turn.Request())
 	require.NoError(t, err)
 	require.Nil(t, hold)
 	turns.Done(turn, Outcome{Missed: true})
-	hold, _, err = l.Step(t.Context(), nil, turns.TryNext())
+	hold, _, err = l.Step(t.Context(), nil, turns.TryNext().Request())
 	require.NoError(t, err)
 	require.Equal(t, int64(1), hold.ID)
 }

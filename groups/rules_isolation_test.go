@@ -38,7 +38,7 @@ func TestLaneSaysItsIsolation(t *testing.T) {
 			h := s.claim(l, "a")
 			for id := range int64(3) {
 				require.Equal(t, id+1, h.ID)
-				hold, _, err := stale.Step(t.Context(), nil, &Turn{Key: group("a")})
+				hold, _, err := stale.Step(t.Context(), nil, &Request{Key: group("a")})
 				require.NoError(t, err)
 				require.Nil(t, hold)
 
@@ -49,7 +49,7 @@ func TestLaneSaysItsIsolation(t *testing.T) {
 					"current_setting('transaction_read_only')").Scan(&isolation, &readOnly))
 				require.Equal(t, "read committed", isolation)
 				require.Equal(t, "off", readOnly)
-				next := &Turn{Key: group("a")}
+				next := &Request{Key: group("a")}
 				if id == 2 {
 					next = nil
 				}

@@ -19,7 +19,7 @@ func TestHoldIsTwoRowLocks(t *testing.T) {
 	require.Equal(t, []string{"b", "b/2"}, s.locked())
 
 	// In the same step the old ones are freed and the new ones taken.
-	h, settled, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+	h, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
 	require.NoError(t, err)
 	require.True(t, settled)
 	require.Equal(t, int64(1), h.ID)
@@ -51,7 +51,7 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 	operator.do("SELECT FROM pgfifo.jobs WHERE id = 1 FOR UPDATE")
 	l := s.lane()
 
-	h, settled, err := l.Step(t.Context(), nil, &Turn{Key: group("a")})
+	h, settled, err := l.Step(t.Context(), nil, &Request{Key: group("a")})
 	require.NoError(t, err)
 	require.True(t, settled)
 	require.Nil(t, h)
@@ -60,7 +60,7 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 	require.Equal(t, int64(2), s.claim(l, "b").ID)
 	require.Equal(t, []string{"b", "a/1", "b/2"}, s.locked())
 
-	h, _, err = l.Step(t.Context(), nil, &Turn{Key: group("a")})
+	h, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
 	require.NoError(t, err)
 	require.Nil(t, h)
 	s.end(l)
@@ -82,7 +82,7 @@ func TestClaimMisses(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "a/1"}, s.locked())
 	s.end(holder)
-	hold, _, err := other.Step(t.Context(), nil, &Turn{Key: h.Key, floor: floor{1, math.MaxInt64}})
+	hold, _, err := other.Step(t.Context(), nil, &Request{Key: h.Key, Floor: 1, Learned: math.MaxInt64})
 	require.NoError(t, err)
 	require.Nil(t, hold)
 	s.end(other)
@@ -166,7 +166,7 @@ func TestPauseDoesNotWait(t *testing.T) {
 	}
 
 	// The running job ends normally, and the next does not begin.
-	next, settled, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+	next, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
 	require.NoError(t, err)
 	require.True(t, settled)
 	require.True(t, next.Paused)

@@ -77,7 +77,7 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 				require.Error(t, err)
 			} else {
 				require.NoError(t, err)
-				hold, settled, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("b")})
+				hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
 				require.ErrorIs(t, err, ErrNotHeld)
 				require.False(t, settled)
 				require.Nil(t, hold)

@@ -83,7 +83,7 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline) (n int) {
 		n++
 	}
 	if l.loan.taken() {
-		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.xid)}, nil, nil)
+		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.Seen.XID)}, nil, nil)
 		n++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
 		// xmax, which is no evidence of a crash.

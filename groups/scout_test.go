@@ -104,7 +104,7 @@ func TestScoutLooksAtMissedGroups(t *testing.T) {
 	scout.gap = time.Hour
 	turns.Announce(group("a"), 1)
 	turn := turns.TryNext()
-	h, _, err := l.Step(t.Context(), nil, turn)
+	h, _, err := l.Step(t.Context(), nil, turn.Request())
 	require.NoError(t, err)
 	require.Nil(t, h, "its group has no row")
 	s.end(l)

@@ -79,7 +79,7 @@ func TestUselessSessionIsClosed(t *testing.T) {
 			s.end(l)
 			_, err := l.Conn().Exec(t.Context(), sql)
 			require.NoError(t, err)
-			_, _, err = l.Step(t.Context(), nil, &Turn{Key: group("a")})
+			_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
 			require.Error(t, err)
 			require.True(t, l.Closed())
 		})

@@ -176,7 +176,7 @@ func retry(h *Hold, delay string) []Call {
 // claim makes the lane hold the group, which must be free.
 func (s *stage) claim(l *Lane, id string) *Hold {
 	s.Helper()
-	h, settled, err := l.Step(s.Context(), nil, &Turn{Key: group(id)})
+	h, settled, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
 	require.NoError(s, err)
 	require.True(s, settled)
 	require.NotNil(s, h, "group %s cannot be claimed", id)
@@ -195,7 +195,7 @@ func (s *stage) end(l *Lane, calls ...Call) {
 // misses reports whether a new claim of the group finds nothing, and leaves nothing locked.
 func (s *stage) misses(l *Lane, id string) bool {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), nil, &Turn{Key: group(id)})
+	h, _, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
 	require.NoError(s, err)
 	s.end(l)
 	return h == nil
@@ -284,4 +284,13 @@ func mutate(t *testing.T, sql, good, bad string) string {
 	broken := strings.Replace(sql, good, bad, 1)
 	require.NotEqual(t, sql, broken, "the statement has no %q", good)
 	return broken
+}
+
+// request is for these groups together.
+func request(ids ...string) *Request {
+	r := &Request{Key: group(ids[0])}
+	for i, id := range ids[1:] {
+		r.With = append(r.With, Request{Key: group(id), N: i + 1})
+	}
+	return r
 }

@@ -71,7 +71,7 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if _, err := l.pg().Exec(ctx, "SET LOCAL client_encoding TO 'UTF8'").ReadAll(); err != nil {
 		return fmt.Errorf("groups: prepare again: %w", err)
 	}
-	xid := [][]byte{appendInt(l.hold.xid)}
+	xid := [][]byte{appendInt(l.hold.Seen.XID)}
 	if _, err := l.pg().ExecParams(ctx, l.stmts[stmtRestore].SQL, xid, nil, nil, nil).Close(); err != nil {
 		return fmt.Errorf("groups: prepare again: %w", err)
 	}

@@ -254,7 +254,7 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 
 	h = s.claim(l, "a")
 	require.Equal(t, usual, planner(s.pgxTx(h)))
-	h, _, err := l.Step(t.Context(), succeed(h), &Turn{Key: group("a")})
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
 	require.NoError(t, err)
 	require.Equal(t, own, planner(l.Conn()))
 	require.Equal(t, usual, planner(s.pgxTx(h)))

@@ -6,23 +6,17 @@ import "time"
 // until it is given back.
 type Turn struct {
 	Key
-	// Hinted says that a message was announced rather than found, so that the group may have no row yet.
-	Hinted bool
-	// With are other groups of the queue, to be claimed together with this one.
-	With []*Turn
-	// Jobs is how many consecutive jobs of the group a claim may take; 0 means 1. Not together with With.
-	Jobs int
-	// Alone says that the head is not to be worked in company: it has failed before, say.
-	Alone bool
 
 	state   turnState
-	again   bool // announced while a lane had it
+	hinted  bool    // a message was announced rather than found: the group may have no row yet
+	with    []*Turn // other groups of the queue, to be claimed together with this one
+	jobs    int     // how many a claim may take
+	alone   bool    // the head is not to be worked in company: it has failed before, say
+	again   bool    // announced while a lane had it
 	head    int64
 	floor   floor
 	safe    int64     // of the floors, when the turn began
 	dialed  int64     // the count of dials when the turn began
-	own     int64     // the transaction of its last claim,
-	oldest  int64     // and the oldest one in progress then
 	lowest  int64     // id that was put back or discovered while a lane had it
 	entered int64     // the last job that its claim before has finished
 	at      time.Time // due
@@ -43,5 +37,19 @@ type Batch struct {
 	Groups int
 }
 
-// OneByOne makes the claims of the group take no more than one job each, up to the one with the given id.
-func (t *Turn) OneByOne(id int64) { t.single = id }
+// With returns the turns of the other groups that are to be claimed together with this one.
+func (t *Turn) With() []*Turn { return t.with }
+
+// Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
+func (t *Turn) Request() *Request {
+	r := t.request(0)
+	r.Jobs = t.jobs
+	for i, other := range t.with {
+		r.With = append(r.With, other.request(i+1))
+	}
+	return &r
+}
+
+func (t *Turn) request(n int) Request {
+	return Request{Key: t.Key, N: n, Floor: t.floor.id, Learned: t.floor.learned, Ahead: t.ahead}
+}

@@ -97,7 +97,7 @@ func (t *Turns) take() *Turn {
 	}
 	t.lanes.begin(turn.Queue)
 	t.lend(turn)
-	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.Alone {
+	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.alone {
 		t.gather(turn, groups)
 	}
 	if r := t.line.row(turn.Queue); r.over && r.len() < t.limit/2 {
@@ -110,10 +110,10 @@ func (t *Turns) take() *Turn {
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, dials.Load()
-	turn.own, turn.oldest, turn.entered = 0, 0, 0
-	turn.With, turn.Jobs = nil, t.batches[turn.Queue].Jobs
+	turn.entered = 0
+	turn.with, turn.jobs = nil, t.batches[turn.Queue].Jobs
 	if turn.single > 0 {
-		turn.Jobs = 1
+		turn.jobs = 1
 	}
 }
 
@@ -131,12 +131,18 @@ func (t *Turns) gather(turn *Turn, groups int) {
 			return
 		}
 		t.lend(next)
-		turn.With = append(turn.With, next)
+		turn.with = append(turn.with, next)
 	}
 }
 
-// finished enters that the job is gone, unless that would hide one that has appeared since the claim.
-func (t *Turns) finished(turn *Turn, id int64) {
+// learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
+// hide one that has appeared since the claim.
+func (t *Turns) learn(turn *Turn, o Outcome) {
+	turn.alone, turn.ahead = o.Alone, o.Seen.Ahead
+	if o.OneByOne > 0 {
+		turn.single = o.OneByOne
+	}
+	id := o.Finished
 	if id <= 0 {
 		return
 	}
@@ -145,7 +151,7 @@ func (t *Turns) finished(turn *Turn, id int64) {
 		turn.single = 0
 	}
 	if id <= turn.lowest && id > turn.entered {
-		t.floors.raise(turn, id)
+		t.floors.raise(turn, o.Seen, id)
 	}
 }
 
@@ -173,6 +179,9 @@ type Outcome struct {
 	More     bool          // there was another job behind it
 	DueIn    time.Duration // the head may not run before this, or 0
 	Trouble  bool          // the server refuses something about the group: it rests for a while, longer each time
+	Alone    bool          // the next claim is to be of this group only
+	OneByOne int64         // the next claims are to be of one job each, up to the one with this id; or 0
+	Seen     Seen          // what the claim has learned
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -181,9 +190,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	defer t.mu.Unlock()
 	r := t.line.row(turn.Queue)
 	again := turn.again
-	hinted := turn.Hinted
-	turn.again, turn.Hinted = false, false
-	t.finished(turn, o.Finished)
+	hinted := turn.hinted
+	turn.again, turn.hinted = false, false
+	t.learn(turn, o)
 	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
 		t.floors.drop(turn.Key)
 	} else {
@@ -201,14 +210,14 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
 		t.hold(turn, 0)
-		turn.Hinted = hinted
+		turn.hinted = hinted
 		if hinted {
 			t.signal()
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
 	case again, o.More &&
-		(!r.over || r.len() == 0 || turn.spent+1 < quantum || turn.Alone || turn.single > o.Finished):
+		(!r.over || r.len() == 0 || turn.spent+1 < quantum || turn.alone || turn.single > o.Finished):
 		turn.spent++
 		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
@@ -237,11 +246,20 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again {
 		return false
 	}
-	t.finished(turn, o.Finished)
+	t.learn(turn, o)
 	turn.again = false
 	t.lend(turn)
 	// If the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then.
 	turn.entered = o.Finished
+	return true
+}
+
+// Join is Again for a turn that is to be claimed together with first, if both may be in company.
+func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
+	if first.alone || o.Alone || !t.Again(turn, o) {
+		return false
+	}
+	first.with = append(first.with, turn)
 	return true
 }
 
@@ -359,7 +377,7 @@ func (t *Turns) announce(key Key, id int64) {
 			r.over = true
 			return
 		}
-		t.put(&Turn{Key: key, head: id, Hinted: true})
+		t.put(&Turn{Key: key, head: id, hinted: true})
 	case turn.state == withLane:
 		turn.again = true
 	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:

@@ -260,7 +260,7 @@ func TestHintedTurns(t *testing.T) {
 	turns := roomyTurns()
 	turns.Announce(group("a"), 5)
 	turn := turns.TryNext()
-	require.True(t, turn.Hinted)
+	require.True(t, turn.hinted)
 	require.False(t, turns.Look().Hinted)
 	woken(turns)
 	turns.Done(turn, Outcome{Missed: true})
@@ -268,7 +268,7 @@ func TestHintedTurns(t *testing.T) {
 	require.True(t, woken(turns))
 	turns.Gone([]Key{turn.Key})
 	require.Equal(t, 1, turns.Offer(ready("a")))
-	require.False(t, turns.TryNext().Hinted)
+	require.False(t, turns.TryNext().hinted)
 }
 
 func TestAnnounceBeyondTheLimit(t *testing.T) {

@@ -50,7 +50,7 @@ func (t *Turns) Look() View {
 		v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2, started: r.started}
 	}
 	for turn := range t.held {
-		if turn.Hinted {
+		if turn.hinted {
 			v.Hinted = true
 			break
 		}

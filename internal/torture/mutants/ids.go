@@ -48,7 +48,7 @@ var ids = []Mutant{
 	{
 		Name:   "snapshots-not-looked-at",
 		Breaks: "a finished job becomes the floor at the next claim but one, whoever is still in progress",
-		Edits:  []Edit{{"groups/floor.go", "m.bound > 0 && m.bound < turn.oldest", "m.bound > 0"}},
+		Edits:  []Edit{{"groups/floor.go", "m.bound > 0 && m.bound < claim.Oldest", "m.bound > 0"}},
 		Test:   Test{"groups", "TestLateLowerIDIsNotHidden|TestDrawnIDIsNotHidden"},
 	},
 	{
@@ -87,7 +87,7 @@ var ids = []Mutant{
 		Name:   "floor-of-another-server",
 		Breaks: "a floor is believed on a connection to a server that may have lost the commit that raised it",
 		Edits: []Edit{{
-			"groups/claim.go", "	if turn.floor.learned < l.dialed {", "	if turn.floor.learned < 0 {",
+			"groups/request.go", "	if r.Learned < l.dialed {", "	if r.Learned < 0 {",
 		}},
 		Test: Test{"groups", "TestFloorOfAServerThatForgot"},
 	},
