@@ -199,7 +199,8 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn
 		return nil
 	}
 	if !a.now {
-		if next := s.crew.turns.Swap(claim[0].turn.Queue); next != nil {
+		more := slices.ContainsFunc(claim, func(p place) bool { return p.outcome.More && p.outcome.DueIn <= 0 })
+		if next := s.crew.turns.Swap(claim[0].turn.Queue, more); next != nil {
 			return next
 		}
 	}

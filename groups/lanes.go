@@ -1,5 +1,7 @@
 package groups
 
+import "time"
+
 // Lanes bounds how many lanes of a process work a queue at once.
 type Lanes struct {
 	// Min is how many are kept for the queue: other queues leave so many free.
@@ -10,14 +12,10 @@ type Lanes struct {
 
 // lanes counts the lanes by the queues that they work, and says which queue may have another one.
 type lanes struct {
-	of      int // in all
-	busy    int
-	working map[string]int
-	bounds  map[string]Lanes // of queues that have any
-}
-
-func newLanes() lanes {
-	return lanes{working: make(map[string]int), bounds: make(map[string]Lanes)}
+	line   *line // its rows have the count of each queue
+	of     int   // in all
+	busy   int
+	bounds map[string]Lanes // of queues that have any
 }
 
 func (l *lanes) set(queue string, b Lanes) {
@@ -28,14 +26,22 @@ func (l *lanes) set(queue string, b Lanes) {
 	l.bounds[queue] = b
 }
 
-func (l *lanes) begin(queue string) {
-	l.busy++
-	l.working[queue]++
+func (l *lanes) begin(queue string) { l.change(queue, 1) }
+
+func (l *lanes) end(queue string) { l.change(queue, -1) }
+
+func (l *lanes) change(queue string, by int) {
+	r := l.line.row(queue)
+	r.charge(time.Now())
+	r.working += by
+	l.busy += by
 }
 
-func (l *lanes) end(queue string) {
-	l.busy--
-	l.working[queue]--
+func (l *lanes) working(queue string) int {
+	if r := l.line.rows[queue]; r != nil {
+		return r.working
+	}
+	return 0
 }
 
 // may reports whether a free lane may begin to work the queue: it has not its Max, and either is short of its Min, or
@@ -44,7 +50,7 @@ func (l *lanes) may(queue string) bool {
 	if len(l.bounds) == 0 {
 		return true
 	}
-	b, working := l.bounds[queue], l.working[queue]
+	b, working := l.bounds[queue], l.working(queue)
 	if b.Max > 0 && working >= b.Max {
 		return false
 	}
@@ -53,7 +59,7 @@ func (l *lanes) may(queue string) bool {
 	}
 	free := l.of - l.busy - 1
 	for other, b := range l.bounds {
-		free -= max(0, b.Min-l.working[other])
+		free -= max(0, b.Min-l.working(other))
 	}
 	return free >= 0
 }
@@ -73,12 +79,17 @@ func (t *Turns) SetLanes(queue string, b Lanes) {
 	t.dispatch()
 }
 
-// Swap is TryNext for a lane that works a queue and has nothing left to do there. If it returns nil, the lane has the
-// queue still.
-func (t *Turns) Swap(queue string) *Turn {
+// Swap is TryNext for a lane that has worked a queue. If it returns nil, the lane has the queue still. more says that it
+// could go on with the same group: so it should while all other queues in line have had more of the lanes' time.
+func (t *Turns) Swap(queue string, more bool) *Turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lanes.end(queue)
+	r := t.line.row(queue)
+	if more && r.len() == 0 && r.used+evenWithin < t.line.leastUsed(t.lanes.may) && t.lanes.may(queue) {
+		t.lanes.begin(queue)
+		return nil
+	}
 	turn := t.take()
 	if turn == nil {
 		t.lanes.begin(queue)

@@ -27,7 +27,7 @@ func TestLanesAreBounded(t *testing.T) {
 	require.Equal(t, "b", turns.TryNext().Queue)
 	require.Equal(t, "a", turns.TryNext().Queue)
 	require.Nil(t, turns.TryNext(), "it has two")
-	require.Equal(t, "3", turns.Swap("a").GroupID, "one of them goes on")
+	require.Equal(t, "3", turns.Swap("a", false).GroupID, "one of them goes on")
 	turns.Free("a")
 	require.Nil(t, turns.TryNext(), "nothing is left")
 }
@@ -41,9 +41,9 @@ func TestLanesAreKept(t *testing.T) {
 	require.Nil(t, turns.TryNext(), "the third is b's")
 	turns.Offer(of("b", ready("1", "2")))
 	require.Equal(t, "b", turns.TryNext().Queue)
-	require.Equal(t, "3", turns.Swap("a").GroupID, "b has what is kept for it")
-	require.Equal(t, "2", turns.Swap("b").GroupID)
-	require.Nil(t, turns.Swap("b"))
+	require.Equal(t, "3", turns.Swap("a", false).GroupID, "b has what is kept for it")
+	require.Equal(t, "2", turns.Swap("b", false).GroupID)
+	require.Nil(t, turns.Swap("b", false))
 }
 
 // A lane that waits for a group takes one as soon as it may.
@@ -111,7 +111,7 @@ func TestLanesByChance(t *testing.T) {
 				take(turns.TryNext())
 			case op == 2 && len(busy) > 0:
 				q := busy[0]
-				if turn := turns.Swap(q); turn != nil {
+				if turn := turns.Swap(q, false); turn != nil {
 					busy, working[q] = busy[1:], working[q]-1
 					take(turn)
 				}

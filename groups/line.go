@@ -2,7 +2,9 @@ package groups
 
 import (
 	"container/heap"
+	"math"
 	"slices"
+	"time"
 )
 
 // fifo is a queue in a slice, without a copy per element.
@@ -29,15 +31,26 @@ func (f *fifo[T]) pop() (v T, ok bool) {
 }
 
 // A line is the groups that are ready, in the order of their turns: one of each queue, round and round, and those of a
-// queue in the order in which they came. So no queue waits for another's backlog.
+// queue in the order in which they came. A queue that has had more of the lanes' time than another waits for that one:
+// so no queue waits for another's backlog, nor for its long jobs. Nobody saves time up: a queue without groups in line
+// has no claim to what the others use meanwhile.
 type line struct {
 	rows  map[string]*row // by queue
 	round []*row          // those with groups, the next one first
+	first *row            // goes before them, whatever it has used; or nil
+	least time.Duration   // what the queue had used that had used least, when the last turn was taken
 	n     int
 }
 
+// evenWithin is the lanes' time by which queues may differ and still take turns.
+const evenWithin = 10 * time.Millisecond
+
 // A row is a queue's part of the line.
 type row struct {
+	working int           // lanes that work the queue
+	used    time.Duration // the lanes' time that it has had, up to
+	at      time.Time
+
 	fresh   fifo[*Turn] // those of the first walk: they have their first turns before anybody has a second
 	rest    fifo[*Turn]
 	over    bool // since the last walk began it has not had room for every ready group
@@ -86,12 +99,54 @@ func (l *line) shortest() int {
 	return n
 }
 
+// charge adds the time of the lanes that work the queue.
+func (r *row) charge(now time.Time) {
+	if r.working > 0 {
+		r.used += time.Duration(r.working) * now.Sub(r.at)
+	}
+	r.at = now
+}
+
+// queue returns the name of a row's queue, which has groups in line.
+func (r *row) queue() string {
+	f := r.front()
+	return f.items[f.first].Queue
+}
+
+// leastUsed returns what the queue has used that has used least, of those that have groups in line and may have a lane,
+// or the longest Duration.
+func (l *line) leastUsed(may func(queue string) bool) time.Duration {
+	now, least := time.Now(), time.Duration(math.MaxInt64)
+	for _, r := range l.round {
+		r.charge(now)
+		if r.used < least && may(r.queue()) {
+			least = r.used
+		}
+	}
+	return least
+}
+
+// now returns what a queue has used at least that was idle until now.
+func (l *line) now() time.Duration {
+	if len(l.round) == 0 {
+		return l.least
+	}
+	return l.leastUsed(func(string) bool { return true })
+}
+
 // pop takes the next turn of a queue that may have one.
 func (l *line) pop(may func(queue string) bool) (*Turn, bool) {
+	least := l.leastUsed(may)
+	if least == math.MaxInt64 {
+		return nil, false
+	}
+	l.least = least
 	for i, r := range l.round {
-		if !may(r.front().items[r.front().first].Queue) {
+		if r.used > least+evenWithin && r != l.first || !may(r.queue()) {
+			r.used = max(r.used, least)
 			continue
 		}
+		l.first = nil
 		turn := l.take(r)
 		if i < len(l.round) && l.round[i] == r {
 			l.round = append(slices.Delete(l.round, i, i+1), r)
@@ -127,6 +182,9 @@ func (l *line) company(queue string) *Turn {
 func (l *line) push(turn *Turn) {
 	r := l.row(turn.Queue)
 	if r.len() == 0 {
+		if r.working == 0 {
+			r.used = max(r.used, l.now())
+		}
 		l.round = append(l.round, r)
 	}
 	r.rest.push(turn)
@@ -153,7 +211,7 @@ func (l *line) moveFirst(queue string) {
 	f.items[f.first] = v
 	i := slices.Index(l.round, r)
 	copy(l.round[1:], l.round[:i])
-	l.round[0] = r
+	l.round[0], l.first = r, r
 }
 
 // dueHeap orders turns by the time at which they are due.

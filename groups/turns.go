@@ -8,7 +8,8 @@ import (
 )
 
 // Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: queue by queue,
-// and a group that was worked goes to the end of its queue. So none starves another. All it knows is a hint; the claim
+// by the lanes' time that each has used, and a group that was worked goes to the end of its queue. So none starves
+// another. All it knows is a hint; the claim
 // decides.
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
@@ -43,11 +44,13 @@ const (
 // NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
 // statement, and what becomes due, may come on top.
 func NewTurns(limit int) *Turns {
-	return &Turns{
-		line: newLine(), lanes: newLanes(), known: make(map[Key]*Turn), held: make(map[*Turn]bool),
+	t := &Turns{
+		line: newLine(), known: make(map[Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
 		most: maxParked, earlier: make(chan struct{}, 1),
 	}
+	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes)}
+	return t
 }
 
 // SetBatch says how much of a queue a claim may take; without it, one job. Not after the first turn was taken.
