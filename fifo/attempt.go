@@ -83,6 +83,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	case stop.Err() != nil: // given back
 		return a
 	case hold.Paused:
+		claim[hold.N].outcome.Paused = true
 		return a
 	case hold.DueIn > 0:
 		claim[hold.N].outcome.DueIn = hold.DueIn

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,4 +107,38 @@ func TestConnectionLostWhileMarking(t *testing.T) {
 		return len(b.ledger.settled) > 0 && b.ledger.settled[len(b.ledger.settled)-1].outcome == fifo.Succeeded
 	})
 	require.Equal(t, []int64{id}, b.ledger.order(), "it begins once")
+}
+
+// A lower id that becomes the head before the job that died is claimed again leaves that one's mark alone.
+func TestMarkBesideALowerID(t *testing.T) {
+	t.Parallel()
+	for name, attempts := range map[string]int{"first claim": 0, "failed before": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
+			require.NoError(t, err)
+			high := b.send("g", "high")[0]
+			b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)
+			seen := make(chan int, 10)
+			var once sync.Once
+			w := b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+				if job.ID != high {
+					return nil
+				}
+				seen <- job.Attempts
+				once.Do(func() {
+					pid, e := backend(ctx, job)
+					err = errors.Join(tx.Commit(context.Background()), e, b.kill(context.WithoutCancel(ctx), pid))
+				})
+				return err
+			}, oneLane, watchful)
+			b.work(w)
+			first := receive(t, seen, "it began")
+			require.Equal(t, first+1, receive(t, seen, "it began again"), "the attempt that died is counted")
+		})
+	}
 }

@@ -200,7 +200,8 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn
 	}
 	if !a.now {
 		more := slices.ContainsFunc(claim, func(p place) bool { return p.outcome.More && p.outcome.DueIn <= 0 })
-		if next := s.crew.turns.Swap(claim[0].turn.Queue, more); next != nil {
+		next, stay := s.crew.turns.Swap(claim[0].turn.Queue, more)
+		if next != nil || !stay {
 			return next
 		}
 	}

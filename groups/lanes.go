@@ -79,24 +79,26 @@ func (t *Turns) SetLanes(queue string, b Lanes) {
 	t.dispatch()
 }
 
-// Swap is TryNext for a lane that has worked a queue. If it returns nil, the lane has the queue still. more says that it
-// could go on with the same group: so it should while all other queues in line have had more of the lanes' time.
-func (t *Turns) Swap(queue string, more bool) *Turn {
+// Swap is TryNext for a lane that has worked a queue. If it returns nil, the lane has the queue still, and stay says
+// whether it may go on there. more says that it could, with the same group: so it should while all other queues in line
+// have had more of the lanes' time.
+func (t *Turns) Swap(queue string, more bool) (turn *Turn, stay bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lanes.end(queue)
 	r := t.line.row(queue)
-	if more && r.len() == 0 && r.used+evenWithin < t.line.leastUsed(t.lanes.may) && t.lanes.may(queue) {
+	stay = t.lanes.may(queue)
+	if more && stay && r.len() == 0 && r.used+evenWithin < t.line.leastUsed(t.lanes.may) {
 		t.lanes.begin(queue)
-		return nil
+		return nil, stay
 	}
-	turn := t.take()
+	turn = t.take()
 	if turn == nil {
 		t.lanes.begin(queue)
-		return nil
+		return nil, stay
 	}
 	t.dispatch()
-	return turn
+	return turn, false
 }
 
 // Free says that a lane which worked a queue does so no more.

@@ -18,6 +18,12 @@ func staffed(n int, bounds map[string]Lanes) *Turns {
 	return turns
 }
 
+// swap is Swap of a lane whose group has no more jobs.
+func swap(turns *Turns, queue string) *Turn {
+	turn, _ := turns.Swap(queue, false)
+	return turn
+}
+
 func TestLanesAreBounded(t *testing.T) {
 	t.Parallel()
 	turns := staffed(4, map[string]Lanes{"a": {Max: 2}})
@@ -27,7 +33,7 @@ func TestLanesAreBounded(t *testing.T) {
 	require.Equal(t, "b", turns.TryNext().Queue)
 	require.Equal(t, "a", turns.TryNext().Queue)
 	require.Nil(t, turns.TryNext(), "it has two")
-	require.Equal(t, "3", turns.Swap("a", false).GroupID, "one of them goes on")
+	require.Equal(t, "3", swap(turns, "a").GroupID, "one of them goes on")
 	turns.Free("a")
 	require.Nil(t, turns.TryNext(), "nothing is left")
 }
@@ -41,9 +47,9 @@ func TestLanesAreKept(t *testing.T) {
 	require.Nil(t, turns.TryNext(), "the third is b's")
 	turns.Offer(of("b", ready("1", "2")))
 	require.Equal(t, "b", turns.TryNext().Queue)
-	require.Equal(t, "3", turns.Swap("a", false).GroupID, "b has what is kept for it")
-	require.Equal(t, "2", turns.Swap("b", false).GroupID)
-	require.Nil(t, turns.Swap("b", false))
+	require.Equal(t, "3", swap(turns, "a").GroupID, "b has what is kept for it")
+	require.Equal(t, "2", swap(turns, "b").GroupID)
+	require.Nil(t, swap(turns, "b"))
 }
 
 // A lane that waits for a group takes one as soon as it may.
@@ -65,6 +71,33 @@ func TestBoundsThatChange(t *testing.T) {
 			require.False(t, turns.Look().Idle, "there is a group in line: the scout need not hurry")
 			change(turns)
 			require.Equal(t, "2", (<-got).GroupID)
+		})
+	}
+}
+
+// A lane that works a queue leaves it, also a group with more jobs, when the queue has more than it may.
+func TestLanesAreTakenAway(t *testing.T) {
+	t.Parallel()
+	for name, bounds := range map[string]map[string]Lanes{
+		"its own bound is lower":     {"a": {Max: 1}},
+		"another queue keeps a lane": {"b": {Min: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			turns := staffed(2, nil)
+			turns.Offer(of("a", ready("1", "2")))
+			require.NotNil(t, turns.TryNext())
+			require.NotNil(t, turns.TryNext())
+			_, stay := turns.Swap("a", true)
+			require.True(t, stay)
+			for queue, b := range bounds {
+				turns.SetLanes(queue, b)
+			}
+			_, stay = turns.Swap("a", true)
+			require.False(t, stay)
+			turns.Free("a")
+			_, stay = turns.Swap("a", true)
+			require.True(t, stay, "the other one is gone")
 		})
 	}
 }
@@ -111,7 +144,7 @@ func TestLanesByChance(t *testing.T) {
 				take(turns.TryNext())
 			case op == 2 && len(busy) > 0:
 				q := busy[0]
-				if turn := turns.Swap(q, false); turn != nil {
+				if turn := swap(turns, q); turn != nil {
 					busy, working[q] = busy[1:], working[q]-1
 					take(turn)
 				}

@@ -39,8 +39,8 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 			lanes.Go(func() {
 				for turn := turns.Next(ctx); turn != nil && ctx.Err() == nil; {
 					o := work(turn)
-					next := turns.Swap(turn.Queue, o.More)
-					if next == nil && turns.Again(turn, o) {
+					next, stay := turns.Swap(turn.Queue, o.More)
+					if stay && turns.Again(turn, o) {
 						continue
 					}
 					time.Sleep(time.Millisecond)

@@ -33,6 +33,28 @@ func (s *stage) found(scout *Scout, conn *pgx.Conn) []string {
 	return drained(scout.Turns)
 }
 
+// A pause that begins and ends between two looks leaves no trace but the claim that met it.
+func TestPauseBetweenLooks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	conn := s.session().Conn
+	turns, scout := s.scout(time.Second, queue)
+	s.enqueue(2, "a")
+	s.looking(scout, conn)
+	turn, l := turns.TryNext(), s.lane()
+	s.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'a')")
+	hold, _, err := l.Step(t.Context(), nil, turn.Request())
+	require.NoError(t, err)
+	require.True(t, hold.Paused)
+	s.end(l)
+	turns.Done(turn, Outcome{Paused: true, Seen: hold.Seen})
+	s.exec("DELETE FROM pgfifo.pauses")
+	scout.see()
+	require.False(t, scout.covers(), "a walk is to be made soon")
+	require.NoError(t, scout.Walk(t.Context(), conn))
+	require.Equal(t, []string{"a"}, drained(turns))
+}
+
 func TestLooksFindWhatIsNew(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

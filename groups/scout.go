@@ -97,9 +97,19 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
+// see looks at the Turns. A queue in which a claim has met a pause is walked again soon: that may be over by the next
+// look, which would see no change then.
+func (s *Scout) see() View {
+	view := s.Turns.Look()
+	for i, p := range view.parts {
+		s.walks[i].again = s.walks[i].again || p.paused
+	}
+	return view
+}
+
 // step does what is due, and returns how long nothing will be.
 func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
-	view := s.Turns.Look()
+	view := s.see()
 	if view.Worked && view.Idle {
 		s.gap = min(s.gap, minGap)
 	}
@@ -118,14 +128,14 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		if err := s.lookOn(ctx, conn, view); err != nil {
 			return 0, err
 		}
-		view = s.Turns.Look()
+		view = s.see()
 	}
 	if s.nextWalk(view) <= 0 {
 		if err := s.walk(ctx, conn, view); err != nil {
 			return 0, err
 		}
 		s.choose()
-		view = s.Turns.Look()
+		view = s.see()
 	}
 	wait := min(max(s.nextWalk(view), 0), max(s.nextLook(view), 0), maxRest)
 	switch {

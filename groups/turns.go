@@ -80,9 +80,11 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 			return nil
 		}
 	}
-	turn := <-ch // handed over just now: it goes back to the front
+	turn := <-ch // handed over just now, with its company
 	t.lanes.end(turn.Queue)
-	t.put(turn)
+	for _, back := range append([]*Turn{turn}, turn.with...) {
+		t.put(back)
+	}
 	return nil
 }
 
@@ -181,6 +183,7 @@ type Outcome struct {
 	Finished int64         // the id of the job that is gone from the group, or 0
 	More     bool          // there was another job behind it
 	DueIn    time.Duration // the head may not run before this, or 0
+	Paused   bool          // the group or its queue is paused: discovery finds it when it is resumed
 	Trouble  bool          // the server refuses something about the group: it rests for a while, longer each time
 	Alone    bool          // the next claim is to be of this group only
 	OneByOne int64         // the next claims are to be of one job each, up to the one with this id; or 0
@@ -196,6 +199,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	hinted := turn.hinted
 	turn.again, turn.hinted = false, false
 	t.learn(turn, o)
+	r.paused = r.paused || o.Paused
 	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
 		t.floors.drop(turn.Key)
 	} else {

@@ -75,3 +75,34 @@ func TestNextReturnsTheTurn(t *testing.T) {
 	}
 	require.Positive(t, returned)
 }
+
+// Nor are those that were to be claimed with it.
+func TestNextReturnsTheCompany(t *testing.T) {
+	t.Parallel()
+	returned := 0
+	for range 200 {
+		turns := staffed(2, map[string]Lanes{"a": {Max: 1}})
+		turns.SetBatch("a", Batch{Groups: 10})
+		turns.Offer(of("a", ready("0")))
+		require.NotNil(t, turns.TryNext())
+		turns.Offer(of("a", ready("1", "2", "3")))
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan *Turn, 1)
+		go func() { got <- turns.Next(ctx) }()
+		<-turns.Woken()
+		turns.mu.Lock()
+		cancel()
+		turns.lanes.end("a")
+		turns.dispatch()
+		turns.mu.Unlock()
+		if turn := <-got; turn != nil {
+			require.Len(t, turn.with, 2)
+			continue
+		}
+		returned++
+		turn := turns.TryNext()
+		require.NotNil(t, turn)
+		require.Len(t, turn.with, 2, "they are in line again")
+	}
+	require.Positive(t, returned)
+}

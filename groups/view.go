@@ -24,6 +24,7 @@ type part struct {
 	roomy   bool // it has had room for all since the last walk began
 	low     bool // it is half empty, or more than that
 	started bool // the first walk is over
+	paused  bool // a claim has found a group paused since the last call of Look
 }
 
 // scout says whose parts a View has.
@@ -47,7 +48,8 @@ func (t *Turns) Look() View {
 	}
 	for i, r := range t.scouted {
 		room := t.limit - r.len()
-		v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2, started: r.started}
+		v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2, started: r.started, paused: r.paused}
+		r.paused = false
 	}
 	for turn := range t.held {
 		if turn.hinted {

@@ -12,4 +12,4 @@ SELECT k.queue, k.group_id, k.id, k.attempt
 FROM set_config('synchronous_commit', 'local', true),
      unnest($1::text[], $2::text[], $3::bigint[], $4::integer[]) AS k (queue, group_id, id, attempt)
 ORDER BY 1, 2
-ON CONFLICT (queue, group_id) DO UPDATE SET id = EXCLUDED.id, attempt = EXCLUDED.attempt
+ON CONFLICT (queue, group_id, id) DO UPDATE SET attempt = EXCLUDED.attempt

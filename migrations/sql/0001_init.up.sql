@@ -69,14 +69,15 @@ CREATE TABLE pgfifo.fences (
     PRIMARY KEY (queue, group_id)
 ) WITH (fillfactor = 50);
 
--- Attempts that have begun and not ended, of jobs that are suspected: one a group. What is left here when the group is
--- claimed again is an attempt that died: see groups/sql/mark.sql.
+-- Attempts that have begun and not ended, of jobs that are suspected. What is left here when the job is claimed again is
+-- an attempt that died: see groups/sql/mark.sql. There may be one for each job of a group: a lower id may become the head
+-- before the one that died is claimed again.
 CREATE TABLE pgfifo.attempt_marks (
     queue    pgfifo.key NOT NULL,
     group_id pgfifo.key NOT NULL,
     id       bigint     NOT NULL,
     attempt  integer    NOT NULL,
-    PRIMARY KEY (queue, group_id)
+    PRIMARY KEY (queue, group_id, id)
 ) WITH (fillfactor = 50);
 
 -- Jobs that were given up, with why. A redrive moves them back under their old ids, to their old places.
