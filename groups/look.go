@@ -21,6 +21,7 @@ type look struct {
 	paused  int64            // a digest
 	writers map[string]point // those of the last look, and above what theirs lies
 	pass    *pass            // what is left of the present look, or nil
+	owed    time.Time        // from then on, jobs that are due were not read for lack of room; or zero
 	took    time.Duration
 	batch   time.Duration // its last step
 	ended   time.Time     // the same
@@ -106,8 +107,8 @@ func (s *Scout) nextLook(view View) time.Duration {
 		return 0
 	case view.Room <= 0:
 		return maxRest
-	case l.pass != nil && l.pass.id >= l.pass.last && view.Crowded:
-		gap = 10 * time.Millisecond
+	case l.pass == nil && !l.owed.IsZero() && !view.Crowded:
+		gap = 20 * l.batch
 	case l.pass != nil && view.Idle:
 		return 0
 	case l.pass != nil:
@@ -136,7 +137,9 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	news := s.news
 	var err error
 	switch p := l.pass; {
-	case p.queue < len(s.Queues) && !view.Crowded:
+	case p.queue < len(s.Queues) && view.Crowded: // the next look reads them
+		p.queue, l.owed = len(s.Queues), p.from
+	case p.queue < len(s.Queues):
 		err = s.readDue(ctx, conn, p, view)
 	case p.id < p.last:
 		err = s.readNew(ctx, conn, p, view)
@@ -204,7 +207,10 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(horizon(s.Poll)),
 		ahead: time.Since(now.at),
 	}
-	p.due.at = p.from
+	if !l.owed.IsZero() && l.owed.Before(p.from) {
+		p.from = l.owed
+	}
+	p.due.at, l.owed = p.from, time.Time{}
 	l.pass = p
 	return nil
 }

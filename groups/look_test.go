@@ -235,13 +235,39 @@ func TestNextLook(t *testing.T) {
 	l.pass, l.batch = &pass{}, time.Minute
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.Greater(t, scout.nextLook(busy), 2*time.Minute)
-	idle.Crowded = true
-	require.Positive(t, scout.nextLook(idle))
 	busy.Room = 0
 	require.Equal(t, maxRest, scout.nextLook(busy))
 	scout.whole = 0
 	scout.choose()
 	require.False(t, l.on)
+}
+
+// While there is no room for more jobs that are due soon, looks go on to find new ones. The others are read when there
+// is room again, from where they were left.
+func TestLooksBesideACrowd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	conn := s.session().Conn
+	turns, scout := s.scout(time.Second, queue)
+	turns.most = 8
+	s.looking(scout, conn)
+	ids := []string{"1", "2", "3", "4", "5", "6"}
+	for i, c := range ready(ids...) {
+		c.ID, c.DueIn = int64(1_000_000+i), time.Second
+		turns.Offer([]Candidate{c})
+	}
+	require.True(t, turns.Look().Crowded)
+	s.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
+		VALUES ('q', 'due', '', now() + '1500 milliseconds'), ('q', 'new', '', NULL)`)
+	require.Equal(t, []string{"new"}, s.found(scout, conn))
+	for _, id := range ids {
+		turn := turns.known[group(id)]
+		turns.unlink(turn)
+		delete(turns.known, turn.Key)
+	}
+	delete(turns.known, group("due"))
+	require.Empty(t, s.found(scout, conn))
+	require.NotNil(t, turns.known[group("due")])
 }
 
 func TestPointsOfWriters(t *testing.T) {
