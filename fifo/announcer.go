@@ -13,8 +13,8 @@ import (
 //
 // No enqueue does it, and no transaction of a caller's. A commit that notifies holds a lock of the whole cluster until
 // it is flushed (PostgreSQL's async.c), fails if the cluster's queue of notices is full, and cannot be prepared. So the
-// announcer asks which of the callers' transactions have ended, and tells what those enqueued that have committed. It
-// asks about a young transaction every millisecond, and less often the longer it stays open.
+// announcer asks which of the callers' transactions have ended, and tells what those did that have committed. It asks
+// about a young transaction every millisecond, and less often the longer it stays open.
 //
 // The first notice is sent at once. What is to be said during the gap after it goes into the next statement. The gap
 // grows with the time that a statement takes: if many clients wait in line for that lock, each of them asks for it less
@@ -33,7 +33,7 @@ type announcer struct {
 	running bool
 	closed  bool
 	pending hints             // committed
-	open    map[int64]*openTx // enqueued in transactions that are not known to have ended, by their ids
+	open    map[int64]*openTx // done in transactions that are not known to have ended, by their ids
 }
 
 // An openTx is a transaction of a caller's.
@@ -78,17 +78,27 @@ func (a *announcer) close() {
 	a.cancel()
 }
 
-// committed announces jobs that are committed; back says that they have had their ids before.
-func (a *announcer) committed(b *batch, ids []int64, back bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.start() {
-		a.pending.addBatch(b, ids, back)
-	}
+// committed announces jobs that are committed.
+func (a *announcer) committed(b *batch, ids []int64) {
+	a.say(func(h hints) { h.addBatch(b, ids) })
 }
 
 // enqueued announces jobs once their transaction has committed.
 func (a *announcer) enqueued(b *batch, ids []int64, xid int64, conn *pgx.Conn) {
+	a.sayLater(xid, conn, func(h hints) { h.addBatch(b, ids) })
+}
+
+// say has add tell what is committed.
+func (a *announcer) say(add func(hints)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.start() {
+		add(a.pending)
+	}
+}
+
+// sayLater has add tell what is to be announced once the transaction has committed.
+func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	tx := a.open[xid]
@@ -100,10 +110,10 @@ func (a *announcer) enqueued(b *batch, ids []int64, xid int64, conn *pgx.Conn) {
 		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(askGap)}
 		a.open[xid] = tx
 	}
-	tx.hints.addBatch(b, ids, false)
+	add(tx.hints)
 }
 
-// on returns the transactions that have enqueued on a connection.
+// on returns the transactions on a connection that there is something to tell of.
 func (a *announcer) on(conn *pgx.Conn) (xids []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +125,7 @@ func (a *announcer) on(conn *pgx.Conn) (xids []int64) {
 	return xids
 }
 
-// ended announces what was enqueued in transactions that have committed, and drops what was in those that have not.
+// ended announces what was done in transactions that have committed, and drops what was in those that have not.
 func (a *announcer) ended(committed, aborted []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -126,8 +126,7 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	if err := c.checkDeadLetters(ctx, key); err != nil {
 		return 0, err
 	}
-	b := &batch{}
-	var back []int64
+	n, back := 0, make(hints)
 	err := pgx.BeginTxFunc(ctx, c.pool, readCommitted, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, c.schema.Qualify(redriveSQL), key.Queue, key.GroupID, ids)
 		if err != nil {
@@ -136,8 +135,8 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 		var group string
 		var id int64
 		_, err = pgx.ForEachRow(rows, []any{&group, &id}, func() error {
-			b.queues, b.groups = append(b.queues, key.Queue), append(b.groups, group)
-			back = append(back, id)
+			n++
+			back.add(key.Queue, group, id, true)
 			return nil
 		})
 		return err
@@ -145,8 +144,8 @@ func (c *Client) Redrive(ctx context.Context, key groups.Key, ids ...int64) (int
 	if err != nil {
 		return 0, fmt.Errorf("fifo: redrive %v: %w", key, err)
 	}
-	c.announce.committed(b, back, true)
-	return len(back), nil
+	c.announce.say(func(h hints) { h.addAll(back) })
+	return n, nil
 }
 
 // DeleteDeadLetters deletes dead letters for good, chosen as by Redrive. It returns how many there were. In both, a

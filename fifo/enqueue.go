@@ -43,7 +43,7 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error
 		}
 		ids, _, err := c.enqueuePgx(ctx, c.pool, b)
 		if err == nil {
-			c.announce.committed(b, ids, false)
+			c.announce.committed(b, ids)
 		}
 		return ids, err
 	})

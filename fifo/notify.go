@@ -2,8 +2,8 @@ package fifo
 
 import "encoding/json"
 
-// A notice tells workers where messages were enqueued. It is a hint: workers poll as well. The channel is the schema's
-// name, the payload this as JSON.
+// A notice tells workers where messages were enqueued or redriven, and what was resumed. It is a hint: workers poll as
+// well. The channel is the schema's name, the payload this as JSON.
 type notice struct {
 	Queue  string      `json:"q"`
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
@@ -12,7 +12,7 @@ type notice struct {
 
 type groupHint struct {
 	GroupID string `json:"g"`
-	ID      int64  `json:"i"` // the lowest new job
+	ID      int64  `json:"i"` // the lowest new job; 0: not known
 }
 
 const (
@@ -33,15 +33,24 @@ type hints map[string]*hint
 
 type hint struct {
 	groups map[string]int64 // the lowest new id of each; more than noticeHints: too many to name them
+	all    bool             // it may be any group
 	back   bool
 }
 
-func (h hints) add(queue, group string, id int64, back bool) {
+func (h hints) of(queue string) *hint {
 	q := h[queue]
 	if q == nil {
 		q = &hint{groups: make(map[string]int64)}
 		h[queue] = q
 	}
+	return q
+}
+
+// addQueue tells of all groups of a queue.
+func (h hints) addQueue(queue string) { h.of(queue).all = true }
+
+func (h hints) add(queue, group string, id int64, back bool) {
+	q := h.of(queue)
 	q.back = q.back || back
 	lowest, known := q.groups[group]
 	if known && id < lowest || !known && len(q.groups) <= noticeHints {
@@ -49,14 +58,18 @@ func (h hints) add(queue, group string, id int64, back bool) {
 	}
 }
 
-func (h hints) addBatch(b *batch, ids []int64, back bool) {
+// addBatch tells of new jobs.
+func (h hints) addBatch(b *batch, ids []int64) {
 	for i, id := range ids {
-		h.add(b.queues[i], b.groups[i], id, back)
+		h.add(b.queues[i], b.groups[i], id, false)
 	}
 }
 
 func (h hints) addAll(more hints) {
 	for queue, q := range more {
+		if q.all {
+			h.addQueue(queue)
+		}
 		for group, id := range q.groups {
 			h.add(queue, group, id, q.back)
 		}
@@ -71,7 +84,7 @@ func (h hints) notices() []string {
 		for group, id := range q.groups {
 			n.Groups = append(n.Groups, groupHint{group, id})
 		}
-		if len(n.Groups) > noticeHints {
+		if q.all || len(n.Groups) > noticeHints {
 			n.Groups = nil
 		}
 		texts = append(texts, n.String())

@@ -12,8 +12,10 @@ func TestAnnounceLowestID(t *testing.T) {
 	t.Parallel()
 	b := &batch{queues: []string{"q", "q", "q"}, groups: []string{"g", "h", "g"}}
 	h, more := make(hints), make(hints)
-	h.addBatch(b, []int64{5, 6, 7}, true)
-	more.addBatch(b, []int64{100, 101, 102}, false)
+	h.add("q", "g", 5, true)
+	h.add("q", "h", 6, true)
+	h.add("q", "g", 7, true)
+	more.addBatch(b, []int64{100, 101, 102})
 	h.addAll(more)
 	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 5, "h": 6}, back: true}}, h)
 	more.addAll(h)
@@ -32,6 +34,22 @@ func TestNoticeOfManyGroups(t *testing.T) {
 	require.Equal(t, []string{`{"q":"q"}`}, h.notices())
 	all.addAll(h)
 	require.Equal(t, h, all)
+}
+
+// What concerns a whole queue is not hidden by what concerns a group of it, whichever came first.
+func TestNoticeOfAQueue(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{true, false} {
+		h, more := make(hints), make(hints)
+		h.add("q", "g", 5, false)
+		more.addQueue("q")
+		if first {
+			h, more = more, h
+		}
+		require.NotEqual(t, h.notices(), more.notices())
+		h.addAll(more)
+		require.Equal(t, []string{`{"q":"q"}`}, h.notices())
+	}
 }
 
 // Transactions that do not end take no more memory than this.

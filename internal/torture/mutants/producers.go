@@ -67,8 +67,8 @@ var producers = []Mutant{
 		Name:   "announced-before-it-is-there",
 		Breaks: "an announcement names another group than the one with the new job",
 		Edits: []Edit{{
-			"fifo/notify.go", "		h.add(b.queues[i], b.groups[i], id, back)\n",
-			"		h.add(b.queues[i], b.groups[i]+\"?\", id, back)\n",
+			"fifo/notify.go", "		h.add(b.queues[i], b.groups[i], id, false)\n",
+			"		h.add(b.queues[i], b.groups[i]+\"?\", id, false)\n",
 		}},
 		Test: Test{"fifo", "TestNotified|TestAnnounceLowestID"},
 	},
