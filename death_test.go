@@ -15,7 +15,7 @@ import (
 // job returns a job of the queue that is not done.
 func (s *site) job(id int64) fifo.Job {
 	s.Helper()
-	jobs, err := s.client.Jobs(s.Context(), fifo.Filter{Queue: queue})
+	jobs, err := s.client.Queue(queue).Jobs(s.Context(), fifo.Page{})
 	require.NoError(s, err)
 	for _, job := range jobs {
 		if job.ID == id {
@@ -122,7 +122,7 @@ func TestPoisonJobBecomesDeadLetter(t *testing.T) {
 			}
 			require.Equal(t, lives, deaths)
 			require.Len(t, s.find("start", ids[1]), lives)
-			dead, err := s.client.DeadLetters(t.Context(), fifo.Filter{})
+			dead, err := s.client.DeadLetters(t.Context(), fifo.Page{})
 			require.NoError(t, err)
 			require.Len(t, dead, 1)
 			require.Equal(t, ids[1], dead[0].ID)
@@ -203,7 +203,7 @@ func TestDeathOfAllLosesNothing(t *testing.T) {
 	s.drained()
 	s.stop(procs...)
 	require.Equal(t, want, s.effects())
-	dead, err := s.client.DeadLetters(t.Context(), fifo.Filter{})
+	dead, err := s.client.DeadLetters(t.Context(), fifo.Page{})
 	require.NoError(t, err)
 	require.Empty(t, dead)
 	s.replay()

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.
@@ -46,14 +45,14 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	open := s.gate()
-	ctx, admin := t.Context(), s.client.Admin()
+	ctx := t.Context()
 	stuck := s.enqueue(message("stuck", task{Do: "gate"}), message("stuck", task{}))
 	var behind []int64
 	const each = 13 // of a kind: many more than lanes, and few enough for one notice to name all
 	var again []fifo.Message
 	for i := range each {
 		paused, backoff, delayed := fmt.Sprint("paused", i), fmt.Sprint("backoff", i), fmt.Sprint("delayed", i)
-		require.NoError(t, admin.Pause(ctx, groups.Key{Queue: queue, GroupID: paused}, ""))
+		require.NoError(t, s.client.Queue(queue).Group(paused).Pause(ctx, ""))
 		head := message(delayed, task{})
 		head.Delay = time.Hour
 		ids := s.enqueue(message(paused, task{}), message(backoff, task{Do: "postpone"}), head,
@@ -222,7 +221,7 @@ func TestFailedAttemptsLeaveNoEffect(t *testing.T) {
 	p := s.start(2)
 	s.drained()
 	s.stop(p)
-	dead, err := s.client.DeadLetters(t.Context(), fifo.Filter{})
+	dead, err := s.client.DeadLetters(t.Context(), fifo.Page{})
 	require.NoError(t, err)
 	require.Len(t, dead, 2)
 	for _, d := range dead {
@@ -265,7 +264,7 @@ func TestLateCommitIsWorked(t *testing.T) {
 			require.Empty(t, s.find("start", late[0]), "not committed")
 			require.NoError(t, tx.Commit(t.Context()))
 			s.until("the lower id", func() bool { return slices.Contains(s.effects()["g"], late[0]) })
-			_, err = s.client.Admin().Purge(t.Context(), groups.Key{Queue: queue, GroupID: "g"})
+			_, err = s.client.Queue(queue).Group("g").Purge(t.Context())
 			require.NoError(t, err)
 			s.drained()
 			s.stop(p)

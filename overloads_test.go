@@ -116,12 +116,14 @@ func (s *staff) everything(settings []string) {
 		}
 	}
 	admin := s.client(s.as(s.roles.Admin, settings...))
-	key := groups.Key{Queue: "later", GroupID: "g"}
-	require.NoError(s, admin.Admin().Pause(ctx, key, "why"))
-	pauses, err := admin.Admin().Pauses(ctx)
+	later := admin.Queue("later").Group("g")
+	require.NoError(s, later.Pause(ctx, "why"))
+	pauses, err := admin.Pauses(ctx)
 	require.NoError(s, err)
 	require.Len(s, pauses, 1)
-	require.NoError(s, admin.Admin().Resume(ctx, key))
+	resumed, err := later.Resume(ctx)
+	require.NoError(s, err)
+	require.True(s, resumed)
 
 	w := &fifo.Worker{
 		Client: s.client(s.as(s.roles.Worker, settings...)), Concurrency: 2, MaxAttempts: 2,
@@ -147,25 +149,34 @@ func (s *staff) everything(settings []string) {
 	require.EqualValues(s, 8, w.Stats().Lost, "%+v", w.Stats())
 
 	reader := s.client(s.as(s.roles.Reader, settings...))
-	dead, err := reader.DeadLetters(ctx, fifo.Filter{Queue: queue})
+	dead, err := reader.Queue(queue).DeadLetters(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, dead, 8)
-	depth, err := reader.Admin().Measure(ctx, queue)
+	depth, err := reader.Queue(queue).Measure(ctx)
 	require.NoError(s, err)
-	require.Equal(s, int64(8), depth.DeadLetters)
-	n, err := admin.Redrive(ctx, dead[0].Group(), dead[0].ID)
+	require.Equal(s, 8, depth.DeadLetters)
+	group := admin.Queue(queue).Group(dead[0].GroupID)
+	depth, err = group.Measure(ctx)
+	require.NoError(s, err)
+	require.Positive(s, depth.DeadLetters)
+	n, err := group.Redrive(ctx, dead[0].ID)
 	require.NoError(s, err)
 	require.Equal(s, 1, n)
-	jobs, err := reader.Jobs(ctx, fifo.Filter{})
+	jobs, err := reader.Jobs(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, jobs, 1)
-	list, err := reader.Admin().List(ctx, groups.Filter{})
+	for _, scope := range []fifo.Scope{reader.Queue(queue), group} {
+		jobs, err = scope.Jobs(ctx, fifo.Page{})
+		require.NoError(s, err)
+		require.Len(s, jobs, 1)
+	}
+	list, err := reader.Groups(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, list, 1)
-	purged, err := admin.Admin().Purge(ctx, dead[0].Group())
+	n, err = group.Purge(ctx)
 	require.NoError(s, err)
-	require.Equal(s, int64(1), purged)
-	n, err = admin.DeleteDeadLetters(ctx, groups.Key{Queue: queue}, dead[1].ID)
+	require.Equal(s, 1, n)
+	n, err = admin.Queue(queue).DeleteDeadLetters(ctx, dead[1].ID)
 	require.NoError(s, err)
 	require.Equal(s, 1, n)
 	w.Sweep.DeadLetterRetention = time.Microsecond

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -62,9 +61,9 @@ func TestProducerRole(t *testing.T) {
 		_, err = listener.WaitForNotification(waiting)
 		require.NoError(t, err, "it tells workers")
 
-		_, err = s.client(pool).Redrive(ctx, groups.Key{Queue: queue})
+		_, err = s.client(pool).Queue(queue).RedriveAll(ctx)
 		requireRefused(t, err, "through the API, too")
-		require.Error(t, s.client(pool).Admin().Pause(ctx, groups.Key{Queue: queue}, ""))
+		require.Error(t, s.client(pool).Queue(queue).Pause(ctx, ""))
 	})
 }
 
@@ -81,7 +80,7 @@ func TestReaderRole(t *testing.T) {
 
 		client := s.client(pool)
 		s.look(client)
-		list, err := client.Admin().List(ctx, groups.Filter{GroupID: "a"})
+		list, err := client.Queue(queue).Group("a").Groups(ctx, fifo.Page{})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.True(t, list[0].Held)
@@ -89,14 +88,14 @@ func TestReaderRole(t *testing.T) {
 		require.Zero(t, list[0].HeldSince, "another role's session is not for everybody to see")
 		require.Empty(t, list[0].ClientAddr)
 		s.exec("GRANT pg_read_all_stats TO " + ident(s.roles.Reader))
-		list, err = client.Admin().List(ctx, groups.Filter{GroupID: "a"})
+		list, err = client.Queue(queue).Group("a").Groups(ctx, fifo.Page{})
 		require.NoError(t, err)
 		require.NotZero(t, list[0].HeldSince)
 		require.NotEmpty(t, list[0].ClientAddr)
 
-		_, err = client.Admin().Purge(ctx, groups.Key{Queue: queue})
+		_, err = client.Queue(queue).Purge(ctx)
 		require.Error(t, err)
-		_, err = client.DeleteDeadLetters(ctx, groups.Key{Queue: queue})
+		_, err = client.Queue(queue).DeleteAllDeadLetters(ctx)
 		require.Error(t, err)
 		_, err = client.Enqueue(ctx, message("g", task{}))
 		requireRefused(t, err, "through the API, too")
@@ -119,22 +118,22 @@ func (s *staff) stock() {
 func (s *staff) look(client *fifo.Client) {
 	s.Helper()
 	ctx := s.Context()
-	jobs, err := client.Jobs(ctx, fifo.Filter{})
+	jobs, err := client.Jobs(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, jobs, 3)
 	require.Equal(s, "x", string(jobs[0].Payload))
-	dead, err := client.DeadLetters(ctx, fifo.Filter{Queue: queue})
+	dead, err := client.Queue(queue).DeadLetters(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, dead, 3)
-	list, err := client.Admin().List(ctx, groups.Filter{})
+	list, err := client.Groups(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, list, 2)
-	pauses, err := client.Admin().Pauses(ctx)
+	pauses, err := client.Pauses(ctx)
 	require.NoError(s, err)
 	require.Len(s, pauses, 1)
-	depth, err := client.Admin().Measure(ctx, queue)
+	depth, err := client.Queue(queue).Measure(ctx)
 	require.NoError(s, err)
-	require.Equal(s, int64(3), depth.DeadLetters)
+	require.Equal(s, 3, depth.DeadLetters)
 }
 
 func TestAdminRole(t *testing.T) {
@@ -142,25 +141,28 @@ func TestAdminRole(t *testing.T) {
 	eachSchema(t, func(t *testing.T, s *staff) {
 		ctx, pool := t.Context(), s.as(s.roles.Admin)
 		s.stock()
-		client, key := s.client(pool), groups.Key{Queue: queue, GroupID: "c"}
+		client := s.client(pool)
+		group := client.Queue(queue).Group("c")
 		s.look(client)
-		require.NoError(t, client.Admin().Pause(ctx, key, "why"))
-		require.NoError(t, client.Admin().Pause(ctx, key, "why not"))
-		require.NoError(t, client.Admin().Pause(ctx, groups.Key{Queue: queue}, "all"))
+		require.NoError(t, group.Pause(ctx, "why"))
+		require.NoError(t, group.Pause(ctx, "why not"))
+		require.NoError(t, client.Queue(queue).Pause(ctx, "all"))
 		require.Equal(t, 3, s.number("SELECT count(*) FROM pgfifo.pauses"))
-		require.NoError(t, client.Admin().Resume(ctx, key))
+		resumed, err := group.Resume(ctx)
+		require.NoError(t, err)
+		require.True(t, resumed)
 		require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
 
-		n, err := client.Redrive(ctx, groups.Key{Queue: queue, GroupID: "b"}, 1001)
+		n, err := client.Queue(queue).Group("b").Redrive(ctx, 1001)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE id = 1001"), "its old place")
-		n, err = client.DeleteDeadLetters(ctx, groups.Key{Queue: queue}, 1002)
+		n, err = client.Queue(queue).DeleteDeadLetters(ctx, 1002)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		purged, err := client.Admin().Purge(ctx, groups.Key{Queue: queue})
+		n, err = client.Queue(queue).Purge(ctx)
 		require.NoError(t, err)
-		require.Equal(t, int64(4), purged)
+		require.Equal(t, 4, n)
 		require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
 
 		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema}),

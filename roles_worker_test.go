@@ -85,9 +85,10 @@ func TestWorkerRole(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, did)
 
-		_, err = client.DeadLetters(ctx, fifo.Filter{})
+		_, err = client.DeadLetters(ctx, fifo.Page{})
 		requireRefused(t, err, "payloads of dead letters")
-		require.Error(t, client.Admin().Resume(ctx, groups.Key{Queue: queue}))
+		_, err = client.Queue(queue).Resume(ctx)
+		require.Error(t, err)
 	})
 }
 

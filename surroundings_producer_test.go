@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -164,7 +163,6 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	pool := connectIn(t, b.through(url), pgx.QueryExecModeExec)
 	client := fifo.Open(pool, nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	admin := client.Admin()
 
 	done := make(chan int64, 10)
 	s.work(&fifo.Worker{Client: s.client, Concurrency: 2}, func(_ context.Context, job *fifo.Job) error {
@@ -178,23 +176,28 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ids[0], awaitValue(s, done, "the job"))
 
-	key := groups.Key{Queue: queue, GroupID: "paused"}
-	require.NoError(t, admin.Pause(ctx, key, "why"))
+	group := client.Queue(queue).Group("paused")
+	require.NoError(t, group.Pause(ctx, "why"))
 	_, err = client.Enqueue(ctx, message("paused", task{}), message("bad", task{}))
 	require.NoError(t, err)
 	s.until("a dead letter", func() bool {
-		dead, err := client.DeadLetters(ctx, fifo.Filter{})
+		dead, err := client.DeadLetters(ctx, fifo.Page{})
 		require.NoError(t, err)
 		return len(dead) == 1
 	})
-	list, err := admin.List(ctx, groups.Filter{Paused: true})
+	list, err := client.Groups(ctx, fifo.Page{}, fifo.Paused)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "why", list[0].PauseReason)
-	n, err := admin.Purge(ctx, key)
+	n, err := group.Purge(ctx)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
-	require.NoError(t, admin.Resume(ctx, key))
+	require.Equal(t, 1, n)
+	resumed, err := group.Resume(ctx)
+	require.NoError(t, err)
+	require.True(t, resumed)
+	n, err = client.Queue(queue).DeleteAllDeadLetters(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 	require.Zero(t, s.jobs())
 }
 

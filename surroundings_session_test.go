@@ -90,7 +90,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	require.Equal(t, "4s", v.timeout)
 	require.Equal(t, "read committed", v.isolation)
 	require.Equal(t, "behind a pooler", v.name)
-	held, err := s.client.Admin().List(t.Context(), groups.Filter{Held: true})
+	held, err := s.client.Groups(t.Context(), fifo.Page{}, fifo.Held)
 	require.NoError(t, err)
 	require.Len(t, held, 1)
 	require.Equal(t, v.pid, held[0].PID)

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -203,7 +202,7 @@ func TestMigrationOfTheJobsTable(t *testing.T) {
 		late := o.send("late", "a", "hopeless", "b")
 		o.drained()
 		require.Equal(t, []int64{late[0], late[2]}, o.effects()["late"])
-		redriven, err := o.client.Redrive(t.Context(), groups.Key{Queue: queue})
+		redriven, err := o.client.Queue(queue).RedriveAll(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, redriven)
 		o.drained()

@@ -72,7 +72,7 @@ func (s *enqueue) send(ctx context.Context, b *bench, l load, p producing) (time
 	defer pool.Close()
 	client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
 	defer func() { _ = client.Close() }()
-	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
+	if _, err := client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}); err != nil { // the first call checks the schema
 		return 0, err
 	}
 	enqueue, err := p.caller(client, pool)

@@ -53,7 +53,7 @@ func (s *latency) send(ctx context.Context, b *bench, arrivals []arrival, call s
 	defer pool.Close()
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()
-	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
+	if _, err := client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}); err != nil { // the first call checks the schema
 		return err
 	}
 	enqueue, err := producing{call: call}.caller(client, pool)

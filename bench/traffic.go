@@ -115,7 +115,7 @@ const callful = 1000
 func (t *traffic) send(ctx context.Context, c *crew) error {
 	client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
 	defer func() { _ = client.Close() }()
-	if _, err := client.Jobs(ctx, fifo.Filter{Queue: queue, Limit: 1}); err != nil { // the first call checks the schema
+	if _, err := client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}); err != nil { // the first call checks the schema
 		return err
 	}
 	t.origin = time.Since(t.begin)

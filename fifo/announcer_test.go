@@ -234,7 +234,7 @@ func TestSilentAnnouncer(t *testing.T) {
 			b := newBed(t)
 			pool := onePool(b)
 			c := fifo.Open(pool, nil)
-			_, err := c.Jobs(t.Context(), fifo.Filter{}) // it has looked at the schema
+			_, err := c.Jobs(t.Context(), fifo.Page{}) // it has looked at the schema
 			require.NoError(t, err)
 			e := b.listen()
 			again := silence(t, pool, c)

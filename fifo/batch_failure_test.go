@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // attempts returns with which attempt each job of the list was done. Every one of the given jobs must be there once,
@@ -219,7 +218,7 @@ func TestOperatorInABatch(t *testing.T) {
 					}
 					done = true
 					if x.do == "" {
-						_, err := b.client.Admin().Purge(ctx, groups.Key{Queue: "q"})
+						_, err := b.client.Queue("q").Purge(ctx)
 						return errors.Join(err, note(ctx, job))
 					}
 					_, err := b.pool.Exec(ctx, x.do, ids[2])

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -190,14 +189,14 @@ func query[T any](b *bed, sql string, args ...any) T {
 
 func (b *bed) jobs() []fifo.Job {
 	b.t.Helper()
-	list, err := b.client.Jobs(b.t.Context(), fifo.Filter{})
+	list, err := b.client.Jobs(b.t.Context(), fifo.Page{})
 	require.NoError(b.t, err)
 	return list
 }
 
 func (b *bed) deadLetters() []fifo.DeadLetterJob {
 	b.t.Helper()
-	list, err := b.client.DeadLetters(b.t.Context(), fifo.Filter{})
+	list, err := b.client.DeadLetters(b.t.Context(), fifo.Page{})
 	require.NoError(b.t, err)
 	return list
 }
@@ -206,7 +205,7 @@ func (b *bed) deadLetters() []fifo.DeadLetterJob {
 func (b *bed) holder(group string) (pid int) {
 	b.t.Helper()
 	await(b.t, "a holder of "+group, func() bool {
-		list, err := b.client.Admin().List(b.t.Context(), groups.Filter{Queue: "q", GroupID: group, Held: true})
+		list, err := b.client.Queue("q").Group(group).Groups(b.t.Context(), fifo.Page{}, fifo.Held)
 		require.NoError(b.t, err)
 		if len(list) == 1 {
 			pid = list[0].PID

@@ -19,7 +19,8 @@ import (
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
-// A Client enqueues messages and looks after jobs and dead letters. It is safe for concurrent use.
+// A Client enqueues messages, and lists jobs, dead letters, groups and pauses of all queues. Client.Queue is where an
+// operator begins. A Client is safe for concurrent use.
 type Client struct {
 	pool     *pgxpool.Pool
 	sqlDB    *sql.DB
@@ -93,9 +94,6 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 // answer was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
 
-// Admin returns what looks at groups and acts on them: list, pause, resume, purge.
-func (c *Client) Admin() groups.Admin { return groups.Admin{DB: c.db, Schema: c.cfg.Schema} }
-
 // Close ends what the client does in the background; the pool stays open. Workers of the client must have ended. It
 // announces what has been committed and is not announced yet, for up to a second.
 func (c *Client) Close() error {
@@ -118,8 +116,8 @@ func (c *Client) check(ctx context.Context, db migrations.Querier) error {
 	return nil
 }
 
-// checkPool is check on a connection of the pool, whose syntax of strings has to be the standard's too. What is
-// enqueued in a transaction of the caller's needs no such look: it is sent as parameters.
+// checkPool is check on a connection of the pool, whose syntax of strings has to be the standard's too. What runs in a
+// transaction of the caller's needs no such look, nor do the verbs of a Scope: they send parameters.
 func (c *Client) checkPool(ctx context.Context) error {
 	if c.err != nil || c.conforms.Load() {
 		return c.check(ctx, c.pool)

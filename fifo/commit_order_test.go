@@ -51,7 +51,7 @@ func TestCommitOrder(t *testing.T) {
 				require.NoError(t, first.undo())
 			}
 			require.NoError(t, receive(t, result, "the second producer"))
-			jobs, err := b.client.Jobs(t.Context(), fifo.Filter{Queue: "q", GroupID: "g"})
+			jobs, err := b.client.Queue("q").Group("g").Jobs(t.Context(), fifo.Page{})
 			require.NoError(t, err)
 			for i, job := range jobs {
 				require.Equal(t, want[i], string(job.Payload))

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // escaping is a group id that names all groups where a backslash escapes the quote behind it.
@@ -43,7 +42,7 @@ func switchOff(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Wherever the setting comes from, nothing is sent in which a value could leave its quotes.
+// Wherever the setting comes from, nothing is sent in which a value could leave its quotes. The verbs send parameters.
 func TestNonconformingStrings(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*bed) *pgxpool.Pool{
@@ -71,27 +70,9 @@ func TestNonconformingStrings(t *testing.T) {
 			t.Parallel()
 			b := withDeadLetters(t)
 			pool := open(b)
-			key := groups.Key{Queue: "q", GroupID: escaping}
 			for call, do := range map[string]func(*fifo.Client) error{
 				"Enqueue": func(c *fifo.Client) error {
 					_, err := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: escaping})
-					return err
-				},
-				"Jobs": func(c *fifo.Client) error {
-					_, err := c.Jobs(t.Context(), fifo.Filter{GroupID: escaping})
-					return err
-				},
-				"DeadLetters": func(c *fifo.Client) error {
-					_, err := c.DeadLetters(t.Context(), fifo.Filter{GroupID: escaping})
-					return err
-				},
-				"DeleteDeadLetters": func(c *fifo.Client) error {
-					_, err := c.DeleteDeadLetters(t.Context(), key)
-					return err
-				},
-				"Redrive": func(c *fifo.Client) error { _, err := c.Redrive(t.Context(), key); return err },
-				"List": func(c *fifo.Client) error {
-					_, err := c.Admin().List(t.Context(), groups.Filter{GroupID: escaping})
 					return err
 				},
 				"DB": func(c *fifo.Client) error {
@@ -113,8 +94,42 @@ func TestNonconformingStrings(t *testing.T) {
 			}
 			require.Equal(t, 2, b.count("dead_letters"))
 			require.Zero(t, b.count("jobs"))
+			b.operate(b.open(pool))
 		})
 	}
+}
+
+// operate has all verbs act on the group that names all where it is not a parameter. They do what they are to do.
+func (b *bed) operate(c *fifo.Client) {
+	b.t.Helper()
+	ctx, g := b.t.Context(), c.Queue("q").Group(escaping)
+	did := func(n int, err error) {
+		b.t.Helper()
+		require.NoError(b.t, err)
+		require.Equal(b.t, 1, n)
+	}
+	require.NoError(b.t, g.Pause(ctx, escaping))
+	dead, err := g.DeadLetters(ctx, fifo.Page{})
+	did(len(dead), err)
+	did(g.Redrive(ctx, dead[0].ID))
+	jobs, err := g.Jobs(ctx, fifo.Page{})
+	did(len(jobs), err)
+	list, err := g.Groups(ctx, fifo.Page{})
+	did(len(list), err)
+	require.Equal(b.t, escaping, list[0].PauseReason)
+	pauses, err := c.Pauses(ctx)
+	did(len(pauses), err)
+	d, err := g.Measure(ctx)
+	did(d.Jobs, err)
+	paused, err := g.Resume(ctx)
+	require.NoError(b.t, err)
+	require.True(b.t, paused)
+	did(g.Purge(ctx))
+	dead, err = c.DeadLetters(ctx, fifo.Page{After: jobs[0].Position()})
+	did(len(dead), err)
+	require.Equal(b.t, "g", dead[0].GroupID)
+	did(c.Queue("q").DeleteAllDeadLetters(ctx))
+	b.ledger.sent = nil // they are lost on purpose
 }
 
 // A client that has looked once looks at each connection on which bun writes values.
@@ -123,14 +138,20 @@ func TestStringsCeaseToConform(t *testing.T) {
 	b := withDeadLetters(t)
 	pool := b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
 	client := b.open(pool)
-	list, err := client.DeadLetters(t.Context(), fifo.Filter{GroupID: escaping})
+	drop := func() (n int64, err error) {
+		res, err := client.DB().ExecContext(t.Context(), "DELETE FROM pgfifo.dead_letters WHERE group_id = ?", escaping)
+		if err == nil {
+			n, err = res.RowsAffected()
+		}
+		return n, err
+	}
+	_, err := client.Enqueue(t.Context(), fifo.Message{Queue: "other", GroupID: "g"})
 	require.NoError(t, err)
-	require.Len(t, list, 1)
 
 	require.NoError(t, pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
 		return switchOff(t.Context(), c.Conn())
 	}))
-	_, err = client.DeleteDeadLetters(t.Context(), groups.Key{Queue: "q", GroupID: escaping})
+	_, err = drop()
 	require.ErrorIs(t, err, fifo.ErrNonconforming)
 	require.Equal(t, 2, b.count("dead_letters"))
 
@@ -138,7 +159,8 @@ func TestStringsCeaseToConform(t *testing.T) {
 		_, err := c.Exec(t.Context(), "RESET standard_conforming_strings")
 		return err
 	}))
-	n, err := client.DeleteDeadLetters(t.Context(), groups.Key{Queue: "q", GroupID: escaping})
+	n, err := drop()
 	require.NoError(t, err, "the connection is as good as before")
-	require.Equal(t, 1, n)
+	require.Equal(t, int64(1), n)
+	b.ledger.sent = nil
 }

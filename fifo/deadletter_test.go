@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,40 +38,30 @@ func TestDeadLetters(t *testing.T) {
 		ids = append(ids, b.send(fmt.Sprint("g", i%2), "dead")...)
 	}
 	b.bury()
-	list := func(f fifo.Filter) []int64 {
+	list := func(of lister) []int64 {
 		t.Helper()
-		l, err := b.client.DeadLetters(t.Context(), f)
+		l, err := of.DeadLetters(t.Context(), fifo.Page{})
 		require.NoError(t, err)
 		return letterIDs(l)
 	}
 	even := []int64{ids[0], ids[2], ids[4], ids[6]}
 	odd := []int64{ids[1], ids[3], ids[5]}
 	all := append(append([]int64{}, even...), odd...) // by group
-	require.Equal(t, all, list(fifo.Filter{}))
-	require.Equal(t, all, list(fifo.Filter{Queue: "q"}))
-	require.Equal(t, odd, list(fifo.Filter{Queue: "q", GroupID: "g1"}))
-	require.Equal(t, odd, list(fifo.Filter{GroupID: "g1"}))
-	require.Empty(t, list(fifo.Filter{Queue: "none"}))
-	require.Empty(t, list(fifo.Filter{GroupID: "' OR ?0 --"}))
-	var paged []int64
-	f := fifo.Filter{Limit: 3}
-	for {
-		page, err := b.client.DeadLetters(t.Context(), f)
-		require.NoError(t, err)
-		if len(page) == 0 {
-			break
-		}
-		require.LessOrEqual(t, len(page), 3)
-		paged = append(paged, letterIDs(page)...)
-		f.After = page[len(page)-1].Position()
-	}
-	require.Equal(t, all, paged)
+	q := b.client.Queue("q")
+	require.Equal(t, all, list(b.client))
+	require.Equal(t, all, list(q))
+	require.Equal(t, odd, list(q.Group("g1")))
+	require.Empty(t, list(b.client.Queue("none")))
+	require.Empty(t, list(b.client.Queue("none").Group("g1")))
+	require.Empty(t, list(q.Group("' OR ?0 --")))
 
-	l, err := b.client.DeadLetters(t.Context(), fifo.Filter{Limit: 1})
+	l, err := b.client.DeadLetters(t.Context(), fifo.Page{Limit: 1})
 	require.NoError(t, err)
+	require.Len(t, l, 1)
 	require.Equal(t, groups.Key{Queue: "q", GroupID: "g0"}, l[0].Group())
 	require.Equal(t, "dead", string(l[0].Payload))
 	require.Equal(t, 1, l[0].Attempts)
+	require.Len(t, l[0].Failures, 1)
 	require.InDelta(t, 0, time.Since(l[0].DiedAt).Seconds(), 60)
 	require.False(t, l[0].EnqueuedAt.After(l[0].DiedAt))
 }
@@ -85,27 +74,32 @@ func TestRedrive(t *testing.T) {
 	ids := b.send("g", "dead", "fine", "dead", "dead")
 	other := b.send("h", "dead")
 	b.bury()
-	key := groups.Key{Queue: "q", GroupID: "g"}
-	redrive := func(key groups.Key, ids ...int64) int {
+	q := b.client.Queue("q")
+	g := q.Group("g")
+	did := func(n int, err error) int {
 		t.Helper()
-		n, err := b.client.Redrive(t.Context(), key, ids...)
 		require.NoError(t, err)
 		return n
 	}
-	require.Zero(t, redrive(groups.Key{Queue: "none"}))
-	require.Zero(t, redrive(key, other[0]), "of another group")
-	require.Zero(t, redrive(key, []int64{}...), "of those chosen, which are none")
+	ctx := t.Context()
+	require.Zero(t, did(b.client.Queue("none").RedriveAll(ctx)))
+	require.Zero(t, did(b.client.Queue("none").Redrive(ctx, ids...)))
+	require.Zero(t, did(g.Redrive(ctx, other[0])), "of another group")
+	for _, none := range [][]int64{nil, {}} {
+		require.Zero(t, did(g.Redrive(ctx, none...)), "those given, which are none")
+		require.Zero(t, did(q.Redrive(ctx, none...)))
+	}
 
 	waiting := b.send("g", "waits")
-	require.Equal(t, 1, redrive(key, ids[2], ids[1]))
+	require.Equal(t, 1, did(g.Redrive(ctx, ids[2], ids[1])))
 	jobs := b.jobs()
 	require.Len(t, jobs, 2)
 	require.Equal(t, ids[2], jobs[0].ID)
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 1)
-	require.Equal(t, 2, redrive(key), "the rest of the group")
-	require.Zero(t, redrive(key))
-	require.Equal(t, 1, redrive(groups.Key{Queue: "q"}), "the rest of the queue")
+	require.Equal(t, 2, did(g.RedriveAll(ctx)), "the rest of the group")
+	require.Zero(t, did(g.RedriveAll(ctx)))
+	require.Equal(t, 1, did(q.Redrive(ctx, other[0])), "of any group of the queue")
 	require.Empty(t, b.deadLetters())
 
 	n := len(b.ledger.order())
@@ -135,7 +129,7 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 	later := b.send("g", nil, nil)
 	step <- struct{}{}
 	b.holder("g")
-	_, err := b.client.Redrive(t.Context(), groups.Key{Queue: "q"})
+	_, err := b.client.Queue("q").RedriveAll(t.Context())
 	require.NoError(t, err)
 	close(step)
 	b.drained()
@@ -150,58 +144,24 @@ func TestDeleteDeadLetters(t *testing.T) {
 	b.send("h", "dead")
 	b.bury()
 	b.ledger.sent = nil // they are lost on purpose
-	remove := func(key groups.Key, ids ...int64) int {
+	did := func(n int, err error) int {
 		t.Helper()
-		n, err := b.client.DeleteDeadLetters(t.Context(), key, ids...)
 		require.NoError(t, err)
 		return n
 	}
-	key := groups.Key{Queue: "q", GroupID: "g"}
-	require.Zero(t, remove(groups.Key{Queue: "q", GroupID: "h"}, ids...))
-	require.Zero(t, remove(key, []int64{}...), "those chosen, which are none")
-	require.Equal(t, 1, remove(key, ids[1]))
-	require.Equal(t, 2, remove(key))
-	require.Equal(t, 1, remove(groups.Key{Queue: "q"}))
+	ctx, q := t.Context(), b.client.Queue("q")
+	g := q.Group("g")
+	require.Zero(t, did(q.Group("h").DeleteDeadLetters(ctx, ids...)))
+	require.Zero(t, did(b.client.Queue("none").DeleteAllDeadLetters(ctx)))
+	for _, none := range [][]int64{nil, {}} {
+		require.Zero(t, did(g.DeleteDeadLetters(ctx, none...)), "those given, which are none")
+		require.Zero(t, did(q.DeleteDeadLetters(ctx, none...)))
+	}
+	require.Equal(t, 1, did(g.DeleteDeadLetters(ctx, ids[1])))
+	require.Equal(t, 1, did(q.DeleteDeadLetters(ctx, ids[0], ids[1])), "of any group of the queue")
+	require.Equal(t, 1, did(g.DeleteAllDeadLetters(ctx)))
+	require.Equal(t, 1, did(q.DeleteAllDeadLetters(ctx)))
 	require.Empty(t, b.deadLetters())
-}
-
-func TestDeadLetterKeys(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	for _, key := range []groups.Key{{}, {GroupID: "g"}, {Queue: "q", GroupID: "a\x00"}} {
-		_, err := b.client.Redrive(t.Context(), key)
-		require.ErrorIs(t, err, groups.ErrInvalidID)
-		_, err = b.client.DeleteDeadLetters(t.Context(), key)
-		require.ErrorIs(t, err, groups.ErrInvalidID)
-	}
-}
-
-func TestFiltersAreChecked(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	for _, f := range []fifo.Filter{
-		{Queue: "q\x00"},
-		{Queue: "\xff"},
-		{GroupID: "g\x001"},
-		{Queue: strings.Repeat("x", groups.MaxIDBytes+1)},
-		{After: fifo.Position{Key: groups.Key{Queue: "q", GroupID: "\x00"}}},
-	} {
-		_, err := b.client.Jobs(t.Context(), f)
-		require.ErrorIs(t, err, groups.ErrInvalidID, "%+v", f)
-		_, err = b.client.DeadLetters(t.Context(), f)
-		require.ErrorIs(t, err, groups.ErrInvalidID, "%+v", f)
-	}
-	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
-		"SELECT 'q', E'g\n' || i, '' FROM generate_series(1, 150) i")
-	all := fifo.Filter{Limit: -1}
-	for _, n := range []int{100, 50, 0} {
-		page, err := b.client.Jobs(t.Context(), all)
-		require.NoError(t, err)
-		require.Len(t, page, n)
-		if n > 0 {
-			all.After = page[n-1].Position()
-		}
-	}
 }
 
 // The sweep drops dead letters past their retention, and rows of idle groups, and nothing else.

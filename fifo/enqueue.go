@@ -94,8 +94,9 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 }
 
 // InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an
-// error or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx is announced as soon as
-// the commit has returned, because InTx need not ask whether it has committed. A nil f is an error.
+// error or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx, or redrives or resumes
+// with Scope.InPgx, is announced as soon as the commit has returned, because InTx need not ask whether it has
+// committed. A nil f is an error.
 func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	if c.err != nil {
 		return c.err
@@ -239,33 +240,6 @@ func plainTx(tx Tx) (Tx, error) {
 func isNil(tx any) bool {
 	v := reflect.ValueOf(tx)
 	return tx == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// sqlQuerier lets migrations.Check run in a transaction of database/sql.
-type sqlQuerier struct{ tx Tx }
-
-func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
-	rows, err := q.tx.QueryContext(ctx, query, args...)
-	return sqlRow{rows, err}
-}
-
-type sqlRow struct {
-	rows *sql.Rows
-	err  error
-}
-
-func (r sqlRow) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer func() { _ = r.rows.Close() }()
-	if !r.rows.Next() {
-		return errors.Join(sql.ErrNoRows, r.rows.Err())
-	}
-	if err := r.rows.Scan(dest...); err != nil {
-		return err
-	}
-	return r.rows.Close()
 }
 
 // Array literals, see "Array Input and Output Syntax" in the PostgreSQL manual.

@@ -122,7 +122,7 @@ func TestEnqueueVersion(t *testing.T) {
 			b.exec(x.make)
 			_, err := b.client.Enqueue(t.Context(), m)
 			require.ErrorIs(t, err, x.want)
-			_, err = b.client.Jobs(t.Context(), fifo.Filter{})
+			_, err = b.client.Jobs(t.Context(), fifo.Page{})
 			require.ErrorIs(t, err, x.want)
 			w := b.worker(nop)
 			require.ErrorIs(t, w.Run(t.Context()), x.want)
@@ -205,7 +205,7 @@ func TestInvalidSchema(t *testing.T) {
 	c := fifo.Open(pool, &fifo.Config{Schema: "pg_mine"})
 	_, want := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
 	require.ErrorContains(t, want, "pg_mine")
-	_, err = c.Jobs(t.Context(), fifo.Filter{})
+	_, err = c.Jobs(t.Context(), fifo.Page{})
 	require.Equal(t, want, err)
 	w := &fifo.Worker{Client: c}
 	w.Handle("q", fifo.HandlerFunc(nop))

@@ -9,8 +9,18 @@ import (
 )
 
 // ErrNonconforming is returned on a connection with standard_conforming_strings off, before anything of the caller's is
-// sent: by whatever uses the client's pool, by DB, and by Admin.
+// sent: by Enqueue, DB, Run and RunOne. The verbs of a Scope and the lists need no such look: they send parameters.
 var ErrNonconforming = groups.ErrNonconforming
+
+// Errors of scopes and lists, before any SQL.
+var (
+	// ErrInvalidID is returned for a queue name or group id that is empty, longer than groups.MaxIDBytes, not valid
+	// UTF-8, or not printable, and for a text that PostgreSQL cannot have: of a Page, or of a pause's reason, which may
+	// have MaxReasonBytes.
+	ErrInvalidID = groups.ErrInvalidID
+	// ErrInvalidState is returned by Groups for a State that is none.
+	ErrInvalidState = errors.New("fifo: invalid state")
+)
 
 // Errors of messages, before any SQL.
 var (

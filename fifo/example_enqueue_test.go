@@ -43,7 +43,7 @@ func ExampleClient_EnqueueTx() {
 		log.Fatal(err)
 	}
 
-	jobs, err := client.Jobs(ctx, fifo.Filter{Queue: "orders"})
+	jobs, err := client.Queue("orders").Jobs(ctx, fifo.Page{})
 	fmt.Println(len(jobs), err)
 	// Output: 1 <nil>
 }
@@ -65,11 +65,11 @@ func ExampleClient_EnqueuePgxTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	before, _ := client.Jobs(ctx, fifo.Filter{})
+	before, _ := client.Jobs(ctx, fifo.Page{})
 	if err := tx.Commit(ctx); err != nil {
 		log.Fatal(err)
 	}
-	after, _ := client.Jobs(ctx, fifo.Filter{})
+	after, _ := client.Jobs(ctx, fifo.Page{})
 	fmt.Println(len(before), len(after))
 	// Output: 0 1
 }
@@ -94,7 +94,7 @@ func ExampleClient_InTx() {
 	fmt.Println(order("tea", 3))
 	fmt.Println(order("milk", 0))
 
-	jobs, err := client.Jobs(ctx, fifo.Filter{Queue: "orders"})
+	jobs, err := client.Queue("orders").Jobs(ctx, fifo.Page{})
 	if err != nil {
 		log.Fatal(err)
 	}

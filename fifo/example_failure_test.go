@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A service that is asked too often says when to come again.
@@ -63,7 +62,7 @@ func ExampleDeadLetter() {
 		log.Fatal(err)
 	}
 
-	dead, err := client.DeadLetters(context.Background(), fifo.Filter{Queue: "mail"})
+	dead, err := client.Queue("mail").DeadLetters(context.Background(), fifo.Page{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -76,7 +75,7 @@ func ExampleDeadLetter() {
 }
 
 // A dead letter goes back to its place, before what was enqueued after it.
-func ExampleClient_Redrive() {
+func ExampleScope_RedriveAll() {
 	ctx := context.Background()
 	client := fifo.Open(migratedPool(), nil)
 
@@ -110,7 +109,7 @@ func ExampleClient_Redrive() {
 	if _, err := client.Enqueue(ctx, page(3)); err != nil {
 		log.Fatal(err)
 	}
-	n, err := client.Redrive(ctx, groups.Key{Queue: "print", GroupID: "printer-1"})
+	n, err := client.Queue("print").Group("printer-1").RedriveAll(ctx)
 	fmt.Println("redriven:", n, err)
 	printUntil(3)
 	// Output:

@@ -13,7 +13,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 func TestNoJob(t *testing.T) {
@@ -185,7 +184,7 @@ func TestSavepointIsLazy(t *testing.T) {
 				return err
 			}
 		}
-		held, err := b.client.Admin().List(ctx, groups.Filter{Queue: "q", Held: true})
+		held, err := b.client.Queue("q").Groups(ctx, fifo.Page{}, fifo.Held)
 		if err != nil || len(held) != 1 {
 			return fmt.Errorf("%d held: %w", len(held), errors.Join(err, errOnPurpose))
 		}

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -22,7 +23,7 @@ func TestModels(t *testing.T) {
 		{fifo.Job{}, "jobs"},
 		{fifo.DeadLetterJob{}, "dead_letters"},
 		{groups.QueueGroup{}, "queue_groups"},
-		{groups.Pause{}, "pauses"},
+		{fifo.Pause{}, "pauses"},
 	} {
 		table := pgdialect.New().Tables().Get(reflect.TypeOf(x.model))
 		require.Equal(t, "pgfifo."+x.table, table.Name)
@@ -46,4 +47,16 @@ func TestModels(t *testing.T) {
 			require.Equal(t, want, required[c], "%s.%s", x.table, c)
 		}
 	}
+}
+
+// A pause can be written and read with bun as it is.
+func TestPauseRoundTrip(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	p, read := fifo.Pause{Queue: "q", GroupID: "a", Reason: "é '\" ?"}, fifo.Pause{}
+	_, err := b.client.DB().NewInsert().Model(&p).Returning("*").Exec(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), p.PausedAt, time.Minute)
+	require.NoError(t, b.client.DB().NewSelect().Model(&read).Scan(t.Context()))
+	require.Equal(t, p, read)
 }

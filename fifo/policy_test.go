@@ -21,7 +21,7 @@ func TestRetryPolicyThatPanics(t *testing.T) {
 	ran, err := w.RunOne(t.Context())
 	require.NoError(t, err)
 	require.True(t, ran)
-	jobs, err := b.client.Jobs(t.Context(), fifo.Filter{})
+	jobs, err := b.client.Jobs(t.Context(), fifo.Page{})
 	require.NoError(t, err)
 	require.Len(t, jobs, 1)
 	require.Equal(t, 1, jobs[0].Attempts)

@@ -25,8 +25,20 @@ var (
 	retrySQL string
 	//go:embed sql/bury.sql
 	burySQL string
+	//go:embed sql/pause.sql
+	pauseSQL string
+	//go:embed sql/resume.sql
+	resumeSQL string
+	//go:embed sql/purge.sql
+	purgeSQL string
 	//go:embed sql/redrive.sql
 	redriveSQL string
+	//go:embed sql/delete_dead_letters.sql
+	deleteDeadLettersSQL string
+	//go:embed sql/groups.sql
+	groupsSQL string
+	//go:embed sql/measure.sql
+	measureSQL string
 	//go:embed sql/expire.sql
 	expireSQL string
 	//go:embed sql/sweep.sql

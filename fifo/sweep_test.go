@@ -94,40 +94,48 @@ func (b *bed) isolate(level string) {
 // isolation is.
 func TestChangesBesideOthers(t *testing.T) {
 	t.Parallel()
-	key := groups.Key{Queue: "q", GroupID: "g"}
 	for name, c := range map[string]struct {
 		change string // of somebody else
-		verb   func(ctx context.Context, b *bed) (int, error)
+		verb   func(ctx context.Context, b *bed, g fifo.Scope) (int, error)
 	}{
 		"Purge": {
 			"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1",
-			func(ctx context.Context, b *bed) (int, error) {
-				n, err := b.client.Admin().Purge(ctx, key)
-				return int(n), err
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Purge(ctx) },
+		},
+		"Pause": {
+			"UPDATE pgfifo.pauses SET reason = 'other'",
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return 1, g.Pause(ctx, "mine") },
+		},
+		"Resume": {
+			"UPDATE pgfifo.pauses SET reason = 'other'",
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) {
+				paused, err := g.Resume(ctx)
+				if !paused {
+					err = errors.Join(err, errors.New("it was not paused"))
+				}
+				return 1, err
 			},
 		},
-		"Pause": {"UPDATE pgfifo.pauses SET reason = 'other'", func(ctx context.Context, b *bed) (int, error) {
-			return 1, b.client.Admin().Pause(ctx, key, "mine")
-		}},
-		"Resume": {"UPDATE pgfifo.pauses SET reason = 'other'", func(ctx context.Context, b *bed) (int, error) {
-			return 1, b.client.Admin().Resume(ctx, key)
-		}},
-		"Redrive": {"UPDATE pgfifo.dead_letters SET attempts = 1", func(ctx context.Context, b *bed) (int, error) {
-			return b.client.Redrive(ctx, key)
-		}},
+		"Redrive": {
+			"UPDATE pgfifo.dead_letters SET attempts = 1",
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Redrive(ctx, 1000) },
+		},
 		"DeleteDeadLetters": {
 			"UPDATE pgfifo.dead_letters SET attempts = 1",
-			func(ctx context.Context, b *bed) (int, error) { return b.client.DeleteDeadLetters(ctx, key) },
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.DeleteAllDeadLetters(ctx) },
 		},
-		"Fence": {"UPDATE pgfifo.fences SET token = DEFAULT", func(ctx context.Context, b *bed) (int, error) {
-			b.exec("DELETE FROM pgfifo.pauses")
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				_, err := job.Fence(ctx)
-				return err
-			})
-			_, err := w.RunOne(ctx)
-			return int(w.Stats().Succeeded), errors.Join(append(b.ledger.errs(), err)...)
-		}},
+		"Fence": {
+			"UPDATE pgfifo.fences SET token = DEFAULT",
+			func(ctx context.Context, b *bed, _ fifo.Scope) (int, error) {
+				b.exec("DELETE FROM pgfifo.pauses")
+				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+					_, err := job.Fence(ctx)
+					return err
+				})
+				_, err := w.RunOne(ctx)
+				return int(w.Stats().Succeeded), errors.Join(append(b.ledger.errs(), err)...)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +155,7 @@ func TestChangesBesideOthers(t *testing.T) {
 			}
 			done := make(chan answer, 1)
 			go func() {
-				n, err := c.verb(context.WithoutCancel(t.Context()), b)
+				n, err := c.verb(context.WithoutCancel(t.Context()), b, b.client.Queue("q").Group("g"))
 				done <- answer{n, err}
 			}()
 			await(t, "the wait", func() bool { return b.waiting("") })

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A logFile is what a logger writes by default, from INFO on.
@@ -119,7 +118,7 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	})
 	require.Len(t, log.lines("dead letter"), dead)
 	require.NoError(t, r.stop())
-	_, err := b.client.Admin().Purge(t.Context(), groups.Key{Queue: "q"})
+	_, err := b.client.Queue("q").Purge(t.Context())
 	require.NoError(t, err)
 }
 
@@ -150,6 +149,6 @@ func TestLostAttemptsAreToldByRunOne(t *testing.T) {
 	require.EqualValues(t, n, w.Stats().Lost)
 	told, _ := log.told(t, "WARN", "attempt failed")
 	require.Equal(t, n, told)
-	_, err = b.client.Admin().Purge(t.Context(), groups.Key{Queue: "q"})
+	_, err = b.client.Queue("q").Purge(t.Context())
 	require.NoError(t, err)
 }

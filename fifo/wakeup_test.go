@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -70,7 +69,7 @@ func TestNotified(t *testing.T) {
 	}
 	b.send("dead", "dead")
 	ends("death")
-	got, err := b.client.Redrive(t.Context(), groups.Key{Queue: "q"})
+	got, err := b.client.Queue("q").RedriveAll(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, got)
 	await(t, "the redriven job to end", func() bool { return b.count("jobs") == 0 })
@@ -106,19 +105,24 @@ func TestNoticeOfManyPutBack(t *testing.T) {
 	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
 	require.NoError(t, err)
 	other := b.open(b.pool) // which has no notices of enqueues left to send
-	for _, ids := range [][]int64{{1}, nil} {
-		_, err = other.Redrive(t.Context(), groups.Key{Queue: "q"}, ids...)
+	for _, redrive := range []struct {
+		do   func(context.Context) (int, error)
+		want string
+	}{
+		{
+			func(ctx context.Context) (int, error) { return other.Queue("q").Redrive(ctx, 1) },
+			`{"q":"q","g":[{"g":"0","i":1}],"b":true}`,
+		},
+		{other.Queue("q").RedriveAll, `{"q":"q","b":true}`},
+	} {
+		_, err = redrive.do(t.Context())
 		require.NoError(t, err)
 		n := &pgconn.Notification{}
 		for !strings.Contains(n.Payload, `"b"`) {
 			n, err = ear.WaitForNotification(promptly(t))
 			require.NoError(t, err)
 		}
-		want := `{"q":"q","g":[{"g":"0","i":1}],"b":true}`
-		if ids == nil {
-			want = `{"q":"q","b":true}`
-		}
-		require.JSONEq(t, want, n.Payload)
+		require.JSONEq(t, redrive.want, n.Payload)
 	}
 	b.run(b.worker(nop, rarePolls))
 	b.drained()

@@ -180,7 +180,7 @@ func TestLooksFindRedrivenJobs(t *testing.T) {
 	require.Positive(t, turns.floors.get(group("a")).id)
 	tx := s.session()
 	tx.do("BEGIN")
-	tx.do(s.statement("redrive"), queue, "", nil)
+	tx.do(s.statement("redrive"), queue, nil, nil)
 	scout.look.known.id = 100 // their ids are not new
 	for range 3 {
 		require.Empty(t, s.found(scout, conn))

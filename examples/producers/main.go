@@ -69,7 +69,7 @@ func run(ctx context.Context) (err error) {
 		}
 	}
 
-	jobs, err := client.Jobs(ctx, fifo.Filter{Queue: "mail"})
+	jobs, err := client.Queue("mail").Jobs(ctx, fifo.Page{})
 	for _, job := range jobs {
 		fmt.Printf("job %d in group %s: %s\n", job.ID, job.GroupID, job.Payload)
 	}

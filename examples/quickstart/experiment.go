@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // experiment asks for the transfers, has them worked, kills a worker meanwhile, and reports whether the data is right.
@@ -82,7 +81,7 @@ func watch(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *flee
 			}
 			r.at = done
 		}
-		left, err := client.Admin().List(ctx, groups.Filter{Queue: queue, Limit: 1})
+		left, err := client.Queue(queue).Groups(ctx, fifo.Page{Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -97,7 +96,7 @@ func watch(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *flee
 
 // strike kills a worker if it holds groups at the moment.
 func strike(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, victim *process, r *report) error {
-	held, err := client.Admin().List(ctx, groups.Filter{Queue: queue, Held: true, Limit: r.groups})
+	held, err := client.Queue(queue).Groups(ctx, fifo.Page{Limit: r.groups}, fifo.Held)
 	if err != nil {
 		return err
 	}

@@ -54,11 +54,11 @@ func prove(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, held in
 		findings = append(findings, f)
 	}
 
-	jobs, err := client.Jobs(ctx, fifo.Filter{Queue: queue})
+	jobs, err := client.Queue(queue).Jobs(ctx, fifo.Page{})
 	if err != nil {
 		return nil, err
 	}
-	dead, err := client.DeadLetters(ctx, fifo.Filter{Queue: queue})
+	dead, err := client.Queue(queue).DeadLetters(ctx, fifo.Page{})
 	if err != nil {
 		return nil, err
 	}

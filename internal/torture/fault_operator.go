@@ -47,7 +47,7 @@ func (operatorFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	var touched []int32
 	note := ""
 	for _, key := range waiting {
-		what, n := []string{"purge", "delete", "lock"}[rng.IntN(3)], int64(0)
+		what, n := []string{"purge", "delete", "lock"}[rng.IntN(3)], 0
 		if n, err = r.touch(ctx, tx, what, key); err != nil {
 			return err
 		}
@@ -65,11 +65,9 @@ func (operatorFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 }
 
 // touch does one of the things to the waiting jobs of a group, and returns how many those were.
-func (r *run) touch(ctx context.Context, tx bun.Tx, what string, key groups.Key) (n int64, err error) {
+func (r *run) touch(ctx context.Context, tx bun.Tx, what string, key groups.Key) (n int, err error) {
 	if what == "purge" {
-		admin := r.client.Admin()
-		admin.DB = tx
-		return admin.Purge(ctx, key)
+		return r.client.Queue(key.Queue).Group(key.GroupID).In(tx).Purge(ctx)
 	}
 	sql := lookSQL
 	if what == "delete" {

@@ -162,7 +162,31 @@ var discovery = []Mutant{
 	{
 		Name:   "running-job-purged",
 		Breaks: "a purge waits for the running job, or deletes it",
-		Edits:  []Edit{{"groups/pause.go", "		For(\"UPDATE SKIP LOCKED\")", "		For(\"UPDATE\")"}},
-		Test:   Test{"groups", "TestPurgeLeavesTheRunningJob"},
+		Edits:  []Edit{{"fifo/sql/purge.sql", "    FOR UPDATE SKIP LOCKED\n", "    FOR UPDATE\n"}},
+		Test:   Test{"fifo", "TestPurgeLeavesTheRunningJob"},
+	},
+	{
+		Name:   "group-is-its-queue",
+		Breaks: "what an operator does to a group is done to its whole queue",
+		Edits: []Edit{{
+			"fifo/scope.go", "	if s.level != ofGroup {\n		return nil\n",
+			"	if s.level != -1 {\n		return nil\n",
+		}},
+		Test: Test{"fifo", "TestPurgeLeavesTheRunningJob|TestDeleteDeadLetters"},
+	},
+	{
+		Name:   "no-ids-are-all",
+		Breaks: "dead letters that nobody named are deleted",
+		Edits: []Edit{{
+			"fifo/deadletter.go", "		return 0, s.validate()\n	}\n	return s.deleteDeadLetters(",
+			"		return s.deleteDeadLetters(ctx, nil)\n	}\n	return s.deleteDeadLetters(",
+		}},
+		Test: Test{"fifo", "TestDeleteDeadLetters"},
+	},
+	{
+		Name:   "resume-is-not-told",
+		Breaks: "workers learn of what is resumed at their next poll",
+		Edits:  []Edit{{"fifo/pause.go", "	if paused {\n", "	if paused && s.within {\n"}},
+		Test:   Test{"fifo", "TestResumeIsAnnounced"},
 	},
 }

@@ -1,0 +1,104 @@
+package fifo
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// A job that is parked until 'infinity' is listed with a time that Go has.
+const (
+	jobsSQL = `SELECT queue, group_id, id, payload,
+		CASE WHEN run_at IS NOT NULL THEN least(run_at, timestamptz '9999-12-31 UTC') END,
+		attempts, coalesce(max_attempts, 0), enqueued_at, failures
+		FROM pgfifo.jobs WHERE `
+	deadLettersSQL = `SELECT queue, group_id, id, payload, attempts, coalesce(max_attempts, 0), enqueued_at, died_at,
+		failures
+		FROM pgfifo.dead_letters WHERE `
+)
+
+// placeSQL is one range of the primary key: $1, $2, $3 are a Position.
+var placeSQL = map[level]string{
+	ofAll:   "(queue, group_id, id) > ($1, $2, $3)",
+	ofQueue: "queue = $1 AND (group_id, id) > ($2, $3)",
+	ofGroup: "queue = $1 AND group_id = $2 AND id > $3",
+}
+
+// Jobs lists live jobs, those that wait and those that run, in the order of group id and id. A page is one index range,
+// however many jobs there are. It returns ErrInvalidID also for a page that is After a place that cannot be.
+func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
+	err = s.list(ctx, "jobs", jobsSQL, page, func(r row) error {
+		var j Job
+		var runAt *time.Time
+		var failures []byte
+		err := r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &runAt, &j.Attempts, &j.MaxAttempts, &j.EnqueuedAt,
+			&failures)
+		if err != nil {
+			return err
+		}
+		j.RunAt = orZero(runAt)
+		j.Failures, err = decodeFailures(failures)
+		list = append(list, j)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// DeadLetters lists dead letters, in the order of Jobs and with its errors.
+func (s Scope) DeadLetters(ctx context.Context, page Page) (list []DeadLetterJob, err error) {
+	err = s.list(ctx, "dead letters", deadLettersSQL, page, func(r row) error {
+		var d DeadLetterJob
+		var failures []byte
+		err := r.Scan(&d.Queue, &d.GroupID, &d.ID, &d.Payload, &d.Attempts, &d.MaxAttempts, &d.EnqueuedAt, &d.DiedAt,
+			&failures)
+		if err != nil {
+			return err
+		}
+		d.Failures, err = decodeFailures(failures)
+		list = append(list, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.
+func (c *Client) Jobs(ctx context.Context, page Page) ([]Job, error) { return c.all().Jobs(ctx, page) }
+
+// DeadLetters lists dead letters of all queues, in the order of Jobs and with its errors.
+func (c *Client) DeadLetters(ctx context.Context, page Page) ([]DeadLetterJob, error) {
+	return c.all().DeadLetters(ctx, page)
+}
+
+func (s Scope) list(ctx context.Context, what, sql string, page Page, f func(row) error) error {
+	if err := page.check(); err != nil {
+		return err
+	}
+	from, some := s.from(page.After)
+	limit := page.limit()
+	if !some {
+		limit = 0
+	}
+	sql += placeSQL[s.level] + " ORDER BY queue, group_id, id LIMIT $4"
+	return s.read(ctx, "list "+what+" of", sql, f, from.Queue, from.GroupID, from.ID, limit)
+}
+
+// orZero is the time that t points to, if any.
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+func decodeFailures(stored []byte) (list []Failure, err error) {
+	if stored != nil {
+		err = json.Unmarshal(stored, &list)
+	}
+	return list, err
+}

@@ -1,0 +1,89 @@
+package fifo
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// A page reads one range of the index, wherever it is, also with the plan that is made for any parameters.
+func TestPagesReadOneRange(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	ctx := t.Context()
+	_, err := pool.Exec(ctx, `INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT q, 'g' || i % 3, '' FROM unnest('{p,q,r}'::text[]) q, generate_series(1, 20000) i`)
+	require.NoError(t, err)
+	_, err = pool.Exec(ctx, "VACUUM ANALYZE pgfifo.jobs")
+	require.NoError(t, err)
+	conn := pgtest.Conn(t, pool.Config().ConnString())
+	_, err = conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan")
+	require.NoError(t, err)
+	q := (&Client{}).Queue("q")
+	last := Position{groups.Key{Queue: "q", GroupID: "g1"}, 39990}
+	for _, x := range []struct {
+		scope Scope
+		after Position
+	}{
+		{(&Client{}).all(), Position{}},
+		{(&Client{}).all(), last},
+		{q, Position{}},
+		{q, last},
+		{q.Group("g1"), Position{}},
+		{q.Group("g1"), last},
+	} {
+		from, some := x.scope.from(x.after)
+		require.True(t, some)
+		for what, statement := range map[string]struct {
+			most int // blocks
+			sql  string
+			args []any
+		}{
+			"jobs": {
+				12,
+				jobsSQL + placeSQL[x.scope.level] + " ORDER BY queue, group_id, id LIMIT $4",
+				[]any{from.Queue, from.GroupID, from.ID, 3},
+			},
+			"groups": {60, groupsSQL, []any{
+				from.Queue, from.GroupID, from.ID, x.scope.queueOrNull(), x.scope.groupOrNull(), 3, 3, false, false,
+			}},
+		} {
+			read := blocksOf(t, conn, statement.sql, statement.args)
+			require.Less(t, read, statement.most, "%s of %v after %v", what, x.scope, x.after)
+		}
+	}
+}
+
+// blocksOf returns how many blocks a statement reads.
+func blocksOf(t *testing.T, conn *pgx.Conn, sql string, args []any) int {
+	t.Helper()
+	literals := make([]string, len(args))
+	for i, arg := range args {
+		literals[i] = "NULL"
+		if arg != nil {
+			literals[i] = fmt.Sprintf("'%v'", arg)
+		}
+	}
+	_, err := conn.Exec(t.Context(), "PREPARE list AS "+sql)
+	require.NoError(t, err)
+	var text []byte
+	require.NoError(t, conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE list ("+
+		strings.Join(literals, ", ")+")", pgx.QueryExecModeSimpleProtocol).Scan(&text))
+	_, err = conn.Exec(t.Context(), "DEALLOCATE list")
+	require.NoError(t, err)
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &plans))
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}

@@ -1,0 +1,81 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// A Pause stops a group, or with an empty GroupID a queue, from being worked.
+type Pause struct {
+	bun.BaseModel `bun:"table:pgfifo.pauses,alias:p"`
+
+	GroupID  string    `bun:"group_id,pk"`
+	Queue    string    `bun:"queue,pk"`
+	Reason   string    `bun:"reason,notnull"`
+	PausedAt time.Time `bun:"paused_at,notnull,default:statement_timestamp()"`
+}
+
+// MaxReasonBytes is the longest reason of a pause, in bytes of UTF-8.
+const MaxReasonBytes = 1024
+
+// Pause stops the queue or the group from being worked. A job that is running ends normally. No claim that begins after
+// Pause has returned (in a transaction of the caller's: after its commit) starts a job: each claim looks. Pausing what
+// is paused replaces the reason, which is for people and may be empty: valid UTF-8 without a NUL, at most
+// MaxReasonBytes. Else Pause returns ErrInvalidID.
+func (s Scope) Pause(ctx context.Context, reason string) error {
+	if len(reason) > MaxReasonBytes || !storable(reason) {
+		return fmt.Errorf("%w: the reason is over %d bytes long, not valid UTF-8, or has a NUL",
+			ErrInvalidID, MaxReasonBytes)
+	}
+	return s.change(ctx, "pause", pauseSQL, nil, s.queue, s.group, reason)
+}
+
+// Resume undoes Pause of the same queue or group, and reports whether it was paused. What was paused by itself stays
+// paused: resuming a queue does not resume its paused groups, nor the other way round. Workers are told and look at
+// once, or when the caller's transaction has committed. Those that hear no notifications notice at their next poll.
+func (s Scope) Resume(ctx context.Context) (bool, error) {
+	paused, xid := false, int64(0)
+	err := s.change(ctx, "resume", resumeSQL, func(r row) error {
+		paused = true
+		return r.Scan(&xid)
+	}, s.queue, s.group)
+	if err != nil {
+		return false, err
+	}
+	if paused {
+		s.announce(xid, func(h hints) {
+			if s.level == ofGroup {
+				h.add(s.queue, s.group, 0, false)
+			} else {
+				h.addQueue(s.queue)
+			}
+		})
+	}
+	return paused, nil
+}
+
+// Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
+// comes before its groups.
+func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
+	const sql = "SELECT queue, group_id, reason, paused_at FROM pgfifo.pauses ORDER BY queue, group_id"
+	err = c.all().read(ctx, "list pauses of", sql, func(r row) error {
+		var p Pause
+		err := r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt)
+		list = append(list, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Purge deletes the jobs that wait, and returns how many those were. A running job is left alone. Those behind it in a
+// batch are not locked: they are deleted, and the batch is undone and runs again without them. Run it inside a
+// transaction to look before you commit; the groups stand still until then.
+func (s Scope) Purge(ctx context.Context) (int, error) {
+	return s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())
+}

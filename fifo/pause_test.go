@@ -1,0 +1,148 @@
+package fifo_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+func TestPausesAndResume(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx, q := t.Context(), b.client.Queue("q")
+	for _, x := range []struct {
+		scope  fifo.Scope
+		reason string
+	}{
+		{q, "all"},
+		{q.Group("a"), ""},
+		{q.Group("é '"), "one ?0 $1"},
+		{q.Group("a"), "changed"},
+		{q.Group("long"), strings.Repeat("\n", fifo.MaxReasonBytes)},
+	} {
+		require.NoError(t, x.scope.Pause(ctx, x.reason))
+	}
+	pauses, err := b.client.Pauses(ctx)
+	require.NoError(t, err)
+	var got []string
+	for _, p := range pauses {
+		require.WithinDuration(t, time.Now(), p.PausedAt, time.Minute)
+		got = append(got, groups.Key{Queue: p.Queue, GroupID: p.GroupID}.String()+" "+strings.TrimSpace(p.Reason))
+	}
+	require.Equal(t, []string{"q/ all", "q/a changed", "q/long ", "q/é ' one ?0 $1"}, got)
+
+	for _, x := range []struct {
+		scope  fifo.Scope
+		paused bool
+	}{
+		{q, true},
+		{q, false},
+		{q.Group("never paused"), false},
+		{b.client.Queue("other").Group("a"), false},
+		{q.Group("é '"), true},
+	} {
+		paused, err := x.scope.Resume(ctx)
+		require.NoError(t, err)
+		require.Equal(t, x.paused, paused, x.scope)
+	}
+	pauses, err = b.client.Pauses(ctx)
+	require.NoError(t, err)
+	require.Len(t, pauses, 2, "its groups stay paused")
+}
+
+func TestInvalidReason(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{"a\x00b", "\xff", strings.Repeat("x", fifo.MaxReasonBytes+1)} {
+		require.ErrorIs(t, nowhere(t).Queue("q").Pause(t.Context(), reason), fifo.ErrInvalidID, "%q", reason)
+	}
+}
+
+// Workers are told what is resumed, when that is committed, and not of what was not paused.
+func TestResumeIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for kind, within := range scopesWithin {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			e, q := b.listen(), b.client.Queue("q")
+			for _, x := range []struct {
+				scope fifo.Scope
+				want  string
+			}{
+				{q, `{"q":"q"}`}, {q.Group("g"), `{"q":"q","g":[{"g":"g","i":0}]}`},
+			} {
+				require.NoError(t, x.scope.Pause(t.Context(), ""))
+				for _, paused := range []bool{true, false} {
+					scope, end := within(b, x.scope)
+					was, err := scope.Resume(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, paused, was)
+					if end.commit != nil {
+						require.Empty(t, e.before())
+						require.NoError(t, end.commit())
+					}
+					if paused {
+						require.JSONEq(t, x.want, e.next())
+					}
+				}
+				b.send("next", nil)
+				_, byID := groupsOf(t, e.next())
+				require.NotEmpty(t, byID, "nothing was told of what was not paused")
+				require.NotContains(t, byID, int64(0), "nor here")
+			}
+		})
+	}
+}
+
+// A worker that would poll once an hour goes on with what is resumed.
+func TestResumeWakesWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(nop, rarePolls)
+	b.run(w)
+	b.quiet(w)
+	for _, scope := range []fifo.Scope{b.client.Queue("q").Group("g"), b.client.Queue("q")} {
+		require.NoError(t, scope.Pause(t.Context(), ""))
+		claims := w.Stats().Claims
+		b.send("g", nil)
+		await(t, "the worker to look", func() bool { return w.Stats().Claims > claims })
+		require.Equal(t, 1, b.count("jobs"))
+		paused, err := scope.Resume(t.Context())
+		require.NoError(t, err)
+		require.True(t, paused)
+		b.drained()
+	}
+}
+
+func TestPurgeLeavesTheRunningJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", 3, "a")
+	h := newBlocking()
+	b.run(b.worker(h.handle, oneLane))
+	head := receive(t, h.started, "the head of a")
+	b.plant("q", 3, "b")
+	b.plant("other", 1, "a")
+	q := b.client.Queue("q")
+	purge := func(s fifo.Scope) int {
+		t.Helper()
+		n, err := s.Purge(promptly(t))
+		require.NoError(t, err)
+		return n
+	}
+	require.Equal(t, 2, purge(q.Group("a")))
+	require.Equal(t, 3, purge(q))
+	jobs := b.jobs()
+	require.Len(t, jobs, 2)
+	require.Equal(t, "other", jobs[0].Queue)
+	require.Equal(t, head, jobs[1].ID)
+	close(h.release)
+	await(t, "the running job to end", func() bool { return b.count("jobs") == 1 })
+	require.Zero(t, purge(q))
+	require.Equal(t, []int64{head}, b.ledger.order())
+}

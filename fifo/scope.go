@@ -1,0 +1,180 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Scope is what an operator acts on: one queue, or one group of it.
+//
+//	client.Queue("orders")
+//	client.Queue("orders").Group("customer-7")
+//
+// It is a plain value, made by Client.Queue, which can be copied and kept. An empty name never means all: each verb
+// returns ErrInvalidID, before any SQL, for a queue or group that cannot be. The zero Scope is of no queue.
+//
+// A verb that changes something does so in a transaction of its own at READ COMMITTED, whatever the database's default
+// is: it waits for others that change the same rows, or passes over them, and does not fail. With In or InPgx it is
+// part of the caller's transaction instead, whose isolation level the caller has chosen.
+//
+// Besides the errors that they name, verbs return those of Open's Config and of migrations.Check, and the database's.
+type Scope struct {
+	client *Client
+	queue  string
+	group  string // "": not of one
+	level  level
+
+	within bool // run in one of these, not on the client's pool
+	tx     Tx
+	pgxTx  pgx.Tx
+}
+
+// A level says how much a Scope has.
+type level int
+
+const (
+	ofQueue level = iota
+	ofGroup
+	ofAll // the lists of a Client
+)
+
+// Queue returns the Scope of a queue.
+func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
+
+// all returns the Scope of all queues, for what only reads.
+func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
+
+// Group returns the Scope of one group of the queue.
+func (s Scope) Group(id string) Scope {
+	s.group, s.level = id, ofGroup
+	return s
+}
+
+// In returns the Scope whose verbs run in a transaction of database/sql or bun. What is announced to workers is
+// announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error.
+func (s Scope) In(tx Tx) Scope {
+	s.within, s.tx, s.pgxTx = true, tx, nil
+	return s
+}
+
+// InPgx is In for a transaction of pgx.
+func (s Scope) InPgx(tx pgx.Tx) Scope {
+	s.within, s.tx, s.pgxTx = true, nil, tx
+	return s
+}
+
+// String returns the queue, or queue/group, for people.
+func (s Scope) String() string {
+	switch s.level {
+	case ofAll:
+		return "all queues"
+	case ofGroup:
+		return groups.Key{Queue: s.queue, GroupID: s.group}.String()
+	default:
+		return s.queue
+	}
+}
+
+func (s Scope) validate() error {
+	if s.level == ofAll {
+		return nil
+	}
+	if err := groups.ValidateID("Queue", s.queue); err != nil || s.level == ofQueue {
+		return err
+	}
+	return groups.ValidateID("GroupID", s.group)
+}
+
+// queueOrNull is the queue, or NULL for all, as statements have it.
+func (s Scope) queueOrNull() any {
+	if s.level == ofAll {
+		return nil
+	}
+	return s.queue
+}
+
+// groupOrNull is the group id, or NULL for all of the queue.
+func (s Scope) groupOrNull() any {
+	if s.level != ofGroup {
+		return nil
+	}
+	return s.group
+}
+
+// session returns what the verbs run on, if there is nothing wrong with the Scope or the schema.
+func (s Scope) session(ctx context.Context) (querier, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	var db querier
+	switch {
+	case !s.within:
+		db = pgxSession{s.client.pool}
+	case !isNil(s.pgxTx):
+		db = pgxSession{s.pgxTx}
+	default:
+		tx, err := plainTx(s.tx)
+		if err != nil {
+			return nil, fmt.Errorf("fifo: %v: %w", s, err)
+		}
+		db = sqlQuerier{tx}
+	}
+	return db, s.client.check(ctx, db)
+}
+
+// read runs a statement, and calls f for each row of its answer.
+func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
+	db, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	return s.failed(verb, each(ctx, db, s.client.schema.Qualify(sql), f, args...))
+}
+
+// change is read for a statement that changes rows.
+func (s Scope) change(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
+	db, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	sql = s.client.schema.Qualify(sql)
+	if s.within {
+		return s.failed(verb, each(ctx, db, sql, f, args...))
+	}
+	return s.failed(verb, pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
+		return each(ctx, pgxSession{tx}, sql, f, args...)
+	}))
+}
+
+// count is change for a statement that answers with how many rows it has changed.
+func (s Scope) count(ctx context.Context, verb, sql string, args ...any) (int, error) {
+	n := 0
+	if err := s.change(ctx, verb, sql, func(r row) error { return r.Scan(&n) }, args...); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// announce has add tell workers of what the transaction xid has changed: now, or when it has committed.
+func (s Scope) announce(xid int64, add func(hints)) {
+	a := &s.client.announce
+	switch {
+	case !s.within:
+		a.say(add)
+	case !isNil(s.pgxTx):
+		a.sayLater(xid, s.pgxTx.Conn(), add)
+	default:
+		a.sayLater(xid, nil, add)
+	}
+}
+
+func (s Scope) failed(verb string, err error) error {
+	if err != nil {
+		return fmt.Errorf("fifo: %s %v: %w", verb, s, err)
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package fifo_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schema"
+	"github.com/pgfifo/pgfifo/migrations"
+)
+
+// ending is how the transaction of a scope ends; no functions: it has none of the caller's.
+type ending struct{ commit, undo func() error }
+
+// scopesWithin has the verbs of a scope run on the pool, or in a transaction of every kind.
+var scopesWithin = map[string]func(b *bed, s fifo.Scope) (fifo.Scope, ending){
+	"pool": func(_ *bed, s fifo.Scope) (fifo.Scope, ending) { return s, ending{} },
+	"bun.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
+		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return s.In(tx), ending{tx.Commit, tx.Rollback}
+	},
+	"*bun.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
+		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return s.InPgx(nil).In(&tx), ending{tx.Commit, tx.Rollback}
+	},
+	"*sql.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
+		tx, err := b.client.DB().DB.BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return s.In(tx), ending{tx.Commit, tx.Rollback}
+	},
+	"pgx.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
+		ctx := context.WithoutCancel(b.t.Context())
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(b.t, err)
+		b.t.Cleanup(func() { _ = tx.Rollback(ctx) }) // or closing the pool waits for it
+		return s.In(nil).InPgx(tx), ending{
+			func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) },
+		}
+	},
+}
+
+// What the verbs do in a transaction is there if and when that commits, and they see it before.
+func TestScopeInATransaction(t *testing.T) {
+	t.Parallel()
+	for kind, within := range scopesWithin {
+		if kind == "pool" {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.plant("q", 2, "a")
+			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)
+				VALUES ('q', 'a', 1001, 'one', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
+				"at": "2026-01-01T00:00:00Z"}]'), ('q', 'a', 1002, 'two', 1, now(), NULL)`)
+			for _, kept := range []bool{false, true} {
+				inTx, end := within(b, b.client.Queue("q").Group("a"))
+				b.tidy(inTx)
+				require.Len(t, b.jobs(), 2, "not yet")
+				require.Len(t, b.deadLetters(), 2)
+				require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Paused))
+				ran, err := b.worker(nop).RunOne(t.Context())
+				require.NoError(t, err)
+				require.False(t, ran, "it stands still")
+				if kept {
+					require.NoError(t, end.commit())
+					require.Empty(t, b.deadLetters())
+				} else {
+					require.NoError(t, end.undo())
+					require.Len(t, b.deadLetters(), 2)
+				}
+			}
+			jobs := b.jobs()
+			require.Len(t, jobs, 1)
+			require.Equal(t, int64(1001), jobs[0].ID)
+			require.Len(t, jobs[0].Failures, 1)
+			require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Paused), 1)
+		})
+	}
+}
+
+// tidy pauses a group, purges it, redrives one of its two dead letters and deletes the other.
+func (b *bed) tidy(s fifo.Scope) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	require.NoError(b.t, s.Pause(ctx, "for now"))
+	jobs, err := s.Jobs(ctx, fifo.Page{})
+	require.NoError(b.t, err)
+	require.Len(b.t, jobs, 2)
+	n, err := s.Purge(ctx)
+	require.NoError(b.t, err)
+	require.Equal(b.t, 2, n)
+	require.Empty(b.t, b.groups(s, fifo.Page{}))
+	dead, err := s.DeadLetters(ctx, fifo.Page{})
+	require.NoError(b.t, err)
+	require.Len(b.t, dead, 2)
+	require.Equal(b.t, "one", string(dead[0].Payload))
+	require.Len(b.t, dead[0].Failures, 1)
+	require.Empty(b.t, dead[1].Failures)
+	n, err = s.Redrive(ctx, 1001)
+	require.NoError(b.t, err)
+	require.Equal(b.t, 1, n)
+	n, err = s.DeleteDeadLetters(ctx, 1001, 1002, 1003)
+	require.NoError(b.t, err)
+	require.Equal(b.t, 1, n)
+	d, err := s.Measure(ctx)
+	require.NoError(b.t, err)
+	require.Equal(b.t, fifo.Depth{Jobs: 1, Groups: 1, OldestAt: d.OldestAt}, d)
+	list := b.groups(s, fifo.Page{}, fifo.Paused)
+	require.Len(b.t, list, 1)
+	require.Equal(b.t, "for now", list[0].PauseReason)
+}
+
+// verbsOf calls every verb of a scope, with ids where they take some.
+func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
+	errs := map[string]error{"pause": s.Pause(ctx, "")}
+	_, errs["resume"] = s.Resume(ctx)
+	_, errs["purge"] = s.Purge(ctx)
+	_, errs["list jobs"] = s.Jobs(ctx, fifo.Page{})
+	_, errs["list dead letters"] = s.DeadLetters(ctx, fifo.Page{})
+	_, errs["list groups"] = s.Groups(ctx, fifo.Page{})
+	_, errs["redrive"] = s.Redrive(ctx, 1)
+	_, errs["delete dead letters"] = s.DeleteDeadLetters(ctx, 1)
+	_, errs["measure"] = s.Measure(ctx)
+	return errs
+}
+
+// nowhere returns a client whose database cannot be reached.
+func nowhere(t *testing.T) *fifo.Client {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	c := fifo.Open(pool, nil)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// What is empty or cannot be is an error before any SQL, and never means all.
+func TestScopesAreChecked(t *testing.T) {
+	t.Parallel()
+	c, ctx := nowhere(t), t.Context()
+	q, long := c.Queue("q"), strings.Repeat("x", groups.MaxIDBytes+1)
+	for _, s := range []fifo.Scope{
+		{},
+		fifo.Scope{}.Group("a"), c.Queue(""), c.Queue("").Group("a"), c.Queue("q\n"), c.Queue("\x00").Group("a"),
+		q.Group(""), q.Group("a").Group(""), q.Group("\x00"), q.Group("\xff"), q.Group(long), c.Queue(long),
+	} {
+		errs := verbsOf(ctx, s)
+		_, errs["redrive none"] = s.Redrive(ctx)
+		_, errs["redrive all"] = s.RedriveAll(ctx)
+		_, errs["delete none"] = s.DeleteDeadLetters(ctx)
+		_, errs["delete all"] = s.DeleteAllDeadLetters(ctx)
+		for verb, err := range errs {
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%s %q", verb, s)
+		}
+	}
+	for verb, err := range verbsOf(ctx, q) {
+		require.Error(t, err, verb)
+		require.NotErrorIs(t, err, fifo.ErrInvalidID, verb)
+	}
+}
+
+func TestScopeInNoTransaction(t *testing.T) {
+	t.Parallel()
+	q := nowhere(t).Queue("q")
+	for _, s := range []fifo.Scope{
+		q.In(nil), q.In(bun.Tx{}), q.In((*bun.Tx)(nil)), q.In((*sql.Tx)(nil)), q.InPgx(nil),
+		q.InPgx((*pgxpool.Tx)(nil)).Group("g"),
+	} {
+		for verb, err := range verbsOf(t.Context(), s) {
+			require.ErrorContains(t, err, "nil transaction", verb)
+		}
+	}
+}
+
+// Errors say what was to be done, and to what.
+func TestErrorsOfVerbs(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, x := range []struct {
+		schema string
+		want   error
+	}{
+		{"pg_mine", schema.ErrInvalid}, {"not there?", migrations.ErrNotMigrated},
+	} {
+		c := fifo.Open(b.pool, &fifo.Config{Schema: x.schema})
+		for verb, err := range verbsOf(t.Context(), c.Queue("q")) {
+			require.ErrorIs(t, err, x.want, verb)
+		}
+		_, err := c.Pauses(t.Context())
+		require.ErrorIs(t, err, x.want)
+		require.NoError(t, c.Close())
+	}
+	b.exec("DROP TABLE pgfifo.jobs, pgfifo.dead_letters, pgfifo.pauses")
+	for verb, err := range verbsOf(t.Context(), b.client.Queue("q").Group("g")) {
+		require.ErrorContains(t, err, "fifo: "+verb)
+		require.ErrorContains(t, err, "q/g")
+	}
+	for verb, err := range verbsOf(t.Context(), b.client.Queue("q")) {
+		require.ErrorContains(t, err, "q: ", verb)
+	}
+	_, err := b.client.Pauses(t.Context())
+	require.ErrorContains(t, err, "fifo: list pauses of all queues")
+}

@@ -1,0 +1,47 @@
+-- Lists groups that have jobs, in the order of their keys, with what is known of their heads. For people: takes no
+-- lock, and may be stale when it arrives.
+--
+-- $1, $2, $3 the place (queue, group id, id) to start behind, $4 queue (NULL: all), $5 group id (NULL: all), $6 limit,
+-- $7 count at most so many jobs a group, $8 only held groups, $9 only paused groups.
+--
+-- Each step of the walk is one descent of the index, whatever plan is made: it reads the next head, and ends if that is
+-- outside the queue or the group.
+--
+-- The holder is the session whose transaction has the head locked. PostgreSQL shows its pid and application_name to
+-- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats.
+WITH RECURSIVE walk AS (
+    SELECT first.*
+    FROM (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.xmax AS xid
+          FROM pgfifo.jobs j
+          WHERE (j.queue, j.group_id, j.id) > ($1, $2, $3)
+          ORDER BY j.queue, j.group_id, j.id
+          LIMIT 1) first
+    WHERE ($4::text IS NULL OR first.queue = $4) AND ($5::text IS NULL OR first.group_id = $5)
+    UNION ALL
+    SELECT next.*
+    FROM walk
+    CROSS JOIN LATERAL (
+        SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.xmax
+        FROM pgfifo.jobs j
+        WHERE (j.queue, j.group_id) > (walk.queue, walk.group_id)
+        ORDER BY j.queue, j.group_id, j.id
+        LIMIT 1) next
+    WHERE ($4::text IS NULL OR next.queue = $4) AND ($5::text IS NULL OR next.group_id = $5)
+)
+SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueued_at AS oldest_at,
+       CASE WHEN walk.run_at > statement_timestamp()
+            THEN least(walk.run_at, timestamptz '9999-12-31 UTC')
+       END AS due_at,
+       (SELECT count(*) FROM (SELECT FROM pgfifo.jobs c
+                              WHERE c.queue = walk.queue AND c.group_id = walk.group_id LIMIT $7) few) AS queued,
+       p.queue IS NOT NULL AS paused,
+       coalesce(p.reason, '') AS pause_reason,
+       a.pid IS NOT NULL AS held, coalesce(a.pid, 0) AS pid, coalesce(a.application_name, '') AS application_name,
+       coalesce(host(a.client_addr), '') AS client_addr, a.xact_start AS held_since
+FROM walk
+LEFT JOIN LATERAL (SELECT p.queue, p.reason FROM pgfifo.pauses p
+                   WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id)
+                   ORDER BY p.group_id LIMIT 1) p ON true
+LEFT JOIN pg_stat_activity a ON walk.xid <> '0'::xid AND a.backend_xid = walk.xid
+WHERE (NOT $8::boolean OR a.pid IS NOT NULL) AND (NOT $9::boolean OR p.queue IS NOT NULL)
+LIMIT $6

@@ -1,0 +1,91 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Status is what can be seen of a group that has jobs.
+type Status struct {
+	Queue       string
+	GroupID     string
+	HeadID      int64     // the job whose turn it is
+	Attempts    int       // the head's failed or lost attempts
+	OldestAt    time.Time // when the head was enqueued
+	DueAt       time.Time // zero: the head may run now
+	Queued      int       // jobs, the running one included; at most MaxQueued are counted
+	Paused      bool      // the group or its queue
+	PauseReason string
+	Held        bool // a worker is running the head
+	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
+	// transaction, that is of the job. Of a session of another role's, ClientAddr and HeldSince are empty, unless one's
+	// own is a member of that role or of pg_read_all_stats.
+	PID             int
+	ApplicationName string
+	ClientAddr      string
+	HeldSince       time.Time
+}
+
+// Group returns the group's key.
+func (s *Status) Group() groups.Key { return groups.Key{Queue: s.Queue, GroupID: s.GroupID} }
+
+// MaxQueued is how many jobs of a group its Status counts at most: an exact count of a long group is slow.
+const MaxQueued = 10_000
+
+// A State is what Groups may ask of a group.
+type State int
+
+// States of groups.
+const (
+	Held   State = iota + 1 // a job of it is running
+	Paused                  // it is paused, or its queue
+)
+
+// Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
+// given states. A page goes on behind the whole group of its After, whatever id that has.
+//
+// It reads one row per group and is not slowed down by long groups, but for a state it may have to pass over many
+// others. It returns ErrInvalidID also for a page that is After a place that cannot be, and ErrInvalidState.
+func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []Status, err error) {
+	for _, state := range states {
+		if state != Held && state != Paused {
+			return nil, fmt.Errorf("%w: %d", ErrInvalidState, state)
+		}
+	}
+	if err := page.check(); err != nil {
+		return nil, err
+	}
+	if page.After != (Position{}) {
+		page.After.ID = math.MaxInt64
+	}
+	from, some := s.from(page.After)
+	limit := page.limit()
+	if !some {
+		limit = 0
+	}
+	err = s.read(ctx, "list groups of", groupsSQL, func(r row) error {
+		var g Status
+		var due, since *time.Time
+		err := r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
+			&g.PauseReason, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &since)
+		g.DueAt, g.HeldSince = orZero(due), orZero(since)
+		list = append(list, g)
+		return err
+	}, from.Queue, from.GroupID, from.ID, s.queueOrNull(), s.groupOrNull(), limit, MaxQueued,
+		slices.Contains(states, Held), slices.Contains(states, Paused))
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Groups returns the groups of all queues that have jobs, in the order of queue and group id, otherwise as Scope.Groups
+// does.
+func (c *Client) Groups(ctx context.Context, page Page, states ...State) ([]Status, error) {
+	return c.all().Groups(ctx, page, states...)
+}

@@ -1,0 +1,212 @@
+package fifo_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A lister is a Client or a Scope.
+type lister interface {
+	Groups(ctx context.Context, page fifo.Page, states ...fifo.State) ([]fifo.Status, error)
+	Jobs(ctx context.Context, page fifo.Page) ([]fifo.Job, error)
+	DeadLetters(ctx context.Context, page fifo.Page) ([]fifo.DeadLetterJob, error)
+}
+
+func (b *bed) groups(of lister, page fifo.Page, states ...fifo.State) []fifo.Status {
+	b.t.Helper()
+	list, err := of.Groups(b.t.Context(), page, states...)
+	require.NoError(b.t, err)
+	return list
+}
+
+// plant adds n jobs to each of the groups of a queue. They are not audited.
+func (b *bed) plant(queue string, n int, ids ...string) {
+	b.t.Helper()
+	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT $1, g, '' FROM unnest($2::text[]) g, generate_series(1, $3::integer)`, queue, ids, n)
+}
+
+// after is behind all of a group.
+func after(queue, id string) fifo.Page {
+	return fifo.Page{After: fifo.Position{Key: groups.Key{Queue: queue, GroupID: id}}}
+}
+
+func keysOf(list []fifo.Status) string {
+	keys := make([]string, len(list))
+	for i := range list {
+		keys[i] = list[i].Group().String()
+	}
+	return strings.Join(keys, " ")
+}
+
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	require.Empty(t, b.groups(b.client, fifo.Page{}))
+	b.plant("q", 3, "d")
+	h := newBlocking()
+	b.run(b.worker(h.handle, oneLane, func(w *fifo.Worker) { w.Name = "worker of TestGroups" }))
+	receive(t, h.started, "the head of d")
+	b.plant("q", 3, "a", "b", "c")
+	b.plant("other", 1, "a", "e")
+	b.exec(`UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour', attempts = 2
+		WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = 'q' AND group_id = 'b')`)
+	q := b.client.Queue("q")
+	require.NoError(t, q.Group("c").Pause(t.Context(), "broken"))
+	require.NoError(t, b.client.Queue("other").Pause(t.Context(), "all"))
+
+	list := b.groups(b.client, fifo.Page{})
+	require.Equal(t, "other/a other/e q/a q/b q/c q/d", keysOf(list))
+	x, y, c, d := list[2], list[3], list[4], list[5]
+	head := query[int64](b, "SELECT min(id) FROM pgfifo.jobs WHERE queue = 'q' AND group_id = 'a'")
+	require.Equal(t, fifo.Status{Queue: "q", GroupID: "a", HeadID: head, OldestAt: x.OldestAt, Queued: 3}, x)
+	require.WithinDuration(t, time.Now(), x.OldestAt, time.Minute)
+	require.Equal(t, fifo.Position{Key: groups.Key{Queue: "q", GroupID: "a"}, ID: head}, x.Position())
+	require.Equal(t, 2, y.Attempts)
+	require.WithinDuration(t, time.Now().Add(time.Hour), y.DueAt, time.Minute)
+	require.True(t, c.Paused)
+	require.Equal(t, "broken", c.PauseReason)
+	require.True(t, list[0].Paused)
+	require.Equal(t, "all", list[0].PauseReason)
+
+	require.True(t, d.Held)
+	state := query[string](b, "SELECT state FROM pg_stat_activity WHERE pid = $1", d.PID)
+	require.Equal(t, "idle in transaction", state)
+	require.Equal(t, "worker of TestGroups", d.ApplicationName)
+	require.NotEmpty(t, d.ClientAddr)
+	require.WithinDuration(t, time.Now(), d.HeldSince, time.Minute)
+	b.listed()
+	close(h.release)
+	await(t, "the end of d", func() bool { return len(b.groups(q.Group("d"), fifo.Page{})) == 0 })
+}
+
+// listed looks at the groups of TestGroups in many ways.
+func (b *bed) listed() {
+	b.t.Helper()
+	q := b.client.Queue("q")
+	for _, x := range []struct {
+		want   string
+		of     lister
+		page   fifo.Page
+		states []fifo.State
+	}{
+		{want: "q/a q/b q/c q/d", of: q},
+		{want: "q/a", of: q.Group("a")},
+		{of: b.client.Queue("none")},
+		{of: q.Group("aa")},
+		{want: "q/d", of: b.client, states: []fifo.State{fifo.Held}},
+		{want: "q/d", of: q.Group("d"), states: []fifo.State{fifo.Held}},
+		{of: q.Group("a"), states: []fifo.State{fifo.Held}},
+		{want: "other/a other/e q/c", of: b.client, states: []fifo.State{fifo.Paused}},
+		{of: b.client, states: []fifo.State{fifo.Paused, fifo.Held}},
+		{want: "other/a other/e", of: b.client, page: fifo.Page{Limit: 2}},
+		{want: "q/b q/c q/d", of: b.client, page: fifo.Page{After: after("q", "a").After, Limit: -1}},
+		{want: "q/a q/b", of: b.client, page: fifo.Page{After: after("other", "e").After, Limit: 2}},
+		{want: "q/c q/d", of: q, page: after("q", "b")},
+		{want: "q/a q/b q/c q/d", of: q, page: after("other", "x")}, // before the queue
+		{of: b.client.Queue("other"), page: after("q", "a")},        // behind it
+		{want: "q/b", of: q.Group("b"), page: after("q", "a")},
+		{of: q.Group("b"), page: after("q", "b")},
+	} {
+		require.Equal(b.t, x.want, keysOf(b.groups(x.of, x.page, x.states...)), "%+v", x)
+	}
+}
+
+// Pages are in order and complete, whatever plan the server likes best.
+func TestGroupsInPages(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var ids []string
+	for i := range 250 {
+		ids = append(ids, strconv.Itoa(i))
+	}
+	b.plant("q", 2, ids...)
+	b.plant("r", 2, ids...)
+	b.exec("ANALYZE pgfifo.jobs")
+	for queue, of := range map[string]lister{"": b.client, "q": b.client.Queue("q"), "r": b.client.Queue("r")} {
+		var seen []string
+		for page := (fifo.Page{}); ; {
+			list := b.groups(of, page)
+			if len(list) == 0 {
+				break
+			}
+			require.LessOrEqual(t, len(list), 100)
+			seen = append(seen, keysOf(list))
+			page.After = list[len(list)-1].Position()
+		}
+		require.Equal(t, query[string](b, `SELECT string_agg(queue || '/' || group_id, ' ' ORDER BY queue, group_id)
+			FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs WHERE $1 IN ('', queue)) g`, queue),
+			strings.Join(seen, " "))
+	}
+}
+
+func TestGroupsCountSoMany(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", fifo.MaxQueued+1, "a")
+	require.Equal(t, fifo.MaxQueued, b.groups(b.client, fifo.Page{})[0].Queued)
+}
+
+// Go has no time that is infinite.
+func TestParkedJobsAreListed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", 1, "a", "b")
+	b.exec("UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE group_id = 'a'")
+	list := b.groups(b.client, fifo.Page{})
+	require.Len(t, list, 2)
+	require.True(t, list[0].DueAt.After(time.Now()))
+	require.Zero(t, list[1].DueAt)
+	jobs := b.jobs()
+	require.Len(t, jobs, 2)
+	require.True(t, jobs[0].RunAt.After(time.Now()))
+	require.Zero(t, jobs[1].RunAt)
+}
+
+func TestInvalidStates(t *testing.T) {
+	t.Parallel()
+	c := nowhere(t)
+	for _, state := range []fifo.State{0, -1, 3} {
+		_, err := c.Groups(t.Context(), fifo.Page{}, fifo.Held, state)
+		require.ErrorIs(t, err, fifo.ErrInvalidState)
+		_, err = c.Queue("q").Groups(t.Context(), fifo.Page{}, state)
+		require.ErrorIs(t, err, fifo.ErrInvalidState)
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", 3, "a", "b")
+	b.plant("other", 1, "a")
+	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+		VALUES ('q', 'a', 99, '', 1, now()), ('q', 'c', 98, '', 1, now()), ('other', 'a', 97, '', 1, now())`)
+	q := b.client.Queue("q")
+	for _, x := range []struct {
+		of   fifo.Scope
+		want [3]int
+	}{
+		{q, [3]int{6, 2, 2}},
+		{q.Group("a"), [3]int{3, 1, 1}},
+		{q.Group("b"), [3]int{3, 1, 0}},
+		{q.Group("c"), [3]int{0, 0, 1}},
+		{b.client.Queue("empty"), [3]int{}},
+	} {
+		d, err := x.of.Measure(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, x.want, [3]int{d.Jobs, d.Groups, d.DeadLetters}, x.of)
+		if d.Jobs > 0 {
+			require.WithinDuration(t, time.Now(), d.OldestAt, time.Hour)
+		} else {
+			require.Zero(t, d.OldestAt)
+		}
+	}
+}
