@@ -1,6 +1,6 @@
 // Package groups decides whose turn it is: it finds message groups with work, claims one for a lane, and holds it for
 // as long as the lane's transaction is open. What happens in that turn is the business of package fifo, which most
-// programs use instead; what they need from here are Key, Session and Admin.
+// programs use instead; what they need from here are Key and Session.
 //
 // # The transaction is the lease
 //
@@ -12,7 +12,7 @@
 // off that transaction:
 //
 //   - It is running if its row's xmax is a transaction in progress; pg_stat_activity knows the pid, name, address and
-//     start of that transaction (Admin.List).
+//     start of that transaction (the Status of package fifo).
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
 //     transaction, and the group's row has the same (sql/evidence.sql). A claim locks both; nobody else does. A
 //     worker that gives a job back unworked commits.

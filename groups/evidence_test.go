@@ -134,13 +134,11 @@ func TestWhatIsNotLost(t *testing.T) {
 		},
 		"a purge rolled back": func(s *stage, l *Lane, _ *Hold) {
 			s.end(l)
-			admin, _ := s.admin()
-			tx, err := admin.DB.BeginTx(s.Context(), nil)
-			require.NoError(s, err)
-			n, err := Admin{DB: tx}.Purge(s.Context(), Key{Queue: queue})
-			require.NoError(s, err)
-			require.Equal(s, int64(2), n)
-			require.NoError(s, tx.Rollback())
+			c, n := s.session(), 0
+			c.do("BEGIN")
+			require.NoError(s, c.QueryRow(s.Context(), s.statement("purge"), queue, nil).Scan(&n))
+			require.Equal(s, 2, n)
+			c.do("ROLLBACK")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

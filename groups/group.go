@@ -15,13 +15,3 @@ type QueueGroup struct {
 	GroupID   string    `bun:"group_id,pk"`
 	CreatedAt time.Time `bun:"created_at,notnull,default:statement_timestamp()"`
 }
-
-// A Pause stops a group, or with an empty GroupID a queue, from being worked.
-type Pause struct {
-	bun.BaseModel `bun:"table:pgfifo.pauses,alias:p"`
-
-	GroupID  string    `bun:"group_id,pk"`
-	Queue    string    `bun:"queue,pk"`
-	Reason   string    `bun:"reason,notnull"`
-	PausedAt time.Time `bun:"paused_at,notnull,default:statement_timestamp()"`
-}

@@ -3,7 +3,6 @@ package groups
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -12,8 +11,7 @@ import (
 const MaxIDBytes = 128
 
 // ErrInvalidID is returned for a queue name or group id that is empty, longer than MaxIDBytes, not valid UTF-8, or not
-// printable. It is also returned for the reason of a pause that is longer than MaxReasonBytes, not valid UTF-8, or has
-// a NUL. It comes before any SQL.
+// printable. It comes before any SQL.
 var ErrInvalidID = errors.New("groups: invalid id")
 
 // A Key names one message group of one queue.
@@ -50,14 +48,3 @@ func ValidateID(field, id string) error {
 	}
 	return nil
 }
-
-// validateSome is ValidateID for an id that may be empty.
-func validateSome(field, id string) error {
-	if id == "" {
-		return nil
-	}
-	return ValidateID(field, id)
-}
-
-// storable reports whether PostgreSQL can have s as a text.
-func storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }

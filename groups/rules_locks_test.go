@@ -4,10 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 func TestHoldIsTwoRowLocks(t *testing.T) {
@@ -141,28 +138,16 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 	}
 }
 
-// admin returns an Admin on a connection whose statements fail if they have to wait.
-func (s *stage) admin() (Admin, *session) {
-	s.Helper()
-	c := s.session()
-	db := bun.NewDB(stdlib.OpenDB(*c.Config()), pgdialect.New())
-	db.SetMaxOpenConns(1)
-	s.Cleanup(func() { _ = db.Close() })
-	_, err := db.ExecContext(s.Context(), "SET lock_timeout = '100ms'")
-	require.NoError(s, err)
-	return Admin{DB: db}, c
-}
-
 func TestPauseDoesNotWait(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.enqueue(2, "a")
 	l := s.lane()
 	h := s.claim(l, "a")
-	admin, c := s.admin()
+	c, pause := s.session(), s.statement("pause")
 	for range 2 {
-		require.NoError(t, admin.Pause(t.Context(), group("a"), "why"))
-		require.NoError(t, admin.Pause(t.Context(), Key{Queue: queue}, "all"))
+		require.False(t, c.waits(pause, queue, "a", "why"))
+		require.False(t, c.waits(pause, queue, "", "all"))
 	}
 
 	// The running job ends normally, and the next does not begin.
@@ -173,7 +158,7 @@ func TestPauseDoesNotWait(t *testing.T) {
 
 	// A pause on the group's own row would have waited.
 	require.True(t, c.waits("UPDATE pgfifo.queue_groups SET created_at = created_at WHERE group_id = 'a'"))
-	require.NoError(t, admin.Resume(t.Context(), group("a")))
+	require.False(t, c.waits(s.statement("resume"), queue, "a"))
 	s.end(l)
 	require.True(t, s.claim(l, "a").Paused, "by its queue")
 }

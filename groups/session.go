@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/internal/conforming"
 )
 
 // A Session bounds how long silence may last between a worker and the server. Zero fields mean the defaults.
@@ -67,6 +69,10 @@ type Session struct {
 // ErrSession is returned for a Session with a negative bound, or whose bounds would let the server give a group away
 // before its worker gives up.
 var ErrSession = errors.New("groups: invalid session bounds")
+
+// ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
+// value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL.
+var ErrNonconforming = conforming.Err
 
 func (s Session) withDefaults() Session {
 	if s.Heartbeat == 0 {
