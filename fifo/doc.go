@@ -92,6 +92,19 @@
 // behind their backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one job of the queue starts at
 // once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while the worker runs.
 //
+// # For operators
+//
+// What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts
+// (Measure), stops the work and lets it go on (Pause, Resume), and moves or deletes (Redrive, DeleteDeadLetters,
+// Purge): what is in that scope and nothing else, the ids that are given and no others. What is to concern all dead
+// letters says All. A Client lists what is in all queues, and changes nothing there.
+//
+//	g := client.Queue("payments").Group("account-7")
+//	err := g.Pause(ctx, "under audit")
+//	n, err := g.RedriveAll(ctx)
+//	was, err := g.Resume(ctx)
+//	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
+//
 // # What it costs
 //
 // One connection for each running job, apart from the pool of the application, and one open transaction: a handler

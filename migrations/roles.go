@@ -32,10 +32,11 @@ type Roles struct {
 	Producer string
 	// Worker runs a fifo.Worker, whose handlers may enqueue. Defaults to "pgfifo_worker".
 	Worker string
-	// Reader calls Client.Jobs and DeadLetters, and Admin.List, Measure and Pauses. Defaults to "pgfifo_reader".
+	// Reader calls what only reads: Jobs, DeadLetters, Groups, Pauses and Measure, of a fifo.Client or a Scope.
+	// Defaults to "pgfifo_reader".
 	Reader string
-	// Admin does what Reader does, and calls Client.Redrive and DeleteDeadLetters, and Admin.Pause, Resume and Purge.
-	// Defaults to "pgfifo_admin".
+	// Admin does what Reader does, and calls the verbs of a fifo.Scope that change something: Pause, Resume, Purge,
+	// Redrive, DeleteDeadLetters. Defaults to "pgfifo_admin".
 	Admin string
 }
 
