@@ -70,11 +70,10 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	if hold == nil {
 		return a
 	}
+	s.queue = s.crew.set.queues[hold.Queue]
 	lost, err := s.lane.Lost(ctx)
-	if err != nil || s.lane.Closed() { // or it was lost beside a hook, and the groups may be others' by now
-		_ = s.lane.Close()
-		goOn(claim)
-		return a
+	if err != nil || s.lane.Closed() { // or it was lost beside a hook
+		return s.disconnected(a, claim)
 	}
 	switch {
 	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
@@ -102,18 +101,23 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		}()
 	}
 	if s.mark(ctx, claim) && s.lane.HungUp() { // that may take a second
-		_ = s.lane.Close()
-		goOn(claim)
-		return a
+		return s.disconnected(a, claim)
 	}
 	a.ran = true
 	goOn(claim) // unless its handler runs, and says something else
-	jobs := s.crew.newJobs(claim, hold)
-	if slice := s.crew.set.queues[hold.Queue].BatchHandler; slice != nil {
+	jobs := s.newJobs(claim, hold)
+	if slice := s.queue.BatchHandler; slice != nil {
 		s.handleSlice(ctx, a, jobs, slice)
 	} else {
 		s.handleEach(stop, ctx, a, jobs)
 	}
+	return a
+}
+
+// disconnected closes the lane because its connection is lost: the groups may be others' by now.
+func (s *seat) disconnected(a *attempt, claim []place) *attempt {
+	_ = s.lane.Close()
+	goOn(claim)
 	return a
 }
 
@@ -132,8 +136,8 @@ func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
 	goOn(claim)
 	for _, h := range lost {
 		s.crew.worker.stats.lost.Add(1)
-		t := task{job: s.crew.newJob(h), place: &claim[h.N], held: h}
-		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.crew.delay(t.job, diedError{}))
+		t := task{job: s.newJob(h), place: &claim[h.N], held: h}
+		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.job, diedError{}))
 	}
 }
 
@@ -205,21 +209,21 @@ type task struct {
 	held  *groups.Held
 }
 
-func (c *crew) newJob(h *groups.Held) *Job {
+func (s *seat) newJob(h *groups.Held) *Job {
 	job := new(Job)
-	c.fillJob(job, h)
+	s.fillJob(job, h)
 	return job
 }
 
-func (c *crew) fillJob(job *Job, h *groups.Held) {
+func (s *seat) fillJob(job *Job, h *groups.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
 	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, h.MaxAttempts, h.EnqueuedAt, h.RunAt
 	if job.MaxAttempts == 0 {
-		job.MaxAttempts = c.set.queues[job.Queue].MaxAttempts
+		job.MaxAttempts = s.queue.MaxAttempts
 	}
 }
 
-func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
+func (s *seat) newJobs(claim []place, hold *groups.Hold) []task {
 	n := 1 + len(hold.Rest)
 	tasks, jobs := make([]task, n), make([]Job, n)
 	for i := range tasks {
@@ -227,7 +231,7 @@ func (c *crew) newJobs(claim []place, hold *groups.Hold) []task {
 		if i > 0 {
 			h = &hold.Rest[i-1]
 		}
-		c.fillJob(&jobs[i], h)
+		s.fillJob(&jobs[i], h)
 		tasks[i] = task{&jobs[i], &claim[h.N], h}
 	}
 	return tasks
@@ -241,7 +245,7 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 	hctx, stop := context.WithCancelCause(ctx)
 	unwatch := s.watch(stop)
 	defer unwatch()
-	if timeout := c.set.queues[tasks[0].job.Queue].JobTimeout; timeout > 0 {
+	if timeout := s.queue.JobTimeout; timeout > 0 {
 		var cancel context.CancelFunc
 		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
 		defer cancel()
@@ -279,22 +283,22 @@ func times(n int, d time.Duration) time.Duration {
 }
 
 // delay returns how long the group waits before the next attempt.
-func (c *crew) delay(job *Job, err error) time.Duration {
+func (s *seat) delay(job *Job, err error) time.Duration {
 	if after, ok := AsRetryAfter(err); ok {
 		return min(max(after, 0), MaxDelay)
 	}
-	return min(max(c.backoff(job, err), 0), MaxDelay)
+	return min(max(s.backoff(job, err), 0), MaxDelay)
 }
 
 // backoff asks the queue's RetryPolicy. One that panics must not take the worker with it.
-func (c *crew) backoff(job *Job, err error) (d time.Duration) {
+func (s *seat) backoff(job *Job, err error) (d time.Duration) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.log.Error("pgfifo: the RetryPolicy panicked; the default is used", "panic", v)
+			s.crew.log.Error("pgfifo: the RetryPolicy panicked; the default is used", "panic", v)
 			d = DefaultRetry(job, err)
 		}
 	}()
-	return c.set.queues[job.Queue].Retry(job, err)
+	return s.queue.Retry(job, err)
 }
 
 // diedError is the failure of an attempt that was lost, as the worker that finds it tells it.

@@ -11,8 +11,8 @@ import (
 
 // handleEach runs the handler once for each of the jobs that are held, and decides what becomes of them.
 func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
-	h := s.crew.set.queues[tasks[0].job.Queue].Handler
-	done := tasks[:0] // those up to the present one have been read
+	h := s.queue.Handler // which is also called when the seat has gone on
+	done := tasks[:0]    // those up to the present one have been read
 	var stopped *place
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
@@ -61,7 +61,7 @@ func (s *seat) failed(a *attempt, t task, err, cause error) {
 		t.place.outcome.More = true
 		return
 	}
-	s.fail(a, t, newFailure(err, cause, s.crew.set.queues[t.job.Queue].JobTimeout), s.crew.delay(t.job, err))
+	s.fail(a, t, newFailure(err, cause, s.queue.JobTimeout), s.delay(t.job, err))
 }
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.

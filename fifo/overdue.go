@@ -28,7 +28,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	}
 	c, ended, n := s.crew, time.Now(), int64(len(tasks))
 	var abandon <-chan time.Time
-	if after := c.set.queues[tasks[0].job.Queue].AbandonAfter; after > 0 {
+	if after := s.queue.AbandonAfter; after > 0 {
 		timer := time.NewTimer(after)
 		defer timer.Stop()
 		abandon = timer.C
@@ -65,7 +65,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	}
 	s.lane.Abandon()
 	for i := range tasks { // the handler goes on with the Jobs that it has
-		job := c.newJob(tasks[i].held)
+		job := s.newJob(tasks[i].held)
 		job.hooked = tasks[i].job.hooked
 		tasks[i].job = job
 	}
@@ -81,14 +81,14 @@ func (s *seat) tellOverdue(ctx context.Context, tasks []task, late time.Duration
 	s.logLate("pgfifo: handler ignores the end of its context", tasks, late.Round(time.Millisecond), cause)
 	for _, h := range client.cfg.Hooks {
 		for i := 0; i < len(tasks) && h.Overdue != nil; i++ {
-			job := s.crew.newJob(tasks[i].held)
+			job := s.newJob(tasks[i].held)
 			client.guardLane("Overdue", func() { h.Overdue(context.WithoutCancel(ctx), job, late, cause) })
 		}
 	}
 }
 
 func (s *seat) logLate(what string, tasks []task, late time.Duration, cause error) {
-	job := s.crew.newJob(tasks[0].held)
+	job := s.newJob(tasks[0].held)
 	s.crew.log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
 		"jobs", len(tasks), "late", late, "cause", cause)
 }

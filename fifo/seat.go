@@ -14,8 +14,9 @@ import (
 
 // A seat is one lane's place in the crew. Its connection may change; one goroutine works on it.
 type seat struct {
-	crew *crew
-	lane *groups.Lane // its own goroutine's; others see it through at
+	crew  *crew
+	lane  *groups.Lane // its own goroutine's; others see it through at
+	queue *Queue       // of the present attempt, or the last one: its own goroutine's, too
 
 	at      atomic.Pointer[groups.Lane]
 	doing   atomic.Pointer[Job] // the job whose handler it ran last

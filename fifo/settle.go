@@ -113,7 +113,7 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	if failed == nil {
 		return s.lane.Record(ctx, p.held)
 	}
-	delay := s.crew.delay(failed.job, failed.failure.err)
+	delay := s.delay(failed.job, failed.failure.err)
 	if err := s.lane.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
 		return err
 	}

@@ -68,12 +68,13 @@ func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
 		drain: orDefault(w.DrainTimeout, 20*time.Second), sweep: w.Sweep.withDefaults(),
-		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]Queue, len(w.queues)),
+		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]*Queue, len(w.queues)),
 	}
 	name, badName := w.name()
 	s.name = name
 	for name, q := range w.queues {
-		s.queues[name] = q.withDefaults(w)
+		q = q.withDefaults(w)
+		s.queues[name] = &q
 	}
 	switch {
 	case w.Client == nil:
@@ -109,9 +110,9 @@ type settings struct {
 	lanes       int
 	poll, drain time.Duration
 	name        string
-	names       []string         // of the queues, sorted
-	queues      map[string]Queue // with their defaults filled in
-	once        bool             // RunOne: one job, and no next one
+	names       []string          // of the queues, sorted
+	queues      map[string]*Queue // with their defaults filled in
+	once        bool              // RunOne: one job, and no next one
 	sweep       Sweep
 }
 

@@ -22,6 +22,12 @@ var (
 // epoch is what Lane.since counts from: by the monotonic clock, for the wall clock may jump.
 var epoch = time.Now()
 
+// start begins what Running returns.
+func (l *Lane) start() { l.since.Store(int64(time.Since(epoch)) + 1) }
+
+// stop ends it.
+func (l *Lane) stop() { l.since.Store(0) }
+
 // Running returns how long the lane's handler has been running, or 0.
 func (l *Lane) Running() time.Duration {
 	if since := l.since.Load(); since != 0 {

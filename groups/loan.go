@@ -121,8 +121,8 @@ func (l *Lane) Loan() *Loan { return l.loan }
 // Of a batch, jobs may be lent one after the other, with Keep between them.
 func (l *Lane) Lend(handler func()) error {
 	l.wire.lend()
-	l.since.Store(int64(time.Since(epoch)) + 1)
-	defer l.since.Store(0)
+	l.start()
+	defer l.stop()
 	defer l.wire.reclaim()
 	handler()
 	lost := l.lost.Load()
@@ -160,8 +160,8 @@ func (l *Lane) Aside(f func()) {
 	}
 	l.wire.rest()
 	defer l.wire.reclaim()
-	l.since.Store(int64(time.Since(epoch)) + 1)
-	defer l.since.Store(0)
+	l.start()
+	defer l.stop()
 	f()
 }
 

@@ -130,7 +130,7 @@ var attempts = []Mutant{
 	{
 		Name:    "lost-retried-at-once",
 		Breaks:  "a job that kills its worker does not wait before it kills the next one",
-		Edits:   []Edit{{attemptFile, "s.crew.delay(t.job, diedError{})", "0"}},
+		Edits:   []Edit{{attemptFile, "s.delay(t.job, diedError{})", "0"}},
 		Torture: killing, By: []string{"I6"},
 	},
 	{

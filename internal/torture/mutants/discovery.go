@@ -82,8 +82,8 @@ var discovery = []Mutant{
 		Name:   "refused-retried-at-once",
 		Breaks: "a job whose end the server refuses is tried again at once, and again",
 		Edits: []Edit{{
-			"fifo/settle.go", "	delay := s.crew.delay(failed.job, failed.failure.err)\n",
-			"	delay := 0 * s.crew.delay(failed.job, failed.failure.err)\n",
+			"fifo/settle.go", "	delay := s.delay(failed.job, failed.failure.err)\n",
+			"	delay := 0 * s.delay(failed.job, failed.failure.err)\n",
 		}},
 		Torture: stuck, By: []string{"I12"},
 	},
