@@ -11,12 +11,13 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A row and a message are committed together, with bun and with database/sql.
 func ExampleClient_EnqueueTx() {
 	ctx := context.Background()
-	pool := migratedPool()
+	pool := pgtest.ExamplePool()
 	client := fifo.Open(pool, nil)
 	order := fifo.Message{Queue: "orders", GroupID: "ada", Payload: "tea"}
 
@@ -50,7 +51,7 @@ func ExampleClient_EnqueueTx() {
 
 func ExampleClient_EnqueuePgxTx() {
 	ctx := context.Background()
-	pool := migratedPool()
+	pool := pgtest.ExamplePool()
 	client := fifo.Open(pool, nil)
 
 	tx, err := pool.Begin(ctx)
@@ -77,7 +78,7 @@ func ExampleClient_EnqueuePgxTx() {
 // InTx commits if the function returns nil, and rolls back if not.
 func ExampleClient_InTx() {
 	ctx := context.Background()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	order := func(item string, stock int) error {
 		return client.InTx(ctx, func(tx pgx.Tx) error {

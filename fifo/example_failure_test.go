@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A service that is asked too often says when to come again.
 func ExampleRetryAfter() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	worker := &fifo.Worker{Client: client}
 	worker.Handle("sms", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
@@ -41,7 +42,7 @@ func ExampleRetryAfter() {
 func ExampleDeadLetter() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	worker := &fifo.Worker{Client: client}
 	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
@@ -77,7 +78,7 @@ func ExampleDeadLetter() {
 // A dead letter goes back to its place, before what was enqueued after it.
 func ExampleScope_RedriveAll() {
 	ctx := context.Background()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	mended := false
 	printUntil := func(last int) {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // What a failed attempt wrote is undone. What the last one writes is committed with the job's completion.
 func ExampleJob_PgxTx() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	pool := migratedPool()
+	pool := pgtest.ExamplePool()
 	client := fifo.Open(pool, nil)
 	if _, err := pool.Exec(ctx, "CREATE TABLE ledger (account text, amount int)"); err != nil {
 		log.Fatal(err)
@@ -53,7 +54,7 @@ func ExampleJob_PgxTx() {
 func ExampleJob_Fence() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	var highest int64 // the store's
 	write := func(token int64) error {
@@ -94,7 +95,7 @@ func ExampleJob_Fence() {
 func ExampleJSON() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	type Welcome struct{ Name, City string }
 	worker := &fifo.Worker{Client: client}
@@ -118,7 +119,7 @@ func ExampleJSON() {
 func ExampleHooks() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), &fifo.Config{Hooks: []fifo.Hooks{{
+	client := fifo.Open(pgtest.ExamplePool(), &fifo.Config{Hooks: []fifo.Hooks{{
 		Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 			fmt.Println("begin: attempt", job.Attempt()) // a span, say
 			return ctx, func(err error) { fmt.Println("end:", err) }

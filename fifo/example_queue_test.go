@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // Up to fifty clicks of a page are counted in one transaction. One that cannot be read fails alone.
 func ExampleWorker_HandleQueue() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	worker := &fifo.Worker{Client: client}
 	worker.HandleQueue("clicks", fifo.Queue{
@@ -52,7 +53,7 @@ func ExampleWorker_HandleQueue() {
 func ExampleQueue() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	sent := make(chan struct{})
 	worker := &fifo.Worker{Client: client, Concurrency: 2}
@@ -99,7 +100,7 @@ func ExampleQueue() {
 func ExampleWorker_SetLanes() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	var together sync.WaitGroup
 	together.Add(3)

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A paused group waits, and the others go on.
 func ExampleScope_Pause() {
 	ctx := context.Background()
-	client := fifo.Open(migratedPool(), nil)
+	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	account := client.Queue("payments").Group("account-7")
 	if err := account.Pause(ctx, "under audit"); err != nil {
@@ -53,7 +54,7 @@ func ExampleScope_Pause() {
 // A transaction looks at what a purge would leave, before it commits. The group stands still until then.
 func ExampleScope_InPgx() {
 	ctx := context.Background()
-	pool := migratedPool()
+	pool := pgtest.ExamplePool()
 	client := fifo.Open(pool, nil)
 	for _, page := range []int{1, 2, 3} {
 		_, err := client.Enqueue(ctx, fifo.Message{Queue: "print", GroupID: "printer-1", Payload: page})

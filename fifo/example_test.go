@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 type Transfer struct {
@@ -17,7 +18,7 @@ type Transfer struct {
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute) // a service: signal.NotifyContext
 	defer stop()
-	pool := migratedPool() // pgxpool.New(ctx, os.Getenv("DATABASE_URL")) and migrations.Up(ctx, pool, nil)
+	pool := pgtest.ExamplePool() // pgxpool.New(ctx, os.Getenv("DATABASE_URL")) and migrations.Up(ctx, pool, nil)
 	defer pool.Close()
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()

@@ -89,14 +89,19 @@ func Conn(tb testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// ExampleURL is URL for an Example, which has no testing.TB and runs alone: the database is dropped by Main.
-func ExampleURL() (string, error) {
+// ExamplePool is Pool for an Example, which has no testing.TB and runs alone. The database is dropped by Main, the pool
+// is never closed. It panics where there is none.
+func ExamplePool() *pgxpool.Pool {
 	name, err := createDatabase("")
 	if err != nil {
-		return "", err
+		panic(err)
 	}
 	examples = append(examples, name)
-	return at(name), nil
+	pool, err := pgxpool.New(context.Background(), at(name))
+	if err != nil {
+		panic(err)
+	}
+	return pool
 }
 
 func create(tb testing.TB, from string) string {
