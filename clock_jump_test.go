@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // A worker's wall clock may jump as it likes, forward, back, by years, while everything is under way: handlers,
@@ -154,7 +155,7 @@ func (c *clocks) jump(round string, by time.Duration) {
 	require.NoError(c, err)
 	defer func() { _ = tx.Rollback(c.Context()) }()
 	m := fifo.Message{Queue: "clock", GroupID: "late", Payload: "late"}
-	late, err := idsOf(c.client.EnqueuePgxTx(c.Context(), tx, m))
+	late, err := receipt.IDs(c.client.EnqueuePgxTx(c.Context(), tx, m))
 	require.NoError(c, err)
 	passed := send("late", fifo.Message{})
 	c.sent["late"] = append(c.sent["late"], late...)

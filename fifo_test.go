@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.
@@ -67,7 +68,7 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 	})
 	// The worker is told to look at all of them.
 	require.NoError(t, pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		ids, err := idsOf(s.client.EnqueuePgxTx(ctx, tx, again...))
+		ids, err := receipt.IDs(s.client.EnqueuePgxTx(ctx, tx, again...))
 		behind = append(behind, ids...)
 		return err
 	}))
@@ -101,7 +102,7 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 	defer cancel()
 	db := s.client.DB()
 	for _, group := range []string{"held", "spawned", "new"} { // spawned: by the handler, which has not committed
-		more, err := idsOf(s.client.Enqueue(ctx, message(group, task{})))
+		more, err := receipt.IDs(s.client.Enqueue(ctx, message(group, task{})))
 		require.NoError(t, err, group)
 		ids = append(ids, more...)
 
@@ -251,13 +252,13 @@ func TestLateCommitIsWorked(t *testing.T) {
 			tx, err := s.pool.Begin(t.Context())
 			require.NoError(t, err)
 			defer func() { _ = tx.Rollback(context.Background()) }()
-			late, err := idsOf(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))
+			late, err := receipt.IDs(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))
 			require.NoError(t, err)
 			var msgs []fifo.Message
 			for range 5000 { // more than a group gets done while the test has patience
 				msgs = append(msgs, message("g", task{Do: "nap"}))
 			}
-			later, err := idsOf(client.Enqueue(t.Context(), msgs...))
+			later, err := receipt.IDs(client.Enqueue(t.Context(), msgs...))
 			require.NoError(t, err)
 			require.Less(t, late[0], later[0])
 			s.until("some of the later ids", func() bool { return slices.Contains(s.effects()["g"], later[100]) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // A site is where worker processes work: a database with their effects, and their journal.
@@ -55,18 +56,9 @@ func message(group string, payload task) fifo.Message {
 
 func (s *site) enqueue(msgs ...fifo.Message) []int64 {
 	s.Helper()
-	ids, err := idsOf(s.client.Enqueue(s.Context(), msgs...))
+	ids, err := receipt.IDs(s.client.Enqueue(s.Context(), msgs...))
 	require.NoError(s, err)
 	return ids
-}
-
-// idsOf are the ids of what was enqueued.
-func idsOf(receipts []fifo.Receipt, err error) ([]int64, error) {
-	ids := make([]int64, len(receipts))
-	for i, r := range receipts {
-		ids[i] = r.ID
-	}
-	return ids, err
 }
 
 // fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -101,7 +102,7 @@ func produceInAllWays(
 ) (all []int64, err error) {
 	own, shared := message(group, task{}), message("shared", task{})
 	keep := func(receipts []fifo.Receipt, err error) error {
-		ids, err := idsOf(receipts, err)
+		ids, err := receipt.IDs(receipts, err)
 		if err == nil && len(ids) == 3 {
 			all = append(all, ids[0], ids[2])
 		}
@@ -172,7 +173,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 		done <- job.ID
 		return nil
 	})
-	ids, err := idsOf(client.Enqueue(ctx, message("g", task{})))
+	ids, err := receipt.IDs(client.Enqueue(ctx, message("g", task{})))
 	require.NoError(t, err)
 	require.Equal(t, ids[0], awaitValue(s, done, "the job"))
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 const effectsTable = `CREATE TABLE effects (
@@ -131,7 +132,7 @@ func (s *site) produce() *producer {
 		for n := 0; ctx.Err() == nil; n++ {
 			// To its end, also when the test has enough: nothing is enqueued behind its back.
 			call, done := context.WithTimeout(context.WithoutCancel(ctx), 3*patience)
-			ids, err := idsOf(s.client.Enqueue(call, message(fmt.Sprint("g", n%8), task{})))
+			ids, err := receipt.IDs(s.client.Enqueue(call, message(fmt.Sprint("g", n%8), task{})))
 			done()
 			p.mu.Lock()
 			p.acked = append(p.acked, ids...)

@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // latecomers are messages whose transactions drew their ids early and commit late, when a higher id of the group is
@@ -65,11 +66,11 @@ func (l *latecomers) one(ctx context.Context, client *fifo.Client, i int) error 
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit: harmless
-	late, err := idsOf(client.EnqueuePgxTx(ctx, tx, message(1)))
+	late, err := receipt.IDs(client.EnqueuePgxTx(ctx, tx, message(1)))
 	if err != nil {
 		return err
 	}
-	other, err := idsOf(client.Enqueue(ctx, message(0)))
+	other, err := receipt.IDs(client.Enqueue(ctx, message(0)))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // producing is a way to enqueue.
@@ -115,7 +116,7 @@ func (p producing) caller(
 	switch p.call {
 	case "Enqueue":
 		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
-			return idsOf(client.Enqueue(ctx, msgs...))
+			return receipt.IDs(client.Enqueue(ctx, msgs...))
 		}, nil
 	case "EnqueueTx":
 		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
@@ -124,7 +125,7 @@ func (p producing) caller(
 				return nil, err
 			}
 			defer func() { _ = tx.Rollback() }() // after a commit: harmless
-			ids, err := idsOf(client.EnqueueTx(ctx, tx, msgs...))
+			ids, err := receipt.IDs(client.EnqueueTx(ctx, tx, msgs...))
 			if err != nil {
 				return nil, err
 			}
@@ -137,7 +138,7 @@ func (p producing) caller(
 				return nil, err
 			}
 			defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-			ids, err := idsOf(client.EnqueuePgxTx(ctx, tx, msgs...))
+			ids, err := receipt.IDs(client.EnqueuePgxTx(ctx, tx, msgs...))
 			if err != nil {
 				return nil, err
 			}
@@ -146,7 +147,7 @@ func (p producing) caller(
 	case "InTx":
 		return func(ctx context.Context, msgs []fifo.Message) (ids []int64, err error) {
 			err = client.InTx(ctx, func(tx pgx.Tx) error {
-				ids, err = idsOf(client.EnqueuePgxTx(ctx, tx, msgs...))
+				ids, err = receipt.IDs(client.EnqueuePgxTx(ctx, tx, msgs...))
 				return err
 			})
 			return ids, err
@@ -236,13 +237,4 @@ func (d *database) openWarmPool(ctx context.Context, conns int) (*pgxpool.Pool, 
 		return nil, err
 	}
 	return pool, nil
-}
-
-// idsOf are the ids of what was enqueued.
-func idsOf(receipts []fifo.Receipt, err error) ([]int64, error) {
-	ids := make([]int64, len(receipts))
-	for i, r := range receipts {
-		ids[i] = r.ID
-	}
-	return ids, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -83,21 +84,12 @@ func (b *bed) send(group string, payloads ...any) []int64 {
 
 func (b *bed) sendAll(msgs ...fifo.Message) []int64 {
 	b.t.Helper()
-	ids, err := idsOf(b.client.Enqueue(b.t.Context(), msgs...))
+	ids, err := receipt.IDs(b.client.Enqueue(b.t.Context(), msgs...))
 	require.NoError(b.t, err)
 	b.ledger.mu.Lock()
 	defer b.ledger.mu.Unlock()
 	b.ledger.sent = append(b.ledger.sent, ids...)
 	return ids
-}
-
-// idsOf are the ids of what was enqueued.
-func idsOf(receipts []fifo.Receipt, err error) ([]int64, error) {
-	ids := make([]int64, len(receipts))
-	for i, r := range receipts {
-		ids[i] = r.ID
-	}
-	return ids, err
 }
 
 // worker returns a quick worker of queue q, which retries at once.

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // A producer enqueues in a transaction of some kind, and ends it.
@@ -43,7 +44,9 @@ var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or closing the pool waits for it
 		return producer{
-			func(msgs ...fifo.Message) ([]int64, error) { return idsOf(c.EnqueuePgxTx(t.Context(), tx, msgs...)) },
+			func(msgs ...fifo.Message) ([]int64, error) {
+				return receipt.IDs(c.EnqueuePgxTx(t.Context(), tx, msgs...))
+			},
 			func() error { return tx.Commit(t.Context()) },
 			func() error { return tx.Rollback(context.WithoutCancel(t.Context())) },
 		}
@@ -52,7 +55,7 @@ var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
 
 func sqlProducer(t *testing.T, c *fifo.Client, tx fifo.Tx) producer {
 	return producer{
-		func(msgs ...fifo.Message) ([]int64, error) { return idsOf(c.EnqueueTx(t.Context(), tx, msgs...)) },
+		func(msgs ...fifo.Message) ([]int64, error) { return receipt.IDs(c.EnqueueTx(t.Context(), tx, msgs...)) },
 		tx.Commit, tx.Rollback,
 	}
 }

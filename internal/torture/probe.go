@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // howProbe is how the harness itself sends messages: to groups that are held just then, and will be for a while.
@@ -31,7 +32,7 @@ func (r *run) send(ctx context.Context, how, do string, group int32, delay time.
 		m.MaxAttempts = 2
 	}
 	r.probes.line("invoke %d %s %d:%d:%d", n, how, n, group, delay.Nanoseconds())
-	ids, err := idsOf(r.client.Enqueue(ctx, m))
+	ids, err := receipt.IDs(r.client.Enqueue(ctx, m))
 	switch {
 	case err == nil:
 		r.probes.line("ok %d %s %d", n, how, ids[0])

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // longestDelay is how long a message may be delayed, and its group with it.
@@ -189,7 +190,7 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			return nil, notCommitted{err}
 		}
 		defer tx.Rollback(ctx)
-		if ids, err = idsOf(p.client.EnqueuePgxTx(ctx, tx, msgs...)); err != nil {
+		if ids, err = receipt.IDs(p.client.EnqueuePgxTx(ctx, tx, msgs...)); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)
@@ -204,23 +205,14 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			return nil, notCommitted{err}
 		}
 		defer func() { _ = tx.Rollback() }()
-		if ids, err = idsOf(p.client.EnqueueTx(ctx, tx, msgs...)); err != nil {
+		if ids, err = receipt.IDs(p.client.EnqueueTx(ctx, tx, msgs...)); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)
 		return ids, inCommit(tx.Commit())
 	default:
-		return idsOf(p.client.Enqueue(ctx, msgs...))
+		return receipt.IDs(p.client.Enqueue(ctx, msgs...))
 	}
-}
-
-// idsOf are the ids of what was enqueued.
-func idsOf(receipts []fifo.Receipt, err error) ([]int64, error) {
-	ids := make([]int64, len(receipts))
-	for i, r := range receipts {
-		ids[i] = r.ID
-	}
-	return ids, err
 }
 
 // failed reports whether an enqueue is known to have had no effect.

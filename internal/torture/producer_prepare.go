@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // prepared enqueues in a transaction that is prepared, and committed a little later, as a transaction manager does.
@@ -44,7 +45,7 @@ func (p *producer) prepareOne(ctx context.Context, conn *pgx.Conn, name string, 
 		return nil, notCommitted{err}
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // there is none any more when it has been prepared
-	ids, err := idsOf(p.client.EnqueuePgxTx(ctx, tx, msgs...))
+	ids, err := receipt.IDs(p.client.EnqueuePgxTx(ctx, tx, msgs...))
 	if err != nil {
 		return nil, notCommitted{err}
 	}
