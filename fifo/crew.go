@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +30,9 @@ type crew struct {
 
 	suspects suspects
 	teller   teller
+
+	stopping                  atomic.Bool // Run was told to stop
+	laneSetback, scoutSetback atomic.Pointer[setback]
 
 	scoutConn, listenConn *pgx.Conn // the first ones
 }
@@ -114,6 +118,7 @@ func (c *crew) run(ctx context.Context) error {
 		})
 	}
 	<-ctx.Done()
+	c.stopping.Store(true)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
 	if within(lastWait, doneOf(&beside)) {
@@ -190,7 +195,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 // runScout keeps the scout going, on one connection after another.
 func (c *crew) runScout(ctx context.Context) {
-	retry := newRedialer(c.log, "scout")
+	retry := newRedialer(c.log, "scout", &c.scoutSetback)
 	for ctx.Err() == nil {
 		conn := c.scoutConn
 		c.scoutConn = nil

@@ -39,6 +39,8 @@ var (
 	ErrRunning = errors.New("fifo: worker is running already")
 	// ErrInvalidWorker is returned by Run, RunOne and SetLanes for what makes no sense; the text names it.
 	ErrInvalidWorker = errors.New("fifo: invalid worker")
+	// ErrNotReady is wrapped by what Ready returns of a Worker that cannot find or take jobs now; the text says why.
+	ErrNotReady = errors.New("fifo: worker is not ready")
 	// ErrConnections is returned by Run and RunOne when PostgreSQL does not give the worker the connections that it
 	// needs: one a lane, one to look for work, and one to listen unless PollOnly is set.
 	ErrConnections = errors.New("fifo: not enough connections")

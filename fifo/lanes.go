@@ -82,6 +82,13 @@ func (l *laneBounds) check(lanes int, queues []string) error {
 	return nil
 }
 
+// crew returns the one that runs, or nil.
+func (l *laneBounds) crew() *crew {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
+}
+
 // begin makes the bounds those of a crew that begins to run; the returned function ends that.
 func (l *laneBounds) begin(c *crew) (end func()) {
 	l.mu.Lock()

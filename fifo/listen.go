@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,7 +13,7 @@ import (
 // runListener hears what producers announce, on a connection of its own: a session that listens inside a long
 // transaction would hold up the notification queue of the whole cluster. What it misses, polling finds.
 func (c *crew) runListener(ctx context.Context) {
-	retry := newRedialer(c.log, "listener")
+	retry := newRedialer(c.log, "listener", new(atomic.Pointer[setback]))
 	for ctx.Err() == nil {
 		conn := c.listenConn
 		c.listenConn = nil

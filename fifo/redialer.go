@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,12 +12,21 @@ import (
 type redialer struct {
 	log   *slog.Logger
 	who   string
-	pause time.Duration // the next one, before its random part
+	last  *atomic.Pointer[setback] // the error that it waited for last
+	pause time.Duration            // the next one, before its random part
+}
+
+// A setback is an error of what is tried again and again.
+type setback struct {
+	err error
+	at  time.Time
 }
 
 const firstPause, longestPause = 20 * time.Millisecond, 5 * time.Second
 
-func newRedialer(log *slog.Logger, who string) *redialer { return &redialer{log: log, who: who} }
+func newRedialer(log *slog.Logger, who string, last *atomic.Pointer[setback]) *redialer {
+	return &redialer{log: log, who: who, last: last}
+}
 
 func (r *redialer) reset() { r.pause = 0 }
 
@@ -26,6 +36,7 @@ func (r *redialer) wait(ctx context.Context, err error) {
 		return
 	}
 	r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
+	r.last.Store(&setback{err, time.Now()})
 	timer := time.NewTimer(r.next())
 	defer timer.Stop()
 	select {

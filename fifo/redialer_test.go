@@ -13,7 +13,7 @@ func TestRedialersDoNotKeepStep(t *testing.T) {
 	const lanes = 50
 	var list [lanes]*redialer
 	for i := range list {
-		list[i] = newRedialer(slog.New(slog.DiscardHandler), "lane")
+		list[i] = newRedialer(slog.New(slog.DiscardHandler), "lane", nil)
 	}
 	for pause := firstPause; pause < 4*longestPause; pause *= 2 {
 		bound := min(pause, longestPause)

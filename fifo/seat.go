@@ -18,9 +18,9 @@ type seat struct {
 	lane  *groups.Lane // its own goroutine's; others see it through at
 	queue *Queue       // of the present attempt, or the last one: its own goroutine's, too
 
-	at      atomic.Pointer[groups.Lane]
-	doing   atomic.Pointer[Job] // the job whose handler it ran last
-	ended   atomic.Bool         // it takes no more, and nothing of it is under way
+	at      atomic.Pointer[groups.Lane] // nil: it has no connection
+	doing   atomic.Pointer[Job]         // the job whose handler it ran last
+	ended   atomic.Bool                 // it takes no more, and nothing of it is under way
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
 	begun   int        // claims that were worked
@@ -35,17 +35,25 @@ type seat struct {
 func (s *seat) dial(ctx context.Context) error {
 	lane, err := s.crew.dialer.Dial(ctx)
 	if err != nil {
+		s.at.Store(nil)
 		return err
 	}
 	s.lane = lane
 	s.at.Store(lane)
+	s.crew.laneSetback.Store(nil)
 	return nil
+}
+
+// connected reports whether the seat has a connection, as far as is known without asking the server.
+func (s *seat) connected() bool {
+	lane := s.at.Load()
+	return lane != nil && !lane.HungUp()
 }
 
 // run works jobs until ctx is done.
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.lane.Close() }()
-	retry := newRedialer(s.crew.log, "lane")
+	retry := newRedialer(s.crew.log, "lane", &s.crew.laneSetback)
 	troubled := false
 	for ctx.Err() == nil {
 		if s.lane.Spoiled() {
@@ -264,7 +272,7 @@ func (s *seat) cut() {
 func (s *seat) beat(ctx context.Context) {
 	lane := s.at.Load()
 	s.mu.Lock()
-	if s.wake != nil && lane.HungUp() {
+	if s.wake != nil && lane != nil && lane.HungUp() {
 		s.wake()
 	}
 	s.mu.Unlock()

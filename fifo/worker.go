@@ -177,8 +177,12 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	return c.runOne(ctx)
 }
 
-// Stats are counters since the Worker was made, except Running, Overdue and Abandoned, which tell of this moment.
+// Stats are counters since the Worker was made, except Lanes, LookedAt, Running, Overdue and Abandoned, which tell of
+// this moment.
 type Stats struct {
+	Lanes    int       // lanes that have a connection, as far as is known; none unless Run is under way
+	LookedAt time.Time // when Run last looked for work with success, see Ready; zero: not yet, or it is not under way
+
 	Running   int // jobs whose handlers run
 	Overdue   int // of those, the ones whose handlers have gone on for a second after the end of their contexts
 	Abandoned int // jobs whose handlers still run although the worker gave them up
@@ -198,7 +202,13 @@ type Stats struct {
 }
 
 // Stats returns a snapshot of the counters.
-func (w *Worker) Stats() Stats { return w.stats.snapshot() }
+func (w *Worker) Stats() Stats {
+	s := w.stats.snapshot()
+	if c := w.lanes.crew(); c != nil {
+		s.Lanes, s.LookedAt = c.connected(), c.scout.Looked()
+	}
+	return s
+}
 
 type counters struct {
 	running        atomic.Int64

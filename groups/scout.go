@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,6 +42,7 @@ type Scout struct {
 	news    int           // so far
 	hurried bool          // something was enqueued somewhere since the walks began
 	orphans map[Key]bool  // groups whose worker has just died
+	looked  atomic.Pointer[time.Time]
 	hurry   chan struct{}
 }
 
@@ -73,6 +75,21 @@ func (s *Scout) Hurry() {
 	default:
 	}
 }
+
+// Looked returns when the scout last looked for work without an error, or zero. While the line is full, it asks whether
+// the server is there instead. Any goroutine may call it.
+func (s *Scout) Looked() time.Time {
+	if at := s.looked.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+// Bound returns how long ago Looked is at most while Run is under way and the server answers: twice Poll and 2 seconds.
+func (s *Scout) Bound() time.Duration { return horizon(s.Poll) }
+
+// nextCall returns how long the server need not be asked anything.
+func (s *Scout) nextCall() time.Duration { return max(s.Poll, maxRest) - time.Since(s.Looked()) }
 
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
@@ -124,20 +141,11 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		}
 	}
 	s.choose()
-	if s.nextLook(view) <= 0 {
-		if err := s.lookOn(ctx, conn, view); err != nil {
-			return 0, err
-		}
-		view = s.see()
+	view, err := s.discover(ctx, conn, view)
+	if err != nil {
+		return 0, err
 	}
-	if s.nextWalk(view) <= 0 {
-		if err := s.walk(ctx, conn, view); err != nil {
-			return 0, err
-		}
-		s.choose()
-		view = s.see()
-	}
-	wait := min(max(s.nextWalk(view), 0), max(s.nextLook(view), 0), maxRest)
+	wait := min(max(s.nextWalk(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0), maxRest)
 	switch {
 	case view.Stuck > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
@@ -148,6 +156,36 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
 	}
 	return wait, nil
+}
+
+// discover takes the next steps of a look and of a walk, if they are due. If nothing has been asked for long, it asks
+// whether the server is there.
+func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, error) {
+	looked := s.nextLook(view) <= 0
+	if looked {
+		if err := s.lookOn(ctx, conn, view); err != nil {
+			return view, err
+		}
+		view = s.see()
+	}
+	if s.nextWalk(view) <= 0 {
+		if err := s.walk(ctx, conn, view); err != nil {
+			return view, err
+		}
+		s.choose()
+		view, looked = s.see(), true
+	}
+	if !looked && s.nextCall() <= 0 {
+		if err := conn.Ping(ctx); err != nil {
+			return view, fmt.Errorf("groups: look whether the server is there: %w", err)
+		}
+		looked = true
+	}
+	if looked {
+		now := time.Now()
+		s.looked.Store(&now)
+	}
+	return view, nil
 }
 
 // read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads

@@ -224,6 +224,23 @@ func TestIdleScoutIsQuiet(t *testing.T) {
 	require.Positive(t, perSecond, "it looks")
 }
 
+// While the line is full there is nothing to look for. The scout asks whether the server is there all the same.
+func TestScoutWithAFullLineAsks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crowd(8)
+	turns := NewTurns(4)
+	scout := NewScout(turns, []string{queue}, s.name, time.Millisecond)
+	require.Zero(t, scout.Looked())
+	s.run(scout)
+	s.until(func() bool { return turns.Look().Room <= 0 })
+	for range 2 { // the first look may be the one that filled the line
+		before := scout.Looked()
+		s.until(func() bool { return scout.Looked().After(before) })
+		require.WithinDuration(t, time.Now(), scout.Looked(), scout.Bound())
+	}
+}
+
 func TestScoutEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -1,0 +1,164 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/netfault"
+)
+
+// A road is the way to the server, which may lead elsewhere later.
+type road struct {
+	t      *testing.T
+	server string // its host and port
+	proxy  *netfault.Proxy
+	addr   atomic.Pointer[string]
+}
+
+func (b *bed) road() *road {
+	b.t.Helper()
+	u, err := url.Parse(b.url)
+	require.NoError(b.t, err)
+	r := &road{t: b.t, server: u.Host}
+	r.open()
+	return r
+}
+
+// open leads it through a new proxy.
+func (r *road) open() {
+	r.t.Helper()
+	proxy, err := netfault.NewProxy(r.server)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = proxy.Close() }) // it may be closed already
+	addr := proxy.Addr()
+	r.proxy = proxy
+	r.addr.Store(&addr)
+}
+
+func (r *road) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, *r.addr.Load())
+}
+
+// unready waits until the worker is not ready, and returns why.
+func unready(t *testing.T, w *fifo.Worker) (err error) {
+	t.Helper()
+	await(t, "a worker that is not ready", func() bool {
+		err = w.Ready()
+		return err != nil
+	})
+	require.ErrorIs(t, err, fifo.ErrNotReady)
+	return err
+}
+
+func ready(t *testing.T, w *fifo.Worker) {
+	t.Helper()
+	await(t, "a worker that is ready", func() bool { return w.Ready() == nil })
+}
+
+// A worker with idle lanes is ready while the server is there: it says so soon when that has gone, or says nothing any
+// more, and again when it is back.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	const lanes, bound = 8, 2*100*time.Millisecond + 2*time.Second
+	for name, x := range map[string]struct {
+		leave, back func(r *road) error
+		lanes       int // that are taken to be connected meanwhile
+		text        string
+	}{
+		"gone": {
+			func(r *road) error { return r.proxy.Close() },
+			func(r *road) error { r.open(); return nil },
+			0, "no lane has a connection",
+		},
+		"silent": {
+			func(r *road) error { r.proxy.Drop(netfault.ToServer, true); return nil },
+			func(r *road) error { r.proxy.Drop(netfault.ToServer, false); return nil },
+			lanes, "it last looked for work ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			r := b.road()
+			w := b.worker(nop, func(w *fifo.Worker) {
+				w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }))
+				w.Concurrency = lanes
+			})
+			require.ErrorContains(t, unready(t, w), "Run is not under way")
+			require.Zero(t, w.Stats())
+			begun := time.Now()
+			b.run(w)
+			ready(t, w)
+			first := w.Stats()
+			require.Equal(t, lanes, first.Lanes)
+			require.True(t, first.LookedAt.After(begun))
+			await(t, "the next look", func() bool { return w.Stats().LookedAt.After(first.LookedAt) })
+
+			left := time.Now()
+			require.NoError(t, x.leave(r))
+			require.ErrorContains(t, unready(t, w), x.text)
+			require.Less(t, time.Since(left), bound+time.Second)
+			require.Equal(t, x.lanes, w.Stats().Lanes)
+			if x.lanes == 0 {
+				await(t, "all that is wrong", func() bool {
+					var refused *net.OpError
+					err := unready(t, w)
+					return errors.As(err, &refused) && strings.Contains(err.Error(), "; it last looked for work ")
+				})
+			}
+			require.NoError(t, x.back(r))
+			ready(t, w)
+			b.send("g", nil)
+			b.drained()
+			require.NoError(t, w.Ready())
+		})
+	}
+}
+
+// Looks that fail do not count, whatever else the server answers.
+func TestNotReadyWithoutLooks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(nop)
+	b.run(w)
+	ready(t, w)
+	b.exec("ALTER TABLE pgfifo.jobs RENAME TO away")
+	err := unready(t, w)
+	require.ErrorContains(t, err, "it last looked for work ")
+	require.ErrorContains(t, err, "42P01", "the last error")
+	require.Equal(t, 2, w.Stats().Lanes)
+	b.exec("ALTER TABLE pgfifo.away RENAME TO jobs")
+	ready(t, w)
+}
+
+// A worker whose handlers take all lanes is ready, and one that was told to stop is not.
+func TestReadyUntilStopped(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", nil)
+	h := newBlocking()
+	w := b.worker(h.handle, oneLane)
+	r := b.run(w)
+	receive(t, h.started, "the handler")
+	ready(t, w)
+	looked := w.Stats().LookedAt
+	await(t, "the next look", func() bool { return w.Stats().LookedAt.After(looked) })
+	require.NoError(t, w.Ready())
+	r.cancel()
+	require.ErrorContains(t, unready(t, w), "it was told to stop")
+	close(h.release)
+	require.NoError(t, r.wait())
+	require.ErrorContains(t, w.Ready(), "Run is not under way")
+	require.Zero(t, w.Stats().Lanes)
+	require.Zero(t, w.Stats().LookedAt)
+}
