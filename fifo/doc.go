@@ -105,6 +105,12 @@
 //	was, err := g.Resume(ctx)
 //	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
 //
+// # Whether it works
+//
+// Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for
+// gauges. The log tells of attempts that fail, of trouble with the database or a group, and of queues in which jobs
+// wait and that the worker does not handle: see Config.Logger and Sweep.
+//
 // # What it costs
 //
 // One connection for each running job, apart from the pool of the application, and one open transaction: a handler

@@ -14,6 +14,12 @@ import (
 
 // Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
 // dead letters past their retention. Missing group rows need no sweep: looking for work makes them.
+//
+// Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If the
+// job at the head of such a queue's first group has been due for ten times Interval, 10 minutes by default, and is
+// neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other workers
+// handle. If "seen" is false in the log, none that handles the queue has looked at the group yet; if it is true, those
+// that do may be late, or gone. The first group is that with the lowest id; the others are not looked at.
 type Sweep struct {
 	// Interval is how often this worker tries to; it passes when another one is at it. Defaults to 1 minute; negative:
 	// never.
@@ -47,6 +53,7 @@ func (c *crew) runSweeper(ctx context.Context) {
 	tick := time.NewTicker(c.set.sweep.Interval)
 	defer tick.Stop()
 	var after groups.Key
+	onlooker := newOnlooker(c)
 	for {
 		select {
 		case <-ctx.Done():
@@ -55,6 +62,9 @@ func (c *crew) runSweeper(ctx context.Context) {
 		}
 		var err error
 		if after, err = c.sweep(ctx, after); err != nil && ctx.Err() == nil {
+			c.log.Warn("pgfifo: sweep failed", "error", err)
+		}
+		if err := onlooker.look(ctx); err != nil && ctx.Err() == nil {
 			c.log.Warn("pgfifo: sweep failed", "error", err)
 		}
 	}

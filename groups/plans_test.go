@@ -48,6 +48,7 @@ var hotStatements = map[string]struct{ sql, args string }{
 	"new":        {newSQL, "'{q,r}', 50, 150, 'infinity'"},
 	"due":        {dueSQL, "'q', now() - interval '1 second', 0, now() + interval '1 second', 100"},
 	"probe":      {probeSQL, "'{q,q}', '{g00007,g00008}'"},
+	"firsts":     {firstsSQL, "'', 100"},
 }
 
 // indexes are those that only these statements may read.
@@ -174,7 +175,7 @@ func TestHotStatementsReadWholeKeys(t *testing.T) {
 	for name := range hotStatements {
 		groups := map[string]int{
 			"lock": 1, "lockmany": 2, "ahead": 1, "claim": 1, "batch": 1, "many": 2, "candidates": 100, "adjacent": 100,
-			"new": 100, "due": 1, "probe": 2,
+			"new": 100, "due": 1, "probe": 2, "firsts": 1,
 		}[name]
 		require.LessOrEqual(t, pages(name), few[name]+10*groups+8, name)
 	}

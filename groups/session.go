@@ -174,6 +174,15 @@ var handlerSettings = func() string {
 	return sql
 }()
 
+// localPlannerSettings puts them in force until the end of a transaction on another connection than the worker's own.
+var localPlannerSettings = func() string {
+	sql := ""
+	for _, s := range plannerSettings {
+		sql += "SET LOCAL " + s[0] + " TO " + s[1] + ";"
+	}
+	return sql
+}()
+
 // connConfig returns the configuration of a worker's own connection to the database of pool.
 func (s Session) connConfig(
 	ctx context.Context, pool *pgxpool.Config, name string, lane bool,

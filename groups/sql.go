@@ -51,6 +51,8 @@ var (
 	fenceClaimSQL string
 	//go:embed sql/fence.sql
 	fenceSQL string
+	//go:embed sql/firsts.sql
+	firstsSQL string
 	//go:embed sql/collect_lock.sql
 	collectLockSQL string
 	//go:embed sql/collect.sql

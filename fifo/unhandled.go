@@ -1,0 +1,67 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+const (
+	// unhandledAfter is how many intervals of the sweep a job waits before a worker tells that it does not handle the
+	// queue.
+	unhandledAfter = 10
+	// sweepQueues is how many queues are looked at in a sweep: the rest waits for the next.
+	sweepQueues = 1000
+)
+
+// An onlooker looks at the queues that its worker does not handle. Nobody knows all that others handle: it tells what
+// waits for long, once for each queue.
+type onlooker struct {
+	*crew
+	after string // the last queue that was looked at
+	told  map[string]bool
+}
+
+func newOnlooker(c *crew) *onlooker { return &onlooker{crew: c, told: make(map[string]bool)} }
+
+// look looks at the first group of each queue.
+func (o *onlooker) look(ctx context.Context) error {
+	client := o.worker.Client
+	// A worker that freezes in here must not keep its snapshot.
+	bound := strconv.FormatInt(max(o.worker.Session.Bound().Milliseconds(), 1), 10)
+	var firsts []groups.First
+	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)
+		if err == nil {
+			firsts, err = groups.Firsts(ctx, tx, client.schema, o.after, sweepQueues)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("fifo: look for queues without a handler: %w", err)
+	}
+	o.after = ""
+	if len(firsts) == sweepQueues {
+		o.after = firsts[sweepQueues-1].Queue
+	}
+	for i := range firsts {
+		o.tell(&firsts[i])
+	}
+	return nil
+}
+
+// tell logs that a queue's first group waits, unless the worker handles the queue, or has told of it.
+func (o *onlooker) tell(f *groups.First) {
+	_, handled := o.set.queues[f.Queue]
+	if handled || o.told[f.Queue] || f.Waits < times(unhandledAfter, o.set.sweep.Interval) {
+		return
+	}
+	o.told[f.Queue] = true
+	o.log.Warn("pgfifo: a job waits in a queue that this worker does not handle; another worker may",
+		"queue", f.Queue, "group", f.GroupID, "waits", f.Waits.Round(time.Millisecond), "seen", f.Seen)
+}
