@@ -38,7 +38,8 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		_, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: group, Payload: payload})
 		require.NoError(t, err)
 	}
-	for _, kind := range []string{"error", "panic", "timeout", "lost", "sql", "commit", "retry"} {
+	kinds := []string{"error", "panic", "timeout", "lost", "sql", "cast", "raise", "commit", "retry"}
+	for _, kind := range kinds {
 		send("kinds", kind, fmt.Sprintf(`{"do": %q, "secret": %q}`, kind, canary))
 	}
 	undecodable := map[string]string{
@@ -92,7 +93,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 	})
 	s := &staff{T: t, owner: pool, logs: &v.logs}
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
-	require.Equal(t, 7+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
+	require.Equal(t, len(kinds)+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
 
 	dead, err := client.DeadLetters(ctx, fifo.Page{Limit: 1000})
 	require.NoError(t, err)
@@ -194,6 +195,12 @@ func misfortune(ctx context.Context, pool *pgxpool.Pool, job *fifo.Job) error {
 		return nil
 	case "sql": // swallowed
 		_, _ = tx.Exec(ctx, "INSERT INTO nowhere VALUES ($1)", job.Payload)
+		return nil
+	case "cast":
+		_, _ = tx.Exec(ctx, "SELECT $1::text::integer", string(job.Payload))
+		return nil
+	case "raise":
+		_, _ = tx.Exec(ctx, "DO $$ BEGIN RAISE foreign_key_violation USING MESSAGE = 'not "+canary+"'; END $$")
 		return nil
 	case "commit":
 		_, err := tx.Exec(ctx, "INSERT INTO once VALUES (1), (1)")

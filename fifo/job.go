@@ -67,6 +67,10 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // keeps it for when the job succeeds, and the next call begins anew, with another savepoint if anything was kept.
 // Neither is needed. Until one of them, every call returns the same transaction.
 //
+// A statement that fails spoils the transaction, as always in PostgreSQL, until a Rollback of it or of one begun on it.
+// If the handler returns nil without that, the attempt has failed, with the error of the first such statement: its
+// SQLSTATE, and the server's words where they name what is in the database and quote no value.
+//
 // Collect rows before you work on them: while rows are open the connection is in use. Small results do no harm. If more
 // than 1 MiB of a result is left unread for longer than Session.Silence (10 seconds), while the server waits, no
 // heartbeat can be sent to it, and it would take the worker for dead: before that the context ends, with ErrLost, the

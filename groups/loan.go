@@ -146,7 +146,7 @@ func (l *Lane) Lend(handler func()) error {
 	case 'T':
 		return l.prepareAgain(ownContext)
 	case 'E':
-		return errors.New("groups: a statement failed in the job's transaction and the handler did not roll it back")
+		return l.wire.notRolledBack()
 	default:
 		return errEndedByHand
 	}

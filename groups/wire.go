@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A wire sees every statement that is made with pgx, whichever way the handler came by the connection: pgx's tracers
@@ -25,6 +26,7 @@ type wire struct {
 	idle  bool // or what stands beside: nobody uses it but heartbeats
 	lends int  // how often it was lent, or left idle
 	users int
+	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 
 	spoiled     atomic.Bool // a handler's statement changed the session for longer than its transaction
 	deallocated atomic.Bool // or took prepared statements away
@@ -68,7 +70,7 @@ func (w *wire) leave() {
 // lend lets the handler use the connection, and heartbeats.
 func (w *wire) lend() {
 	w.mu.Lock()
-	w.lent = true
+	w.lent, w.first = true, nil
 	w.lends++
 	w.mu.Unlock()
 }
@@ -109,6 +111,7 @@ func (w *wire) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQuer
 
 func (w *wire) TraceQueryEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryEndData) {
 	w.QueryTracer.TraceQueryEnd(ctx, c, d)
+	w.note(d.Err)
 	w.leave()
 }
 
@@ -119,8 +122,16 @@ func (w *wire) TraceBatchStart(ctx context.Context, c *pgx.Conn, d pgx.TraceBatc
 	return w.enter(w.BatchTracer.TraceBatchStart(ctx, c, d))
 }
 
+func (w *wire) TraceBatchQuery(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchQueryData) {
+	w.BatchTracer.TraceBatchQuery(ctx, c, d)
+	w.note(d.Err)
+}
+
 func (w *wire) TraceBatchEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchEndData) {
 	w.BatchTracer.TraceBatchEnd(ctx, c, d)
+	if d.Err != nil {
+		w.note(d.Err)
+	}
 	w.leave()
 }
 
@@ -130,6 +141,7 @@ func (w *wire) TraceCopyFromStart(ctx context.Context, c *pgx.Conn, d pgx.TraceC
 
 func (w *wire) TraceCopyFromEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceCopyFromEndData) {
 	w.CopyFromTracer.TraceCopyFromEnd(ctx, c, d)
+	w.note(d.Err)
 	w.leave()
 }
 
@@ -139,5 +151,8 @@ func (w *wire) TracePrepareStart(ctx context.Context, c *pgx.Conn, d pgx.TracePr
 
 func (w *wire) TracePrepareEnd(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareEndData) {
 	w.PrepareTracer.TracePrepareEnd(ctx, c, d)
+	if !d.AlreadyPrepared {
+		w.note(d.Err)
+	}
 	w.leave()
 }

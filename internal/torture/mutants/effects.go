@@ -60,8 +60,7 @@ var effects = []Mutant{
 		Breaks: "a handler that returns nil although a statement failed has not failed: the COMMIT is a rollback",
 		Edits: []Edit{{
 			loanFile,
-			"	case 'E':\n		return errors.New(\"groups: a statement failed in the job's transaction and the " +
-				"handler did not roll it back\")\n",
+			"	case 'E':\n		return l.wire.notRolledBack()\n",
 			"	case 'E':\n		_, _ = l.pg().Exec(context.Background(), undoOuter).ReadAll()\n" +
 				"		return nil\n",
 		}},
