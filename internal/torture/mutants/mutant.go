@@ -58,6 +58,7 @@ func Themes() []Theme {
 		{"fencing tokens", fences},
 		{"producers", producers},
 		{"discovery, pauses and collection", discovery},
+		{"what is told", told},
 	}
 }
 
