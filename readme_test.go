@@ -16,6 +16,7 @@ import (
 const readmeFrame = `package main
 
 import (
+	"fmt"
 	"context"
 	"database/sql"
 	"os"
@@ -33,7 +34,7 @@ func check(error) {}
 
 func good([]*fifo.Job) (int, error) { return 0, nil }
 
-var _ = []any{os.Getenv, pgx.ErrNoRows, pgxpool.New, migrations.Up}
+var _ = []any{fmt.Println, os.Getenv, pgx.ErrNoRows, pgxpool.New, migrations.Up}
 
 func main() {}
 `
@@ -62,6 +63,6 @@ func TestREADMECompiles(t *testing.T) {
 			"client *fifo.Client, worker *fifo.Worker, db *sql.DB) {\n{\n%s}\n}\n", i, b[1])
 	}
 	require.Equal(t, 1, programs)
-	require.Len(t, blocks, 5)
+	require.Len(t, blocks, 6)
 	vet(parts)
 }
