@@ -16,9 +16,9 @@ import (
 const readmeFrame = `package main
 
 import (
-	"fmt"
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 
 	"github.com/jackc/pgx/v5"

@@ -88,10 +88,38 @@ var discovery = []Mutant{
 		Torture: stuck, By: []string{"I12"},
 	},
 	{
+		Name:   "company-left-behind",
+		Breaks: "a group that was handed to a lane which stops is offered again",
+		Edits: []Edit{{
+			"groups/turns.go", "append([]*Turn{turn}, turn.with...)", "[]*Turn{turn}",
+		}},
+		Test: Test{"groups", "TestNextReturnsTheCompany"},
+	},
+	{
+		Name:   "pause-between-looks",
+		Breaks: "what was paused for a moment is found when it is resumed",
+		Edits:  []Edit{{"groups/scout.go", "s.walks[i].again || p.paused", "s.walks[i].again"}},
+		Test:   Test{"groups", "TestPauseBetweenLooks"},
+	},
+	{
+		Name:   "queues-by-turns",
+		Breaks: "short jobs do not wait for another queue's long ones again and again",
+		Edits:  []Edit{{"groups/line.go", "r.used > least+evenWithin && r != l.first || ", ""}},
+		Test:   Test{"groups", "TestQueueOfShortJobsBesideLongOnes"},
+	},
+	{
+		Name:   "look-waits-for-a-crowd",
+		Breaks: "new jobs are found beside many that are due soon",
+		Edits: []Edit{{
+			"groups/look.go", "		p.queue, l.owed = len(s.Queues), p.from\n", "",
+		}},
+		Test: Test{"groups", "TestLooksBesideACrowd"},
+	},
+	{
 		Name:   "pause-ignored",
 		Breaks: "jobs of a paused group run",
 		Edits: []Edit{
-			{attemptFile, "	case hold.Paused:\n		return a\n", ""},
+			{attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""},
 			{"groups/turns.go", "		if c.Paused {\n			continue\n		}\n", ""},
 			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing {\n"},
 		},
