@@ -98,14 +98,17 @@ var discovery = []Mutant{
 	{
 		Name:   "pause-between-looks",
 		Breaks: "what was paused for a moment is found when it is resumed",
-		Edits:  []Edit{{"groups/scout.go", "s.walks[i].again || p.paused", "s.walks[i].again"}},
+		Edits:  []Edit{{"groups/scout.go", "s.walks[i].again || p.paused", "s.walks[i].again || p.paused && false"}},
 		Test:   Test{"groups", "TestPauseBetweenLooks"},
 	},
 	{
 		Name:   "queues-by-turns",
 		Breaks: "short jobs do not wait for another queue's long ones again and again",
-		Edits:  []Edit{{"groups/line.go", "r.used > least+evenWithin && r != l.first || ", ""}},
-		Test:   Test{"groups", "TestQueueOfShortJobsBesideLongOnes"},
+		Edits: []Edit{
+			{"groups/line.go", "r.used > least+evenWithin && r != l.first || ", ""},
+			{"groups/lanes.go", "if more && stay && r.len() == 0 && ", "if more && stay && false && r.len() == 0 && "},
+		},
+		Test: Test{"groups", "TestQueueOfShortJobsBesideLongOnes"},
 	},
 	{
 		Name:   "look-waits-for-a-crowd",
