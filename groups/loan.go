@@ -2,13 +2,13 @@ package groups
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/uptrace/bun"
 )
 
 // A Loan is a lane's transaction as one handler has it: nested in a savepoint, and for as long as the handler runs.
@@ -21,10 +21,11 @@ type Loan struct {
 	nested int     // how many of them are open
 	undone bool    // nothing has been written since the last savepoint, and none is open
 	pgxTx  *nestedTx
-	bunTx  *bun.Tx
-	large  []pgx.Tx // whose large objects the handler has asked for
-	busy   int      // statements of bunTx in the driver
-	rows   int      // of bunTx that are open
+	bunTx  *nestedBun
+	gone   []*sql.Tx // ended with the one around them, and open as far as database/sql knows
+	large  []pgx.Tx  // whose large objects the handler has asked for
+	busy   int       // statements of bunTx in the driver
+	rows   int       // of bunTx that are open
 
 	begin   sync.Mutex // held while bunTx is begun; not below mu
 	fencing sync.Mutex // held while a token is drawn
@@ -38,12 +39,15 @@ func (l *Loan) taken() bool {
 	return len(l.nests) > 0
 }
 
-// enter counts a statement of database/sql, unless the job has ended.
-func (l *Loan) enter() error {
+// enter counts a statement of database/sql, unless its transaction has ended.
+func (l *Loan) enter(n *nest) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	switch {
+	case l.ended:
 		return ErrEnded
+	case n.closed:
+		return sql.ErrTxDone
 	}
 	l.busy++
 	return nil
@@ -61,30 +65,39 @@ func (l *Loan) end() (busy bool) {
 	l.mu.Lock()
 	l.ended = true
 	busy = l.busy > 0
-	tx, rows := l.bunTx, l.rows
-	l.bunTx, l.pgxTx = nil, nil
+	txs, rows := l.gone, l.rows
+	if l.bunTx != nil {
+		txs = append(txs, l.bunTx.Tx.Tx)
+	}
+	l.bunTx, l.pgxTx, l.gone = nil, nil, nil
 	l.mu.Unlock()
 	if busy {
 		_ = l.lane.cut(nil)
 	}
 	switch {
-	case tx == nil:
 	case rows == 0:
-		_ = tx.Tx.Commit() // no SQL, see laneTx
-	case !l.closeRows(tx):
+		commit(txs)
+	case !l.closeRows(txs):
 		busy = true
 		_ = l.lane.cut(nil)
 	}
 	return busy
 }
 
-// closeRows ends a transaction of database/sql that has rows open, and reports whether it could. It cannot while the
+// commit ends transactions of database/sql without SQL, see laneTx.
+func commit(txs []*sql.Tx) {
+	for _, tx := range txs {
+		_ = tx.Commit()
+	}
+}
+
+// closeRows ends transactions of database/sql that have rows open, and reports whether it could. It cannot while the
 // handler has their bytes (sql.RawBytes): until its next call, which may never come.
-func (l *Loan) closeRows(tx *bun.Tx) bool {
+func (l *Loan) closeRows(txs []*sql.Tx) bool {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		_ = tx.Tx.Commit()
+		commit(txs)
 	}()
 	if l.lane.lost.Load() {
 		return true // nobody uses the connection any more

@@ -19,7 +19,7 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	l.begin.Lock()
 	defer l.begin.Unlock()
 	if tx, err := l.presentBunTx(); tx != nil || err != nil {
-		return *cmp.Or(tx, &bun.Tx{}), err
+		return cmp.Or(tx, &nestedBun{}).Tx, err
 	}
 	db := l.lane.db
 	if db == nil {
@@ -38,21 +38,35 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 		_ = tx.Tx.Rollback()
 		return bun.Tx{}, errIdle
 	}
-	l.mu.Lock()
-	ended := l.ended
-	if !ended {
-		l.bunTx = &tx
-	}
-	l.mu.Unlock()
-	if ended {
+	if err := l.keepBunTx(&nestedBun{tx, t.nest}); err != nil {
 		_ = tx.Tx.Rollback() // no SQL, see laneTx
-		return bun.Tx{}, ErrEnded
+		return bun.Tx{}, err
 	}
 	return tx, nil
 }
 
+// nestedBun is a bun.Tx that BunTx has returned.
+type nestedBun struct {
+	bun.Tx
+	nest *nest
+}
+
+// keepBunTx returns an error if the transaction has ended while a query hook was called.
+func (l *Loan) keepBunTx(tx *nestedBun) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended:
+		return ErrEnded
+	case tx.nest.closed:
+		return sql.ErrTxDone
+	}
+	l.bunTx = tx
+	return nil
+}
+
 // presentBunTx returns the transaction that is open, or nil.
-func (l *Loan) presentBunTx() (*bun.Tx, error) {
+func (l *Loan) presentBunTx() (*nestedBun, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -74,6 +88,7 @@ var (
 // BEGIN: so whatever the others make of the context, and whatever they ask the DB, it is used for the BEGIN.
 type ticket struct {
 	loan *Loan
+	nest *nest // that the BEGIN has opened
 	sold bool
 	used atomic.Bool
 }
@@ -100,7 +115,7 @@ type lending struct{ driver.Connector }
 
 func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
 	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && t.used.CompareAndSwap(false, true) {
-		return laneConn{t.loan.lane.conn, t.loan}, nil
+		return laneConn{t.loan.lane.conn, t.loan, t}, nil
 	}
 	return c.Connector.Connect(ctx)
 }
@@ -108,7 +123,8 @@ func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
 // laneConn is a lane's connection without the power to end it.
 type laneConn struct {
 	*stdlib.Conn
-	loan *Loan
+	loan   *Loan
+	ticket *ticket
 }
 
 func (c laneConn) Close() error { return nil }
@@ -122,7 +138,7 @@ func (c laneConn) IsValid() bool { return false }
 // is cut off: database/sql would wait for it.
 
 func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.loan.enter(); err != nil {
+	if err := c.loan.enter(c.ticket.nest); err != nil {
 		return nil, err
 	}
 	defer c.loan.leave()
@@ -130,7 +146,7 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 }
 
 func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.loan.enter(); err != nil {
+	if err := c.loan.enter(c.ticket.nest); err != nil {
 		return nil, err
 	}
 	defer c.loan.leave()
@@ -139,11 +155,11 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, err
 	}
 	c.loan.opened(1)
-	return laneRows{rows.(*stdlib.Rows), c.loan}, nil
+	return laneRows{rows.(*stdlib.Rows), c}, nil
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.loan.enter(); err != nil {
+	if err := c.loan.enter(c.ticket.nest); err != nil {
 		return nil, err
 	}
 	defer c.loan.leave()
@@ -171,20 +187,20 @@ func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 
 type laneRows struct {
 	*stdlib.Rows
-	loan *Loan
+	conn laneConn
 }
 
 func (r laneRows) Next(dest []driver.Value) error {
-	if err := r.loan.enter(); err != nil {
+	if err := r.conn.loan.enter(r.conn.ticket.nest); err != nil {
 		return err
 	}
-	defer r.loan.leave()
+	defer r.conn.loan.leave()
 	return r.Rows.Next(dest)
 }
 
 // Close is called once.
 func (r laneRows) Close() error {
-	defer r.loan.opened(-1)
+	defer r.conn.loan.opened(-1)
 	return r.Rows.Close()
 }
 
@@ -205,9 +221,10 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return nil, err
 	}
 	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
-		c.loan.abandon()
+		c.loan.abandon(n)
 		return nil, err
 	}
+	c.ticket.nest = n
 	return laneTx{c.loan, n}, nil
 }
 
@@ -224,7 +241,6 @@ func (t laneTx) Rollback() error { return t.end(true) }
 func (t laneTx) end(rollback bool) error {
 	l := t.loan
 	l.mu.Lock()
-	l.bunTx = nil
 	ended := l.ended
 	l.mu.Unlock()
 	if ended {

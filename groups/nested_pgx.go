@@ -33,7 +33,7 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	// The commit query is that of endLargeObjects.
 	tx, err := l.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
 	if err != nil {
-		l.abandon()
+		l.abandon(n)
 		return nil, fmt.Errorf("groups: begin: %w", err)
 	}
 	l.pgxTx = &nestedTx{Tx: tx, loan: l, nest: n}

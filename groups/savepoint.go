@@ -41,14 +41,17 @@ var ErrGivenBack = errors.New("groups: the batch cannot be committed, and is giv
 var ErrEnded = errors.New("groups: the job has ended, and its transaction with it")
 
 // A nest is a transaction that a handler has, by pgx or bun.
-type nest struct{ savepoint string }
+type nest struct {
+	savepoint string
+	closed    bool
+}
 
 // open returns another transaction for the handler, and the SQL that opens it.
 func (l *Loan) open() (*nest, string, error) {
 	if l.ended {
 		return nil, "", ErrEnded
 	}
-	n := &nest{outerSavepoint}
+	n := &nest{savepoint: outerSavepoint}
 	sql := "SAVEPOINT " + outerSavepoint + handlerSettings
 	switch last := len(l.nests) - 1; {
 	case last < 0 && len(l.lane.hold.Rest) > 0 && !l.lane.batch:
@@ -115,21 +118,22 @@ func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
 }
 
 // abandon says that a transaction could not be begun. Whether its savepoint is there is not known.
-func (l *Loan) abandon() { l.nested-- }
+func (l *Loan) abandon(n *nest) { l.shut(n) }
 
-// close ends a transaction of the handler's. A failed one is rolled back.
+// close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.
 func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	conn := l.lane.conn.Conn()
 	l.mu.Lock()
-	l.nested--
-	i := slices.Index(l.nests, n) // gone if the one around it was rolled back
-	failed := i < 0 || conn.PgConn().TxStatus() == 'E'
-	if i >= 0 && (rollback || failed) {
-		l.nests = l.nests[:i+1]
+	gone := n.closed // the one around it was rolled back
+	failed := gone || conn.PgConn().TxStatus() == 'E'
+	undo := !gone && (rollback || failed)
+	l.shut(n)
+	if undo {
+		l.cut(n)
 		l.undone = l.nested == 0
 	}
 	l.mu.Unlock()
-	if i >= 0 && (rollback || failed) {
+	if undo {
 		if _, err := conn.Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint); err != nil {
 			return err
 		}
@@ -138,4 +142,31 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 		return pgx.ErrTxCommitRollback
 	}
 	return nil
+}
+
+// cut ends the transactions that were begun in one that is rolled back.
+func (l *Loan) cut(n *nest) {
+	i := slices.Index(l.nests, n) + 1
+	for _, inner := range l.nests[i:] {
+		if l.bunTx != nil && l.bunTx.nest == inner {
+			l.gone = append(l.gone, l.bunTx.Tx.Tx)
+		}
+		l.shut(inner)
+	}
+	l.nests = l.nests[:i]
+}
+
+// shut makes a transaction unusable. Who asks for one is given another.
+func (l *Loan) shut(n *nest) {
+	if n.closed {
+		return
+	}
+	n.closed = true
+	l.nested--
+	if l.pgxTx != nil && l.pgxTx.nest == n {
+		l.pgxTx.closed, l.pgxTx = true, nil
+	}
+	if l.bunTx != nil && l.bunTx.nest == n {
+		l.bunTx = nil
+	}
 }

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"database/sql"
 	"strconv"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestTransactionsSideBySide(t *testing.T) {
 			tx := s.pgxTx(h)
 			s.write(tx, "inner")
 			require.NoError(s, btx.Rollback())
-			require.NoError(s, tx.Rollback(ctx))
+			require.ErrorIs(s, tx.Rollback(ctx), pgx.ErrTxClosed)
 			s.bunWrite(s.bunTx(h), "anew")
 			s.write(s.pgxTx(h), "anew, too")
 		}, []string{"anew", "anew, too"}},
@@ -90,6 +91,44 @@ func TestTransactionsSideBySide(t *testing.T) {
 			require.NoError(s, btx.Rollback())
 			require.NoError(s, s.pgxTx(h).Rollback(ctx))
 		}, []string{"outer"}},
+		"the inner is asked for again, bun": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			old := s.bunTx(h)
+			require.NoError(s, tx.Rollback(ctx))
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			_, err := old.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, sql.ErrTxDone)
+			require.NoError(s, old.Rollback())
+			require.NoError(s, btx.Rollback())
+			btx = s.bunTx(h)
+			s.bunWrite(btx, "anew")
+			require.NoError(s, btx.Commit())
+		}, []string{"anew"}},
+		"the inner is asked for again, pgx": {func(s *stage, h *Hold) {
+			btx := s.bunTx(h)
+			old := s.pgxTx(h)
+			require.NoError(s, btx.Rollback())
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			_, err := old.Exec(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, pgx.ErrTxClosed)
+			require.ErrorIs(s, old.Commit(ctx), pgx.ErrTxClosed)
+			require.NoError(s, tx.Rollback(ctx))
+			tx = s.pgxTx(h)
+			s.write(tx, "anew")
+			require.NoError(s, tx.Commit(ctx))
+		}, []string{"anew"}},
+		"what is written beside the inner goes with it": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			s.bunWrite(outer, "before")
+			require.NoError(s, outer.Commit())
+			tx := s.pgxTx(h)
+			btx := s.bunTx(h)
+			s.write(tx, "undone")
+			require.NoError(s, tx.Commit(ctx))
+			require.NoError(s, btx.Rollback())
+		}, []string{"before"}},
 		"committed, then rolled back": {func(s *stage, h *Hold) {
 			for _, v := range []string{"1", "2"} {
 				tx := s.pgxTx(h)
@@ -105,6 +144,7 @@ func TestTransactionsSideBySide(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
 			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
+			require.Zero(t, h.lane.db.Stats().OpenConnections)
 			require.Equal(t, x.want, settled(true))
 		})
 		t.Run(name+", and the attempt fails", func(t *testing.T) {
