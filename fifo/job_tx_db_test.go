@@ -91,23 +91,34 @@ func TestTxOfABoundedDB(t *testing.T) {
 }
 
 // A connection that database/sql keeps would be taken for the job's: there is an error instead, and nothing that the
-// handler writes is committed.
+// handler writes is committed. Not even if a query hook asks the DB for another connection.
 func TestTxOfADBWithIdleConnections(t *testing.T) {
 	t.Parallel()
-	b := newEffects(t)
-	b.client.DB().SetMaxIdleConns(2)
-	_, err := b.client.DB().ExecContext(t.Context(), "SELECT 1") // now one is idle
-	require.NoError(t, err)
-	b.send("g", nil)
-	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.Tx(ctx)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-		}
-		return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
-	}))
-	require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
-	require.Empty(t, b.effects())
+	for name, hooked := range map[string]bool{"alone": false, "with a hook that asks the DB": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.exec("CREATE TABLE asked (about text)")
+			m := &meddler{db: b.client.DB(), errs: make(chan error, 100)}
+			if hooked {
+				b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
+			}
+			b.client.DB().SetMaxIdleConns(1)
+			_, err := b.client.DB().ExecContext(t.Context(), "SELECT 1") // now one is idle
+			require.NoError(t, err)
+			b.send("g", nil)
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.Tx(ctx)
+				if err == nil {
+					_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
+				}
+				return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
+			}))
+			require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
+			require.Empty(t, m.errs)
+			require.Empty(t, b.effects())
+		})
+	}
 }
 
 // A hook that makes a context of its own, or asks the DB with the one that it has, leaves the job's transaction what it

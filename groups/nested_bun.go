@@ -84,13 +84,15 @@ var (
 	errIdle    = errors.New("groups: a DB with SetMaxIdleConns has no job's transactions: its pool keeps connections")
 )
 
-// A ticket makes the next connection that a sql.DB asks for that of a loan's lane. It is the last query hook of a
-// BEGIN: so whatever the others make of the context, and whatever they ask the DB, it is used for the BEGIN.
+// A ticket makes the connection that a sql.DB asks for at a BEGIN that of a loan's lane. It is the last query hook
+// before the BEGIN and the first one after: so whatever the others make of the context, and whatever they ask the DB,
+// it is used for the BEGIN.
 type ticket struct {
 	loan *Loan
 	nest *nest // that the BEGIN has opened
 	sold bool
-	used atomic.Bool
+	used atomic.Bool // the transaction is begun on the lane
+	void atomic.Bool // the BEGIN is over
 }
 
 type ticketKey struct{}
@@ -104,8 +106,8 @@ func (t *ticket) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Con
 	return context.WithValue(ctx, ticketKey{}, t)
 }
 
-// AfterQuery does nothing.
-func (*ticket) AfterQuery(context.Context, *bun.QueryEvent) {}
+// AfterQuery keeps what the other hooks ask the DB from being asked on the lane.
+func (t *ticket) AfterQuery(context.Context, *bun.QueryEvent) { t.void.Store(true) }
 
 // Lending returns a Connector for a Dialer's DB: a job's transaction, begun on it, is nested in that of its lane. All
 // else goes to base. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
@@ -114,7 +116,7 @@ func Lending(base driver.Connector) driver.Connector { return lending{base} }
 type lending struct{ driver.Connector }
 
 func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
-	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && t.used.CompareAndSwap(false, true) {
+	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && !t.void.Load() {
 		return laneConn{t.loan.lane.conn, t.loan, t}, nil
 	}
 	return c.Connector.Connect(ctx)
@@ -225,6 +227,7 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return nil, err
 	}
 	c.ticket.nest = n
+	c.ticket.used.Store(true)
 	return laneTx{c.loan, n}, nil
 }
 
