@@ -75,7 +75,7 @@ func (l *Loan) end() (busy bool) {
 		_ = l.lane.cut(nil)
 	}
 	switch {
-	case rows == 0:
+	case rows == 0 && !busy:
 		commit(txs)
 	case !l.closeRows(txs):
 		busy = true
@@ -92,7 +92,8 @@ func commit(txs []*sql.Tx) {
 }
 
 // closeRows ends transactions of database/sql that have rows open, and reports whether it could. It cannot while the
-// handler has their bytes (sql.RawBytes): until its next call, which may never come.
+// handler has their bytes (sql.RawBytes): until its next call, which may never come. If the connection is cut off it
+// does not wait: a statement may be under way for as long as its argument (driver.Valuer) takes.
 func (l *Loan) closeRows(txs []*sql.Tx) bool {
 	closed := make(chan struct{})
 	go func() {
