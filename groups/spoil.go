@@ -1,6 +1,9 @@
 package groups
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
 // RESET, DISCARD, DEALLOCATE or LISTEN. The next job, of any queue, would meet that; RESET ALL takes away what bounds
@@ -16,8 +19,17 @@ func (w *wire) look(sql string) {
 	}
 }
 
-// spoils looks at the beginning of a statement.
+// spoils looks at what may begin a statement: the text, and what follows each semicolon in it, even a quoted one.
 func spoils(sql string) bool {
+	for more := true; more; _, sql, more = strings.Cut(sql, ";") {
+		if beginsSpoiling(sql) {
+			return true
+		}
+	}
+	return false
+}
+
+func beginsSpoiling(sql string) bool {
 	word, rest := firstWord(sql)
 	switch len(word) { // few statements of a handler get further
 	case len("set"):
@@ -40,22 +52,46 @@ func spoils(sql string) bool {
 // firstWord skips comments: some write one in front of every statement.
 func firstWord(sql string) (word, rest string) {
 	for {
-		sql = strings.TrimLeft(sql, " \t\r\n;")
-		end := ""
+		sql = strings.TrimLeft(sql, " \t\r\n\f\v;")
 		switch {
 		case strings.HasPrefix(sql, "--"):
-			end = "\n"
+			sql = sql[indexOr(len(sql), strings.IndexAny(sql, "\r\n")):]
 		case strings.HasPrefix(sql, "/*"):
-			end = "*/"
+			sql = behindComment(sql)
+		default:
+			end := indexOr(len(sql), strings.IndexFunc(sql, endsWord))
+			return sql[:end], sql[end:]
 		}
-		if end == "" {
-			break
+	}
+}
+
+// endsWord says no of a dot: SET local.x is no SET LOCAL.
+func endsWord(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_$.", r)
+}
+
+// behindComment skips a comment, with the comments in it.
+func behindComment(sql string) string {
+	for depth := 0; sql != ""; {
+		switch {
+		case strings.HasPrefix(sql, "/*"):
+			depth, sql = depth+1, sql[2:]
+		case strings.HasPrefix(sql, "*/"):
+			depth, sql = depth-1, sql[2:]
+		default:
+			sql = sql[1:]
 		}
-		_, sql, _ = strings.Cut(sql[2:], end)
+		if depth == 0 {
+			return sql
+		}
 	}
-	end := strings.IndexFunc(sql, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' })
-	if end < 0 {
-		end = len(sql)
+	return sql
+}
+
+// indexOr returns an index, or n if that is negative.
+func indexOr(n, index int) int {
+	if index < 0 {
+		return n
 	}
-	return sql[:end], sql[end:]
+	return index
 }

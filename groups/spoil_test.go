@@ -30,6 +30,16 @@ func TestSpoils(t *testing.T) {
 		"UPDATE t SET a = 1":                false,
 		"/* a comment */ -- and another\n RESET ALL": true, "-- RESET ALL": false, "/*": false,
 		"SAVEPOINT a; SET LOCAL jit = DEFAULT": false,
+		"SELECT 1; SET timezone = 'UTC'":       true,
+		"SELECT 1;/* ; */ ; RESET ALL":         true,
+		"SELECT 1; SELECT 2;":                  false,
+		"SELECT 'a;b'; UPDATE t SET a = 1":     false,
+		"/* a /* b */ c */ RESET ALL":          true,
+		"/* a /* b */ RESET ALL":               false,
+		"-- a comment\rRESET ALL":              true,
+		"\f\vRESET ALL":                        true,
+		"SET local.x = 1":                      true,
+		"SET local1.x = 1":                     true,
 	} {
 		require.Equal(t, want, spoils(sql), "%q", sql)
 	}
@@ -43,6 +53,17 @@ func TestSpoiledLane(t *testing.T) {
 	}{
 		"nothing": {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELECT 1"); return err }, false},
 		"query":   {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SET work_mem = '1MB'"); return err }, true},
+		"behind another": {func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT 1; SET work_mem = '1MB'")
+			return err
+		}, true},
+		"prepared": {func(tx pgx.Tx) error {
+			if _, err := tx.Prepare(t.Context(), "x", "SET work_mem = '1MB'"); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), "x")
+			return err
+		}, true},
 		"encoding, by a function": {func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), "SELECT set_config('client_encoding', 'LATIN1', false)")
 			return err

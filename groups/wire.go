@@ -146,6 +146,7 @@ func (w *wire) TraceCopyFromEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceCop
 }
 
 func (w *wire) TracePrepareStart(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareStartData) context.Context {
+	w.look(d.SQL)
 	return w.enter(w.PrepareTracer.TracePrepareStart(ctx, c, d))
 }
 
