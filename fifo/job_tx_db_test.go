@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -147,6 +148,70 @@ func (m *meddler) ask(ctx context.Context, about string) {
 	defer m.asking.Store(false)
 	if _, err := m.db.ExecContext(ctx, "INSERT INTO asked VALUES (?)", about); err != nil {
 		m.errs <- err
+	}
+}
+
+// An auditor is a query hook that asks for the job's transaction.
+type auditor struct {
+	job    *fifo.Job
+	detach bool // with a context of its own, which ends
+	asking bool
+	errs   []error
+}
+
+func (a *auditor) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	a.ask(ctx)
+	return ctx
+}
+
+func (a *auditor) AfterQuery(ctx context.Context, _ *bun.QueryEvent) { a.ask(ctx) }
+
+func (a *auditor) ask(ctx context.Context) {
+	if a.asking || a.job == nil {
+		return
+	}
+	a.asking = true
+	defer func() { a.asking = false }()
+	if a.detach {
+		own, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		ctx = own
+	}
+	_, err := a.job.Tx(ctx)
+	a.errs = append(a.errs, err)
+}
+
+// A query hook that asks for the transaction at its BEGIN would wait for itself: it gets an error instead. Later it has
+// the transaction.
+func TestTxAskedForByAHook(t *testing.T) {
+	t.Parallel()
+	for name, detach := range map[string]bool{"with its context": false, "with another context": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, a := newEffects(t), &auditor{detach: detach}
+			b.client.DB().AddQueryHook(a) //nolint:staticcheck // its successor makes another DB
+			b.send("g", nil)
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				a.job = job
+				defer func() { a.job = nil }()
+				tx, err := job.Tx(ctx)
+				if err == nil {
+					_, err = tx.Exec("INSERT INTO effects VALUES (1)")
+				}
+				return err
+			}))
+			require.Equal(t, []int{1}, b.effects())
+			require.Len(t, a.errs, 4)
+			for _, err := range a.errs[:2] {
+				if detach {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				} else {
+					require.ErrorContains(t, err, "while that is begun")
+				}
+			}
+			require.NoError(t, a.errs[2])
+			require.NoError(t, a.errs[3])
+		})
 	}
 }
 

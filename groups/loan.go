@@ -27,7 +27,7 @@ type Loan struct {
 	busy   int       // statements of bunTx in the driver
 	rows   int       // of bunTx that are open
 
-	begin   sync.Mutex // held while bunTx is begun; not below mu
+	begin   *ticket    // by which bunTx is begun now
 	fencing sync.Mutex // held while a token is drawn
 	fences  map[Key]int64
 }

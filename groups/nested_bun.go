@@ -14,13 +14,14 @@ import (
 )
 
 // BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back. The query
-// hooks of the Dialer's DB are called with no lock held: they may use the DB, and take as long as they like.
+// hooks of the Dialer's DB may use the DB, and take as long as they like. One that asks for the transaction while that
+// is begun gets an error, if it asks with its own context. Who else asks meanwhile waits, until the context ends.
 func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
-	l.begin.Lock()
-	defer l.begin.Unlock()
-	if tx, err := l.presentBunTx(); tx != nil || err != nil {
+	t := &ticket{loan: l, done: make(chan struct{})}
+	if tx, err := l.awaitBunTx(ctx, t); tx != nil || err != nil {
 		return cmp.Or(tx, &nestedBun{}).Tx, err
 	}
+	defer l.begun(t)
 	db := l.lane.db
 	if db == nil {
 		return bun.Tx{}, errNoDB
@@ -28,7 +29,7 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	if db.Stats().MaxOpenConnections > 0 { // handlers that use the DB beside their transactions would wait for ever
 		return bun.Tx{}, errMaxOpen
 	}
-	t := &ticket{loan: l}
+	ctx = context.WithValue(ctx, beginKey{}, t)
 	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
 	tx, err := db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
@@ -65,22 +66,56 @@ func (l *Loan) keepBunTx(tx *nestedBun) error {
 	return nil
 }
 
-// presentBunTx returns the transaction that is open, or nil.
-func (l *Loan) presentBunTx() (*nestedBun, error) {
+// awaitBunTx returns the transaction that is open, or nil if it is to be begun with the ticket. It waits for one that
+// another goroutine begins.
+func (l *Loan) awaitBunTx(ctx context.Context, t *ticket) (*nestedBun, error) {
+	for {
+		tx, other, err := l.presentBunTx(t)
+		if tx != nil || err != nil || other == nil {
+			return tx, err
+		}
+		if ctx.Value(beginKey{}) == other {
+			return nil, errBegin
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("groups: begin: %w", ctx.Err())
+		}
+	}
+}
+
+// beginKey is for the ticket of the BEGIN that a query hook's context is of.
+type beginKey struct{}
+
+// presentBunTx returns the transaction that is open, or by which ticket one is begun. If there is neither, it is begun
+// by t from now on.
+func (l *Loan) presentBunTx(t *ticket) (tx *nestedBun, other *ticket, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return nil, ErrEnded
+	switch {
+	case l.ended:
+		return nil, nil, ErrEnded
+	case l.begin != nil:
+		return nil, l.begin, nil
+	case l.bunTx != nil:
+		return l.bunTx, nil, l.there()
 	}
-	if l.bunTx == nil {
-		return nil, nil
-	}
-	return l.bunTx, l.there()
+	l.begin = t
+	return nil, nil, nil
+}
+
+func (l *Loan) begun(t *ticket) {
+	l.mu.Lock()
+	l.begin = nil
+	l.mu.Unlock()
+	close(t.done)
 }
 
 var (
 	errNoDB    = errors.New("groups: the Dialer has no DB")
 	errMaxOpen = errors.New("groups: a DB with SetMaxOpenConns has no job's transactions: bound its pool instead")
+	errBegin   = errors.New("groups: a query hook has no job's transaction while that is begun")
 	errIdle    = errors.New("groups: a DB with SetMaxIdleConns has no job's transactions: its pool keeps connections")
 )
 
@@ -91,8 +126,9 @@ type ticket struct {
 	loan *Loan
 	nest *nest // that the BEGIN has opened
 	sold bool
-	used atomic.Bool // the transaction is begun on the lane
-	void atomic.Bool // the BEGIN is over
+	used atomic.Bool   // the transaction is begun on the lane
+	void atomic.Bool   // the BEGIN is over
+	done chan struct{} // BunTx has returned
 }
 
 type ticketKey struct{}
