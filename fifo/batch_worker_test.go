@@ -55,6 +55,8 @@ func TestBatchErrorTells(t *testing.T) {
 // What a BatchError says of a job is what a Handler's error says.
 func TestBatchErrors(t *testing.T) {
 	t.Parallel()
+	const nilPointer = "fifo: handler's error panicked: *fifo_test.oddError: " +
+		"runtime error: invalid memory address or nil pointer dereference"
 	for name, x := range map[string]struct {
 		err     func(jobs []*fifo.Job) error
 		done    int // of four
@@ -74,6 +76,12 @@ func TestBatchErrors(t *testing.T) {
 		"the last": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[3].ID: fifo.RetryAfter(time.Hour, errOnPurpose)}
 		}, 3, false, true, "on purpose"},
+		"nil pointer": {func(jobs []*fifo.Job) error {
+			return fifo.BatchError{jobs[1].ID: (*oddError)(nil)}
+		}, 1, false, true, nilPointer},
+		"nil pointer, wrapped": {func(jobs []*fifo.Job) error {
+			return fmt.Errorf("x: %w", fifo.BatchError{jobs[1].ID: (*oddError)(nil)})
+		}, 1, false, true, nilPointer},
 		"the first, without a reason": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[0].ID: nil}
 		}, 0, false, true, "fifo: 1 of the batch failed; job 1: <nil>"},

@@ -3,6 +3,9 @@ package fifo
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 )
 
@@ -70,16 +73,76 @@ func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Co
 }
 
 // catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not
-// return here, and err is set all the same.
+// return here, and err is set all the same. The methods of err may be called anywhere then.
 func catch(err *error, who string, f func() error) {
 	returned := false
 	defer func() {
 		if !returned {
 			*err = newPanicError(who, recover())
+			try(err)
 		}
 	}()
-	if *err = f(); *err != nil {
-		_, _ = (*err).Error(), errors.Is(*err, ErrNoJob) // if these panic (on a typed nil, say), then here
-	}
+	*err = f()
+	try(err)
 	returned = true
+}
+
+// try calls the methods of an error once, here, where one that panics (on a typed nil, say) does no harm. It replaces
+// such an error, and such reasons of a BatchError, and reports whether it did.
+func try(err *error) (replaced bool) {
+	if *err == nil {
+		return false
+	}
+	given, usable := *err, false
+	defer func() {
+		if !usable {
+			*err, replaced = unusable(given, recover()), true
+		}
+	}()
+	if named := tryReasons(batchError(given)); named != nil {
+		*err, replaced = named, true
+	}
+	tryMethods(*err)
+	usable = true
+	return replaced
+}
+
+// tryReasons returns a copy of a BatchError without the reasons that had to be replaced, or nil if none had to be.
+func tryReasons(e BatchError) (replaced BatchError) {
+	for id, err := range e {
+		if !try(&err) {
+			continue
+		}
+		if replaced == nil {
+			replaced = maps.Clone(e)
+		}
+		replaced[id] = err
+	}
+	return replaced
+}
+
+// errNone is no error's.
+var errNone = errors.New("fifo: none")
+
+// tryMethods does all that is done with a failure. The search for errNone ends nowhere before it has seen all.
+func tryMethods(err error) {
+	_ = err.Error()
+	_, _ = AsRetryAfter(err)
+	_ = IsDeadLetter(err)
+	for _, target := range []error{ErrLost, errAbandoned, errNone} {
+		_ = errors.Is(err, target)
+	}
+	_ = newFailure(err, nil, 0)
+}
+
+// unusable returns what stands for an error whose methods panicked with why, while the stack is still there.
+func unusable(err error, why any) *PanicError {
+	if p, ok := err.(*PanicError); ok && p != nil { //nolint:errorlint // itself: its Value is to blame
+		return &PanicError{Value: fmt.Errorf("%T, whose methods panic", p.Value), Stack: p.Stack, who: p.who}
+	}
+	text := fmt.Sprintf("a %T", why)
+	if bug, ok := why.(runtime.Error); ok { // of others not even the text may be asked for
+		text = bug.Error()
+	}
+	return newPanicError("handler's error", fmt.Errorf("%T: %s", err, text))
 }

@@ -120,6 +120,14 @@ func TestOutcomes(t *testing.T) {
 		"panic with an error": {func(_ context.Context, job *fifo.Job) error {
 			panic(plain)
 		}, 1, []string{"panic"}, "fifo: handler panicked: plain", true},
+		"panic with a nil pointer": {func(_ context.Context, job *fifo.Job) error {
+			panic(odd)
+		}, 1, []string{"panic"}, "fifo: handler panicked: *fifo_test.oddError, whose methods panic", true},
+		"panic in a panic": {func(_ context.Context, job *fifo.Job) error {
+			panic(endless{})
+		}, 1, []string{"panic"}, "fifo: handler panicked: fifo_test.endless, whose methods panic", true},
+		"nil pointer, wrapped": {failing(1, fmt.Errorf("x: %w", odd)), 0, []string{"panic"}, "nil pointer", false},
+		"exit in an error":     {failing(1, exits{}), 0, []string{"panic"}, "exited", false},
 		"panic with nil": {func(_ context.Context, job *fifo.Job) error {
 			if job.Attempt() == 1 {
 				panic(nil)
@@ -198,6 +206,20 @@ func TestOutcomes(t *testing.T) {
 type oddError struct{ text string }
 
 func (e *oddError) Error() string { return e.text }
+func (e *oddError) Unwrap() error { return errors.New(e.text) }
+
+// An endless panics whoever asks for its text.
+type endless struct{}
+
+func (e endless) String() string { panic(e) }
+
+// An exits ends the goroutine that asks for its text.
+type exits struct{}
+
+func (exits) Error() string {
+	runtime.Goexit()
+	return ""
+}
 
 func TestPanicErrorUnwraps(t *testing.T) {
 	t.Parallel()
