@@ -84,7 +84,10 @@ func TestBatchErrors(t *testing.T) {
 		}, 1, false, true, nilPointer},
 		"the first, without a reason": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[0].ID: nil}
-		}, 0, false, true, "fifo: 1 of the batch failed; job 1: <nil>"},
+		}, 0, false, true, "fifo: the BatchError names the job without a reason"},
+		"no reason, beside another's": {func(jobs []*fifo.Job) error {
+			return fifo.BatchError{jobs[0].ID: nil, jobs[1].ID: fifo.DeadLetter(errOnPurpose)}
+		}, 0, false, true, "fifo: the BatchError names the job without a reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

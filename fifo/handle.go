@@ -138,7 +138,7 @@ func (s *seat) partly(a *attempt, tasks []task, named BatchError, cause error) {
 		case failed:
 			stopped = t.place
 			if err == nil {
-				err = named
+				err = errNoReason
 			}
 			s.failed(a, t, err, cause)
 		default:
@@ -149,6 +149,8 @@ func (s *seat) partly(a *attempt, tasks []task, named BatchError, cause error) {
 	}
 	a.succeed(done, s.lane.Used())
 }
+
+var errNoReason = errors.New("fifo: the BatchError names the job without a reason")
 
 // giveBack says of the jobs that they stay where they are.
 func (s *seat) giveBack(a *attempt, tasks []task) {
