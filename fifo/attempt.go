@@ -88,20 +88,25 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
 	}
+	var suspect time.Time
 	if hold.WasLost {
 		until, wait := s.crew.suspects.enter()
 		if wait > 0 {
 			claim[hold.N].outcome.DueIn = wait
 			return a
 		}
+		suspect = until
 		defer func() {
-			if len(a.results) > 0 && a.results[0].outcome != Unknown {
-				s.crew.suspects.leave(until)
+			if !a.ran || len(a.results) > 0 && a.results[0].outcome != Unknown {
+				s.crew.suspects.leave(suspect)
 			}
 		}()
 	}
 	if s.mark(ctx, claim) && s.lane.HungUp() { // that may take a second
 		return s.disconnected(a, claim)
+	}
+	if hold.WasLost {
+		suspect = s.crew.suspects.begin()
 	}
 	a.ran = true
 	goOn(claim) // unless its handler runs, and says something else

@@ -16,19 +16,31 @@ type suspects struct {
 	until time.Time
 }
 
-// enter returns how long the job has to wait; 0: it may begin, and the next one after until.
+// beginBound is more than it takes from enter to begin: a mark waits for the pool, and for the server.
+const beginBound = time.Hour
+
+// enter returns how long the job has to wait; 0: it may begin, and no other one until begin or leave.
 func (s *suspects) enter() (until time.Time, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if wait := s.until.Sub(now); wait > 0 {
-		return s.until, wait
+		return s.until, min(wait, suspectFor)
 	}
-	s.until = now.Add(suspectFor)
+	s.until = now.Add(beginBound)
 	return s.until, 0
 }
 
-// leave says that the job that began until then has killed nobody.
+// begin says that the handler of the job that has entered begins now. The next one may begin after the time that it
+// returns.
+func (s *suspects) begin() (until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = time.Now().Add(suspectFor)
+	return s.until
+}
+
+// leave says that the job that has entered or begun until then has killed nobody.
 func (s *suspects) leave(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
