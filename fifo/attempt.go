@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -72,8 +73,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	}
 	s.queue = s.crew.set.queues[hold.Queue]
 	lost, err := s.lane.Lost(ctx)
-	if err != nil || s.lane.Closed() { // or it was lost beside a hook
-		return s.disconnected(a, claim)
+	if err != nil || s.lane.Closed() { // or it was lost beside a hook, and the groups may be others' by now
+		s.unbegun(ctx, claim, lost)
+		return a
 	}
 	switch {
 	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
@@ -103,7 +105,8 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		}()
 	}
 	if s.mark(ctx, claim) && s.lane.HungUp() { // that may take a second
-		return s.disconnected(a, claim)
+		s.unbegun(ctx, claim, nil)
+		return a
 	}
 	if hold.WasLost {
 		suspect = s.crew.suspects.begin()
@@ -119,11 +122,20 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	return a
 }
 
-// disconnected closes the lane because its connection is lost: the groups may be others' by now.
-func (s *seat) disconnected(a *attempt, claim []place) *attempt {
+// unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those that
+// may have been lost before keep the evidence of that.
+func (s *seat) unbegun(ctx context.Context, claim []place, lost []*groups.Held) {
 	_ = s.lane.Close()
 	goOn(claim)
-	return a
+	for i := range claim {
+		h := claim[i].held
+		if h == nil || slices.Contains(lost, h) {
+			continue
+		}
+		if err := s.lane.Record(ctx, h); err != nil && !groups.Refused(err) {
+			return // nobody can be told now
+		}
+	}
 }
 
 // goOn says that the held groups have more to do: they keep their place in line.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -149,5 +150,39 @@ func TestPoisonBesideInnocents(t *testing.T) {
 	require.Len(t, kills, 4)
 	for i := range kills[1:] {
 		require.GreaterOrEqual(t, kills[i+1].Sub(kills[i]), time.Second)
+	}
+}
+
+// A job that is claimed beside a hook, in a session that ends there, has not begun: no attempt of it is counted. One
+// that died before is.
+func TestClaimLostBesideAHook(t *testing.T) {
+	t.Parallel()
+	for name, died := range map[string]int{"fresh": 0, "died before": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b *bed
+			once := false
+			b = newBed(t, func(cfg *fifo.Config) {
+				settled := cfg.Hooks[0].Settled
+				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+					settled(ctx, job, outcome, err)
+					if outcome != fifo.Succeeded || once {
+						return
+					}
+					once = true
+					assert.NoError(t, b.kill(ctx, b.holder(map[string]string{"f": "g", "g": "f"}[job.GroupID])))
+					beats := time.Now().Add(300 * time.Millisecond) // of which one finds the session ended
+					await(t, "heartbeats", func() bool { return time.Now().After(beats) })
+				}
+			})
+			for _, group := range []string{"f", "g"} {
+				id := b.send(group, nil)[0]
+				b.exec("INSERT INTO pgfifo.attempt_marks SELECT 'q', $1, $2, 1 WHERE $3 > 0", group, id, died)
+			}
+			b.work(b.worker(nop, oneLane, watchful))
+			require.Len(t, b.ledger.starts, 2)
+			require.Equal(t, died, b.ledger.starts[0].Attempts)
+			require.Equal(t, died, b.ledger.starts[1].Attempts)
+		})
 	}
 }

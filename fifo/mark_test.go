@@ -15,12 +15,12 @@ import (
 
 // withoutAPool returns a worker with one lane whose client's pool is all in use until release. The client has looked at
 // the schema before: it has sent a message to the queue.
-func (b *bed) withoutAPool(queue string) (w *fifo.Worker, release func()) {
+func (b *bed) withoutAPool(queue string) (w *fifo.Worker, pool *pgxpool.Pool, release func()) {
 	b.t.Helper()
 	cfg, err := pgxpool.ParseConfig(b.url)
 	require.NoError(b.t, err)
 	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
+	pool, err = pgxpool.NewWithConfig(b.t.Context(), cfg)
 	require.NoError(b.t, err)
 	b.t.Cleanup(pool.Close)
 	w = b.worker(nop, oneLane)
@@ -29,7 +29,7 @@ func (b *bed) withoutAPool(queue string) (w *fifo.Worker, release func()) {
 	require.NoError(b.t, err)
 	conn, err := pool.Acquire(b.t.Context())
 	require.NoError(b.t, err)
-	return w, conn.Release
+	return w, pool, conn.Release
 }
 
 // Jobs do not wait for the application's pool, all of which is in use, although their attempts would be marked on it.
@@ -37,7 +37,7 @@ func TestMarksWithoutAPool(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
-	w, release := b.withoutAPool("q")
+	w, _, release := b.withoutAPool("q")
 	defer release()
 	begin := time.Now()
 	b.work(w)
@@ -92,21 +92,20 @@ func TestMarkIsFoundByAll(t *testing.T) {
 	}
 }
 
-// While a mark waits for the pool the connection may be lost: then the handler does not begin beside a successor.
+// While a mark waits for the pool the connection may be lost: then the handler does not begin beside a successor, and
+// no attempt is counted.
 func TestConnectionLostWhileMarking(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	w, release := b.withoutAPool("other")
-	defer release()
-	id := b.send("g", nil)[0]
+	w, pool, release := b.withoutAPool("other")
+	id := b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})[0]
 	b.run(w)
 	require.NoError(t, b.kill(t.Context(), b.holder("g")))
-	await(t, "the job", func() bool {
-		b.ledger.mu.Lock()
-		defer b.ledger.mu.Unlock()
-		return len(b.ledger.settled) > 0 && b.ledger.settled[len(b.ledger.settled)-1].outcome == fifo.Succeeded
-	})
+	await(t, "the end of the mark's wait", func() bool { return pool.Stat().CanceledAcquireCount() > 0 })
+	release()
+	await(t, "the end of the job", func() bool { return b.count("jobs") == 1 }) // but for the other queue's
 	require.Equal(t, []int64{id}, b.ledger.order(), "it begins once")
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
 }
 
 // A lower id that becomes the head before the job that died is claimed again leaves that one's mark alone.

@@ -354,7 +354,8 @@ func (l *Lane) rollback(ctx context.Context) {
 }
 
 // Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction
-// that claimed them last: to ask for that costs a round trip.
+// that claimed them last: to ask for that costs a round trip. With an error, it returns those of whom it is not known,
+// too.
 func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 	if l.hold == nil {
 		return nil, nil
@@ -362,6 +363,7 @@ func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
 	return l.dead(ctx, l.hold)
 }
 
+// dead is Lost for a hold.
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	for h := range hold.Heads() {
 		if h.marked {
@@ -375,12 +377,12 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		for r.NextRow() {
 			died = string(r.Values()[0]) == "t"
 		}
-		if _, err := r.Close(); err != nil {
-			return nil, err
+		if _, failed := r.Close(); failed != nil {
+			died, err = true, failed // as far as it is known
 		}
 		if died {
 			lost = append(lost, h)
 		}
 	}
-	return lost, nil
+	return lost, err
 }
