@@ -186,3 +186,28 @@ func TestClaimLostBesideAHook(t *testing.T) {
 		})
 	}
 }
+
+// Attempts that were found lost are counted, each by itself, also if the server refuses that of one of them; that one
+// is counted when the server lets it.
+func TestLostBesideARefusal(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, group := range []string{"x", "y"} {
+		b.exec("INSERT INTO pgfifo.attempt_marks VALUES ('q', $1, $2, 1)", group, b.send(group, nil)[0])
+	}
+	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not x'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW
+		WHEN (OLD.group_id = 'x') EXECUTE FUNCTION refuse()`)
+	w := b.each(fifo.Batch{Groups: 4}, nop, oneLane)
+	r := b.run(w)
+	await(t, "the refusal, and the other job", func() bool {
+		return w.Stats().Troubles > 0 && b.count("jobs") == 1
+	})
+	b.exec("DROP TRIGGER refuse ON pgfifo.jobs")
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Len(t, b.ledger.starts, 2)
+	for _, job := range b.ledger.starts {
+		require.Equal(t, 1, job.Attempts, job.GroupID)
+	}
+}

@@ -38,8 +38,11 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 }
 
 // refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it
-// is not known which, so they run again one by one.
+// is not known which, so they run again one by one. Attempts that were found lost stay what they are.
 func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error) bool {
+	if !a.ran {
+		return s.mend(ctx, a, claim)
+	}
 	a.revoke(Returned, KindError, why)
 	if len(a.results) == 1 {
 		a.results[0].outcome = Retried // what becomes of it, failCall says
@@ -62,7 +65,7 @@ func (s *seat) tell(ctx context.Context, r *result) {
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
 // attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
-// is left alone for a while. If there was no answer, whoever claims the group next finds that the transaction was lost,
+// is left alone for a while, and keeps the evidence of an attempt that was found lost. If there was no answer, whoever claims the group next finds that the transaction was lost,
 // and counts that.
 func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 	all := true
@@ -84,7 +87,9 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			a.lose(p)
 			p.outcome = groups.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
-			_ = s.lane.Record(ctx, p.held) // nor is it a crash
+			if a.ran {
+				_ = s.lane.Record(ctx, p.held) // nor is it a crash
+			}
 		}
 	}
 	return all
