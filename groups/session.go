@@ -54,7 +54,7 @@ import (
 // that is neither a syscall.Conn nor has a NetConn method.
 type Session struct {
 	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something
-	// twice as often. Defaults to 1 second.
+	// twice as often. Defaults to 1 second; at least 1 millisecond.
 	Heartbeat time.Duration
 	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is
 	// also how long a cancelled statement may take to end before its connection is given up, and the longest timeout
@@ -66,7 +66,7 @@ type Session struct {
 	ServerSilence time.Duration
 }
 
-// ErrSession is returned for a Session with a negative bound, or whose bounds would let the server give a group away
+// ErrSession is returned for a Session with a negative bound, with a Heartbeat below its least, or whose bounds would let the server give a group away
 // before its worker gives up.
 var ErrSession = errors.New("groups: invalid session bounds")
 
@@ -93,12 +93,14 @@ func (s Session) HeartbeatInterval() time.Duration { return s.withDefaults().Hea
 // Bound returns ServerSilence, or its default.
 func (s Session) Bound() time.Duration { return s.withDefaults().ServerSilence }
 
-// Validate returns an error that wraps ErrSession if the bounds, defaults filled in, contradict each other.
+// Validate returns an error that wraps ErrSession if the bounds, defaults filled in, make no sense.
 func (s Session) Validate() error {
 	s = s.withDefaults()
 	switch {
 	case s.Heartbeat < 0 || s.Silence < 0 || s.ServerSilence < 0:
 		return fmt.Errorf("%w: negative duration", ErrSession)
+	case s.Heartbeat < time.Millisecond:
+		return fmt.Errorf("%w: Heartbeat %v is below a millisecond", ErrSession, s.Heartbeat)
 	case s.noticed() >= s.userTimeout():
 		return fmt.Errorf("%w: with Silence %v and Heartbeat %v a handler hears of a lost connection after %v, "+
 			"which must be less than two thirds of ServerSilence (%v)",

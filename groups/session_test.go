@@ -19,11 +19,14 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3400 * time.Millisecond},
 		{ServerSilence: 17 * time.Second},
 		{ServerSilence: time.Hour},
+		{Heartbeat: time.Millisecond},
 	} {
 		require.NoError(t, s.Validate(), s)
 	}
 	for _, s := range []Session{
 		{Heartbeat: -1},
+		{Heartbeat: 1},
+		{Heartbeat: time.Millisecond - 1},
 		{Silence: -1},
 		{ServerSilence: -1},
 		{ServerSilence: 16 * time.Second},
