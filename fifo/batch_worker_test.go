@@ -55,7 +55,7 @@ func TestBatchErrorTells(t *testing.T) {
 // What a BatchError says of a job is what a Handler's error says.
 func TestBatchErrors(t *testing.T) {
 	t.Parallel()
-	const nilPointer = "fifo: handler's error panicked: *fifo_test.oddError: " +
+	const nilPointer = "fifo: method of an error panicked: *fifo_test.oddError: " +
 		"runtime error: invalid memory address or nil pointer dereference"
 	for name, x := range map[string]struct {
 		err     func(jobs []*fifo.Job) error

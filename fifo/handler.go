@@ -144,5 +144,5 @@ func unusable(err error, why any) *PanicError {
 	if bug, ok := why.(runtime.Error); ok { // of others not even the text may be asked for
 		text = bug.Error()
 	}
-	return newPanicError("handler's error", fmt.Errorf("%T: %s", err, text))
+	return newPanicError("method of an error", fmt.Errorf("%T: %s", err, text))
 }
