@@ -41,7 +41,8 @@ func (e *payloadError) Unwrap() error { return e.err }
 func unencodable(err error) error {
 	marshaler, kind, value := (*json.MarshalerError)(nil), (*json.UnsupportedTypeError)(nil),
 		(*json.UnsupportedValueError)(nil)
-	if errors.As(err, &marshaler) || errors.As(err, &kind) || errors.As(err, &value) {
+	panicked := (*PanicError)(nil)
+	if errors.As(err, &panicked) || errors.As(err, &marshaler) || errors.As(err, &kind) || errors.As(err, &value) {
 		return err
 	}
 	return &payloadError{err} // a json.Number that is none

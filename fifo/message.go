@@ -54,7 +54,12 @@ func (m Message) encode() ([]byte, error) {
 	case string:
 		payload = []byte(p)
 	default:
-		b, err := json.Marshal(p)
+		var b []byte
+		var err error
+		catch(&err, "Payload", func() error {
+			b, err = json.Marshal(p)
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
 		}

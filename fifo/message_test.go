@@ -26,6 +26,10 @@ type broken struct{}
 
 func (broken) MarshalJSON() ([]byte, error) { return nil, errBroken }
 
+type panics struct{}
+
+func (panics) MarshalJSON() ([]byte, error) { panic(errBroken) }
+
 var errBroken = errors.New("broken")
 
 // A payload comes out as it went in, whichever way it went in, and however bad it would be as jsonb or text.
@@ -110,7 +114,12 @@ func TestInvalidMessage(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	c := fifo.Open(pool, nil)
+	var told error
+	c := fifo.Open(pool, &fifo.Config{Hooks: []fifo.Hooks{{Enqueue: func(
+		ctx context.Context, _ []fifo.Message,
+	) (context.Context, func([]fifo.Receipt, error)) {
+		return ctx, func(_ []fifo.Receipt, err error) { told = err }
+	}}}})
 	t.Cleanup(func() { _ = c.Close() })
 	ok := fifo.Message{Queue: "q", GroupID: "g"}
 	for name, x := range map[string]struct {
@@ -136,8 +145,9 @@ func TestInvalidMessage(t *testing.T) {
 		"attempts": {func(m *fifo.Message) {
 			m.MaxAttempts = math.MaxInt32 + 1
 		}, fifo.ErrInvalidMessage, "MaxAttempts"},
-		"channel":     {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
-		"own encoder": {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
+		"channel":             {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
+		"own encoder":         {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
+		"encoder that panics": {func(m *fifo.Message) { m.Payload = panics{} }, errBroken, "Payload does not encode"},
 		"large bytes": {func(m *fifo.Message) {
 			m.Payload = make([]byte, fifo.MaxPayloadBytes+1)
 		}, fifo.ErrPayloadTooLarge, "Payload"},
@@ -151,6 +161,7 @@ func TestInvalidMessage(t *testing.T) {
 		require.Nil(t, ids, name)
 		require.ErrorIs(t, err, fifo.ErrInvalidMessage, name)
 		require.ErrorIs(t, err, x.is, name)
+		require.Equal(t, err, told, name)
 		require.ErrorContains(t, err, "message 2 of 3", name)
 		require.ErrorContains(t, err, x.field, name)
 	}
