@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/pgfifo/pgfifo/groups"
@@ -69,7 +70,7 @@ func (l *laneBounds) fit(lanes int, queues []string) error {
 func (l *laneBounds) check(lanes int, queues []string) error {
 	kept := 0
 	for _, q := range queues {
-		kept += l.of[q].Min
+		kept += min(l.of[q].Min, math.MaxInt-kept)
 	}
 	if kept > lanes {
 		return fmt.Errorf("%w: the queues keep %d lanes together, and Concurrency is %d", ErrInvalidWorker, kept, lanes)
@@ -89,10 +90,14 @@ func (l *laneBounds) crew() *crew {
 	return l.running
 }
 
-// begin makes the bounds those of a crew that begins to run; the returned function ends that.
-func (l *laneBounds) begin(c *crew) (end func()) {
+// begin makes the bounds those of a crew that begins to run; the returned function ends that. They may have changed
+// since they were found to fit.
+func (l *laneBounds) begin(c *crew) (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.check(c.set.lanes, c.set.names); err != nil {
+		return nil, err
+	}
 	l.running = c
 	c.turns.SetConcurrency(c.set.lanes)
 	for _, q := range c.set.names {
@@ -102,5 +107,5 @@ func (l *laneBounds) begin(c *crew) (end func()) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.running = nil
-	}
+	}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -88,6 +90,20 @@ func TestLanesAreLimited(t *testing.T) {
 	close(g.open)
 	b.drained()
 	require.NoError(t, run.stop())
+}
+
+// What SetLanes asks for while Run begins fits, or Run returns an error.
+func TestSetLanesWhileRunBegins(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	w := b.worker(nop)
+	w.Handle("other", fifo.HandlerFunc(nop))
+	w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.AfterConnect = func(context.Context, *pgx.Conn) error { return w.SetLanes("q", w.Concurrency, 0) }
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.ErrorIs(t, w.Run(ctx), fifo.ErrInvalidWorker)
 }
 
 // A queue's settings are its own, and what it does not say is the worker's.

@@ -148,7 +148,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	defer w.lanes.begin(c)()
+	end, err := w.lanes.begin(c)
+	if err != nil {
+		c.closeLanes()
+		return err
+	}
+	defer end()
 	log := w.Client.cfg.Logger
 	log.Info("pgfifo: worker started", "queues", set.names, "lanes", set.lanes)
 	err = c.run(ctx)

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"sync"
 	"testing"
@@ -30,6 +31,11 @@ func TestInvalidWorker(t *testing.T) {
 			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 3})
 			w.Concurrency = 2
 		}, fifo.ErrInvalidWorker, "keep 3 lanes together"},
+		"more than can be counted": {func(w *fifo.Worker) {
+			for _, queue := range []string{"x", "y", "z"} {
+				w.HandleQueue(queue, fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: math.MaxInt})
+			}
+		}, fifo.ErrInvalidWorker, "lanes together"},
 		"all lanes kept": {func(w *fifo.Worker) {
 			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 2})
 			w.Concurrency = 2
@@ -40,7 +46,8 @@ func TestInvalidWorker(t *testing.T) {
 		"session": {func(w *fifo.Worker) {
 			w.Session.Silence = time.Hour
 		}, groups.ErrSession, "ServerSilence"},
-		"heartbeat": {func(w *fifo.Worker) { w.Session.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
+		"nanoseconds": {func(w *fifo.Worker) { w.Session.Heartbeat = 1 }, fifo.ErrInvalidWorker, "Heartbeat 1ns"},
+		"heartbeat":   {func(w *fifo.Worker) { w.Session.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
 	} {
 		w := b.worker(nop, x.edit)
 		err := w.Run(t.Context())
