@@ -108,7 +108,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 		s.unbegun(ctx, claim, nil)
 		return a
 	}
-	if hold.WasLost {
+	if !suspect.IsZero() {
 		suspect = s.crew.suspects.begin()
 	}
 	a.ran = true
