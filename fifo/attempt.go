@@ -122,8 +122,8 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	return a
 }
 
-// unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those that
-// may have been lost before keep the evidence of that.
+// unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those
+// that may have been lost before keep the evidence of that.
 func (s *seat) unbegun(ctx context.Context, claim []place, lost []*groups.Held) {
 	_ = s.lane.Close()
 	goOn(claim)

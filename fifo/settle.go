@@ -65,8 +65,8 @@ func (s *seat) tell(ctx context.Context, r *result) {
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
 // attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
-// is left alone for a while, and keeps the evidence of an attempt that was found lost. If there was no answer, whoever claims the group next finds that the transaction was lost,
-// and counts that.
+// is left alone for a while, and keeps the evidence of an attempt that was found lost. If there was no answer, whoever
+// claims the group next finds that the transaction was lost, and counts that.
 func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 	all := true
 	for i := range claim {

@@ -66,8 +66,8 @@ type Session struct {
 	ServerSilence time.Duration
 }
 
-// ErrSession is returned for a Session with a negative bound, with a Heartbeat below its least, or whose bounds would let the server give a group away
-// before its worker gives up.
+// ErrSession is returned for a Session with a negative bound, with a Heartbeat of less than a millisecond, or whose
+// bounds would let the server give a group away before its worker gives up.
 var ErrSession = errors.New("groups: invalid session bounds")
 
 // ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
