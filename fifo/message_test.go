@@ -145,9 +145,9 @@ func TestInvalidMessage(t *testing.T) {
 		"attempts": {func(m *fifo.Message) {
 			m.MaxAttempts = math.MaxInt32 + 1
 		}, fifo.ErrInvalidMessage, "MaxAttempts"},
-		"channel":             {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
-		"own encoder":         {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
-		"encoder that panics": {func(m *fifo.Message) { m.Payload = panics{} }, errBroken, "Payload does not encode"},
+		"channel":           {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
+		"own encoder":       {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
+		"panicking encoder": {func(m *fifo.Message) { m.Payload = panics{} }, errBroken, "does not encode"},
 		"large bytes": {func(m *fifo.Message) {
 			m.Payload = make([]byte, fifo.MaxPayloadBytes+1)
 		}, fifo.ErrPayloadTooLarge, "Payload"},
