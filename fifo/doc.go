@@ -51,9 +51,9 @@
 //     has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
-//     queues of a Worker share its lanes and take turns: a lane that is free takes a group of each queue with work, one
-//     after the other. So a queue waits for the jobs that run, and not for another one's backlog. One that is not to
-//     wait for them keeps a lane: Queue.MinLanes.
+//     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues
+//     that have used the same take turns. So a queue waits for the jobs that run, and not for another one's backlog.
+//     One that is not to wait for them keeps a lane: Queue.MinLanes.
 //   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
 //     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
 //     nor fails because of one.
@@ -88,9 +88,9 @@
 //
 // # Several queues in one worker
 //
-// The queues take turns at the worker's lanes, so a job waits behind one job of each other queue at most, and not
-// behind their backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one job of the queue starts at
-// once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while the worker runs.
+// The queues have the lanes' time in equal parts, as far as they want it. A queue with few or short jobs waits until a
+// lane is free, and not for the others' backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one job
+// of the queue starts at once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while the worker runs.
 //
 // # For operators
 //
