@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"container/heap"
 	"math"
 	"slices"
 	"time"
@@ -214,31 +213,3 @@ func (l *line) moveFirst(queue string) {
 	copy(l.round[1:], l.round[:i])
 	l.round[0], l.first = r, r
 }
-
-// dueHeap orders turns by the time at which they are due.
-type dueHeap struct{ turns []*Turn }
-
-func (h *dueHeap) Len() int           { return len(h.turns) }
-func (h *dueHeap) Less(i, j int) bool { return h.turns[i].at.Before(h.turns[j].at) }
-func (h *dueHeap) Swap(i, j int) {
-	h.turns[i], h.turns[j] = h.turns[j], h.turns[i]
-	h.turns[i].index, h.turns[j].index = i, j
-}
-
-func (h *dueHeap) Push(x any) {
-	t := x.(*Turn)
-	t.index = len(h.turns)
-	h.turns = append(h.turns, t)
-}
-
-func (h *dueHeap) Pop() any {
-	last := len(h.turns) - 1
-	t := h.turns[last]
-	h.turns[last] = nil
-	h.turns = h.turns[:last]
-	return t
-}
-
-func (h *dueHeap) push(t *Turn) { heap.Push(h, t) }
-
-func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }

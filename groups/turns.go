@@ -270,43 +270,6 @@ func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
 	return true
 }
 
-// maxParked bounds the memory for groups that are not due yet. Half of it is for those that are due soon. Those beyond
-// it are found when their time comes nearer: see look.
-const maxParked = 1 << 16
-
-func (t *Turns) park(turn *Turn, at time.Time) {
-	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {
-		delete(t.known, turn.Key)
-		return
-	}
-	turn.state, turn.at = dueLater, at
-	t.known[turn.Key] = turn
-	t.due.push(turn)
-	if turn.index == 0 {
-		select {
-		case t.earlier <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// Run puts groups in line when they are due, until ctx ends.
-func (t *Turns) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		if wait := t.Due(); wait >= 0 {
-			timer.Reset(wait)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-t.earlier:
-		}
-	}
-}
-
 // A Candidate is a group's head as discovery saw it.
 type Candidate struct {
 	Key
@@ -401,19 +364,4 @@ func (t *Turns) unlink(turn *Turn) {
 	case heldElsewhere:
 		delete(t.held, turn)
 	}
-}
-
-// Due puts the groups in line whose time has come, and returns how long it is until the next one, or -1.
-func (t *Turns) Due() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.due.Len() > 0 {
-		turn := t.due.turns[0]
-		if wait := time.Until(turn.at); wait > 0 {
-			return wait
-		}
-		t.due.remove(turn)
-		t.put(turn)
-	}
-	return -1
 }
