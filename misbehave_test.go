@@ -51,8 +51,8 @@ var vices = map[string]vice{
 	"DEALLOCATE ALL by pgx": {do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
 		return tx.Conn().DeallocateAll(ctx)
 	}},
-	// What is not noticed stays, as it does in any pool of connections. Looked at is how a statement begins.
-	"SET behind another": {do: statement("SELECT 1; SET statement_timeout = '1h'"), leaves: "statement_timeout"},
+	"SET behind another": {do: statement("SELECT 1; SET statement_timeout = '1h'"), replaced: true},
+	// What is not noticed stays, as it does in any pool of connections. Looked at is how statements begin.
 	"SET by a function": {
 		do:     statement("SELECT set_config('statement_timeout', '1h', false)"),
 		leaves: "statement_timeout",

@@ -27,10 +27,10 @@ func TestPlan(t *testing.T) {
 		counts[name]++
 	}
 	require.Equal(t, map[string]int{
-		faultKill: 100, faultStop: 20, faultTerminate: 50, faultRestart: 5, faultPartition: 5,
-		faultLose: 20, faultReset: 10,
-		faultLatency: 3, faultSweep: 2, faultHold: 5, faultRead: 10, faultOperator: 30, faultClash: 5,
-		faultVacuum: 10, faultNotices: 5, faultStubborn: 10,
+		faultKill: 60, faultStop: 12, faultTerminate: 30, faultRestart: 3, faultPartition: 3,
+		faultLose: 12, faultReset: 6,
+		faultLatency: 2, faultSweep: 1, faultHold: 3, faultRead: 6, faultOperator: 18, faultClash: 3,
+		faultVacuum: 6, faultNotices: 3, faultStubborn: 6,
 	}, counts)
 }
 
