@@ -89,8 +89,9 @@
 // # Several queues in one worker
 //
 // The queues have the lanes' time in equal parts, as far as they want it. A queue with few or short jobs waits until a
-// lane is free, and not for the others' backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one job
-// of the queue starts at once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while the worker runs.
+// lane is free, and not for the others' backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one
+// job of the queue starts at once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while
+// the worker runs.
 //
 // # For operators
 //
