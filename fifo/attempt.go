@@ -92,12 +92,11 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 	}
 	var suspect time.Time
 	if hold.WasLost {
-		until, wait := s.crew.suspects.enter()
-		if wait > 0 {
+		var wait time.Duration
+		if suspect, wait = s.crew.suspects.enter(); wait > 0 {
 			claim[hold.N].outcome.DueIn = wait
 			return a
 		}
-		suspect = until
 		defer func() {
 			if !a.ran || len(a.results) > 0 && a.results[0].outcome != Unknown {
 				s.crew.suspects.leave(suspect)

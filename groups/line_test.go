@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// These tests run in bubbles of testing/synctest: their sleeps move a clock of their own, and take no time.
+
 // Ten lanes that a queue with long jobs keeps busy, all in step, leave a queue that wants little all that it wants: no
 // job of it waits for longer than one of the long ones takes.
 func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {

@@ -52,16 +52,23 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
+// waiting has a lane wait for a turn. It returns where that will be, and what ends the wait.
+func waiting(t *testing.T, turns *Turns) (<-chan *Turn, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan *Turn, 1)
+	go func() { got <- turns.Next(ctx) }()
+	<-turns.Woken()
+	return got, cancel
+}
+
 // A turn that is handed to a lane at the moment at which it stops waiting is not lost.
 func TestNextReturnsTheTurn(t *testing.T) {
 	t.Parallel()
 	returned := 0
 	for range 200 {
 		turns := roomyTurns()
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan *Turn, 1)
-		go func() { got <- turns.Next(ctx) }()
-		<-turns.Woken()
+		got, cancel := waiting(t, turns)
 		turns.mu.Lock()
 		cancel()
 		turns.put(&Turn{Key: group("a")})
@@ -86,10 +93,7 @@ func TestNextReturnsTheCompany(t *testing.T) {
 		turns.Offer(of("a", ready("0")))
 		require.NotNil(t, turns.TryNext())
 		turns.Offer(of("a", ready("1", "2", "3")))
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan *Turn, 1)
-		go func() { got <- turns.Next(ctx) }()
-		<-turns.Woken()
+		got, cancel := waiting(t, turns)
 		turns.mu.Lock()
 		cancel()
 		turns.lanes.end("a")
