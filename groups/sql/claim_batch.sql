@@ -34,10 +34,11 @@ FROM (SELECT h.xmax AS job_xid,
         AND pg_current_xact_id_if_assigned() IS NOT NULL
       FOR NO KEY UPDATE SKIP LOCKED) head
 CROSS JOIN LATERAL (SELECT w.*,
-                           row_number() OVER (ORDER BY w.id) AS n,
-                           sum(octet_length(w.payload)) OVER (ORDER BY w.id ROWS UNBOUNDED PRECEDING) AS bytes
+                           row_number() OVER few AS n,
+                           sum(octet_length(w.payload)) OVER few AS bytes
                     FROM (SELECT b.id, b.payload, b.attempts, b.max_attempts, b.enqueued_at, b.run_at, b.ctid
                           FROM pgfifo.jobs b
                           WHERE b.queue = $1 AND b.group_id = $2 AND b.id > $3
                           ORDER BY b.queue, b.group_id, b.id
-                          LIMIT head.most + 1) w) j
+                          LIMIT head.most + 1) w
+                    WINDOW few AS (ORDER BY w.id ROWS UNBOUNDED PRECEDING)) j
