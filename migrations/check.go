@@ -19,8 +19,8 @@ type Querier interface {
 }
 
 // Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, and
-// otherwise an error that wraps ErrNotMigrated, ErrTooOld or ErrTooNew and says what to do. It is one read of the
-// catalog: it changes nothing, needs no privileges, and leaves a transaction usable.
+// otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or ErrEncoding and says what to do. It is one read of
+// the catalog: it changes nothing, needs no privileges, and leaves a transaction usable.
 func Check(ctx context.Context, db Querier, schema string) error {
 	name, err := parse(schema)
 	if err != nil {
@@ -52,8 +52,13 @@ func compare(name schema.Name, found, latest int) error {
 
 func readVersion(ctx context.Context, db Querier, name schema.Name) (int, error) {
 	var version int
-	if err := db.QueryRow(ctx, versionSQL, name.String()).Scan(&version); err != nil {
+	var encoding string
+	if err := db.QueryRow(ctx, versionSQL, name.String()).Scan(&version, &encoding); err != nil {
 		return 0, fmt.Errorf("migrations: read version of schema %q: %w", name, err)
+	}
+	if encoding != "UTF8" {
+		return 0, fmt.Errorf("%w but %s: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one that fits",
+			ErrEncoding, encoding)
 	}
 	return version, nil
 }

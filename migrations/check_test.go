@@ -46,6 +46,24 @@ func TestCompare(t *testing.T) {
 		`run migrations.Up, or your migration tool with the files of migrations.FS`)
 }
 
+// Texts of errors are stored, and may be in any script.
+func TestEncoding(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		db := newDatabase(t, "ENCODING '"+encoding+"' LOCALE 'C' TEMPLATE template0")
+		pool := db.pool(t)
+		for name, err := range map[string]error{"Up": Up(ctx, pool, nil), "Check": Check(ctx, pool, "")} {
+			require.ErrorIs(t, err, ErrEncoding, name)
+			require.EqualError(t, err, "migrations: the database's encoding is not UTF8 but "+encoding+
+				": CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one that fits", name)
+		}
+		var there bool
+		require.NoError(t, pool.QueryRow(ctx, "SELECT to_regnamespace('pgfifo') IS NOT NULL").Scan(&there))
+		require.False(t, there, "nothing was changed")
+	}
+}
+
 // A function of the user's that happens to have the name is no version.
 func TestCheckForeignFunction(t *testing.T) {
 	t.Parallel()

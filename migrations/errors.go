@@ -12,6 +12,10 @@ var (
 	// ErrTooNew is returned by Check, Up, Down and To if a newer release of the library migrated the schema.
 	ErrTooNew = errors.New("migrations: schema too new")
 
+	// ErrEncoding is returned by all that reads or changes a schema's version where the encoding of the database is not
+	// UTF8. What handlers return as errors, and panics, are stored as text, and other encodings cannot have all of it.
+	ErrEncoding = errors.New("migrations: the database's encoding is not UTF8")
+
 	// ErrNoVersion is returned by To for a version that does not exist.
 	ErrNoVersion = errors.New("migrations: no such version")
 

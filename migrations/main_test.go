@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -43,13 +44,13 @@ var databases atomic.Int64
 // unique returns a name that no other test of this or another process on the same server has.
 func unique() string { return fmt.Sprintf("migrations_%d_%d", os.Getpid(), databases.Add(1)) }
 
-// A database is a test's own, and empty at first.
+// A database is a test's own, and empty at first; options are those of CREATE DATABASE.
 type database struct{ name string }
 
-func newDatabase(t *testing.T) *database {
+func newDatabase(t *testing.T, options ...string) *database {
 	t.Helper()
 	db := &database{unique()}
-	admin(t, "CREATE DATABASE "+db.name)
+	admin(t, "CREATE DATABASE "+db.name+" "+strings.Join(options, " "))
 	t.Cleanup(func() { admin(t, "DROP DATABASE "+db.name+" WITH (FORCE)") })
 	return db
 }
