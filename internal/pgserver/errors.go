@@ -1,6 +1,7 @@
 package pgserver
 
 import (
+	"os/exec"
 	"strings"
 )
 
@@ -21,9 +22,31 @@ type StartError struct {
 var advice = map[string]string{
 	sourceURL:    "set " + EnvURL + " to a running server's URL",
 	sourceDocker: "start Docker and pull " + DefaultImage + " (or set " + EnvImage + ")",
-	sourceLocal: "install PostgreSQL's server (Debian: apt-get install postgresql) or put its folder of " +
-		"binaries into PATH",
-	sourceEmbedded: "run as an ordinary user with access to the internet",
+	sourceLocal: install(exec.LookPath) + " installs PostgreSQL's server; one that is there already is found " +
+		"if its folder of binaries is in PATH",
+	sourceEmbedded: "have access to the internet",
+}
+
+// installers are the commands that install PostgreSQL's server, by the program
+// that tells a kind of system from others.
+var installers = [...]struct{ program, command string }{
+	{"apt-get", "apt-get update && apt-get install -y postgresql"},
+	{"dnf", "dnf install -y postgresql-server"},
+	{"apk", "apk add postgresql"},
+	{"pacman", "pacman -Sy --noconfirm postgresql"},
+	{"zypper", "zypper install -y postgresql-server"},
+	{"brew", "brew install postgresql@17"},
+	{"winget", "winget install PostgreSQL.PostgreSQL.17"},
+}
+
+// install returns the command for this system, or Debian's and its name.
+func install(lookPath func(string) (string, error)) string {
+	for _, i := range installers {
+		if _, err := lookPath(i.program); err == nil {
+			return "`" + i.command + "`"
+		}
+	}
+	return "the package manager (Debian's: `" + installers[0].command + "`)"
 }
 
 // Error lists every source tried, one a line, with its reason and advice.

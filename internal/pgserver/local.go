@@ -36,10 +36,16 @@ func (s *starter) startLocal(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCluster(bin)
+	c, err := newCluster()
 	if err != nil {
 		return nil, err
 	}
+	c.bin = bin
+	return s.startCluster(ctx, c)
+}
+
+// startCluster starts the server of a cluster whose binaries are there.
+func (s *starter) startCluster(ctx context.Context, c *cluster) (*Server, error) {
 	c.listen = s.opts.Listen
 	url, err := c.start(ctx, s.opts.settings())
 	if err != nil {
@@ -50,7 +56,7 @@ func (s *starter) startLocal(ctx context.Context) (*Server, error) {
 }
 
 // newCluster makes the cluster's folder, empty yet.
-func newCluster(bin string) (*cluster, error) {
+func newCluster() (*cluster, error) {
 	owner, err := clusterOwner()
 	if err != nil {
 		return nil, err
@@ -60,7 +66,7 @@ func newCluster(bin string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{bin: bin, dir: dir, owner: owner}
+	c := &cluster{dir: dir, owner: owner}
 	if c.guard, err = newGuard(dir); err == nil {
 		err = owner.own(dir)
 	}

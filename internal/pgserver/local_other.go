@@ -19,8 +19,6 @@ func (*owner) apply(*exec.Cmd) {}
 
 func (*owner) hint() string { return "" }
 
-func runsAsRoot() bool { return false }
-
 // quit tells the server to end at once (PostgreSQL's immediate shutdown).
 func (c *cluster) quit() {
 	pgCtl := filepath.Join(c.bin, "pg_ctl"+exeSuffix())

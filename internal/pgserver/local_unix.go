@@ -69,5 +69,3 @@ func (o *owner) hint() string {
 func (c *cluster) quit() {
 	_ = c.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended just now
 }
-
-func runsAsRoot() bool { return os.Geteuid() == 0 }
