@@ -13,8 +13,9 @@ import (
 const relockWait = time.Second
 
 const (
-	// relockHeadSQL locks a job: $1 queue, $2 group id, $3 id.
-	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 " +
+	// relockHeadSQL locks a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts. Another one stays
+	// as it is: its lock, and the end of this transaction, would be evidence of a crash.
+	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4 " +
 		"FOR NO KEY UPDATE SKIP LOCKED"
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
@@ -87,7 +88,8 @@ func (l *Lane) relock(ctx context.Context, pg *pgconn.PgConn, head *Held, counte
 	wait, bound := appendInt(relockWait.Milliseconds()), appendInt(max(l.bound.Milliseconds(), 1))
 	batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, wait, bound}, nil, nil, nil)
 	if counted {
-		batch.ExecParams(l.schema.Qualify(relockHeadSQL), [][]byte{queue, group, appendInt(head.ID)}, nil, nil, nil)
+		args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
+		batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
 	}
 	results, err := pg.ExecBatch(ctx, &batch).ReadAll()
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {

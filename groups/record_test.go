@@ -68,3 +68,23 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	require.Len(t, lost, 1)
 	t.Cleanup(func() { require.Error(t, <-recorded) })
 }
+
+// A worker that comes too late to record an attempt, because another one has counted it, leaves no evidence of a crash.
+func TestLateRecordIsNoEvidence(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	lost, finder := s.lane(), s.lane()
+	h := s.claim(lost, "a")
+	late := retryIn(h, 0)
+	lost.Kill()
+	s.until(func() bool { return !s.misses(finder, "a") })
+	s.end(finder, retryIn(s.claim(finder, "a"), 0)...)
+
+	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late...), ErrNotHeld)
+	next := s.lane()
+	require.Equal(t, 1, s.claim(next, "a").Attempts, "the finder's")
+	found, err := next.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
