@@ -24,8 +24,11 @@ type Loan struct {
 	bunTx  *nestedBun
 	gone   []*sql.Tx // ended with the one around them, and open as far as database/sql knows
 	large  []pgx.Tx  // whose large objects the handler has asked for
-	busy   int       // statements of bunTx in the driver
-	rows   int       // of bunTx that are open
+	spilt  error     // what was rolled back is not undone
+
+	foreign map[string]int // how many nests there were when the handler made a savepoint by hand
+	busy    int            // statements of bunTx in the driver
+	rows    int            // of bunTx that are open
 
 	begin   *ticket    // by which bunTx is begun now
 	fencing sync.Mutex // held while a token is drawn
@@ -57,6 +60,13 @@ func (l *Loan) leave() {
 	l.mu.Lock()
 	l.busy--
 	l.mu.Unlock()
+}
+
+// spilled returns an error if something of what the handler has rolled back is not undone.
+func (l *Loan) spilled() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spilt
 }
 
 // end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that
@@ -158,6 +168,9 @@ func (l *Lane) Lend(handler func()) error {
 	}
 	switch l.pg().TxStatus() {
 	case 'T':
+		if err := l.loan.spilled(); err != nil {
+			return err
+		}
 		return l.prepareAgain(ownContext)
 	case 'E':
 		return l.wire.notRolledBack()

@@ -180,7 +180,11 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 		return nil, err
 	}
 	defer c.loan.leave()
-	return c.Conn.ExecContext(ctx, query, args)
+	result, err := c.Conn.ExecContext(ctx, query, args)
+	if err == nil {
+		c.loan.passes(query)
+	}
+	return result, err
 }
 
 func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {

@@ -41,23 +41,26 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 }
 
 // nestedTx ends a savepoint where pgx.Tx would end the transaction, and is closed when its job ends: whoever kept it
-// would write into the next job's transaction. So is what was begun on it.
+// would write into the next job's transaction. So is what was begun on it, which has a savepoint, too.
 type nestedTx struct {
-	pgx.Tx
+	pgx.Tx // the first one's
 	loan   *Loan
-	nest   *nest     // of one that was begun on the job's
-	parent *nestedTx // of one that was begun on another
-	closed bool
+	nest   *nest
+	parent *nestedTx // that it was begun on, or nil
 }
 
 func (t *nestedTx) err() error {
 	t.loan.mu.Lock()
 	defer t.loan.mu.Unlock()
+	return t.open()
+}
+
+func (t *nestedTx) open() error {
 	if t.loan.ended {
 		return pgx.ErrTxClosed
 	}
 	for tx := t; tx != nil; tx = tx.parent {
-		if tx.closed {
+		if tx.nest.closed {
 			return pgx.ErrTxClosed
 		}
 	}
@@ -72,43 +75,32 @@ func (t *nestedTx) end(ctx context.Context, rollback bool) error {
 	if err := t.err(); err != nil {
 		return err
 	}
-	t.loan.mu.Lock()
-	t.closed = true
-	if t.loan.pgxTx == t {
-		t.loan.pgxTx = nil
-	}
-	t.loan.mu.Unlock()
-	switch {
-	case t.parent == nil:
-		return t.loan.close(ctx, t.nest, rollback)
-	case rollback:
-		return t.Tx.Rollback(ctx)
-	default:
-		return t.Tx.Commit(ctx)
-	}
+	return t.loan.close(ctx, t.nest, rollback)
 }
 
 func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	if err := t.err(); err != nil {
+	t.loan.mu.Lock()
+	defer t.loan.mu.Unlock()
+	if err := t.open(); err != nil {
 		return nil, err
 	}
-	tx, err := t.Tx.Begin(ctx)
+	n, begin, err := t.loan.open()
 	if err != nil {
 		return nil, err
 	}
-	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil
+	if _, err := t.Tx.Exec(ctx, begin); err != nil {
+		t.loan.abandon(n)
+		return nil, err
+	}
+	return &nestedTx{Tx: t.Tx, loan: t.loan, nest: n, parent: t}, nil
 }
 
 // LargeObjects returns what works until the job ends.
 func (t *nestedTx) LargeObjects() pgx.LargeObjects {
-	root := t
-	for root.parent != nil {
-		root = root.parent
-	}
 	t.loan.mu.Lock()
 	defer t.loan.mu.Unlock()
-	if !slices.Contains(t.loan.large, root.Tx) {
-		t.loan.large = append(t.loan.large, root.Tx)
+	if !slices.Contains(t.loan.large, t.Tx) {
+		t.loan.large = append(t.loan.large, t.Tx)
 	}
 	return t.Tx.LargeObjects()
 }
@@ -124,7 +116,11 @@ func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	if err := t.err(); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return t.Tx.Exec(ctx, sql, args...)
+	tag, err := t.Tx.Exec(ctx, sql, args...)
+	if err == nil {
+		t.loan.passes(sql)
+	}
+	return tag, err
 }
 
 func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,8 +16,8 @@ import (
 // back to that; Commit has nothing to say. When the attempt fails it is gone back to as well, and when it succeeds it
 // is released; that fails if the transaction is no longer the one that claimed.
 //
-// A transaction that the handler asks for beside another one, or behind what it has committed, has a savepoint of its
-// own, because that is to stay when it is rolled back.
+// A transaction that the handler asks for beside another one, in another one, or behind what it has committed, has a
+// savepoint of its own, because that is to stay when it is rolled back.
 //
 // If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
 // COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
@@ -45,6 +46,9 @@ type nest struct {
 	savepoint string
 	closed    bool
 }
+
+// errNotUndone is for what a handler has rolled back, and is there all the same: it must not be committed.
+var errNotUndone = errors.New("groups: a transaction of the handler's could not be rolled back")
 
 // open returns another transaction for the handler, and the SQL that opens it.
 func (l *Loan) open() (*nest, string, error) {
@@ -128,13 +132,22 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	failed := gone || conn.PgConn().TxStatus() == 'E'
 	undo := !gone && (rollback || failed)
 	l.shut(n)
-	if undo {
+	release := false
+	switch top := len(l.nests) - 1; {
+	case undo:
 		l.cut(n)
 		l.undone = l.nested == 0
+	case !gone && top > 0 && l.nests[top] == n: // or savepoints would pile up
+		l.nests, release = l.nests[:top], true
 	}
 	l.mu.Unlock()
-	if undo {
-		if _, err := conn.Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint); err != nil {
+	switch {
+	case undo:
+		if err := l.undo(ctx, n); err != nil {
+			return err
+		}
+	case release: // if it cannot be sent, the savepoint stays, and nobody knows its name any more
+		if _, err := conn.Exec(ctx, "RELEASE SAVEPOINT "+n.savepoint); err != nil && conn.PgConn().TxStatus() == 'E' {
 			return err
 		}
 	}
@@ -144,9 +157,24 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	return nil
 }
 
+// undo goes back to a savepoint, also if the handler's context has ended: pgx ends the connection if it cannot roll
+// back, and who uses its transactions relies on that. If it is not done, nothing of the handler's is committed.
+func (l *Loan) undo(ctx context.Context, n *nest) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)
+	defer cancel()
+	_, err := l.lane.conn.Conn().Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint)
+	if err != nil {
+		l.mu.Lock()
+		l.spilt = fmt.Errorf("%w: %w", errNotUndone, err)
+		l.mu.Unlock()
+	}
+	return err
+}
+
 // cut ends the transactions that were begun in one that is rolled back.
-func (l *Loan) cut(n *nest) {
-	i := slices.Index(l.nests, n) + 1
+func (l *Loan) cut(n *nest) { l.cutBehind(slices.Index(l.nests, n) + 1) }
+
+func (l *Loan) cutBehind(i int) {
 	for _, inner := range l.nests[i:] {
 		if l.bunTx != nil && l.bunTx.nest == inner {
 			l.gone = append(l.gone, l.bunTx.Tx.Tx)
@@ -164,9 +192,37 @@ func (l *Loan) shut(n *nest) {
 	n.closed = true
 	l.nested--
 	if l.pgxTx != nil && l.pgxTx.nest == n {
-		l.pgxTx.closed, l.pgxTx = true, nil
+		l.pgxTx = nil
 	}
 	if l.bunTx != nil && l.bunTx.nest == n {
 		l.bunTx = nil
+	}
+}
+
+// passes looks at a statement of the handler's that has succeeded. If it has gone back to a savepoint that the handler
+// made by hand, as bun does for what is begun on its transactions, those that were begun behind it have ended.
+func (l *Loan) passes(sql string) {
+	word, rest := firstWord(sql)
+	switch {
+	case strings.EqualFold(word, "SAVEPOINT"):
+		name, _ := firstWord(rest)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.foreign == nil {
+			l.foreign = make(map[string]int)
+		}
+		l.foreign[name] = len(l.nests)
+	case strings.EqualFold(word, "ROLLBACK"):
+		name, rest := firstWord(rest)
+		for _, skip := range [...]string{"WORK", "TRANSACTION", "TO", "SAVEPOINT"} {
+			if strings.EqualFold(name, skip) {
+				name, rest = firstWord(rest)
+			}
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if i, ok := l.foreign[name]; ok && i < len(l.nests) {
+			l.cutBehind(i)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"context"
 	"database/sql"
 	"strconv"
 	"testing"
@@ -139,6 +140,79 @@ func TestTransactionsSideBySide(t *testing.T) {
 				require.NoError(s, tx.Rollback(ctx))
 			}
 		}, []string{"1", "2"}},
+		"one begun on pgx's is rolled back": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			s.write(outer, "outer")
+			inner, err := outer.Begin(ctx)
+			require.NoError(s, err)
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			require.NoError(s, inner.Rollback(ctx))
+			_, err = btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, sql.ErrTxDone)
+			require.NoError(s, btx.Rollback())
+			s.bunWrite(s.bunTx(h), "anew")
+		}, []string{"anew", "outer"}},
+		"the one around one begun on pgx's is rolled back": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			s.write(outer, "outer")
+			btx := s.bunTx(h)
+			inner, err := outer.Begin(ctx)
+			require.NoError(s, err)
+			s.write(inner, "undone")
+			require.NoError(s, btx.Rollback())
+			_, err = inner.Exec(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, pgx.ErrTxClosed)
+			require.ErrorIs(s, inner.Commit(ctx), pgx.ErrTxClosed)
+		}, []string{"outer"}},
+		"one begun on bun's is rolled back": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			s.bunWrite(outer, "outer")
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			require.NoError(s, inner.Rollback())
+			require.ErrorIs(s, tx.Commit(ctx), pgx.ErrTxClosed)
+			s.write(s.pgxTx(h), "anew")
+		}, []string{"anew", "outer"}},
+		"a savepoint by hand is gone back to": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			_, err := outer.Exec(ctx, "SAVEPOINT mine")
+			require.NoError(s, err)
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			_, err = outer.Exec(ctx, "/* mine */ rollback work to mine")
+			require.NoError(s, err)
+			require.Error(s, btx.Commit())
+			s.write(outer, "outer")
+		}, []string{"outer"}},
+		"one begun on another, in both, committed or not": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			for _, v := range []string{"1", "2", "3"} {
+				inner, err := outer.Begin(ctx)
+				require.NoError(s, err)
+				innermost, err := inner.Begin(ctx)
+				require.NoError(s, err)
+				s.write(innermost, v)
+				require.NoError(s, innermost.Commit(ctx))
+				if v == "2" {
+					require.NoError(s, inner.Rollback(ctx))
+				} else {
+					require.NoError(s, inner.Commit(ctx))
+				}
+				require.ErrorIs(s, inner.Rollback(ctx), pgx.ErrTxClosed)
+			}
+			require.Len(s, h.loan.nests, 2, "the first one's savepoint, and that of the one rolled back")
+		}, []string{"1", "3"}},
+		"rolled back when the context has ended": {func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			cancel()
+			require.NoError(s, tx.Rollback(ended))
+			s.write(s.pgxTx(h), "anew")
+		}, []string{"anew"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,6 +228,23 @@ func TestTransactionsSideBySide(t *testing.T) {
 			require.Empty(t, settled(false))
 		})
 	}
+}
+
+// What the handler has rolled back is not committed, even if there was no way to tell the server.
+func TestRollbackBesideOpenRows(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, h, settled := effects(t)
+	require.ErrorIs(t, h.lane.Lend(func() {
+		tx := s.pgxTx(h)
+		s.write(tx, "1")
+		rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
+		require.NoError(t, err)
+		require.ErrorContains(t, tx.Rollback(ctx), "conn busy")
+		rows.Close()
+		s.write(s.pgxTx(h), "2")
+	}), errNotUndone)
+	require.Empty(t, settled(false))
 }
 
 // Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.
