@@ -233,10 +233,14 @@ func (s *seat) newJob(h *groups.Held) *Job {
 
 func (s *seat) fillJob(job *Job, h *groups.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
-	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, h.MaxAttempts, h.EnqueuedAt, h.RunAt
-	if job.MaxAttempts == 0 {
-		job.MaxAttempts = s.queue.MaxAttempts
+	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
+}
+
+func (s *seat) maxAttempts(h *groups.Held) int {
+	if h.MaxAttempts != 0 {
+		return h.MaxAttempts
 	}
+	return s.queue.MaxAttempts
 }
 
 func (s *seat) newJobs(claim []place, hold *groups.Hold) []task {
@@ -284,10 +288,18 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 		_ = s.lane.Close()
 		return err, gone, cause
 	}
-	for _, job := range jobs {
+	for i, job := range jobs {
 		job.loan = nil
+		s.restore(job, tasks[i].held)
 	}
 	return err, held, cause
+}
+
+// restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
+func (s *seat) restore(job *Job, h *groups.Held) {
+	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) {
+		s.fillJob(job, h)
+	}
 }
 
 // times returns n times d, or the longest Duration if that is less.
@@ -306,15 +318,14 @@ func (s *seat) delay(job *Job, err error) time.Duration {
 	return min(max(s.backoff(job, err), 0), MaxDelay)
 }
 
-// backoff asks the queue's RetryPolicy. One that panics must not take the worker with it.
-func (s *seat) backoff(job *Job, err error) (d time.Duration) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.crew.log.Error("pgfifo: the RetryPolicy panicked; the default is used", "panic", v)
-			d = DefaultRetry(job, err)
-		}
-	}()
-	return s.queue.Retry(job, err)
+// backoff asks the queue's RetryPolicy, which is a hook: it may take its time, panic, or end its goroutine. Then the
+// default is used.
+func (s *seat) backoff(job *Job, err error) time.Duration {
+	d := DefaultRetry(job, err)
+	s.lane.Aside(func() {
+		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(job, err) })
+	})
+	return d
 }
 
 // diedError is the failure of an attempt that was lost, as the worker that finds it tells it.

@@ -61,7 +61,8 @@ type BatchHandlerFunc func(ctx context.Context, jobs []*Job) error
 func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) error { return f(ctx, jobs) }
 
 // A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and DeadLetter work as in the
-// error of a Handler. An empty one, or a nil one, is no error; one without an id of the batch is an error as any other.
+// error of a Handler: in it for one of the jobs, around it for all that it names. One that is empty is no error. One that
+// names no job of the batch is an error as any other.
 type BatchError map[int64]error
 
 func (e BatchError) Error() string {

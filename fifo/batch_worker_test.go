@@ -70,6 +70,12 @@ func TestBatchErrors(t *testing.T) {
 		"dead letter": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[1].ID: fmt.Errorf("x: %w", fifo.DeadLetter(errOnPurpose))}
 		}, 1, true, false, "x: on purpose"},
+		"dead letter, around": {func(jobs []*fifo.Job) error {
+			return fifo.DeadLetter(fmt.Errorf("x: %w", fifo.BatchError{jobs[1].ID: errOnPurpose}))
+		}, 1, true, false, "on purpose"},
+		"both around, without a reason": {func(jobs []*fifo.Job) error {
+			return fifo.RetryAfter(time.Hour, fifo.DeadLetter(fifo.BatchError{jobs[1].ID: nil}))
+		}, 1, true, false, "fifo: the BatchError names the job without a reason"},
 		"later": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[2].ID: fifo.RetryAfter(time.Hour, nil), -5: errOnPurpose}
 		}, 2, false, true, "retry later"},

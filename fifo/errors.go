@@ -53,6 +53,10 @@ var (
 	ErrDrainTimeout = errors.New("fifo: drain timeout")
 )
 
+// ErrAbandoned is in the err of Settled, and begins the text of the failure, if the handler was left behind; see
+// Worker.AbandonAfter.
+var ErrAbandoned = errors.New("fifo: the handler ignored the end of its context; it was abandoned")
+
 // Causes with which a handler's context is cancelled; see context.Cause.
 var (
 	// ErrJobTimeout says that the job ran longer than Worker.JobTimeout. The attempt has failed, unless the handler

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -101,19 +102,45 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	}
 }
 
-// batchError returns the BatchError that a handler returned, wrapped perhaps. Not one that it panicked with, or joined
-// with another error: then more went wrong than it tells.
+// batchError returns the BatchError that a handler returned, wrapped perhaps: a RetryAfter or DeadLetter around it is
+// for each of its jobs. Not one that it panicked with, or joined with another error: then more went wrong than it
+// tells.
 func batchError(err error) BatchError {
+	var around []func(error) error
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // one step at a time
 		case BatchError:
-			return e
+			return e.within(around)
 		case *PanicError:
 			return nil
+		case *retryAfterError:
+			around = append(around, func(reason error) error {
+				if _, says := AsRetryAfter(reason); says {
+					return reason
+				}
+				return RetryAfter(e.after, reason)
+			})
+		case *deadLetterError:
+			around = append(around, DeadLetter)
 		}
 		err = errors.Unwrap(err)
 	}
 	return nil
+}
+
+// within returns the error with its reasons wrapped by all of these.
+func (e BatchError) within(around []func(error) error) BatchError {
+	if len(around) == 0 {
+		return e
+	}
+	wrapped := make(BatchError, len(e))
+	for id, reason := range e {
+		for _, wrap := range slices.Backward(around) {
+			reason = wrap(cmp.Or(reason, errNoReason))
+		}
+		wrapped[id] = reason
+	}
+	return wrapped
 }
 
 // names reports whether the error is about any of the jobs.

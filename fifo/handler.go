@@ -129,7 +129,7 @@ func tryMethods(err error) {
 	_ = err.Error()
 	_, _ = AsRetryAfter(err)
 	_ = IsDeadLetter(err)
-	for _, target := range []error{ErrLost, errAbandoned, errNone} {
+	for _, target := range []error{ErrLost, ErrAbandoned, errNone} {
 		_ = errors.Is(err, target)
 	}
 	_ = newFailure(err, nil, 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // A Job is a stored message. "Running" is not among its fields: the row lock is the truth about that, so a crash leaves
-// nothing to repair.
+// nothing to repair. What a handler writes into its Job changes nothing of what becomes of the job.
 type Job struct {
 	bun.BaseModel `bun:"table:pgfifo.jobs,alias:job"`
 
@@ -81,9 +81,9 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 //
 // The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
 // set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). A role is among that, a tenant's say, who has no
-// right on the library's tables: the job completes in the worker's own. After SET, RESET, DISCARD, DEALLOCATE or LISTEN
-// the worker gives the connection up and makes a new one, which takes milliseconds; of a session's advisory lock or a
-// temporary table it knows nothing.
+// right on the library's tables: the job completes in the worker's own. After SET, RESET, DISCARD, DEALLOCATE, LISTEN or
+// a cursor WITH HOLD the worker gives the connection up and makes a new one, which takes milliseconds; of a session's
+// advisory lock, a temporary table or a prepared statement it knows nothing.
 //
 // Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large
 // objects. A statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and

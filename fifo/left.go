@@ -72,7 +72,7 @@ func (l *leftovers) handler(tasks []task, result <-chan error) {
 
 // settled notes a job whose outcome is not known because the worker waits no longer for the server.
 func (l *leftovers) settled(r *result) {
-	if r.outcome == Unknown && !errors.Is(r.failure.err, errAbandoned) {
+	if r.outcome == Unknown && !errors.Is(r.failure.err, ErrAbandoned) {
 		l.lose(r.job)
 	}
 }

@@ -14,9 +14,6 @@ const (
 	overdueGap   = time.Minute // but at least once in so long
 )
 
-// errAbandoned is why a job has failed whose handler was left behind.
-var errAbandoned = errors.New("fifo: the handler ignored the end of its context; it was abandoned")
-
 // await waits for the handler of the given jobs to return its error. Of one that goes on after its context has ended
 // it tells, again and again, until it is time to abandon it: then the connection is cut, and the handler left behind.
 // gone is not nil then: ErrLost, or ErrNotHeld if the failure is to be recorded on another connection.
@@ -35,7 +32,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	}
 	report := time.NewTimer(overdueAfter)
 	defer report.Stop()
-	told, returned := time.Duration(0), false
+	told, returned, heard := time.Duration(0), false, make(chan struct{}, 1)
 	for !returned && gone == nil {
 		select {
 		case err = <-result:
@@ -46,7 +43,12 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 				c.worker.stats.timesOverdue.Add(n)
 			}
 			told = time.Since(ended)
-			s.tellOverdue(ctx, tasks, told)
+			late, jobs := told, s.copies(tasks)
+			go func() { // a hook that takes its time must not keep the handler from being abandoned
+				c.tellOverdue(ctx, jobs, late)
+				heard <- struct{}{}
+			}()
+		case <-heard:
 			report.Reset(min(told, overdueGap))
 		case <-abandon:
 			gone = groups.ErrLost
@@ -64,31 +66,39 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 		return err, nil
 	}
 	s.lane.Abandon()
+	jobs := s.copies(tasks)
 	for i := range tasks { // the handler goes on with the Jobs that it has
-		job := s.newJob(tasks[i].held)
-		job.hooked = tasks[i].job.hooked
-		tasks[i].job = job
+		jobs[i].hooked = tasks[i].job.hooked
+		tasks[i].job = jobs[i]
 	}
 	c.left.handler(tasks, result)
 	late := time.Since(ended).Round(time.Millisecond)
-	s.logLate("pgfifo: handler abandoned; its connection is closed", tasks, late, context.Cause(ctx))
-	return fmt.Errorf("%w after %v", errAbandoned, late), gone
+	c.logLate("pgfifo: handler abandoned; its connection is closed", jobs, late, context.Cause(ctx))
+	return fmt.Errorf("%w after %v", ErrAbandoned, late), gone
 }
 
-// tellOverdue tells the log and the hook.
-func (s *seat) tellOverdue(ctx context.Context, tasks []task, late time.Duration) {
-	cause, client := context.Cause(ctx), s.crew.worker.Client
-	s.logLate("pgfifo: handler ignores the end of its context", tasks, late.Round(time.Millisecond), cause)
+// copies returns Jobs that are not the handler's.
+func (s *seat) copies(tasks []task) []*Job {
+	jobs := make([]*Job, len(tasks))
+	for i := range tasks {
+		jobs[i] = s.newJob(tasks[i].held)
+	}
+	return jobs
+}
+
+// tellOverdue tells the log and the hooks.
+func (c *crew) tellOverdue(ctx context.Context, jobs []*Job, late time.Duration) {
+	cause, client := context.Cause(ctx), c.worker.Client
+	c.logLate("pgfifo: handler ignores the end of its context", jobs, late.Round(time.Millisecond), cause)
 	for _, h := range client.cfg.Hooks {
-		for i := 0; i < len(tasks) && h.Overdue != nil; i++ {
-			job := s.newJob(tasks[i].held)
-			client.guardLane("Overdue", func() { h.Overdue(context.WithoutCancel(ctx), job, late, cause) })
+		for i := 0; i < len(jobs) && h.Overdue != nil; i++ {
+			client.guardLane("Overdue", func() { h.Overdue(context.WithoutCancel(ctx), jobs[i], late, cause) })
 		}
 	}
 }
 
-func (s *seat) logLate(what string, tasks []task, late time.Duration, cause error) {
-	job := s.newJob(tasks[0].held)
-	s.crew.log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
-		"jobs", len(tasks), "late", late, "cause", cause)
+func (c *crew) logLate(what string, jobs []*Job, late time.Duration, cause error) {
+	job := jobs[0]
+	c.log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
+		"jobs", len(jobs), "late", late, "cause", cause)
 }

@@ -229,6 +229,7 @@ func TestAbandon(t *testing.T) {
 			outcomes := b.ledger.outcomes()
 			retried := slices.Index(outcomes, fifo.Retried)
 			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
+			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
 			require.ElementsMatch(t, []fifo.Outcome{
 				fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded,
 			}, outcomes)
@@ -248,6 +249,38 @@ func TestAbandon(t *testing.T) {
 			require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
 		})
 	}
+}
+
+// A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.
+func TestAbandonBesideAHook(t *testing.T) {
+	t.Parallel()
+	told, release := make(chan struct{}, 100), make(chan struct{})
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks = append(c.Hooks, fifo.Hooks{
+			Overdue: func(context.Context, *fifo.Job, time.Duration, error) {
+				told <- struct{}{}
+				<-release
+			},
+		})
+	})
+	b.ledger.overlaps = true
+	b.send("g", nil)
+	h := newStubborn()
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.Attempt() > 1 {
+			return nil
+		}
+		return h.handle(ctx, job)
+	}, oneLane, func(w *fifo.Worker) {
+		w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 2*time.Second
+	})
+	b.run(w)
+	receive(t, told, "the hook")
+	b.drained()
+	require.EqualValues(t, 1, w.Stats().TimesAbandoned)
+	close(release)
+	close(h.release)
+	await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
 }
 
 // A handler in the middle of a statement that nobody cancels is abandoned as well.

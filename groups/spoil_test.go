@@ -25,6 +25,8 @@ func TestSpoils(t *testing.T) {
 		"DISCARD ALL":                       true,
 		"Deallocate all":                    true,
 		"LISTEN x":                          true,
+		"DECLARE c CURSOR FOR SELECT 1":     false,
+		"declare c cursor with Hold for":    true,
 		"UNLISTEN *":                        false,
 		"SETTING":                           false,
 		"UPDATE t SET a = 1":                false,
