@@ -45,8 +45,10 @@ const MaxBatch = 1000
 // Batch says. They share one transaction, which the Tx of any of them returns. If it returns nil they are all done.
 //
 // If it returns a BatchError, the jobs that it names have failed. The other groups' jobs are done; in a group, those
-// before the first that failed are done, and those behind it run again, whether they are named or not. What was written
-// through the transaction stays, so undo what was written for a failed job, with a transaction begun on the batch's.
+// before the first that failed are done, and those behind it run again, whether they are named or not: do nothing for
+// them. What was written through the transaction stays, so undo what was written for a failed job, with a transaction
+// begun on the batch's. Without a Batch too, this is how a job leaves a word of its own beside its dead letter: write
+// it, and return a BatchError with a DeadLetter.
 //
 // Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
 // itself then, and until then no attempt is counted. Its context ends after JobTimeout times the number of jobs.
@@ -61,8 +63,8 @@ type BatchHandlerFunc func(ctx context.Context, jobs []*Job) error
 func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) error { return f(ctx, jobs) }
 
 // A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and DeadLetter work as in the
-// error of a Handler: in it for one of the jobs, around it for all that it names. One that is empty is no error. One that
-// names no job of the batch is an error as any other.
+// error of a Handler: in it for one of the jobs, around it for all that it names. One that is empty is no error. One
+// that names no job of the batch is an error as any other.
 type BatchError map[int64]error
 
 func (e BatchError) Error() string {

@@ -72,10 +72,11 @@
 //
 // A Queue's Batch makes one transaction work several jobs: consecutive ones of one group, or one each of several
 // groups. Its Handler is called for each of them, or its BatchHandler once for all. For small jobs that is many times
-// faster, and every promise above
-// holds, with two things to know. The batch's effects, and its completion, commit together, so they become visible
-// together, and the groups wait until then. And what is repeated after a crash is the batch, not the job: effects
-// outside the transaction may happen again for all of it.
+// faster, and every promise above holds, with two things to know. The batch's effects, and its completion, commit
+// together, so they become visible together, and the groups wait until then. And what is repeated is the batch, not the
+// job: after a crash, and after any error of a BatchHandler that is no BatchError. Effects outside the transaction, a
+// mail say, may happen again for all of it. Do nothing for the jobs of a group behind its first failure: they run
+// again.
 //
 //	worker.HandleQueue("clicks", fifo.Queue{
 //		Batch: fifo.Batch{Jobs: 50},
@@ -97,8 +98,8 @@
 //
 // What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts
 // (Measure), stops the work and lets it go on (Pause, Resume), and moves or deletes (Redrive, DeleteDeadLetters,
-// Purge): what is in that scope and nothing else, the ids that are given and no others. What is to concern all dead
-// letters says All. A Client lists what is in all queues, and changes nothing there.
+// Purge): what is in that scope and nothing else, the ids that are given and no others. The verbs for all dead letters
+// have All in their names. A Client lists what is in all queues, and changes nothing there.
 //
 //	g := client.Queue("payments").Group("account-7")
 //	err := g.Pause(ctx, "under audit")
@@ -111,6 +112,14 @@
 // Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for
 // gauges. The log tells of attempts that fail, of trouble with the database or a group, and of queues in which jobs
 // wait and that the worker does not handle: see Config.Logger and Sweep.
+//
+// # Tests of handlers
+//
+// A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx returns ErrNoJob. What it
+// decides can be tested with that: AsRetryAfter and IsDeadLetter tell what its error says. With a database, give each
+// test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false. It works
+// one job, also of a queue with a Batch, and passes over jobs that wait for their time: Backoff(0, 0) is a RetryPolicy
+// without waits. Test batches with Run, and end it by a Settled hook.
 //
 // # What it costs
 //

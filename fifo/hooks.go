@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Hooks are called around the work, for logs, metrics and traces. Nil fields are skipped. The enqueue and the lane
-// wait for them, so they should be quick. A panic in a hook does not spread: if it comes before an enqueue or a
-// handler, it is the error of that; after it, it is logged, and changes nothing.
+// Hooks are called around the work of all workers of a Client, for logs, metrics and traces. Nil fields are skipped.
+// The enqueue and the lane wait for them, but for Overdue, so they should be quick. A panic in a hook does not spread:
+// if it comes before an enqueue or a handler, it is the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
 	// Enqueue is called before an enqueue, in the caller's goroutine. It may change the messages: they are copies. It
 	// returns the context to go on with, and what to call with the receipts or the error; either may be nil. What is
@@ -28,8 +28,9 @@ type Hooks struct {
 	// next group already, which waits for the hook.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
-	// (ErrJobTimeout, ErrShutdown, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute. The job is a
-	// copy without a transaction. For a BatchHandler it is called for each job of the batch.
+	// (ErrJobTimeout, ErrShutdown, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute; not before
+	// the last call has returned, nor when the handler is abandoned, which Settled is told with ErrAbandoned. The job
+	// is a copy without a transaction. For a BatchHandler it is called for each job of the batch.
 	Overdue func(ctx context.Context, job *Job, late time.Duration, cause error)
 }
 

@@ -64,8 +64,9 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // Tx returns the job's own transaction. What is written through it commits together with the job's completion, or not
 // at all: an error, a panic or a crash undoes it. It is a savepoint inside the transaction that holds the job, made by
 // the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far, Commit
-// keeps it for when the job succeeds, and the next call begins anew, with another savepoint if anything was kept.
-// Neither is needed. Until one of them, every call returns the same transaction.
+// keeps it for when the job succeeds. Neither is needed. Until one of them, every call returns the same transaction,
+// and then a new one. A Rollback is sent even if its context has ended. If it fails all the same, with rows open say,
+// nothing that the handler wrote is committed, and the attempt has failed.
 //
 // A statement that fails spoils the transaction, as always in PostgreSQL, until a Rollback of it or of one begun on it.
 // If the handler returns nil without that, the attempt has failed, with the error of the first such statement: its
@@ -81,9 +82,9 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 //
 // The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
 // set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). A role is among that, a tenant's say, who has no
-// right on the library's tables: the job completes in the worker's own. After SET, RESET, DISCARD, DEALLOCATE, LISTEN or
-// a cursor WITH HOLD the worker gives the connection up and makes a new one, which takes milliseconds; of a session's
-// advisory lock, a temporary table or a prepared statement it knows nothing.
+// right on the library's tables: the job completes in the worker's own. After SET, RESET, DISCARD, DEALLOCATE, LISTEN
+// or a cursor WITH HOLD the worker gives the connection up and makes a new one, which takes milliseconds; of a
+// session's advisory lock, a temporary table or a prepared statement it knows nothing.
 //
 // Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large
 // objects. A statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and
@@ -105,8 +106,9 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 }
 
 // PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both
-// are open, the later one has a savepoint of its own, and ends with the earlier one's Rollback. Rollback of the later
-// one undoes all that was written since it began, through either of the two, committed or not.
+// are open, the later one has a savepoint of its own, and ends with the earlier one's Rollback, as does one that was
+// begun on either. Rollback of the later one undoes all that was written since it began, through either of the two,
+// committed or not.
 //
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction.

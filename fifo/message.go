@@ -21,7 +21,8 @@ type Message struct {
 	// GroupID names the message group: its jobs run one at a time, in order.
 	GroupID string
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
-	// anything else; nil is the empty payload. At most MaxPayloadBytes.
+	// anything else; nil is the empty payload. At most MaxPayloadBytes. For a handler made by JSON[string] a text has
+	// to be JSON: give it as a type of your own.
 	Payload any
 	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it. Rounded up to
 	// microseconds; at most MaxDelay.

@@ -19,7 +19,7 @@ import (
 // job at the head of such a queue's first group has been due for ten times Interval, 10 minutes by default, and is
 // neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other workers
 // handle. If "seen" is false in the log, none that handles the queue has looked at the group yet; if it is true, those
-// that do may be late, or gone. The first group is that with the lowest id; the others are not looked at.
+// that do may be late, or gone. The first group is the one whose id sorts first; the others are not looked at.
 type Sweep struct {
 	// Interval is how often this worker tries to; it passes when another one is at it. Defaults to 1 minute; negative:
 	// never.

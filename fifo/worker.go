@@ -12,14 +12,14 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A Queue
-// may have its own MaxAttempts, Retry, JobTimeout and AbandonAfter. SetLanes may be called at any time.
+// A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A
+// Queue may have its own MaxAttempts, Retry, JobTimeout and AbandonAfter. SetLanes may be called at any time.
 type Worker struct {
 	// Client says where the jobs are. Required.
 	Client *Client
 	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the
-	// worker dials itself with the configuration of the client's pool: the pool's connections stay free for the
-	// application. Defaults to 10.
+	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
+	// pool's connections stay free for the application. Defaults to 10.
 	Concurrency int
 	// MaxAttempts is how often a job is tried before it becomes a dead letter, unless its message says. An attempt
 	// that was lost with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
@@ -34,16 +34,17 @@ type Worker struct {
 	JobTimeout time.Duration
 	// AbandonAfter is how long a handler may go on after its context has ended. Then its connection is closed, so that
 	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.
-	// The attempt has failed as KindTimeout after ErrJobTimeout, and as KindLost after the other causes. Go cannot end
+	// The attempt has failed as KindTimeout after ErrJobTimeout, and as KindLost after the other causes, or if another
+	// worker finds the job before that is recorded. Settled is told ErrAbandoned. Go cannot end
 	// the handler: it goes on beside the next attempt of its job, with a Job whose methods return errors, and keeps its
 	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative.
 	AbandonAfter time.Duration
 	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
 	// has nothing to do. Defaults to 1 second.
 	PollInterval time.Duration
-	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their
-	// contexts with ErrShutdown. They have 5 seconds more; with the last 2, for lanes whose connections were closed,
-	// Run ends within the 30 seconds that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
+	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their contexts
+	// with ErrShutdown. Handlers then have 5 seconds to return, and lanes 2 more to close: 27 seconds in all by
+	// default, less than the 30 that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
 	DrainTimeout time.Duration
 	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
 	Session groups.Session
@@ -161,10 +162,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// RunOne works one job, if any may run now, and reports whether it did. It is for tests and for cron: it dials a
-// connection, looks at all groups, and closes the connection. The handler's failure is recorded as by Run, and is not
-// an error of RunOne, which returns those that Run returns at once, but ErrRunning. If ctx ends meanwhile, the job is
-// given back; a handler that goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout.
+// RunOne works one job, if any may run now, and reports whether it did: one also of a queue with a Batch. It is for
+// tests and for cron: it dials a connection, looks at all groups, and closes the connection. The handler's failure is
+// recorded as by Run, and is not an error of RunOne, which returns those that Run returns at once, but ErrRunning. If
+// ctx ends meanwhile, the job is given back; a handler that goes on for 5 seconds is abandoned, and the error wraps
+// ErrDrainTimeout.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {

@@ -111,8 +111,8 @@
 //
 // A walk reads the head of every group of a queue, and costs as much as there are groups: some seconds for a million.
 // It is made when a worker starts, while more groups of the queue are ready than the worker keeps in line (16,384 of
-// each queue), and once every PollInterval as long as all walks take a hundredth of that or less. Where they take
-// more, the worker looks instead (look.go), and walks in a two hundredth of the time, for the sake of rows that were
+// each queue), and once every PollInterval as long as all walks take a hundredth of that or less. Where they take more,
+// the worker looks instead (look.go), and spends a two-hundredth of its time on walks, for the sake of rows that were
 // changed by hand:
 //
 //   - What is new has an id above those that were drawn at the last look, or is written by a transaction that was

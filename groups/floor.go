@@ -26,8 +26,8 @@ import (
 // its table before it draws, and until its transaction ends.
 //
 // What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
-// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If a walk over
-// all groups is not made in time, they are claimed once without floors instead, which costs as much.
+// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If no walk
+// over all groups is made in time, each group is claimed once without its floor, which costs as much.
 //
 // A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the
 // job, and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is

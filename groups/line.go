@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// fifo is a queue in a slice, without a copy per element.
-type fifo[T any] struct {
+// A waitlist is served first in, first out, from a slice, without a copy per element.
+type waitlist[T any] struct {
 	items []T
 	first int
 }
 
-func (f *fifo[T]) len() int { return len(f.items) - f.first }
+func (f *waitlist[T]) len() int { return len(f.items) - f.first }
 
-func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
+func (f *waitlist[T]) push(v T) { f.items = append(f.items, v) }
 
-func (f *fifo[T]) pop() (v T, ok bool) {
+func (f *waitlist[T]) pop() (v T, ok bool) {
 	if f.len() == 0 {
 		return v, false
 	}
@@ -50,8 +50,8 @@ type row struct {
 	used    time.Duration // the lanes' time that it has had, up to
 	at      time.Time
 
-	fresh   fifo[*Turn] // those of the first walk: they have their first turns before anybody has a second
-	rest    fifo[*Turn]
+	fresh   waitlist[*Turn] // those of the first walk: they have their first turns before anybody has a second
+	rest    waitlist[*Turn]
 	over    bool // since the last walk began it has not had room for every ready group
 	started bool // the first walk has ended, or has found more than the row holds
 	dropped bool // a group left it since then although it has more jobs
@@ -61,7 +61,7 @@ type row struct {
 func (r *row) len() int { return r.fresh.len() + r.rest.len() }
 
 // front is the part that the next turn comes from.
-func (r *row) front() *fifo[*Turn] {
+func (r *row) front() *waitlist[*Turn] {
 	if r.fresh.len() > 0 {
 		return &r.fresh
 	}

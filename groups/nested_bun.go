@@ -14,8 +14,8 @@ import (
 )
 
 // BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back. The query
-// hooks of the Dialer's DB may use the DB, and take as long as they like. One that asks for the transaction while that
-// is begun gets an error, if it asks with its own context. Who else asks meanwhile waits, until the context ends.
+// hooks of the Dialer's DB may use the DB, and take as long as they like. A hook that asks for the transaction while it
+// is being begun, with the context that it was given, gets an error. Anybody else waits, until the context ends.
 func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	t := &ticket{loan: l, done: make(chan struct{})}
 	if tx, err := l.awaitBunTx(ctx, t); tx != nil || err != nil {

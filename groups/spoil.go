@@ -6,10 +6,10 @@ import (
 )
 
 // Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
-// RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue, would meet that; RESET ALL takes
-// away what bounds silence, too. So a spoiled lane is closed when its job is settled. So is one with another encoding, whichever way it
-// was set: payloads are read in it. What else a function does, a temporary table, a prepared statement or a session's
-// advisory lock is not noticed.
+// RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue, would meet that; RESET ALL
+// takes away what bounds silence, too. So a spoiled lane is closed when its job is settled. So is one with another
+// encoding, whichever way it was set: payloads are read in it. What else a function does, a temporary table, a prepared
+// statement or a session's advisory lock is not noticed.
 func (l *Lane) Spoiled() bool { return l.wire.spoiled.Load() }
 
 func (w *wire) look(sql string) {

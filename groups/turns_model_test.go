@@ -187,7 +187,7 @@ func (d *dispatch) check(t *rapid.T) {
 	}
 	inRows := 0
 	for _, r := range turns.line.rows {
-		for _, part := range []fifo[*Turn]{r.fresh, r.rest} {
+		for _, part := range []waitlist[*Turn]{r.fresh, r.rest} {
 			for _, turn := range part.items[part.first:] {
 				place(turn, inLine)
 			}

@@ -19,8 +19,8 @@ type Querier interface {
 }
 
 // Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, and
-// otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or ErrEncoding and says what to do. It is one read of
-// the catalog: it changes nothing, needs no privileges, and leaves a transaction usable.
+// otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or ErrEncoding and says what to do. It is one read
+// of the catalog: it changes nothing, needs no privileges, and leaves a transaction usable.
 func Check(ctx context.Context, db Querier, schema string) error {
 	name, err := parse(schema)
 	if err != nil {

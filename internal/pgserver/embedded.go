@@ -32,8 +32,7 @@ func (s *starter) startEmbedded(ctx context.Context) (*Server, error) {
 		return s.startCluster(ctx, c)
 	case <-ctx.Done():
 		go func() { // a download knows no context, and no one is left to hear of its end
-			<-fetched
-			_ = c.close()
+			_ = errors.Join(<-fetched, c.close())
 		}()
 		return nil, fmt.Errorf("embedded-postgres: %w", ctx.Err())
 	}

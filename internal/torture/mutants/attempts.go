@@ -162,4 +162,38 @@ var attempts = []Mutant{
 		},
 		Test: Test{"fifo", "TestRecordedOnce"},
 	},
+	{
+		Name: "record-that-comes-late-is-evidence",
+		Breaks: "who records a failure that somebody else has counted leaves what looks like a death: the attempt is " +
+			"counted again",
+		Edits: []Edit{{"groups/record.go", `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`}},
+		Test:  Test{"groups", "TestLateRecordIsNoEvidence"},
+	},
+	{
+		Name:   "policy-without-heartbeats",
+		Breaks: "nobody says anything to the server while a RetryPolicy takes its time: the attempt is lost",
+		Edits: []Edit{{
+			"fifo/attempt.go", "	s.lane.Aside(func() {\n		s.crew.worker",
+			"	func(f func()) { f() }(func() {\n		s.crew.worker",
+		}},
+		Test: Test{"fifo", "TestRetryPolicyThatTakesItsTime"},
+	},
+	{
+		Name:   "policy-ends-the-lane",
+		Breaks: "a RetryPolicy that ends its goroutine ends a lane",
+		Edits:  []Edit{{"fifo/attempt.go", `guardLane("RetryPolicy"`, `guard("RetryPolicy"`}},
+		Test:   Test{"fifo", "TestRetryPolicyThatEnds"},
+	},
+	{
+		Name:   "overdue-hook-waited-for",
+		Breaks: "a handler is not abandoned while a hook that is told of it blocks",
+		Edits:  []Edit{{"fifo/overdue.go", "			go func() { // a hook", "			func() { // a hook"}},
+		Test:   Test{"fifo", "TestAbandonBesideAHook"},
+	},
+	{
+		Name:   "wrapping-dropped",
+		Breaks: "a DeadLetter around a BatchError is not heeded",
+		Edits:  []Edit{{"fifo/handle.go", "			return e.within(around)\n", "			return e\n"}},
+		Test:   Test{"fifo", "TestBatchErrors"},
+	},
 }

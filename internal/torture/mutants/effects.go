@@ -119,10 +119,43 @@ var effects = []Mutant{
 		Name:   "nested-outlives-its-job",
 		Breaks: "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
 		Edits: []Edit{{
-			"groups/nested_pgx.go", "	return &nestedTx{Tx: tx, loan: t.loan, parent: t}, nil\n",
-			"	return tx, nil\n",
+			"groups/nested_pgx.go", "	if t.loan.ended {\n", "	if t.loan.ended && t.parent == nil {\n",
 		}},
 		Torture: keeping, By: []string{"I5", "I6", "I3"},
+	},
+	{
+		Name:   "rollback-not-sent",
+		Breaks: "what a handler rolls back when its context has ended stays, and is committed",
+		Edits: []Edit{{
+			"groups/savepoint.go", "context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)",
+			"context.WithTimeout(ctx, l.lane.silent)",
+		}},
+		Test: Test{"groups", "TestTransactionsSideBySide"},
+	},
+	{
+		Name:   "rollback-that-failed-forgotten",
+		Breaks: "what a handler could not roll back is committed",
+		Edits:  []Edit{{"groups/savepoint.go", "		l.spilt = fmt.Errorf", "		_ = fmt.Errorf"}},
+		Test:   Test{"groups", "TestRollbackBesideOpenRows"},
+	},
+	{
+		Name: "savepoint-by-hand-overlooked",
+		Breaks: "a transaction goes on although it began behind a savepoint of bun's, or of the handler's, " +
+			"that is gone back to",
+		Edits: []Edit{{"groups/savepoint.go", "ok && i < len(l.nests)", "ok && i < 0"}},
+		Test:  Test{"groups", "TestTransactionsSideBySide"},
+	},
+	{
+		Name:   "cursor-reaches-the-next-job",
+		Breaks: "a cursor WITH HOLD can be read by the next job",
+		Edits:  []Edit{{"groups/spoil.go", `ToLower(rest), "hold")`, `ToLower(rest), "held")`}},
+		Test:   Test{"groups", "TestSpoils"},
+	},
+	{
+		Name:   "handler-says-which-job-it-was",
+		Breaks: "the job that is settled is what the handler has made of its Job",
+		Edits:  []Edit{{"fifo/attempt.go", "		s.restore(job, tasks[i].held)\n", "		_ = i\n"}},
+		Test:   Test{"fifo", "TestHandlerChangesItsJob"},
 	},
 	{
 		Name:    "statement-waited-for",
