@@ -289,7 +289,6 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 		return err, gone, cause
 	}
 	for i, job := range jobs {
-		job.loan = nil
 		s.restore(job, tasks[i].held)
 	}
 	return err, held, cause

@@ -18,8 +18,9 @@ import (
 //
 // It returns ErrLost if the attempt's transaction has ended, and ErrNoJob outside a handler.
 func (j *Job) Fence(ctx context.Context) (int64, error) {
-	if j.loan == nil {
-		return 0, ErrNoJob
+	loan, err := j.lent()
+	if err != nil {
+		return 0, err
 	}
-	return j.loan.Fence(ctx, j.Group())
+	return loan.Fence(ctx, j.Group())
 }

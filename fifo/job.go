@@ -33,7 +33,7 @@ type Job struct {
 	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	loan   *groups.Loan // while its handler runs
+	loan   *groups.Loan // of its handler; nil: none has run
 	hooked *hooked      // nil: there is no Job hook
 }
 
@@ -93,10 +93,11 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
 // ErrNoJob is returned outside a handler.
 func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
-	if j.loan == nil {
-		return bun.Tx{}, ErrNoJob
+	loan, err := j.lent()
+	if err != nil {
+		return bun.Tx{}, err
 	}
-	return j.loan.BunTx(ctx)
+	return loan.BunTx(ctx)
 }
 
 // SQLTx is Tx for database/sql: the transaction inside that of Tx.
@@ -113,8 +114,17 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction.
 func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	if j.loan == nil {
+	loan, err := j.lent()
+	if err != nil {
+		return nil, err
+	}
+	return loan.PgxTx(ctx)
+}
+
+// lent returns the job's transaction while its handler runs. A goroutine that the handler has left behind may ask.
+func (j *Job) lent() (*groups.Loan, error) {
+	if j.loan == nil || j.loan.Ended() {
 		return nil, ErrNoJob
 	}
-	return j.loan.PgxTx(ctx)
+	return j.loan, nil
 }

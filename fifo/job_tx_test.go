@@ -197,3 +197,26 @@ func TestSavepointIsLazy(t *testing.T) {
 	require.NotContains(t, last["asks not"], "SAVEPOINT")
 	require.Contains(t, last["asks not"], "Claims the head of the group")
 }
+
+// A goroutine that a handler has left behind may ask at any moment.
+func TestTxAskedForByALeftGoroutine(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", nil)
+	answer := make(chan error, 1)
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		returned := make(chan struct{})
+		defer close(returned)
+		go func() {
+			<-returned
+			for {
+				if _, err := job.PgxTx(context.Background()); err != nil {
+					answer <- err
+					return
+				}
+			}
+		}()
+		return nil
+	}))
+	require.ErrorIs(t, receive(t, answer, "the answer"), fifo.ErrNoJob)
+}

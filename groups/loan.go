@@ -62,6 +62,13 @@ func (l *Loan) leave() {
 	l.mu.Unlock()
 }
 
+// Ended reports whether the handler has returned.
+func (l *Loan) Ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
 // spilled returns an error if something of what the handler has rolled back is not undone.
 func (l *Loan) spilled() error {
 	l.mu.Lock()
@@ -171,7 +178,11 @@ func (l *Lane) Lend(handler func()) error {
 		if err := l.loan.spilled(); err != nil {
 			return err
 		}
-		return l.prepareAgain(ownContext)
+		err := l.prepareAgain(ownContext)
+		if err != nil && l.Closed() {
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		return err
 	case 'E':
 		return l.wire.notRolledBack()
 	default:

@@ -62,6 +62,19 @@ func TestStatementsTakenAway(t *testing.T) {
 	}
 }
 
+// A session that ends before the statements are there again is a lost one: the handler has not failed.
+func TestStatementsTakenAwayFromALostSession(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.ErrorIs(t, l.Lend(func() {
+		require.NoError(t, s.pgxTx(h).Conn().DeallocateAll(t.Context()))
+		s.terminate(l.pg().PID())
+	}), ErrLost)
+}
+
 // Who leaves them alone pays nothing for it.
 func TestStatementsLeftAlone(t *testing.T) {
 	t.Parallel()

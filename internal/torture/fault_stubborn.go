@@ -72,7 +72,7 @@ func (c *checker) checkStubborn() {
 			}
 			bound := freedWithin + c.away(t.start, t.start+2*freedWithin) + c.ran(t.proc, t.start, t.start+freedWithin)
 			switch {
-			case min(t.told, t.lost, t.died)-t.start > bound:
+			case min(t.told, t.lost, t.died, t.end)-t.start > bound: // it ends if it cannot begin its transaction
 				c.broken("I7", t.start+bound, t.group, []int64{job},
 					"the handler of job %d has never been told that it takes too long", job)
 			case next-t.start > bound:
