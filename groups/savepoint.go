@@ -137,7 +137,7 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	case undo:
 		l.cut(n)
 		l.undone = l.nested == 0
-	case !gone && top > 0 && l.nests[top] == n: // or savepoints would pile up
+	case !gone && top > 0 && l.nests[top] == n && l.byHand() <= top: // or savepoints would pile up
 		l.nests, release = l.nests[:top], true
 	}
 	l.mu.Unlock()
@@ -199,6 +199,15 @@ func (l *Loan) shut(n *nest) {
 	}
 }
 
+// byHand returns how many transactions there were when the handler made the last savepoint by hand that is still there:
+// to release one of those that were there would take that savepoint away.
+func (l *Loan) byHand() (most int) {
+	for _, n := range l.foreign {
+		most = max(most, n)
+	}
+	return most
+}
+
 // passes looks at a statement of the handler's that has succeeded. If it has gone back to a savepoint that the handler
 // made by hand, as bun does for what is begun on its transactions, those that were begun behind it have ended.
 func (l *Loan) passes(sql string) {
@@ -212,6 +221,14 @@ func (l *Loan) passes(sql string) {
 			l.foreign = make(map[string]int)
 		}
 		l.foreign[name] = len(l.nests)
+	case strings.EqualFold(word, "RELEASE"):
+		name, rest := firstWord(rest)
+		if strings.EqualFold(name, "SAVEPOINT") {
+			name, _ = firstWord(rest)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.foreign, name)
 	case strings.EqualFold(word, "ROLLBACK"):
 		name, rest := firstWord(rest)
 		for _, skip := range [...]string{"WORK", "TRANSACTION", "TO", "SAVEPOINT"} {

@@ -187,6 +187,30 @@ func TestTransactionsSideBySide(t *testing.T) {
 			require.Error(s, btx.Commit())
 			s.write(outer, "outer")
 		}, []string{"outer"}},
+		"a savepoint by hand outlives the commit of what it was made in": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			btx := s.bunTx(h)
+			inner, err := btx.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "bun's")
+			require.NoError(s, btx.Commit())
+			_, err = outer.Exec(ctx, "SAVEPOINT mine")
+			require.NoError(s, err)
+			s.write(outer, "undone")
+			_, err = outer.Exec(ctx, "ROLLBACK TO mine")
+			require.NoError(s, err)
+			innermost, err := outer.Begin(ctx)
+			require.NoError(s, err)
+			s.write(innermost, "kept")
+			_, err = outer.Exec(ctx, "SAVEPOINT other")
+			require.NoError(s, err)
+			s.write(outer, "undone, too")
+			require.NoError(s, innermost.Commit(ctx))
+			_, err = outer.Exec(ctx, "ROLLBACK TO other")
+			require.NoError(s, err)
+			_, err = outer.Exec(ctx, "RELEASE SAVEPOINT other")
+			require.NoError(s, err)
+		}, []string{"bun's", "kept"}},
 		"one begun on another, in both, committed or not": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			for _, v := range []string{"1", "2", "3"} {
