@@ -150,20 +150,44 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 	return ctx
 }
 
-// hookSettled calls the Settled hooks.
-func (c *Client) hookSettled(ctx context.Context, r *result) {
-	var why error
-	if r.failure != nil {
-		why = r.failure.err
-	}
-	if hooked := r.job.hooked.get(); hooked != nil {
-		ctx = context.WithoutCancel(hooked)
-	}
+// hookSettled calls the Settled hooks for each result. It has one goroutine for all of them, and another one if a hook
+// ends that.
+func (c *Client) hookSettled(ctx context.Context, results []result) {
+	hooks := make([]Hooks, 0, len(c.cfg.Hooks))
 	for _, h := range slices.Backward(c.cfg.Hooks) {
 		if h.Settled != nil {
-			c.guardLane("Settled", func() { h.Settled(ctx, r.job, r.outcome, why) })
+			hooks = append(hooks, h)
 		}
 	}
+	next, calls := 0, len(results)*len(hooks)
+	for next < calls {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for next < calls {
+				r, h := &results[next/len(hooks)], &hooks[next%len(hooks)]
+				next++
+				c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
+			}
+		}()
+		<-done
+	}
+}
+
+// context returns that of the Job hook, which does not end, or ctx if there is none.
+func (r *result) context(ctx context.Context) context.Context {
+	if hooked := r.job.hooked.get(); hooked != nil {
+		return context.WithoutCancel(hooked)
+	}
+	return ctx
+}
+
+// why returns why the attempt has not succeeded, or nil.
+func (r *result) why() error {
+	if r.failure == nil {
+		return nil
+	}
+	return r.failure.err
 }
 
 // guard calls a hook that comes after the fact: its panic is logged.

@@ -33,6 +33,7 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 		for i := range a.results {
 			s.tell(ctx, &a.results[i])
 		}
+		s.crew.worker.Client.hookSettled(ctx, a.results)
 	})
 	return recorded
 }
@@ -52,7 +53,7 @@ func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error)
 	return s.mend(ctx, a, claim)
 }
 
-// tell passes on what became of a job.
+// tell tells the counters and the log what became of a job.
 func (s *seat) tell(ctx context.Context, r *result) {
 	c := s.crew
 	c.worker.stats.outcomes[r.outcome].Add(1)
@@ -60,7 +61,6 @@ func (s *seat) tell(ctx context.Context, r *result) {
 		c.teller.log(ctx, c.log, r)
 	}
 	c.left.settled(r)
-	c.worker.Client.hookSettled(ctx, r)
 }
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
