@@ -12,11 +12,10 @@ import (
 // A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero fields mean
 // 1, and one of the two at most may be more; MaxBatch is the limit of both.
 //
-// With Jobs, a transaction has up to so many consecutive jobs of one group, fewer if their payloads would have more
-// than 16 MiB together. They are worked in order and the first failure stops it: what succeeded before it is done, the
-// one that failed is tried again in its place, the rest is given back uncounted. With Groups, it has the jobs at the
-// heads of up to so many groups; a failure concerns its own group only. Their payloads are not bounded together: with
-// Groups 50 and payloads of 1 MiB, a lane has 50 MiB in memory.
+// With Jobs, a transaction has up to so many consecutive jobs of one group. They are worked in order and the first
+// failure stops it: what succeeded before it is done, the one that failed is tried again in its place, the rest is
+// given back uncounted. With Groups, it has the jobs at the heads of up to so many groups; a failure concerns its own
+// group only. Either has fewer jobs if their payloads would have more than 16 MiB together.
 //
 // All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When its
 // worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The jobs at

@@ -261,3 +261,22 @@ func TestBatchInBytes(t *testing.T) {
 	require.True(t, h.More)
 	s.end(l)
 }
+
+// Heads of many groups have no more payload together than the jobs of one.
+func TestBatchOfGroupsInBytes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	names := strings.Split("abcdefghijklmnopqrst", "")
+	s.enqueue(1, names...)
+	s.exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
+	l := s.lane()
+	h, _, err := l.Step(t.Context(), nil, request(names...))
+	require.NoError(t, err)
+	require.Equal(t, []int{16, 17, 18, 19}, h.Apart, "each by itself, with the next claim")
+	require.Len(t, h.Rest, 15)
+	for _, held := range append([]Held{h.Held}, h.Rest...) {
+		require.Len(t, held.Payload, 1<<20)
+	}
+	require.False(t, s.misses(s.lane(), names[19]), "which is free")
+	s.end(l, settle(h, "succeed")...)
+}

@@ -135,10 +135,10 @@ func readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
 }
 
 // company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one
-// that is to run alone has its turn by itself, with the next claim.
+// that is to run alone, or whose payload is too much beside the others', has its turn by itself, with the next claim.
 func company(heads []Held, locked int) *Hold {
 	for i := range heads {
-		heads[i].Seen.Alone = len(heads) > 1 && heads[i].alone()
+		heads[i].Seen.Alone = len(heads) > 1 && (heads[i].alone() || heads[i].Payload == nil)
 	}
 	if !slices.ContainsFunc(heads, func(h Held) bool { return !h.Seen.Alone }) { // the first goes now
 		heads[0].Seen.Alone = false
@@ -257,7 +257,7 @@ func (l *Lane) claimManyArgs(r *Request) [][]byte {
 	}
 	ids.WriteByte('}')
 	floors.WriteByte('}')
-	return [][]byte{[]byte(r.Queue), []byte(ids.String()), []byte(floors.String())}
+	return [][]byte{[]byte(r.Queue), []byte(ids.String()), []byte(floors.String()), appendInt(maxBatchBytes)}
 }
 
 // quote writes an element of an array in text format.
