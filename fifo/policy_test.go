@@ -54,9 +54,12 @@ func TestRetryPolicyThatTakesItsTime(t *testing.T) {
 		w.Session = groups.Session{
 			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 		}
-		w.Retry = func(job *fifo.Job, _ error) time.Duration {
-			over := time.NewTimer(5 * time.Second) // what is tested is that time passes
-			<-over.C
+		w.Retry = func(*fifo.Job, error) time.Duration {
+			begun := query[time.Time](b, "SELECT clock_timestamp()")
+			await(t, "heartbeats for longer than the server waits, or the end of the session", func() bool {
+				return query[bool](b, `SELECT coalesce(max(state_change) > $1::timestamptz + interval '4 s', true)
+					FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`, begun)
+			})
 			return 0
 		}
 	})
