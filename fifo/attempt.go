@@ -296,7 +296,8 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 
 // restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
 func (s *seat) restore(job *Job, h *groups.Held) {
-	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) {
+	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) ||
+		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(job.Payload) != len(h.Payload) {
 		s.fillJob(job, h)
 	}
 }
@@ -320,9 +321,9 @@ func (s *seat) delay(job *Job, err error) time.Duration {
 // backoff asks the queue's RetryPolicy, which is a hook: it may take its time, panic, or end its goroutine. Then the
 // default is used.
 func (s *seat) backoff(job *Job, err error) time.Duration {
-	d := DefaultRetry(job, err)
+	d, its := DefaultRetry(job, err), *job
 	s.lane.Aside(func() {
-		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(job, err) })
+		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(&its, err) })
 	})
 	return d
 }

@@ -30,8 +30,9 @@ import (
 // or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond that, every
 // session of the cluster looks them up on disk for as long as the batch runs. A BatchHandler takes one.
 //
-// What a handler sets with SET LOCAL is in force for the next jobs of its batch, too, but for what settling depends
-// on (the role, the encoding, the search path, timeouts). So each job is to set what it needs.
+// With a Handler, the transaction goes on from job to job. What one sets with SET LOCAL is in force for the next ones,
+// too, but for what settling depends on (the role, the encoding, the search path, timeouts); its temporary tables ON
+// COMMIT DROP and its open cursors are there. So each job is to set what it needs, and to drop and close what it made.
 //
 // A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote,
 // and they run again all the same.

@@ -67,6 +67,9 @@ func TestBatchErrors(t *testing.T) {
 		"nil":       {func([]*fifo.Job) error { return nil }, 4, false, false, ""},
 		"empty":     {func([]*fifo.Job) error { return fifo.BatchError{} }, 4, false, false, ""},
 		"typed nil": {func([]*fifo.Job) error { return fifo.BatchError(nil) }, 4, false, false, ""},
+		"empty, wrapped": {func([]*fifo.Job) error {
+			return fmt.Errorf("x: %w", fifo.DeadLetter(fifo.BatchError{}))
+		}, 4, false, false, ""},
 		"dead letter": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[1].ID: fmt.Errorf("x: %w", fifo.DeadLetter(errOnPurpose))}
 		}, 1, true, false, "x: on purpose"},

@@ -72,8 +72,8 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 		jobs[i] = tasks[i].job
 	}
 	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h.HandleBatch(ctx, jobs) })
-	named := batchError(err)
-	if b, ok := err.(BatchError); ok && len(b) == 0 { //nolint:errorlint // itself, also as a nil map: no job has failed
+	named, is := batchError(err)
+	if is && len(named) == 0 { // no job has failed
 		err = nil
 	}
 	switch {
@@ -105,14 +105,14 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 // batchError returns the BatchError that a handler returned, wrapped perhaps: a RetryAfter or DeadLetter around it is
 // for each of its jobs. Not one that it panicked with, or joined with another error: then more went wrong than it
 // tells.
-func batchError(err error) BatchError {
+func batchError(err error) (_ BatchError, is bool) {
 	var around []func(error) error
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // one step at a time
 		case BatchError:
-			return e.within(around)
+			return e.within(around), true
 		case *PanicError:
-			return nil
+			return nil, false
 		case *retryAfterError:
 			around = append(around, func(reason error) error {
 				if _, says := AsRetryAfter(reason); says {
@@ -125,7 +125,7 @@ func batchError(err error) BatchError {
 		}
 		err = errors.Unwrap(err)
 	}
-	return nil
+	return nil, false
 }
 
 // within returns the error with its reasons wrapped by all of these.

@@ -99,7 +99,8 @@ func try(err *error) (replaced bool) {
 			*err, replaced = unusable(given, recover()), true
 		}
 	}()
-	if named := tryReasons(batchError(given)); named != nil {
+	batch, _ := batchError(given)
+	if named := tryReasons(batch); named != nil {
 		*err, replaced = named, true
 	}
 	tryMethods(*err)

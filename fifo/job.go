@@ -107,9 +107,8 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 }
 
 // PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both
-// are open, the later one has a savepoint of its own, and ends with the earlier one's Rollback, as does one that was
-// begun on either. Rollback of the later one undoes all that was written since it began, through either of the two,
-// committed or not.
+// are open, the later one has a savepoint of its own. A Rollback of one undoes all that was written since it began,
+// through either of the two, committed or not, and ends all that were begun after it, on either.
 //
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction.

@@ -26,9 +26,9 @@ type Loan struct {
 	large  []pgx.Tx  // whose large objects the handler has asked for
 	spilt  error     // what was rolled back is not undone
 
-	foreign map[string]int // how many nests there were when the handler made a savepoint by hand
-	busy    int            // statements of bunTx in the driver
-	rows    int            // of bunTx that are open
+	byName map[string]handMade // savepoints made by hand, and by bun
+	busy   int                 // statements of bunTx in the driver
+	rows   int                 // of bunTx that are open
 
 	begin   *ticket    // by which bunTx is begun now
 	fencing sync.Mutex // held while a token is drawn
@@ -69,10 +69,16 @@ func (l *Loan) Ended() bool {
 	return l.ended
 }
 
-// spilled returns an error if something of what the handler has rolled back is not undone.
+// spilled returns an error if something of what the handler has rolled back is not undone. What was begun on bun's
+// transactions is not ended if its context ended before: whether it was to be rolled back is not known.
 func (l *Loan) spilled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, m := range l.byName {
+		if m.ctx != nil && m.ctx.Err() != nil && l.spilt == nil {
+			l.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, m.ctx.Err())
+		}
+	}
 	return l.spilt
 }
 

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -133,9 +134,16 @@ type ticket struct {
 
 type ticketKey struct{}
 
-// BeforeQuery adds the ticket to the context, the first time.
-func (t *ticket) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
-	if t.sold {
+// bunUndo begins what bun sends to roll back what was begun on one of its transactions.
+const bunUndo = "ROLLBACK TO SAVEPOINT SP_"
+
+// BeforeQuery adds the ticket to the context, the first time. bun rolls back with the context of the beginning, which
+// may have ended: that is done all the same, as PgxTx does.
+func (t *ticket) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
+	switch {
+	case t.sold && strings.HasPrefix(e.Query, bunUndo):
+		return context.WithoutCancel(ctx)
+	case t.sold:
 		return ctx
 	}
 	t.sold = true
@@ -143,7 +151,12 @@ func (t *ticket) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Con
 }
 
 // AfterQuery keeps what the other hooks ask the DB from being asked on the lane.
-func (t *ticket) AfterQuery(context.Context, *bun.QueryEvent) { t.void.Store(true) }
+func (t *ticket) AfterQuery(_ context.Context, e *bun.QueryEvent) {
+	t.void.Store(true)
+	if e.Err != nil && strings.HasPrefix(e.Query, bunUndo) {
+		t.loan.spill(t.nest, e.Err)
+	}
+}
 
 // Lending returns a Connector for a Dialer's DB: a job's transaction, begun on it, is nested in that of its lane. All
 // else goes to base. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
@@ -182,7 +195,7 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 	defer c.loan.leave()
 	result, err := c.Conn.ExecContext(ctx, query, args)
 	if err == nil {
-		c.loan.passes(query)
+		c.loan.passes(ctx, query)
 	}
 	return result, err
 }

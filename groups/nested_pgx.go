@@ -49,10 +49,16 @@ type nestedTx struct {
 	parent *nestedTx // that it was begun on, or nil
 }
 
-func (t *nestedTx) err() error {
+// enter counts a statement, unless the transaction has ended. If the job ends before the statement does, the connection
+// is cut off.
+func (t *nestedTx) enter() error {
 	t.loan.mu.Lock()
 	defer t.loan.mu.Unlock()
-	return t.open()
+	if err := t.open(); err != nil {
+		return err
+	}
+	t.loan.busy++
+	return nil
 }
 
 func (t *nestedTx) open() error {
@@ -72,9 +78,10 @@ func (t *nestedTx) Commit(ctx context.Context) error { return t.end(ctx, false) 
 func (t *nestedTx) Rollback(ctx context.Context) error { return t.end(ctx, true) }
 
 func (t *nestedTx) end(ctx context.Context, rollback bool) error {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return err
 	}
+	defer t.loan.leave()
 	return t.loan.close(ctx, t.nest, rollback)
 }
 
@@ -106,50 +113,56 @@ func (t *nestedTx) LargeObjects() pgx.LargeObjects {
 }
 
 func (t *nestedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return nil, err
 	}
+	defer t.loan.leave()
 	return t.Tx.Prepare(ctx, name, sql)
 }
 
 func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return pgconn.CommandTag{}, err
 	}
+	defer t.loan.leave()
 	tag, err := t.Tx.Exec(ctx, sql, args...)
 	if err == nil {
-		t.loan.passes(sql)
+		t.loan.passes(context.Background(), sql)
 	}
 	return tag, err
 }
 
 func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return failedRows{err: err}, err
 	}
+	defer t.loan.leave()
 	return t.Tx.Query(ctx, sql, args...)
 }
 
 func (t *nestedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return failedRows{err: err}
 	}
+	defer t.loan.leave()
 	return t.Tx.QueryRow(ctx, sql, args...)
 }
 
 func (t *nestedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
+	defer t.loan.leave()
 	return t.Tx.SendBatch(ctx, b)
 }
 
 func (t *nestedTx) CopyFrom(
 	ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource,
 ) (int64, error) {
-	if err := t.err(); err != nil {
+	if err := t.enter(); err != nil {
 		return 0, err
 	}
+	defer t.loan.leave()
 	return t.Tx.CopyFrom(ctx, table, columns, src)
 }
 

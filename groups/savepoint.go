@@ -13,8 +13,8 @@ import (
 )
 
 // A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
-// back to that; Commit has nothing to say. When the attempt fails it is gone back to as well, and when it succeeds it
-// is released; that fails if the transaction is no longer the one that claimed.
+// back to that; Commit releases it if nothing else needs it. When the attempt fails it is gone back to as well, and
+// when it succeeds it is released; that fails if the transaction is no longer the one that claimed.
 //
 // A transaction that the handler asks for beside another one, in another one, or behind what it has committed, has a
 // savepoint of its own, because that is to stay when it is rolled back.
@@ -45,10 +45,13 @@ var ErrEnded = errors.New("groups: the job has ended, and its transaction with i
 type nest struct {
 	savepoint string
 	closed    bool
+	merged    bool // its savepoint has gone with one around it that was released
 }
 
-// errNotUndone is for what a handler has rolled back, and is there all the same: it must not be committed.
+// errNotUndone says that a Rollback could not be sent. Nothing of the handler's may be committed then.
 var errNotUndone = errors.New("groups: a transaction of the handler's could not be rolled back")
+
+var errMerged = fmt.Errorf("%w: the one around it has been committed", errNotUndone)
 
 // open returns another transaction for the handler, and the SQL that opens it.
 func (l *Loan) open() (*nest, string, error) {
@@ -128,12 +131,22 @@ func (l *Loan) abandon(n *nest) { l.shut(n) }
 func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	conn := l.lane.conn.Conn()
 	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return ErrEnded
+	}
+	l.busy++ // whoever ends the loan meanwhile ends the connection: the next job has savepoints of the same names
+	defer l.leave()
 	gone := n.closed // the one around it was rolled back
 	failed := gone || conn.PgConn().TxStatus() == 'E'
 	undo := !gone && (rollback || failed)
 	l.shut(n)
 	release := false
 	switch top := len(l.nests) - 1; {
+	case n.merged && undo:
+		l.spilt = errMerged
+		l.mu.Unlock()
+		return errMerged
 	case undo:
 		l.cut(n)
 		l.undone = l.nested == 0
@@ -164,11 +177,19 @@ func (l *Loan) undo(ctx context.Context, n *nest) error {
 	defer cancel()
 	_, err := l.lane.conn.Conn().Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint)
 	if err != nil {
-		l.mu.Lock()
-		l.spilt = fmt.Errorf("%w: %w", errNotUndone, err)
-		l.mu.Unlock()
+		l.spill(nil, err)
 	}
 	return err
+}
+
+// spill notes that something which the handler has rolled back is not undone. If it was in a transaction that has ended
+// since, it is.
+func (l *Loan) spill(within *nest, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if within == nil || !within.closed {
+		l.spilt = fmt.Errorf("%w: %w", errNotUndone, why)
+	}
 }
 
 // cut ends the transactions that were begun in one that is rolled back.
@@ -199,47 +220,68 @@ func (l *Loan) shut(n *nest) {
 	}
 }
 
+// A handMade is a savepoint that the handler made by hand, or bun for what is begun on its transactions.
+type handMade struct {
+	nests int             // how many transactions there were
+	ctx   context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
+}
+
 // byHand returns how many transactions there were when the handler made the last savepoint by hand that is still there:
 // to release one of those that were there would take that savepoint away.
 func (l *Loan) byHand() (most int) {
-	for _, n := range l.foreign {
-		most = max(most, n)
+	for _, m := range l.byName {
+		most = max(most, m.nests)
 	}
 	return most
 }
 
-// passes looks at a statement of the handler's that has succeeded. If it has gone back to a savepoint that the handler
-// made by hand, as bun does for what is begun on its transactions, those that were begun behind it have ended.
-func (l *Loan) passes(sql string) {
+// passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
+// transactions that were begun behind it. If it is gone back to, they have ended; if it is released, they cannot be
+// undone any more.
+func (l *Loan) passes(ctx context.Context, sql string) {
 	word, rest := firstWord(sql)
+	verb := strings.ToUpper(word)
+	switch verb {
+	case "SAVEPOINT", "RELEASE", "ROLLBACK":
+	default:
+		return
+	}
+	name := savepointName(rest)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, there := l.byName[name]
 	switch {
-	case strings.EqualFold(word, "SAVEPOINT"):
-		name, _ := firstWord(rest)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.foreign == nil {
-			l.foreign = make(map[string]int)
+	case verb == "SAVEPOINT":
+		if l.byName == nil {
+			l.byName = make(map[string]handMade)
 		}
-		l.foreign[name] = len(l.nests)
-	case strings.EqualFold(word, "RELEASE"):
-		name, rest := firstWord(rest)
-		if strings.EqualFold(name, "SAVEPOINT") {
-			name, _ = firstWord(rest)
+		l.byName[name] = handMade{len(l.nests), ctx}
+	case !there:
+	case verb == "RELEASE":
+		delete(l.byName, name)
+		for _, n := range l.nests[min(m.nests, len(l.nests)):] {
+			n.merged = true
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.foreign, name)
-	case strings.EqualFold(word, "ROLLBACK"):
-		name, rest := firstWord(rest)
-		for _, skip := range [...]string{"WORK", "TRANSACTION", "TO", "SAVEPOINT"} {
-			if strings.EqualFold(name, skip) {
-				name, rest = firstWord(rest)
-			}
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if i, ok := l.foreign[name]; ok && i < len(l.nests) {
-			l.cutBehind(i)
+		l.nests = l.nests[:min(m.nests, len(l.nests))]
+	default:
+		l.cutBehind(min(m.nests, len(l.nests)))
+		l.byName[name] = handMade{nests: m.nests}
+	}
+}
+
+// savepointName returns the name in what follows SAVEPOINT, RELEASE or ROLLBACK, as PostgreSQL folds it.
+func savepointName(sql string) string {
+	for {
+		word, rest := firstWord(sql)
+		switch strings.ToUpper(word) {
+		case "WORK", "TRANSACTION", "TO", "SAVEPOINT":
+			sql = rest
+		case "":
+			_, quoted, _ := strings.Cut(rest, `"`)
+			name, _, _ := strings.Cut(quoted, `"`)
+			return name
+		default:
+			return strings.ToLower(word)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 // A job that writes takes one transaction id beside that of the claim, however often its handler asks for the
@@ -187,6 +188,43 @@ func TestTransactionsSideBySide(t *testing.T) {
 			require.Error(s, btx.Commit())
 			s.write(outer, "outer")
 		}, []string{"outer"}},
+		"one begun on bun's is committed, and one in that goes on": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			require.NoError(s, inner.Commit())
+			s.write(tx, "2")
+			require.NoError(s, tx.Commit(ctx))
+			s.write(s.pgxTx(h), "3")
+		}, []string{"1", "2", "3"}},
+		"savepoints by hand with quoted names": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			exec := func(sql string) {
+				_, err := outer.Exec(ctx, sql)
+				require.NoError(s, err)
+			}
+			exec(`SAVEPOINT "One"`)
+			btx := s.bunTx(h)
+			exec(`SAVEPOINT "one"`)
+			s.bunWrite(btx, "undone")
+			exec(`ROLLBACK TO SAVEPOINT ONE`)
+			s.bunWrite(btx, "undone, too")
+			exec(`ROLLBACK TO "One"`)
+			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
+			s.write(outer, "outer")
+		}, []string{"outer"}},
+		"one begun on bun's is rolled back when its context has ended": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			ended, cancel := context.WithCancel(ctx)
+			require.ErrorIs(s, outer.RunInTx(ended, nil, func(_ context.Context, tx bun.Tx) error {
+				s.bunWrite(tx, "undone")
+				cancel()
+				return context.Canceled
+			}), context.Canceled)
+			s.bunWrite(outer, "plan B")
+		}, []string{"plan B"}},
 		"a savepoint by hand outlives the commit of what it was made in": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			btx := s.bunTx(h)
@@ -269,6 +307,48 @@ func TestRollbackBesideOpenRows(t *testing.T) {
 		s.write(s.pgxTx(h), "2")
 	}), errNotUndone)
 	require.Empty(t, settled(false))
+}
+
+// Nor what bun could not end, nor what cannot be undone by itself any more.
+func TestRollbackThatCannotBe(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, do := range map[string]func(s *stage, h *Hold){
+		"rows are open": func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "1")
+			rows, err := inner.QueryContext(ctx, "SELECT generate_series(1, 3)")
+			require.NoError(s, err)
+			require.Error(s, inner.Rollback())
+			require.NoError(s, rows.Close())
+		},
+		"its context ends before its commit": func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			inner, err := s.bunTx(h).BeginTx(ended, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "1")
+			cancel()
+			require.ErrorIs(s, inner.Commit(), context.Canceled)
+		},
+		"the one around it is committed": func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			require.NoError(s, inner.Commit())
+			require.ErrorIs(s, tx.Rollback(ctx), errNotUndone)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.ErrorIs(t, h.lane.Lend(func() { do(s, h) }), errNotUndone)
+			require.Empty(t, settled(false))
+		})
+	}
 }
 
 // Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.

@@ -193,7 +193,7 @@ var attempts = []Mutant{
 	{
 		Name:   "wrapping-dropped",
 		Breaks: "a DeadLetter around a BatchError is not heeded",
-		Edits:  []Edit{{"fifo/handle.go", "			return e.within(around)\n", "			return e\n"}},
+		Edits:  []Edit{{"fifo/handle.go", "return e.within(around), true\n", "return e, true\n"}},
 		Test:   Test{"fifo", "TestBatchErrors"},
 	},
 }
