@@ -112,8 +112,10 @@ var effects = []Mutant{
 	{
 		Name:   "transaction-usable-after-the-end",
 		Breaks: "a handler's transaction can be used when its job has ended, in the next job's",
-		Edits:  []Edit{{"groups/savepoint.go", "	if l.ended {\n", "	if l.ended && l.lane == nil {\n"}},
-		Test:   Test{"groups", "TestTransactionAfterTheEnd"},
+		Edits: []Edit{{
+			"groups/savepoint.go", "	if l.ended {\n		return nil", "	if l.ended && l.lane == nil {\n		return nil",
+		}},
+		Test: Test{"groups", "TestTransactionAfterTheEnd"},
 	},
 	{
 		Name:   "nested-outlives-its-job",
@@ -142,8 +144,23 @@ var effects = []Mutant{
 		Name: "savepoint-by-hand-overlooked",
 		Breaks: "a transaction goes on although it began behind a savepoint of bun's, or of the handler's, " +
 			"that is gone back to",
-		Edits: []Edit{{"groups/savepoint.go", "ok && i < len(l.nests)", "ok && i < 0"}},
+		Edits: []Edit{{"groups/savepoint.go", "	default:\n		l.cutBehind(min(m.nests, len(l.nests)))\n", "	default:\n"}},
 		Test:  Test{"groups", "TestTransactionsSideBySide"},
+	},
+	{
+		Name:   "bun-rollback-not-sent",
+		Breaks: "what bun rolls back when its context has ended stays, and is committed",
+		Edits: []Edit{{
+			"groups/nested_bun.go", "		return context.WithoutCancel(ctx)\n	case t.sold:",
+			"		return ctx\n	case t.sold:",
+		}},
+		Test: Test{"groups", "TestTransactionsSideBySide"},
+	},
+	{
+		Name:   "statement-between-two-jobs",
+		Breaks: "a statement of a handler that has returned is sent into the next job's transaction",
+		Edits:  []Edit{{"groups/nested_pgx.go", "	t.loan.busy++\n", ""}},
+		Test:   Test{"groups", "TestStatementHeldBack"},
 	},
 	{
 		Name:   "cursor-reaches-the-next-job",
