@@ -113,7 +113,8 @@ var effects = []Mutant{
 		Name:   "transaction-usable-after-the-end",
 		Breaks: "a handler's transaction can be used when its job has ended, in the next job's",
 		Edits: []Edit{{
-			"groups/savepoint.go", "	if l.ended {\n		return nil", "	if l.ended && l.lane == nil {\n		return nil",
+			"groups/savepoint.go", "	if l.ended {\n		return nil",
+			"	if l.ended && l.lane == nil {\n		return nil",
 		}},
 		Test: Test{"groups", "TestTransactionAfterTheEnd"},
 	},
@@ -144,7 +145,7 @@ var effects = []Mutant{
 		Name: "savepoint-by-hand-overlooked",
 		Breaks: "a transaction goes on although it began behind a savepoint of bun's, or of the handler's, " +
 			"that is gone back to",
-		Edits: []Edit{{"groups/savepoint.go", "	default:\n		l.cutBehind(min(m.nests, len(l.nests)))\n", "	default:\n"}},
+		Edits: []Edit{{"groups/savepoint.go", "		l.cutBehind(min(m.nests, len(l.nests)))\n", ""}},
 		Test:  Test{"groups", "TestTransactionsSideBySide"},
 	},
 	{
