@@ -172,7 +172,7 @@ var effects = []Mutant{
 	{
 		Name:   "handler-says-which-job-it-was",
 		Breaks: "the job that is settled is what the handler has made of its Job",
-		Edits:  []Edit{{"fifo/attempt.go", "		s.restore(job, tasks[i].held)\n", "		_ = i\n"}},
+		Edits:  []Edit{{"fifo/attempt.go", "		s.restore(job, tasks[i].held)\n", "		_, _ = i, job\n"}},
 		Test:   Test{"fifo", "TestHandlerChangesItsJob"},
 	},
 	{
