@@ -38,7 +38,12 @@ type Violation struct {
 	Count     int    `json:"count"`
 	First     string `json:"first"`
 	JobsUntil int    `json:"jobs_until"` // jobs that had been started before the first time
+
+	Later []string `json:"later,omitempty"` // those behind the first, up to laterTold
 }
+
+// laterTold is how many violations of an invariant are told beside the first.
+const laterTold = 20
 
 // A Latency is how long something took.
 type Latency struct {
@@ -98,6 +103,8 @@ func (c *checker) violations() []Violation {
 		if i < 0 {
 			i = len(list)
 			list = append(list, Violation{Invariant: b.invariant, First: b.text, JobsUntil: c.startedBy(b.at)})
+		} else if v := &list[i]; len(v.Later) < laterTold {
+			v.Later = append(v.Later, b.text)
 		}
 		list[i].Count++
 	}
@@ -164,6 +171,9 @@ func (rep *Report) String() string {
 	for _, v := range rep.Violations {
 		fmt.Fprintf(&b, "%s: %d times; the first, after %d jobs had started: %s\n", v.Invariant, v.Count,
 			v.JobsUntil, v.First)
+		for _, text := range v.Later {
+			b.WriteString("    then: " + text + "\n")
+		}
 	}
 	if len(rep.Account) > 0 {
 		b.WriteString("\nwhat led there\n")
