@@ -41,7 +41,7 @@ var hotStatements = map[string]struct{ sql, args string }{
 	"lockmany":   {lockManySQL, "'q', '{g00007,g00008}'"},
 	"ahead":      {aheadSQL, "'q', 'g00007', 0"},
 	"claim":      {claimSQL, "'q', 'g00007', 0"},
-	"many":       {claimManySQL, "'q', '{g00007,g00008}', '{0,0}'"},
+	"many":       {claimManySQL, "'q', '{g00007,g00008}', '{0,0}', 16777216"},
 	"batch":      {claimBatchSQL, "'q', 'g00007', 0, 11, 1000000"},
 	"candidates": {candidatesSQL, "'q', '', 100"},
 	"adjacent":   {candidatesAdjacentSQL, "'q', '', 100"},

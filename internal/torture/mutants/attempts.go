@@ -66,7 +66,7 @@ var attempts = []Mutant{
 				"AND CHAIN\", nil, nil, nil, nil)\n" +
 				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
 		}},
-		Torture: contended, By: []string{"I6"},
+		Test: Test{"groups", "TestWhatIsNotLost"},
 	},
 	{
 		Name:   "poison-has-a-life-more",
