@@ -108,13 +108,13 @@ func TestJobTimeout(t *testing.T) {
 		}
 		causes <- context.Cause(ctx)
 		return err
-	}, func(w *fifo.Worker) { w.JobTimeout, w.MaxAttempts = 300*time.Millisecond, 1 }))
+	}, func(w *fifo.Worker) { w.JobTimeout, w.MaxAttempts = 3*time.Second, 1 }))
 	require.Equal(t, fifo.ErrJobTimeout, receive(t, causes, "the cause"))
 	require.Equal(t, ids, b.ledger.order())
 	f := b.deadLetters()[0].Failures
 	require.Len(t, f, 1)
 	require.Equal(t, fifo.KindTimeout, f[0].Kind)
-	require.Contains(t, f[0].Error, "fifo: job timeout after 300ms: ")
+	require.Contains(t, f[0].Error, "fifo: job timeout after 3s: ")
 	require.Contains(t, f[0].Error, "57014", "the statement was cancelled")
 	require.ErrorIs(t, b.ledger.errs()[0], fifo.ErrJobTimeout)
 }
