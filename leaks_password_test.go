@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -73,7 +73,7 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 	lanes, err := pgxpool.NewWithConfig(t.Context(), bad)
 	require.NoError(t, err)
 	t.Cleanup(lanes.Close)
-	dialer := &groups.Dialer{Pool: lanes.Config(), Logger: v.logger()}
+	dialer := &lease.Dialer{Pool: lanes.Config(), Logger: v.logger()}
 	_, err = dialer.Dial(t.Context())
 	v.failed("dial", err)
 	_, err = dialer.Connect(t.Context())

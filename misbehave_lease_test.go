@@ -13,21 +13,21 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// A lease is one attempt as its handler sees it.
-type lease struct {
+// An attempted job, as its handler sees it.
+type attempted struct {
 	attempt int
 	begun   time.Time
 	told    time.Time // when its context ended
 	cause   error
 }
 
-// leases runs two workers with a job whose first attempt does something for as long as it likes, and its second one
-// ends at once. It returns the attempts in the order of their ends.
-func leases(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) error) []lease {
+// twoAttempts runs two workers with a job whose first attempt does something for as long as it likes, and whose second
+// one ends at once. It returns the attempts in the order of their ends.
+func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) error) []attempted {
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}))
 	var mu sync.Mutex
-	var seen []lease
+	var seen []attempted
 	for range 2 {
 		w := &fifo.Worker{
 			Client: s.client, Concurrency: 1, PollInterval: 50 * time.Millisecond, MaxAttempts: 5,
@@ -37,7 +37,7 @@ func leases(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) error
 			Retry: func(*fifo.Job, error) time.Duration { return 0 },
 		}
 		w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) (err error) {
-			l := lease{attempt: job.Attempt(), begun: time.Now()}
+			l := attempted{attempt: job.Attempt(), begun: time.Now()}
 			told := make(chan time.Time, 1)
 			defer context.AfterFunc(ctx, func() { told <- time.Now() })()
 			defer func() {
@@ -97,7 +97,7 @@ func TestRowsOpenPastTheBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seen := leases(t, func(s *site, ctx context.Context, tx pgx.Tx) error {
+			seen := twoAttempts(t, func(s *site, ctx context.Context, tx pgx.Tx) error {
 				rows, err := tx.Query(ctx, sql)
 				if err != nil {
 					return err
@@ -123,7 +123,7 @@ func TestRowsUnreadPastTheBound(t *testing.T) {
 	for name, n := range map[string]int{"in the sockets": 3000, "more than they hold": 100_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seen := leases(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
+			seen := twoAttempts(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
 				rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, $1::integer)", n)
 				if err != nil {
 					return err

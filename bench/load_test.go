@@ -40,7 +40,7 @@ func TestLongJob(t *testing.T) {
 	require.Len(t, results, 1)
 	require.Positive(t, results[0].P50)
 	require.GreaterOrEqual(t, results[0].Extra["worst_p99_ms"], results[0].Extra["best_p99_ms"])
-	require.Positive(t, results[0].Extra["server_claim_ms"], "the statements of groups/sql are not recognized")
+	require.Positive(t, results[0].Extra["server_claim_ms"], "the statements of internal/lease are not recognized")
 }
 
 func TestLoadArguments(t *testing.T) {

@@ -71,7 +71,7 @@ func TestBacklog(t *testing.T) {
 	lineOf(t, results, "naive at 3000", "naive at 300")
 	require.Len(t, results, 7, "more groups than jobs are there once")
 	for _, r := range results[:5] {
-		require.Positive(t, r.Extra["discovery_share"], "the statements of groups/sql are not recognized")
+		require.Positive(t, r.Extra["discovery_share"], "the statements of internal/schedule are not recognized")
 		require.Less(t, r.Extra["discovery_share"], 1.0)
 	}
 }

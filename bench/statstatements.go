@@ -33,7 +33,7 @@ func (s statement) label() string {
 	return string(text[:min(len(text), 70)])
 }
 
-// discovery are the labels of the statements that look for work, those of groups/sql.
+// discovery are the labels of the statements that look for work, those of internal/schedule/sql.
 var discovery = []string{
 	"Lists the heads of", "Looks at the heads of named groups", "Tells which of the transactions",
 	"Makes the rows of groups",

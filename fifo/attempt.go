@@ -9,20 +9,21 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // An attempt is what a lane did with what it claimed, to be settled with its next step.
 type attempt struct {
-	results []result      // of the jobs whose handlers ran or whose lost attempts were found
-	ran     bool          // a handler ran
-	calls   []groups.Call // what settles it
-	charged []task        // whose failures are among the calls
-	now     bool          // the groups are to be tried again before any other
-	broken  bool          // the transaction is lost, but not to a crash
+	results []result     // of the jobs whose handlers ran or whose lost attempts were found
+	ran     bool         // a handler ran
+	calls   []lease.Call // what settles it
+	charged []task       // whose failures are among the calls
+	now     bool         // the groups are to be tried again before any other
+	broken  bool         // the transaction is lost, but not to a crash
 
 	oneResult [1]result // most have one
-	oneCall   [1]groups.Call
+	oneCall   [1]lease.Call
 }
 
 // A result is what became of one job.
@@ -58,12 +59,12 @@ func (a *attempt) revoke(outcome Outcome, kind string, why error) {
 	for i := range a.results {
 		r := &a.results[i]
 		r.outcome, r.failure = outcome, &failure{kind: kind, err: why}
-		r.place.outcome = groups.Outcome{Missed: outcome == Unknown, More: outcome != Unknown}
+		r.place.outcome = schedule.Outcome{Missed: outcome == Unknown, More: outcome != Unknown}
 	}
 }
 
 // attempt runs the handlers of the jobs that were claimed, if they may run. stop ends between the jobs of a batch.
-func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Hold) *attempt {
+func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hold) *attempt {
 	stats := &s.crew.worker.stats
 	stats.claims.Add(int64(len(claim)))
 	a := newAttempt()
@@ -123,7 +124,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *groups.Ho
 
 // unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those
 // that may have been lost before keep the evidence of that.
-func (s *seat) unbegun(ctx context.Context, claim []place, lost []*groups.Held) {
+func (s *seat) unbegun(ctx context.Context, claim []place, lost []*lease.Held) {
 	_ = s.lane.Close()
 	goOn(claim)
 	for i := range claim {
@@ -131,7 +132,7 @@ func (s *seat) unbegun(ctx context.Context, claim []place, lost []*groups.Held) 
 		if h == nil || slices.Contains(lost, h) {
 			continue
 		}
-		if err := s.lane.Record(ctx, h); err != nil && !groups.Refused(err) {
+		if err := s.lane.Record(ctx, h); err != nil && !lease.Refused(err) {
 			return // nobody can be told now
 		}
 	}
@@ -147,7 +148,7 @@ func goOn(claim []place) {
 }
 
 // lost charges the heads whose worker died, and claims all groups again.
-func (s *seat) lost(a *attempt, claim []place, lost []*groups.Held) {
+func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	a.now = true
 	goOn(claim)
 	for _, h := range lost {
@@ -165,7 +166,7 @@ const firstClaims = 8
 // failed or were lost before. It reports whether there were any.
 func (s *seat) mark(ctx context.Context, claim []place) bool {
 	s.begun++
-	var heads []*groups.Held
+	var heads []*lease.Held
 	for i := range claim {
 		if h := claim[i].held; h != nil && (s.begun <= firstClaims || h.Attempts > 0) {
 			heads = append(heads, h)
@@ -179,37 +180,37 @@ func (s *seat) mark(ctx context.Context, claim []place) bool {
 
 // A place is one group of a claim.
 type place struct {
-	turn    *groups.Turn
-	held    *groups.Held   // its head, or nil
-	outcome groups.Outcome // what the Turns should know
-	alone   bool           // the next one for it is to be of no other group
-	upTo    int64          // those up to this job are to be of one job each
-	kept    bool           // the next one is for it again
+	turn    *schedule.Turn
+	held    *lease.Held      // its head, or nil
+	outcome schedule.Outcome // what the Turns should know
+	alone   bool             // the next one for it is to be of no other group
+	upTo    int64            // those up to this job are to be of one job each
+	kept    bool             // the next one is for it again
 }
 
 // deal puts what is held into its places. It returns how many of them the claim has not missed.
-func deal(claim []place, hold *groups.Hold) (n int) {
+func deal(claim []place, hold *lease.Hold) (n int) {
 	for i := range claim {
-		claim[i].outcome = groups.Outcome{Missed: true}
+		claim[i].outcome = schedule.Outcome{Missed: true}
 	}
 	if hold == nil {
 		return 0
 	}
 	for h := range hold.Heads() {
 		p := &claim[h.N]
-		p.held, p.alone, p.outcome = h, h.Seen.Alone, groups.Outcome{}
+		p.held, p.alone, p.outcome = h, h.Seen.Alone, schedule.Outcome{}
 		n++
 	}
 	for _, i := range hold.Apart {
 		p := &claim[i]
-		p.alone, p.outcome = true, groups.Outcome{More: true}
+		p.alone, p.outcome = true, schedule.Outcome{More: true}
 		n++
 	}
 	return n
 }
 
 // learned returns what the Turns should know.
-func (p *place) learned() groups.Outcome {
+func (p *place) learned() schedule.Outcome {
 	o := p.outcome
 	o.Alone, o.OneByOne = p.alone, p.upTo
 	if p.held != nil {
@@ -222,28 +223,28 @@ func (p *place) learned() groups.Outcome {
 type task struct {
 	job   *Job
 	place *place
-	held  *groups.Held
+	held  *lease.Held
 }
 
-func (s *seat) newJob(h *groups.Held) *Job {
+func (s *seat) newJob(h *lease.Held) *Job {
 	job := new(Job)
 	s.fillJob(job, h)
 	return job
 }
 
-func (s *seat) fillJob(job *Job, h *groups.Held) {
+func (s *seat) fillJob(job *Job, h *lease.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
 	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
 }
 
-func (s *seat) maxAttempts(h *groups.Held) int {
+func (s *seat) maxAttempts(h *lease.Held) int {
 	if h.MaxAttempts != 0 {
 		return h.MaxAttempts
 	}
 	return s.queue.MaxAttempts
 }
 
-func (s *seat) newJobs(claim []place, hold *groups.Hold) []task {
+func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
 	n := 1 + len(hold.Rest)
 	tasks, jobs := make([]task, n), make([]Job, n)
 	for i := range tasks {
@@ -295,7 +296,7 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 }
 
 // restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
-func (s *seat) restore(job *Job, h *groups.Held) {
+func (s *seat) restore(job *Job, h *lease.Held) {
 	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) ||
 		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(job.Payload) != len(h.Payload) {
 		s.fillJob(job, h)
@@ -359,7 +360,7 @@ func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 }
 
 // failCall returns what records a failed attempt, and says in the result what that makes of the job.
-func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
+func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 	job, f, name := r.job, r.failure, s.crew.set.name
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
 	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)),
@@ -367,11 +368,11 @@ func (s *seat) failCall(r *result, delay time.Duration) groups.Call {
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
 	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
 		r.outcome = Buried
-		return groups.Call{Statement: buryStmt, Args: append(args, kind, text, stack, worker, keep)}
+		return lease.Call{Statement: buryStmt, Args: append(args, kind, text, stack, worker, keep)}
 	}
 	r.outcome = Retried
 	us := strconv.FormatInt(delay.Microseconds(), 10)
-	return groups.Call{Statement: retryStmt, Args: append(args, []byte(us), kind, text, stack, worker, keep)}
+	return lease.Call{Statement: retryStmt, Args: append(args, []byte(us), kind, text, stack, worker, keep)}
 }
 
 func keyArgs(job *Job) [][]byte {

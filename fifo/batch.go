@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero fields mean
@@ -36,7 +34,12 @@ import (
 //
 // A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch wrote,
 // and they run again all the same.
-type Batch = groups.Batch
+type Batch struct {
+	// Jobs is how many consecutive jobs of one group.
+	Jobs int
+	// Groups is how many groups, with the job at the head of each.
+	Groups int
+}
 
 // MaxBatch is the largest batch.
 const MaxBatch = 1000

@@ -13,8 +13,8 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/conforming"
+	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -79,7 +79,7 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 		c.cfg.Logger = slog.Default()
 	}
 	c.schema, c.err = schema.Parse(c.cfg.Schema)
-	c.sqlDB = sql.OpenDB(groups.Lending(connector{stdlib.GetPoolConnector(pool)}))
+	c.sqlDB = sql.OpenDB(lease.Lending(connector{stdlib.GetPoolConnector(pool)}))
 	c.sqlDB.SetMaxIdleConns(0) // the pool keeps them
 	c.db = bun.NewDB(c.sqlDB, pgdialect.New())
 	c.announce.init(c)

@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // A crew is what runs between the start and the end of Run: the lanes with a job each, and the scout, the listener, the
@@ -22,9 +23,9 @@ type crew struct {
 	worker *Worker
 	set    settings
 	log    *slog.Logger
-	dialer *groups.Dialer
-	turns  *groups.Turns
-	scout  *groups.Scout
+	dialer *lease.Dialer
+	turns  *schedule.Turns
+	scout  *schedule.Scout
 	seats  []*seat
 	left   *leftovers
 
@@ -42,18 +43,18 @@ func newCrew(w *Worker, set settings) *crew {
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
 	pool := w.Client.pool.Config() // a copy
 	pool.ConnConfig.RuntimeParams[applicationName] = set.name
-	c.dialer = &groups.Dialer{
+	c.dialer = &lease.Dialer{
 		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
 		Session: w.Session, DB: w.Client.db,
 		Statements: settleStatements, Logger: c.log,
 	}
-	c.turns = groups.NewTurns(max(1<<14, 4*set.lanes))
+	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
 	for name, q := range set.queues {
 		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
-			c.turns.SetBatch(name, q.Batch)
+			c.turns.SetBatch(name, schedule.Batch(q.Batch))
 		}
 	}
-	c.scout = groups.NewScout(c.turns, set.names, w.Client.schema, set.poll)
+	c.scout = schedule.NewScout(c.turns, set.names, w.Client.schema, set.poll)
 	for range set.lanes {
 		c.seats = append(c.seats, &seat{crew: c})
 	}

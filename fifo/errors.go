@@ -6,11 +6,12 @@ import (
 	"runtime/debug"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // ErrNonconforming is returned on a connection with standard_conforming_strings off, before anything of the caller's is
 // sent: by Enqueue, DB, Run and RunOne. The verbs of a Scope and the lists need no such look: they send parameters.
-var ErrNonconforming = groups.ErrNonconforming
+var ErrNonconforming = lease.ErrNonconforming
 
 // Errors of scopes and lists, before any SQL.
 var (
@@ -46,7 +47,7 @@ var (
 	ErrConnections = errors.New("fifo: not enough connections")
 	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction
 	// mode.
-	ErrPooled = groups.ErrPooled
+	ErrPooled = lease.ErrPooled
 	// ErrDrainTimeout is returned by Run when it leaves something behind: handlers that still run although their
 	// contexts have ended, or jobs whose outcome is unknown because the server did not answer in time. The text names
 	// the jobs. Their connections were closed, so the jobs are free for others as soon as the server notices.
@@ -66,7 +67,7 @@ var (
 	// is counted, unless the handler returns nil then.
 	ErrShutdown = errors.New("fifo: worker is shutting down")
 	// ErrLost says that the connection that holds the job is gone: somebody else may run it by now.
-	ErrLost = groups.ErrLost
+	ErrLost = lease.ErrLost
 )
 
 // ErrNoJob is returned by Tx, PgxTx and Fence of a Job that is not being handled.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // handleEach runs the handler once for each of the jobs that are held, and decides what becomes of them.
@@ -28,7 +28,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			held = s.lane.Keep(ctx)
 		}
 		switch {
-		case errors.Is(held, groups.ErrLost):
+		case errors.Is(held, lease.ErrLost):
 			a.add(result{job: t.job, place: t.place})
 			a.revoke(Unknown, KindLost, errors.Join(held, err))
 			return
@@ -77,7 +77,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 		err = nil
 	}
 	switch {
-	case errors.Is(held, groups.ErrLost):
+	case errors.Is(held, lease.ErrLost):
 		s.giveBack(a, tasks)
 		a.revoke(Unknown, KindLost, errors.Join(held, err))
 		return
@@ -213,14 +213,14 @@ func (a *attempt) succeed(done []task, used bool) {
 			statement = succeedUsedStmt
 		}
 		args := append(keyArgs(done[0].job), done[0].held.Place.Append(nil))
-		a.calls = append(a.calls, groups.Call{Statement: statement, Args: args})
+		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args})
 	default:
 		a.calls = append(a.calls, batchCall(succeedBatchStmt, done))
 	}
 }
 
 // batchCall calls a statement with a queue, the ids of its jobs and the places of their rows.
-func batchCall(statement string, tasks []task) groups.Call {
+func batchCall(statement string, tasks []task) lease.Call {
 	ids, places := append(make([]byte, 0, 12*len(tasks)), '{'), append(make([]byte, 0, 16*len(tasks)), '{')
 	for i, t := range tasks {
 		if i > 0 {
@@ -229,7 +229,7 @@ func batchCall(statement string, tasks []task) groups.Call {
 		ids = strconv.AppendInt(ids, t.job.ID, 10)
 		places = append(t.held.Place.Append(append(places, '"')), '"')
 	}
-	return groups.Call{
+	return lease.Call{
 		Statement: statement, Args: [][]byte{[]byte(tasks[0].job.Queue), append(ids, '}'), append(places, '}')},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // A Job is a stored message. "Running" is not among its fields: the row lock is the truth about that, so a crash leaves
@@ -33,8 +34,8 @@ type Job struct {
 	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	loan   *groups.Loan // of its handler; nil: none has run
-	hooked *hooked      // nil: there is no Job hook
+	loan   *lease.Loan // of its handler; nil: none has run
+	hooked *hooked     // nil: there is no Job hook
 }
 
 // A Failure is an attempt that failed or was lost.
@@ -121,7 +122,7 @@ func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
 }
 
 // lent returns the job's transaction while its handler runs. A goroutine that the handler has left behind may ask.
-func (j *Job) lent() (*groups.Loan, error) {
+func (j *Job) lent() (*lease.Loan, error) {
 	if j.loan == nil || j.loan.Ended() {
 		return nil, ErrNoJob
 	}

@@ -5,13 +5,13 @@ import (
 	"math"
 	"sync"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // laneBounds are how many lanes each queue keeps and may have. They may change while the worker runs.
 type laneBounds struct {
 	mu      sync.Mutex
-	of      map[string]groups.Lanes
+	of      map[string]schedule.Lanes
 	running *crew // or nil
 }
 
@@ -39,9 +39,9 @@ func validLanes(minLanes, maxLanes int) error {
 
 func (l *laneBounds) set(queue string, minLanes, maxLanes int) {
 	if l.of == nil {
-		l.of = make(map[string]groups.Lanes)
+		l.of = make(map[string]schedule.Lanes)
 	}
-	l.of[queue] = groups.Lanes{Min: max(minLanes, 0), Max: max(maxLanes, 0)}
+	l.of[queue] = schedule.Lanes{Min: max(minLanes, 0), Max: max(maxLanes, 0)}
 }
 
 func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {

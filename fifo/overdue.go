@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 const (
@@ -51,12 +51,12 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 		case <-heard:
 			report.Reset(min(told, overdueGap))
 		case <-abandon:
-			gone = groups.ErrLost
+			gone = lease.ErrLost
 			if errors.Is(context.Cause(ctx), ErrJobTimeout) {
-				gone = groups.ErrNotHeld
+				gone = lease.ErrNotHeld
 			}
 		case <-c.left.closing:
-			gone = groups.ErrLost
+			gone = lease.ErrLost
 		}
 	}
 	if told > 0 {

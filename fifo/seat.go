@@ -10,17 +10,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // A seat is one lane's place in the crew. Its connection may change; one goroutine works on it.
 type seat struct {
 	crew  *crew
-	lane  *groups.Lane // its own goroutine's; others see it through at
-	queue *Queue       // of the present attempt, or the last one: its own goroutine's, too
+	lane  *lease.Lane // its own goroutine's; others see it through at
+	queue *Queue      // of the present attempt, or the last one: its own goroutine's, too
 
-	at      atomic.Pointer[groups.Lane] // nil: it has no connection
-	doing   atomic.Pointer[Job]         // the job whose handler it ran last
-	ended   atomic.Bool                 // it takes no more, and nothing of it is under way
+	at      atomic.Pointer[lease.Lane] // nil: it has no connection
+	doing   atomic.Pointer[Job]        // the job whose handler it ran last
+	ended   atomic.Bool                // it takes no more, and nothing of it is under way
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
 	begun   int        // claims that were worked
@@ -75,7 +77,7 @@ func (s *seat) run(ctx context.Context) {
 		case err == nil:
 			retry.reset()
 			troubled = false
-		case groups.Refused(err) && !serverWide(err) && !troubled:
+		case lease.Refused(err) && !serverWide(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
 		default:
 			retry.wait(ctx, err)
@@ -84,7 +86,7 @@ func (s *seat) run(ctx context.Context) {
 }
 
 // idle returns the next turn, or nil if ctx is done or the lane's session is found to have ended.
-func (s *seat) idle(ctx context.Context) *groups.Turn {
+func (s *seat) idle(ctx context.Context) *schedule.Turn {
 	ctx, wake := context.WithCancel(ctx)
 	defer wake()
 	s.setWake(wake)
@@ -100,7 +102,7 @@ func (s *seat) setWake(wake context.CancelFunc) {
 
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
 // the next is one round trip. It reports whether a handler ran, and an error if the database could not be used.
-func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error) {
+func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err error) {
 	turns, queue := s.crew.turns, turn.Queue
 	defer func() { turns.Free(queue) }()
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
@@ -115,7 +117,7 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 		ran = ran || a.ran
 		next := s.next(ctx, claim, a)
 		nextClaim := spare[:0]
-		var request *groups.Request
+		var request *lease.Request
 		if next != nil {
 			queue, nextClaim, request = next.Queue, places(nextClaim, next), next.Request()
 		}
@@ -144,7 +146,7 @@ func (s *seat) work(ctx context.Context, turn *groups.Turn) (ran bool, err error
 }
 
 // places returns the places of a turn and those with it.
-func places(to []place, turn *groups.Turn) []place {
+func places(to []place, turn *schedule.Turn) []place {
 	to = append(to, place{turn: turn})
 	for _, t := range turn.With() {
 		to = append(to, place{turn: t})
@@ -152,7 +154,7 @@ func places(to []place, turn *groups.Turn) []place {
 	return to
 }
 
-func taken(claim []place, turn *groups.Turn) bool {
+func taken(claim []place, turn *schedule.Turn) bool {
 	return slices.ContainsFunc(claim, func(p place) bool { return p.turn == turn })
 }
 
@@ -162,18 +164,18 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 	for i := range claim {
 		p := &claim[i]
 		switch {
-		case !groups.Refused(err) || serverWide(err):
-			p.outcome = groups.Outcome{Missed: true}
+		case !lease.Refused(err) || serverWide(err):
+			p.outcome = schedule.Outcome{Missed: true}
 		case !begun:
-			p.outcome = groups.Outcome{More: true}
+			p.outcome = schedule.Outcome{More: true}
 		case len(claim) > 1: // one of them: each is claimed by itself next
-			p.alone, p.outcome = true, groups.Outcome{More: true}
+			p.alone, p.outcome = true, schedule.Outcome{More: true}
 		default:
 			s.trouble(p.turn.Key, err)
-			p.outcome = groups.Outcome{Trouble: true}
+			p.outcome = schedule.Outcome{Trouble: true}
 		}
-		if groups.Refused(err) && begun { // the claim that failed is no evidence of a crash
-			_ = s.lane.Record(ctx, &groups.Held{Key: p.turn.Key})
+		if lease.Refused(err) && begun { // the claim that failed is no evidence of a crash
+			_ = s.lane.Record(ctx, &lease.Held{Key: p.turn.Key})
 		}
 		s.crew.turns.Done(p.turn, p.learned())
 	}
@@ -203,7 +205,7 @@ func (s *seat) trouble(key groups.Key, err error) {
 }
 
 // next returns the group to claim with the next step, or nil to stop for now.
-func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn {
+func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Turn {
 	if ctx.Err() != nil || s.lane.Closed() || s.lane.Spoiled() || a.broken || s.crew.set.once {
 		return nil
 	}
@@ -214,7 +216,7 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *groups.Turn
 			return next
 		}
 	}
-	var first *groups.Turn
+	var first *schedule.Turn
 	for i := range claim {
 		p := &claim[i]
 		switch {

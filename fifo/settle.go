@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
@@ -20,11 +21,11 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	case a.broken:
 		recorded = s.mend(ctx, a, claim)
 	case settled || a.results[0].outcome == Unknown:
-	case errors.Is(err, groups.ErrGivenBack):
+	case errors.Is(err, lease.ErrGivenBack):
 		a.revoke(Returned, KindError, fmt.Errorf("fifo: the jobs could not be completed: %w", err))
 		a.oneByOne()
 		recorded = true
-	case groups.Refused(err):
+	case lease.Refused(err):
 		recorded = s.refuse(ctx, a, claim, fmt.Errorf("fifo: the job could not be completed: %w", err))
 	default:
 		a.revoke(Unknown, KindLost, err)
@@ -78,14 +79,14 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 		all = all && err == nil
 		switch {
 		case err == nil:
-		case errors.Is(err, groups.ErrNotHeld), !groups.Refused(err), serverWide(err):
+		case errors.Is(err, lease.ErrNotHeld), !lease.Refused(err), serverWide(err):
 			a.lose(p) // another worker has the group, and counts the attempt; or nobody can be told of it now
-			p.outcome = groups.Outcome{Missed: true}
+			p.outcome = schedule.Outcome{Missed: true}
 			s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
 				"job", p.held.ID, "error", err)
 		default:
 			a.lose(p)
-			p.outcome = groups.Outcome{Trouble: true}
+			p.outcome = schedule.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			if a.ran {
 				_ = s.lane.Record(ctx, p.held) // nor is it a crash
@@ -122,7 +123,7 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	if err := s.lane.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
 		return err
 	}
-	p.outcome = groups.Outcome{More: true}
+	p.outcome = schedule.Outcome{More: true}
 	switch {
 	case failed.job.ID != p.held.ID: // behind jobs that run again first
 	case failed.outcome == Buried:

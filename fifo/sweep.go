@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
@@ -87,7 +88,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			if !alone {
 				return errSweeping
 			}
-			n, after, err = groups.Collect(ctx, tx, client.schema, c.set.sweep.GroupIdle, after, sweepBatch)
+			n, after, err = schedule.Collect(ctx, tx, client.schema, c.set.sweep.GroupIdle, after, sweepBatch)
 			return err
 		})
 		if errors.Is(err, errSweeping) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 const (
@@ -34,11 +34,11 @@ func (o *onlooker) look(ctx context.Context) error {
 	client := o.worker.Client
 	// A worker that freezes in here must not keep its snapshot.
 	bound := strconv.FormatInt(max(o.worker.Session.Bound().Milliseconds(), 1), 10)
-	var firsts []groups.First
+	var firsts []schedule.First
 	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)
 		if err == nil {
-			firsts, err = groups.Firsts(ctx, tx, client.schema, o.after, sweepQueues)
+			firsts, err = schedule.Firsts(ctx, tx, client.schema, o.after, sweepQueues)
 		}
 		return err
 	})
@@ -56,7 +56,7 @@ func (o *onlooker) look(ctx context.Context) error {
 }
 
 // tell logs that a queue's first group waits, unless the worker handles the queue, or has told of it.
-func (o *onlooker) tell(f *groups.First) {
+func (o *onlooker) tell(f *schedule.First) {
 	_, handled := o.set.queues[f.Queue]
 	if handled || o.told[f.Queue] || f.Waits < times(unhandledAfter, o.set.sweep.Interval) {
 		return

@@ -5,9 +5,15 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // A columnOf is what a model and the catalog both know of one.
 type columnOf struct {
@@ -21,7 +27,7 @@ type columnOf struct {
 // The model is what the migrations make: names, types, nullability, keys and defaults.
 func TestModelMatchesTheMigrations(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	pool := pgtest.Pool(t)
 	types := map[string]string{"VARCHAR": "text", "TIMESTAMPTZ": "timestamp with time zone"}
 	table := pgdialect.New().Tables().Get(reflect.TypeFor[QueueGroup]())
 	var modelled []columnOf
@@ -30,7 +36,7 @@ func TestModelMatchesTheMigrations(t *testing.T) {
 			f.Name, types[f.DiscoveredSQLType], f.NotNull || f.IsPK, f.IsPK, f.SQLDefault != "",
 		})
 	}
-	rows, err := s.pool.Query(t.Context(), `
+	rows, err := pool.Query(t.Context(), `
 		SELECT c.column_name, c.data_type, c.is_nullable = 'NO', k.column_name IS NOT NULL,
 		       coalesce(c.column_default, '') = 'statement_timestamp()'
 		FROM information_schema.columns c
@@ -51,9 +57,8 @@ func TestModelMatchesTheMigrations(t *testing.T) {
 // It can be written and read with bun as it is.
 func TestModelRoundTrip(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	db := s.dialer(Session{}).DB
-	g, read := QueueGroup{Queue: queue, GroupID: "é '\" ?"}, QueueGroup{}
+	db := bun.NewDB(stdlib.OpenDBFromPool(pgtest.Pool(t)), pgdialect.New())
+	g, read := QueueGroup{Queue: "q", GroupID: "é '\" ?"}, QueueGroup{}
 	_, err := db.NewInsert().Model(&g).Returning("*").Exec(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, db.NewSelect().Model(&read).Scan(t.Context()))

@@ -11,8 +11,8 @@ const posthumous = int64(2 * time.Second)
 
 // checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and
 // the same if it was given back, or if it failed behind the head of a batch whose session was gone before that was
-// recorded: another worker had the job by then. It is higher by no more than there were faults that may have taken a claim before its
-// handler began. It may be the same after a lost attempt only where mayBeMissed says so.
+// recorded: another worker had the job by then. It is higher by no more than there were faults that may have taken a
+// claim before its handler began. It may be the same after a lost attempt only where mayBeMissed says so.
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {

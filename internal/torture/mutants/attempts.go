@@ -44,7 +44,7 @@ var attempts = []Mutant{
 		Name:   "evidence-of-a-commit",
 		Breaks: "every earlier claim that ended is taken for a crash, also one that was settled",
 		Edits: []Edit{{
-			"groups/sql/evidence.sql", "pg_xact_status(w.xid::text::xid8) = 'aborted'",
+			"internal/lease/sql/evidence.sql", "pg_xact_status(w.xid::text::xid8) = 'aborted'",
 			"pg_xact_status(w.xid::text::xid8) <> 'in progress'",
 		}},
 		Torture: deadly, By: []string{"I6"},
@@ -66,7 +66,7 @@ var attempts = []Mutant{
 				"AND CHAIN\", nil, nil, nil, nil)\n" +
 				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
 		}},
-		Test: Test{"groups", "TestWhatIsNotLost"},
+		Test: Test{"internal/lease", "TestWhatIsNotLost"},
 	},
 	{
 		Name:   "poison-has-a-life-more",
@@ -100,7 +100,7 @@ var attempts = []Mutant{
 	{
 		Name:    "operator-taken-for-a-crash",
 		Breaks:  "whoever locked the job's row without the group's, and rolled back, is taken for a worker that died",
-		Edits:   []Edit{{"groups/hold.go", "	if job != group {\n", "	if job == 0 {\n"}},
+		Edits:   []Edit{{"internal/lease/hold.go", "	if job != group {\n", "	if job == 0 {\n"}},
 		Torture: operated, By: []string{"I6"},
 	},
 	{
@@ -124,7 +124,7 @@ var attempts = []Mutant{
 	{
 		Name:   "refused-batch-frees-its-groups",
 		Breaks: "a batch that cannot be committed frees its groups before it can say that nobody has died",
-		Edits:  []Edit{{"groups/savepoint.go", "	if l.batch {\n", "	if l.batch && n < 0 {\n"}},
+		Edits:  []Edit{{savepointFile, "	if l.batch {\n", "	if l.batch && n < 0 {\n"}},
 		Test:   Test{"fifo", "TestBatchThatIsRefused"},
 	},
 	{
@@ -145,10 +145,10 @@ var attempts = []Mutant{
 		Breaks: "when a batch dies in its COMMIT, all of its jobs are charged",
 		Edits: []Edit{
 			{
-				"groups/claim.go",
+				"internal/lease/claim.go",
 				"	if hold.alone() || hold.lastXID != 0 || hold.marked {\n", "	if hold.alone() {\n",
 			},
-			{"groups/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
+			{"internal/lease/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
 		},
 		Torture: committing, By: []string{"I6"},
 	},
@@ -166,8 +166,8 @@ var attempts = []Mutant{
 		Name: "record-that-comes-late-is-evidence",
 		Breaks: "who records a failure that somebody else has counted leaves what looks like a death: the attempt is " +
 			"counted again",
-		Edits: []Edit{{"groups/record.go", `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`}},
-		Test:  Test{"groups", "TestLateRecordIsNoEvidence"},
+		Edits: []Edit{{recordFile, `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`}},
+		Test:  Test{"internal/lease", "TestLateRecordIsNoEvidence"},
 	},
 	{
 		Name:   "policy-without-heartbeats",

@@ -9,8 +9,8 @@ var batches = []Mutant{
 	{
 		Name:   "batch-without-its-head",
 		Breaks: "a batch locks its group and not its head, so that a lost one leaves no evidence",
-		Edits:  []Edit{{"groups/sql/claim_batch.sql", "      FOR NO KEY UPDATE SKIP LOCKED) head", "      ) head"}},
-		Test:   Test{"groups", "TestLostBatchOfOneGroup"},
+		Edits:  []Edit{{claimBatchFile, "      FOR NO KEY UPDATE SKIP LOCKED) head", "      ) head"}},
+		Test:   Test{"internal/lease", "TestLostBatchOfOneGroup"},
 	},
 	{
 		Name:   "batch-goes-on",
@@ -43,7 +43,7 @@ var batches = []Mutant{
 		Name:   "batch-behind-what-is-not-next",
 		Breaks: "a batch takes the jobs behind its head from the end of the group",
 		Edits: []Edit{{
-			"groups/sql/claim_batch.sql", "ORDER BY b.queue, b.group_id, b.id\n",
+			claimBatchFile, "ORDER BY b.queue, b.group_id, b.id\n",
 			"ORDER BY b.queue, b.group_id, (b.id > (SELECT min(h.id) FROM pgfifo.jobs h\n" +
 				"WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3)), b.id DESC\n",
 		}},
@@ -68,7 +68,8 @@ var batches = []Mutant{
 		Name:   "failed-job-in-company",
 		Breaks: "a job that has failed runs in a batch again, and takes the others down with it",
 		Edits: []Edit{{
-			"groups/hold.go", "	return h.Attempts > 0 || h.MaxAttempts == 1", "	return h.MaxAttempts == 1",
+			"internal/lease/hold.go",
+			"	return h.Attempts > 0 || h.MaxAttempts == 1", "	return h.MaxAttempts == 1",
 		}},
 		Test: Test{"fifo", "TestPoisonInABatch|TestOneAtATimeAfterAFailure|TestWhoRunsAlone"},
 	},

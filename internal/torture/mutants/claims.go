@@ -7,9 +7,9 @@ var patient = []string{"-jobs", "2000", "-groups", "40", "-processes", "3", "-la
 var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-lanes", "4", "-batch", "1"}
 
 const (
-	lockFile  = "groups/sql/lock.sql"
-	claimFile = "groups/sql/claim.sql"
-	laneFile  = "groups/lane.go"
+	lockFile  = "internal/lease/sql/lock.sql"
+	claimFile = "internal/lease/sql/claim.sql"
+	laneFile  = "internal/lease/lane.go"
 
 	lock = "FOR NO KEY UPDATE SKIP LOCKED"
 	gate = "\n  AND pg_current_xact_id_if_assigned() IS NOT NULL"
@@ -27,7 +27,7 @@ var claims = []Mutant{
 			{claimFile, "FROM pgfifo.jobs j\nWHERE j.ctid", "FROM pgfifo.queue_groups g, pgfifo.jobs j\n" +
 				"WHERE g.queue = $1 AND g.group_id = $2 AND j.ctid"},
 		},
-		Test: Test{"groups", "TestClaimTakesTheRightHead"},
+		Test: Test{"internal/lease", "TestClaimTakesTheRightHead"},
 	},
 	{
 		Name: "claim-without-its-group",
@@ -39,14 +39,14 @@ var claims = []Mutant{
 	{
 		Name:   "claim-of-many-without-their-groups",
 		Breaks: "a claim of several groups looks at the heads of those that it has missed, too",
-		Edits:  []Edit{{"groups/sql/claim_many.sql", "= pg_current_xact_id_if_assigned()::xid", "IS NOT NULL"}},
-		Test:   Test{"groups", "TestHeldGroupAmongMany"},
+		Edits:  []Edit{{"internal/lease/sql/claim_many.sql", "= pg_current_xact_id_if_assigned()::xid", "IS NOT NULL"}},
+		Test:   Test{"internal/lease", "TestHeldGroupAmongMany"},
 	},
 	{
 		Name:   "head-skip-locked",
 		Breaks: "the head is the first job that nobody has locked",
 		Edits:  []Edit{{claimFile, "LIMIT 1)" + gate, "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)" + gate}},
-		Test:   Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
+		Test:   Test{"internal/lease", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
 		Name:   "head-filtered",
@@ -77,7 +77,7 @@ var claims = []Mutant{
 			{lockFile, lock, named},
 			{claimFile, lock, ""},
 			// Else handlers that ask for a token never succeed.
-			{"groups/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""},
+			{"internal/lease/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""},
 		},
 		Torture: contended, By: []string{"I3", "I5"},
 	},
@@ -85,7 +85,7 @@ var claims = []Mutant{
 		Name:   "repeatable-read",
 		Breaks: "claims run under REPEATABLE READ, where a snapshot outlives the lock",
 		Edits: []Edit{{
-			"groups/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+			"internal/lease/sql.go", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 			"BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
 		}},
 		Torture: contended, By: []string{"I9", "I11", "I3", "I4", "I5"}, Alone: true,
@@ -93,8 +93,10 @@ var claims = []Mutant{
 	{
 		Name:   "claims-wait",
 		Breaks: "claims of several groups wait for each other, and deadlock",
-		Edits:  []Edit{{"groups/sql/lock_many.sql", "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR NO KEY UPDATE) g"}},
-		Test:   Test{"groups", "TestClaimOfManyGroups"},
+		Edits: []Edit{{
+			"internal/lease/sql/lock_many.sql", "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR NO KEY UPDATE) g",
+		}},
+		Test: Test{"internal/lease", "TestClaimOfManyGroups"},
 	},
 	{
 		Name:   "miss-kept",
@@ -105,23 +107,23 @@ var claims = []Mutant{
 				"		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)\n" +
 				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
 		}},
-		Test: Test{"groups", "TestMissedClaimIsFreedByTheNextStep"},
+		Test: Test{"internal/lease", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
 		Name: "watcher-of-pgx",
 		Breaks: "a statement whose context ends closes the connection, which frees the group while its " +
 			"handler goes on",
-		Edits:   []Edit{{"groups/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
+		Edits:   []Edit{{"internal/lease/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
 		Torture: contended, By: []string{"I6"},
 	},
 	{
 		Name:   "cancelled-once",
 		Breaks: "a cancel request that comes too early is not sent again, and the job's connection is given up",
 		Edits: []Edit{{
-			"groups/canceller.go", "for gap := cancelRest; ctx.Err() == nil; gap *= 2 {",
+			"internal/lease/canceller.go", "for gap := cancelRest; ctx.Err() == nil; gap *= 2 {",
 			"for gap := cancelRest; gap == cancelRest; gap *= 2 {",
 		}},
-		Test: Test{"groups", "TestCancelRequestIsLost"},
+		Test: Test{"internal/lease", "TestCancelRequestIsLost"},
 	},
 	{
 		Name:   "settled-behind-the-commit",
@@ -146,6 +148,6 @@ var claims = []Mutant{
 		Name:   "readiness-of-the-transaction",
 		Breaks: "whether a head is due is asked of now(), the beginning of the transaction",
 		Edits:  []Edit{{claimFile, "       statement_timestamp() AS now,", "       now() AS now,"}},
-		Test:   Test{"groups", "TestReadinessIsAsOfTheStatement"},
+		Test:   Test{"internal/lease", "TestReadinessIsAsOfTheStatement"},
 	},
 }

@@ -19,7 +19,7 @@ var discovery = []Mutant{
 	{
 		Name:    "no-row-for-a-new-group",
 		Breaks:  "nobody makes the rows of new groups, so their jobs wait for ever",
-		Edits:   []Edit{{"groups/scout.go", "	if len(newIDs) > 0 {\n", "	if len(newIDs) > 0 && conn == nil {\n"}},
+		Edits:   []Edit{{scoutFile, "	if len(newIDs) > 0 {\n", "	if len(newIDs) > 0 && conn == nil {\n"}},
 		Torture: contended, By: []string{"I8"},
 	},
 	{
@@ -27,20 +27,20 @@ var discovery = []Mutant{
 		Breaks: "a group's row is made when the group is first seen, and not again when it has been collected",
 		Edits: []Edit{
 			{
-				"groups/scout.go", "		if missing && !c.Paused {\n",
+				scoutFile, "		if missing && !c.Paused {\n",
 				"		if missing && !c.Paused && !s.seen[c.Key] {\n",
 			},
 			{
-				"groups/scout.go", "		c.Orphan = s.orphans[c.Key]\n",
-				"		c.Orphan = s.orphans[c.Key]\n		defer func(k Key) { s.seen[k] = true }(c.Key)\n",
+				scoutFile, "		c.Orphan = s.orphans[c.Key]\n",
+				"		c.Orphan = s.orphans[c.Key]\n		defer func(k groups.Key) { s.seen[k] = true }(c.Key)\n",
 			},
 			{
-				"groups/scout.go", "	hurry   chan struct{}\n}",
-				"	hurry   chan struct{}\n	seen    map[Key]bool\n}",
+				scoutFile, "	hurry   chan struct{}\n}",
+				"	hurry   chan struct{}\n	seen    map[groups.Key]bool\n}",
 			},
 			{
-				"groups/scout.go", "gap: minGap, hurry: make(chan struct{}, 1),",
-				"gap: minGap, hurry: make(chan struct{}, 1), seen: make(map[Key]bool),",
+				scoutFile, "gap: minGap, hurry: make(chan struct{}, 1),",
+				"gap: minGap, hurry: make(chan struct{}, 1), seen: make(map[groups.Key]bool),",
 			},
 		},
 		Torture: patient, By: []string{"I8"},
@@ -48,31 +48,31 @@ var discovery = []Mutant{
 	{
 		Name:   "held-groups-forgotten",
 		Breaks: "nobody looks at the groups that a dead worker held, before the next slow walk",
-		Edits:  []Edit{{"groups/scout.go", "	if view.Hinted || view.Held > 0 &&", "	if view.Held < 0 &&"}},
-		Test:   Test{"groups", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
+		Edits:  []Edit{{scoutFile, "	if view.Hinted || view.Held > 0 &&", "	if view.Held < 0 &&"}},
+		Test:   Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
 	},
 	{
 		Name:   "looks-without-what-is-due",
 		Breaks: "where looks are made instead of walks, jobs whose time has come are not looked for",
 		Edits: []Edit{
 			{
-				"groups/look.go", "id: from.id, last: now.id, from:",
+				lookFile, "id: from.id, last: now.id, from:",
 				"id: from.id, last: now.id, queue: len(s.Queues), from:",
 			},
 		},
-		Test: Test{"groups", "TestLooksFindWhatIsDue"},
+		Test: Test{"internal/schedule", "TestLooksFindWhatIsDue"},
 	},
 	{
 		Name:    "due-late",
 		Breaks:  "a job begins some seconds after it was due",
-		Edits:   []Edit{{"groups/hold.go", "min(max(at, from)-from,", "min(max(at+15e6, from)-from,"}},
+		Edits:   []Edit{{"internal/lease/hold.go", "min(max(at, from)-from,", "min(max(at+15e6, from)-from,"}},
 		Torture: delayed, By: []string{"I12"},
 	},
 	{
 		Name:   "trouble-not-parked",
 		Breaks: "a group about which the server refuses something is tried again at once, and again",
 		Edits: []Edit{{
-			"groups/turns.go",
+			turnsFile,
 			"		turn.troubles++\n		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))\n",
 			"		turn.troubles++\n		t.put(turn)\n",
 		}},
@@ -91,40 +91,40 @@ var discovery = []Mutant{
 		Name:   "company-left-behind",
 		Breaks: "a group that was handed to a lane which stops is offered again",
 		Edits: []Edit{{
-			"groups/turns.go", "append([]*Turn{turn}, turn.with...)", "[]*Turn{turn}",
+			turnsFile, "append([]*Turn{turn}, turn.with...)", "[]*Turn{turn}",
 		}},
-		Test: Test{"groups", "TestNextReturnsTheCompany"},
+		Test: Test{"internal/schedule", "TestNextReturnsTheCompany"},
 	},
 	{
 		Name:   "pause-between-looks",
 		Breaks: "what was paused for a moment is found when it is resumed",
-		Edits:  []Edit{{"groups/scout.go", "s.walks[i].again || p.paused", "s.walks[i].again || p.paused && false"}},
-		Test:   Test{"groups", "TestPauseBetweenLooks"},
+		Edits:  []Edit{{scoutFile, "s.walks[i].again || p.paused", "s.walks[i].again || p.paused && false"}},
+		Test:   Test{"internal/schedule", "TestPauseBetweenLooks"},
 	},
 	{
 		Name:   "queues-by-turns",
 		Breaks: "short jobs do not wait for another queue's long ones again and again",
 		Edits: []Edit{
-			{"groups/line.go", "r.used > least+evenWithin && r != l.first || ", ""},
-			{"groups/lanes.go", "if more && stay && r.len() == 0 && ", "if more && stay && false && r.len() == 0 && "},
+			{lineFile, "r.used > least+evenWithin && r != l.first || ", ""},
+			{lanesFile, "if more && stay && r.len() == 0 && ", "if more && stay && false && r.len() == 0 && "},
 		},
-		Test: Test{"groups", "TestQueueOfShortJobsBesideLongOnes"},
+		Test: Test{"internal/schedule", "TestQueueOfShortJobsBesideLongOnes"},
 	},
 	{
 		Name:   "look-waits-for-a-crowd",
 		Breaks: "new jobs are found beside many that are due soon",
 		Edits: []Edit{{
-			"groups/look.go", "		p.queue, l.owed = len(s.Queues), p.from\n", "",
+			lookFile, "		p.queue, l.owed = len(s.Queues), p.from\n", "",
 		}},
-		Test: Test{"groups", "TestLooksBesideACrowd"},
+		Test: Test{"internal/schedule", "TestLooksBesideACrowd"},
 	},
 	{
 		Name:   "pause-ignored",
 		Breaks: "jobs of a paused group run",
 		Edits: []Edit{
 			{attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""},
-			{"groups/turns.go", "		if c.Paused {\n			continue\n		}\n", ""},
-			{"groups/scout.go", "		if missing && !c.Paused {\n", "		if missing {\n"},
+			{turnsFile, "		if c.Paused {\n			continue\n		}\n", ""},
+			{scoutFile, "		if missing && !c.Paused {\n", "		if missing {\n"},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},
 	},
@@ -132,11 +132,11 @@ var discovery = []Mutant{
 		Name:   "collected-without-a-second-look",
 		Breaks: "the row of a group is deleted that has had a job since it was found idle",
 		Edits: []Edit{{
-			"groups/sql/collect.sql",
+			"internal/schedule/sql/collect.sql",
 			"\n  AND (SELECT true FROM pgfifo.jobs j " +
 				"WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL", "",
 		}},
-		Test: Test{"groups", "TestCollectLooksTwice"},
+		Test: Test{"internal/schedule", "TestCollectLooksTwice"},
 	},
 	{
 		Name:   "sweep-unbounded",
@@ -150,44 +150,44 @@ var discovery = []Mutant{
 	{
 		Name:   "collection-waits",
 		Breaks: "the collection of idle groups waits for those that are held",
-		Edits:  []Edit{{"groups/sql/collect_lock.sql", "FOR UPDATE OF g SKIP LOCKED", "FOR UPDATE OF g"}},
-		Test:   Test{"groups", "TestCollectPassesOverHeldGroups"},
+		Edits:  []Edit{{"internal/schedule/sql/collect_lock.sql", "FOR UPDATE OF g SKIP LOCKED", "FOR UPDATE OF g"}},
+		Test:   Test{"internal/schedule", "TestCollectPassesOverHeldGroups"},
 	},
 	{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			"groups/line.go", "	r.rest.push(turn)\n	l.n++\n",
+			lineFile, "	r.rest.push(turn)\n	l.n++\n",
 			"	r.rest.push(turn)\n	l.n++\n	l.moveFirst(turn.Queue)\n",
 		}},
-		Test: Test{"groups", "TestTurnsGoRound"},
+		Test: Test{"internal/schedule", "TestTurnsGoRound"},
 	},
 	{
 		Name:   "queue-behind-a-backlog",
 		Breaks: "a queue waits until another has no ready group",
 		Edits: []Edit{{
-			"groups/line.go", "		if i < len(l.round) && l.round[i] == r {\n", "		if l.n < 0 {\n",
+			lineFile, "		if i < len(l.round) && l.round[i] == r {\n", "		if l.n < 0 {\n",
 		}},
-		Test: Test{"groups", "TestQueuesGoRound"},
+		Test: Test{"internal/schedule", "TestQueuesGoRound"},
 	},
 	{
 		Name:   "collector-covers-evidence",
 		Breaks: "the collector locks the row of a group whose worker has died since it began to look",
 		Edits: []Edit{{
-			"groups/sql/collect_lock.sql", "THEN false -- it is newer", "THEN true -- it is newer",
+			"internal/schedule/sql/collect_lock.sql", "THEN false -- it is newer", "THEN true -- it is newer",
 		}},
-		Test: Test{"groups", "TestCollectLeavesEvidence"},
+		Test: Test{"internal/schedule", "TestCollectLeavesEvidence"},
 	},
 	{
 		Name:   "lane-not-kept",
 		Breaks: "the lane that is kept for a queue is taken by another",
-		Edits:  []Edit{{"groups/lanes.go", "	return free >= 0\n", "	return free > -l.of-1\n"}},
+		Edits:  []Edit{{lanesFile, "	return free >= 0\n", "	return free > -l.of-1\n"}},
 		Test:   Test{"fifo", "TestLaneIsKept"},
 	},
 	{
 		Name:   "lanes-not-bounded",
 		Breaks: "a queue has more lanes than it may",
-		Edits:  []Edit{{"groups/lanes.go", "b.Max > 0 && working >= b.Max", "b.Max > 0 && working > b.Max+l.of"}},
+		Edits:  []Edit{{lanesFile, "b.Max > 0 && working >= b.Max", "b.Max > 0 && working > b.Max+l.of"}},
 		Test:   Test{"fifo", "TestLanesAreLimited"},
 	},
 	{

@@ -1,6 +1,6 @@
 package mutants
 
-const loanFile = "groups/loan.go"
+const loanFile = "internal/lease/loan.go"
 
 // setting has handlers that change their sessions.
 var setting = append(contended[:len(contended):len(contended)], "-only", "set")
@@ -23,7 +23,7 @@ var effects = []Mutant{
 	{
 		Name:    "effects-undone",
 		Breaks:  "what a handler wrote is undone although its job is done",
-		Edits:   []Edit{{"groups/savepoint.go", "send(releaseOuter)", "send(undoOuter)"}},
+		Edits:   []Edit{{savepointFile, "send(releaseOuter)", "send(undoOuter)"}},
 		Torture: contended, By: []string{"I1", "I5"},
 	},
 	{
@@ -73,27 +73,27 @@ var effects = []Mutant{
 			laneFile, "		held = held && tag.RowsAffected() == 1\n",
 			"		held = held && tag.RowsAffected() >= 0\n",
 		}},
-		Test: Test{"groups", "TestStepSettles|TestFailedStepIsNotLost"},
+		Test: Test{"internal/lease", "TestStepSettles|TestFailedStepIsNotLost"},
 	},
 	{
 		Name:   "transaction-not-checked",
 		Breaks: "a job is completed in whatever transaction its handler left, also when that holds nothing",
 		Edits: []Edit{{
-			"groups/settling.go", "$1::pg_catalog.text\\n            THEN",
+			"internal/lease/settling.go", "$1::pg_catalog.text\\n            THEN",
 			"$1::pg_catalog.text AND false\\n            THEN",
 		}},
-		Test: Test{"groups", "TestHandlerThatEndsTheTransaction"},
+		Test: Test{"internal/lease", "TestHandlerThatEndsTheTransaction"},
 	},
 	{
 		Name:    "role-of-the-handler",
 		Breaks:  "a job is settled with the role that its handler has taken on",
-		Edits:   []Edit{{"groups/settling.go", "\"role\", ", ""}},
+		Edits:   []Edit{{"internal/lease/settling.go", "\"role\", ", ""}},
 		Torture: setting, By: []string{"I6", "I11"},
 	},
 	{
 		Name:    "encoding-of-the-handler",
 		Breaks:  "a job is settled with the encoding that its handler has set",
-		Edits:   []Edit{{"groups/settling.go", "\"client_encoding\", ", ""}},
+		Edits:   []Edit{{"internal/lease/settling.go", "\"client_encoding\", ", ""}},
 		Torture: setting, By: []string{"I6"},
 	},
 	{
@@ -106,23 +106,23 @@ var effects = []Mutant{
 	{
 		Name:   "session-left-spoiled",
 		Breaks: "a session in which a handler ran SET or DISCARD goes on to the next job",
-		Edits:  []Edit{{"groups/spoil.go", "{ return l.wire.spoiled.Load() }", "{ return l.wire == nil }"}},
-		Test:   Test{"groups", "TestSpoiledLane"},
+		Edits:  []Edit{{"internal/lease/spoil.go", "{ return l.wire.spoiled.Load() }", "{ return l.wire == nil }"}},
+		Test:   Test{"internal/lease", "TestSpoiledLane"},
 	},
 	{
 		Name:   "transaction-usable-after-the-end",
 		Breaks: "a handler's transaction can be used when its job has ended, in the next job's",
 		Edits: []Edit{{
-			"groups/savepoint.go", "	if l.ended {\n		return nil",
+			savepointFile, "	if l.ended {\n		return nil",
 			"	if l.ended && l.lane == nil {\n		return nil",
 		}},
-		Test: Test{"groups", "TestTransactionAfterTheEnd"},
+		Test: Test{"internal/lease", "TestTransactionAfterTheEnd"},
 	},
 	{
 		Name:   "nested-outlives-its-job",
 		Breaks: "what was begun on a handler's transaction can be used when its job has ended, in the next job's",
 		Edits: []Edit{{
-			"groups/nested_pgx.go", "	if t.loan.ended {\n", "	if t.loan.ended && t.parent == nil {\n",
+			nestedPgxFile, "	if t.loan.ended {\n", "	if t.loan.ended && t.parent == nil {\n",
 		}},
 		Torture: keeping, By: []string{"I5", "I6", "I3"},
 	},
@@ -130,44 +130,44 @@ var effects = []Mutant{
 		Name:   "rollback-not-sent",
 		Breaks: "what a handler rolls back when its context has ended stays, and is committed",
 		Edits: []Edit{{
-			"groups/savepoint.go", "context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)",
+			savepointFile, "context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)",
 			"context.WithTimeout(ctx, l.lane.silent)",
 		}},
-		Test: Test{"groups", "TestTransactionsSideBySide"},
+		Test: Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
 		Name:   "rollback-that-failed-forgotten",
 		Breaks: "what a handler could not roll back is committed",
-		Edits:  []Edit{{"groups/savepoint.go", "		l.spilt = fmt.Errorf", "		_ = fmt.Errorf"}},
-		Test:   Test{"groups", "TestRollbackBesideOpenRows"},
+		Edits:  []Edit{{savepointFile, "		l.spilt = fmt.Errorf", "		_ = fmt.Errorf"}},
+		Test:   Test{"internal/lease", "TestRollbackBesideOpenRows"},
 	},
 	{
 		Name: "savepoint-by-hand-overlooked",
 		Breaks: "a transaction goes on although it began behind a savepoint of bun's, or of the handler's, " +
 			"that is gone back to",
-		Edits: []Edit{{"groups/savepoint.go", "		l.cutBehind(min(m.nests, len(l.nests)))\n", ""}},
-		Test:  Test{"groups", "TestTransactionsSideBySide"},
+		Edits: []Edit{{savepointFile, "		l.cutBehind(min(m.nests, len(l.nests)))\n", ""}},
+		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
 		Name:   "bun-rollback-not-sent",
 		Breaks: "what bun rolls back when its context has ended stays, and is committed",
 		Edits: []Edit{{
-			"groups/nested_bun.go", "		return context.WithoutCancel(ctx)\n	case t.sold:",
+			nestedBunFile, "		return context.WithoutCancel(ctx)\n	case t.sold:",
 			"		return ctx\n	case t.sold:",
 		}},
-		Test: Test{"groups", "TestTransactionsSideBySide"},
+		Test: Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
 		Name:   "statement-between-two-jobs",
 		Breaks: "a statement of a handler that has returned is sent into the next job's transaction",
-		Edits:  []Edit{{"groups/nested_pgx.go", "	t.loan.busy++\n", ""}},
-		Test:   Test{"groups", "TestStatementHeldBack"},
+		Edits:  []Edit{{nestedPgxFile, "	t.loan.busy++\n", ""}},
+		Test:   Test{"internal/lease", "TestStatementHeldBack"},
 	},
 	{
 		Name:   "cursor-reaches-the-next-job",
 		Breaks: "a cursor WITH HOLD can be read by the next job",
-		Edits:  []Edit{{"groups/spoil.go", `ToLower(rest), "hold")`, `ToLower(rest), "held")`}},
-		Test:   Test{"groups", "TestSpoils"},
+		Edits:  []Edit{{"internal/lease/spoil.go", `ToLower(rest), "hold")`, `ToLower(rest), "held")`}},
+		Test:   Test{"internal/lease", "TestSpoils"},
 	},
 	{
 		Name:   "handler-says-which-job-it-was",
@@ -185,24 +185,24 @@ var effects = []Mutant{
 		Name:   "own-transaction",
 		Breaks: "a job's transaction is one of the pool's if a query hook makes a context of its own",
 		Edits: []Edit{{
-			"groups/nested_bun.go", "db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)\n",
+			nestedBunFile, "db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)\n",
 			"db.BeginTx(context.WithValue(context.WithoutCancel(ctx), ticketKey{}, t), nil)\n",
-		}, {"groups/nested_bun.go", "	if !t.used.Load() { //", "	if t.loan == nil { //"}},
+		}, {nestedBunFile, "	if !t.used.Load() { //", "	if t.loan == nil { //"}},
 		Test: Test{"fifo", "TestTxWithHooksThatMeddle"},
 	},
 	{
 		Name:   "savepoints-in-pairs",
 		Breaks: "each call for the transaction makes a savepoint",
 		Edits: []Edit{{
-			"groups/nested_pgx.go", "	if l.pgxTx != nil && !l.ended {\n", "	if l.pgxTx != nil && l.ended {\n",
+			nestedPgxFile, "	if l.pgxTx != nil && !l.ended {\n", "	if l.pgxTx != nil && l.ended {\n",
 		}},
-		Test: Test{"groups", "TestOneSavepointForAJob"},
+		Test: Test{"internal/lease", "TestOneSavepointForAJob"},
 	},
 	{
 		Name:   "statements-taken-away",
 		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
 		Edits: []Edit{{
-			"groups/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n",
+			"internal/lease/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n",
 			"	if was != nil {\n",
 		}},
 		Torture: setting, By: []string{"I6"},

@@ -22,34 +22,34 @@ var ids = []Mutant{
 		Name:   "floors-never-forgotten",
 		Breaks: "a job that is put back with its old id is passed over for as long as its group has other jobs",
 		Edits: []Edit{
-			{"groups/floor.go", "	if now.Sub(f.born) >= f.keep {", "	if f.born.After(now.Add(f.keep)) {"},
-			{"groups/floor.go", "	if id <= was {", "	if id < 0 && id <= was {"},
-			{"groups/floor.go", "; id <= max(m.floor.id, m.next.id)", "; id < 0 && id <= max(m.floor.id, m.next.id)"},
+			{floorFile, "	if now.Sub(f.born) >= f.keep {", "	if f.born.After(now.Add(f.keep)) {"},
+			{floorFile, "	if id <= was {", "	if id < 0 && id <= was {"},
+			{floorFile, "; id <= max(m.floor.id, m.next.id)", "; id < 0 && id <= max(m.floor.id, m.next.id)"},
 		},
-		Test: Test{"groups", "TestFloors|TestFloorsAge|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
+		Test: Test{"internal/schedule", "TestFloors|TestFloorsAge|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"},
 	},
 	{
 		Name:   "floor-over-open-enqueues",
 		Breaks: "a finished job is the floor at once, while a lower id may be on its way",
 		Edits: []Edit{{
-			"groups/floor.go", "func (f *floors) get(k Key) floor { return f.mark(k).floor }",
-			"func (f *floors) get(k Key) floor { return f.mark(k).next }",
+			floorFile, "func (f *floors) get(k groups.Key) floor { return f.mark(k).floor }",
+			"func (f *floors) get(k groups.Key) floor { return f.mark(k).next }",
 		}},
-		Test: Test{"groups", "TestLateLowerIDIsNotHidden|TestFloorComesIntoForce"},
+		Test: Test{"internal/schedule", "TestLateLowerIDIsNotHidden|TestFloorComesIntoForce"},
 	},
 	{
 		Name:   "open-enqueues-not-asked-for",
 		Breaks: "a finished job becomes the floor though a transaction may still commit a lower id",
 		Edits: []Edit{{
-			"groups/watch.go", "	s.Turns.Writers(writers, prepared)", "	s.Turns.Writers(writers[:0], prepared)",
+			watchFile, "	s.Turns.Writers(writers, prepared)", "	s.Turns.Writers(writers[:0], prepared)",
 		}},
-		Test: Test{"groups", "TestLateLowerIDIsNotHidden"},
+		Test: Test{"internal/schedule", "TestLateLowerIDIsNotHidden"},
 	},
 	{
 		Name:   "snapshots-not-looked-at",
 		Breaks: "a finished job becomes the floor at the next claim but one, whoever is still in progress",
-		Edits:  []Edit{{"groups/floor.go", "m.bound > 0 && m.bound < claim.Oldest", "m.bound > 0"}},
-		Test:   Test{"groups", "TestLateLowerIDIsNotHidden|TestDrawnIDIsNotHidden"},
+		Edits:  []Edit{{floorFile, "m.bound > 0 && m.bound < claim.Oldest", "m.bound > 0"}},
+		Test:   Test{"internal/schedule", "TestLateLowerIDIsNotHidden|TestDrawnIDIsNotHidden"},
 	},
 	{
 		Name:   "drawn-before-its-transaction",
@@ -57,39 +57,39 @@ var ids = []Mutant{
 		Edits: []Edit{{
 			schemaFile, "FOR EACH STATEMENT WHEN (pg_current_xact_id() IS NULL)", "FOR EACH STATEMENT WHEN (1 IS NULL)",
 		}},
-		Test:  Test{"groups", "TestDrawnIDIsNotHidden"},
+		Test:  Test{"internal/schedule", "TestDrawnIDIsNotHidden"},
 		Alone: true, // who has a transaction open, in whatever database, keeps floors from coming into force
 	},
 	{
 		Name:   "floor-raised-over-a-late-job",
 		Breaks: "a floor is raised over a lower id that was announced while a lane had the group",
 		Edits: []Edit{{
-			"groups/turns.go", "	if id <= turn.lowest && id > turn.entered {", "	if id > turn.entered {",
+			turnsFile, "	if id <= turn.lowest && id > turn.entered {", "	if id > turn.entered {",
 		}},
-		Test: Test{"groups", "TestFloorIsNotRaisedOverALateJob"},
+		Test: Test{"internal/schedule", "TestFloorIsNotRaisedOverALateJob"},
 	},
 	{
 		Name:   "floor-of-a-claim-that-failed",
 		Breaks: "a job that is told of twice becomes the floor by what is known since it was claimed",
 		Edits: []Edit{{
-			"groups/turns.go", "	if id <= turn.lowest && id > turn.entered {", "	if id <= turn.lowest {",
+			turnsFile, "	if id <= turn.lowest && id > turn.entered {", "	if id <= turn.lowest {",
 		}},
-		Test: Test{"groups", "TestJobThatIsToldOfTwice"},
+		Test: Test{"internal/schedule", "TestJobThatIsToldOfTwice"},
 	},
 	{
 		Name: "looks-without-late-commits",
 		Breaks: "where looks are made instead of walks, a job is not found whose transaction drew its id before " +
 			"the last look",
-		Edits: []Edit{{"groups/look.go", "			from = from.lower(m)\n", "			_ = m\n"}},
-		Test:  Test{"groups", "TestLooksFindLateCommits"},
+		Edits: []Edit{{lookFile, "			from = from.lower(m)\n", "			_ = m\n"}},
+		Test:  Test{"internal/schedule", "TestLooksFindLateCommits"},
 	},
 	{
 		Name:   "floor-of-another-server",
 		Breaks: "a floor is believed on a connection to a server that may have lost the commit that raised it",
 		Edits: []Edit{{
-			"groups/request.go", "	if r.Learned < l.dialed {", "	if r.Learned < 0 {",
+			"internal/lease/request.go", "	if r.Learned < l.dialed {", "	if r.Learned < 0 {",
 		}},
-		Test: Test{"groups", "TestFloorOfAServerThatForgot"},
+		Test: Test{"internal/schedule", "TestFloorOfAServerThatForgot"},
 	},
 	{
 		Name:   "commit-order-without-a-lock",

@@ -14,6 +14,24 @@ import (
 	"strings"
 )
 
+// Files that they change.
+const (
+	recordFile     = "internal/lease/record.go"
+	fenceSQLFile   = "internal/lease/sql/fence.sql"
+	watchFile      = "internal/schedule/watch.go"
+	firstsFile     = "internal/schedule/sql/firsts.sql"
+	scoutFile      = "internal/schedule/scout.go"
+	lanesFile      = "internal/schedule/lanes.go"
+	floorFile      = "internal/schedule/floor.go"
+	turnsFile      = "internal/schedule/turns.go"
+	lineFile       = "internal/schedule/line.go"
+	lookFile       = "internal/schedule/look.go"
+	savepointFile  = "internal/lease/savepoint.go"
+	nestedPgxFile  = "internal/lease/nested_pgx.go"
+	nestedBunFile  = "internal/lease/nested_bun.go"
+	claimBatchFile = "internal/lease/sql/claim_batch.sql"
+)
+
 // A Mutant is a bug to be planted.
 type Mutant struct {
 	Name   string

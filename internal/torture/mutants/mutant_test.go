@@ -69,7 +69,7 @@ func TestFilesRefuseTextThatIsNotThereOnce(t *testing.T) {
 		_, err := m.Files(root)
 		require.ErrorContains(t, err, "not once")
 	}
-	m := Mutant{Name: "x", Edits: []Edit{{laneFile, "package groups", "pickage groups"}}}
+	m := Mutant{Name: "x", Edits: []Edit{{laneFile, "package lease", "pickage lease"}}}
 	_, err := m.Files(root)
 	require.ErrorContains(t, err, "expected")
 }

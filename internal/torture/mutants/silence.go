@@ -22,9 +22,9 @@ var endless = append(contended[:len(contended):len(contended)], "-stubborn", "6"
 
 const (
 	seatFile    = "fifo/seat.go"
-	sessionFile = "groups/session.go"
-	beatFile    = "groups/heartbeat.go"
-	streamFile  = "groups/stream.go"
+	sessionFile = "internal/lease/session.go"
+	beatFile    = "internal/lease/heartbeat.go"
+	streamFile  = "internal/lease/stream.go"
 )
 
 var silence = []Mutant{
@@ -78,8 +78,10 @@ var silence = []Mutant{
 	{
 		Name:   "server-socket-unbounded",
 		Breaks: "the server does not notice that a worker's machine is gone with a reply on its way",
-		Edits:  []Edit{{sessionFile, `{"tcp_user_timeout", ms(s.userTimeout())}`, `{"tcp_user_timeout", "0"}`}},
-		Test:   Test{"groups", "TestSessionIsInForce"},
+		Edits: []Edit{{
+			sessionFile, `{"tcp_user_timeout", ms(groups.Session(s).UserTimeout())}`, `{"tcp_user_timeout", "0"}`,
+		}},
+		Test: Test{"internal/lease", "TestSessionIsInForce"},
 	},
 	{
 		Name: "killed-in-a-statement-unnoticed",
@@ -104,7 +106,7 @@ var silence = []Mutant{
 	{
 		Name:   "bounds-not-checked",
 		Breaks: "the worker may be told to give up later than the server does",
-		Edits:  []Edit{{sessionFile, "	case s.noticed() >= s.userTimeout():", "	case s.noticed() < 0:"}},
+		Edits:  []Edit{{"groups/session.go", "	case s.noticed() >= s.UserTimeout():", "	case s.noticed() < 0:"}},
 		Test:   Test{"groups", "TestSessionValidate"},
 	},
 	{
@@ -114,7 +116,7 @@ var silence = []Mutant{
 			{streamFile, "	if s.reading > 0 && s.owed > 0 || s.out.n > 0 || s.beating {\n", "	if s.beating {\n"},
 			{streamFile, "	owed := s.owed > 0\n", "	owed := false\n"},
 		},
-		Test: Test{"groups", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
+		Test: Test{"internal/lease", "TestBeatBesideStatements|TestBeatKeepsWhatIsUsed"},
 	},
 	{
 		Name:   "unread-unbounded",
@@ -130,7 +132,7 @@ var silence = []Mutant{
 		Edits: []Edit{
 			{streamFile, "	if s.reading > 0 && s.owed > 0 {\n", "	if s.reading > 0 && s.owed < 0 {\n"},
 		},
-		Test: Test{"groups", "TestBeatKeepsWhatIsUsed"},
+		Test: Test{"internal/lease", "TestBeatKeepsWhatIsUsed"},
 	},
 	{
 		Name:   "hang-up-unnoticed",

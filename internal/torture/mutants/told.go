@@ -1,19 +1,19 @@
 package mutants
 
-const failedFile = "groups/failed.go"
+const failedFile = "internal/lease/failed.go"
 
 var told = []Mutant{
 	{
 		Name:   "silence-is-ready",
 		Breaks: "a worker is ready although its server says nothing any more",
-		Edits:  []Edit{{"groups/scout.go", "		return *at\n", "		return time.Now()\n"}},
+		Edits:  []Edit{{scoutFile, "		return *at\n", "		return time.Now()\n"}},
 		Test:   Test{"fifo", "TestReady"},
 	},
 	{
 		Name:   "failed-look-counts",
 		Breaks: "a worker is ready although it cannot look for work",
 		Edits: []Edit{{
-			"groups/scout.go", "		if err := s.walk(ctx, conn, view); err != nil {\n",
+			scoutFile, "		if err := s.walk(ctx, conn, view); err != nil {\n",
 			"		if err := s.walk(ctx, conn, view); err != nil {\n			now := time.Now()\n" +
 				"			s.looked.Store(&now)\n",
 		}},
@@ -29,9 +29,9 @@ var told = []Mutant{
 		Name:   "full-line-unready",
 		Breaks: "a worker that has more to do than it can keep in mind is not ready",
 		Edits: []Edit{{
-			"groups/scout.go", "	if !looked && s.nextCall() <= 0 {\n", "	if !looked && conn == nil {\n",
+			scoutFile, "	if !looked && s.nextCall() <= 0 {\n", "	if !looked && conn == nil {\n",
 		}},
-		Test: Test{"groups", "TestScoutWithAFullLineAsks"},
+		Test: Test{"internal/schedule", "TestScoutWithAFullLineAsks"},
 	},
 	{
 		Name:   "unhandled-queue-told-again",
@@ -42,14 +42,14 @@ var told = []Mutant{
 	{
 		Name:   "held-queue-unhandled",
 		Breaks: "a queue is said to wait whose job somebody runs",
-		Edits:  []Edit{{"groups/sql/firsts.sql", "WHEN walk.xid <> '0'::xid\n", "WHEN walk.xid = '0'::xid\n"}},
+		Edits:  []Edit{{firstsFile, "WHEN walk.xid <> '0'::xid\n", "WHEN walk.xid = '0'::xid\n"}},
 		Test:   Test{"fifo", "TestUnhandledQueueIsTold"},
 	},
 	{
 		Name:   "last-statement-told",
 		Breaks: "a handler that swallowed an error is told of the last statement that failed, instead of the first",
 		Edits:  []Edit{{failedFile, "	case w.first == nil && errors.As(", "	case errors.As("}},
-		Test:   Test{"groups", "TestNotRolledBack"},
+		Test:   Test{"internal/lease", "TestNotRolledBack"},
 	},
 	{
 		Name:   "value-told",
@@ -58,6 +58,6 @@ var told = []Mutant{
 			failedFile, "slices.Contains(naming, code[:2]) &&",
 			"(slices.Contains(naming, code[:2]) || code != \"\") &&",
 		}},
-		Test: Test{"groups", "TestNotRolledBack"},
+		Test: Test{"internal/lease", "TestNotRolledBack"},
 	},
 }

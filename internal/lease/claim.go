@@ -1,0 +1,273 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// The claim's part of a lane's step: what is sent for a request, and what comes back. It is two statements, one behind
+// the other: the first locks groups, the second looks at their jobs.
+
+// maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
+const maxBatchBytes = 16 << 20
+
+// sendClaim adds a claim to the pipeline.
+func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
+	lock, look, args := stmtLock, stmtClaim, l.claimArgs(next)
+	switch {
+	case len(next.With) > 0:
+		lock, look, args = stmtLockMany, stmtClaimMany, l.claimManyArgs(next)
+	case next.Jobs > 1:
+		look = stmtClaimBatch
+		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
+	case next.counts():
+		pipeline.SendQueryStatement(l.stmts[stmtAhead], args, nil, claimFormats)
+	}
+	pipeline.SendQueryStatement(l.stmts[lock], args[:2], nil, claimFormats)
+	pipeline.SendQueryStatement(l.stmts[look], args, nil, claimFormats)
+}
+
+// readClaim reads the answers to sendClaim.
+func readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+	if len(next.With) > 0 {
+		return readMany(pipeline, next)
+	}
+	ahead := next.Ahead
+	if next.counts() {
+		err := eachRow(pipeline, func(r *rowReader) { ahead = int(r.int64()) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	groupXID := uint32(0)
+	if err := eachRow(pipeline, func(r *rowReader) { groupXID = r.uint32() }); err != nil {
+		return nil, err
+	}
+	if next.Jobs > 1 {
+		return readBatch(pipeline, next, groupXID)
+	}
+	hold, err := readHead(pipeline, next, groupXID)
+	if hold != nil {
+		hold.Seen.Ahead = max(ahead-1, 0)
+		hold.More = hold.Seen.Ahead > 0
+	}
+	return hold, err
+}
+
+// readHead reads the answer of claim.sql.
+func readHead(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
+	err = eachRow(pipeline, func(r *rowReader) {
+		hold = &Hold{Held: Held{Key: next.Key, N: next.N}}
+		hold.scan(r, groupXID)
+	})
+	return hold, err
+}
+
+// readBatch reads the answer of claim_batch.sql. The jobs up to the first that is to run alone join the hold.
+func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold, error) {
+	list := make([]Held, 0, next.Jobs+1)
+	err := eachRow(pipeline, func(r *rowReader) {
+		list = append(list, Held{Key: next.Key, N: next.N})
+		list[len(list)-1].scan(r, groupXID)
+	})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	hold, rest := &Hold{Held: list[0]}, list[1:]
+	hold.More = len(rest) > 0
+	if hold.alone() || hold.lastXID != 0 || hold.marked {
+		return hold, nil
+	}
+	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() })
+	if n < 0 {
+		n = len(rest)
+	}
+	for i := range n {
+		rest[i].More = i < len(rest)-1
+	}
+	hold.Rest = rest[:n]
+	return hold, nil
+}
+
+// readMany reads the answers of lock_many.sql and claim_many.sql.
+func readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+	asked := next.all()
+	groupXIDs, looked := make([]uint32, len(asked)), make([]bool, len(asked))
+	locked := 0
+	place := func(r *rowReader) int {
+		n := int(r.uint32()) - 1
+		if n < 0 || n >= len(asked) || looked[n] {
+			r.fail("for group %d of %d", n+1, len(asked))
+			return -1
+		}
+		return n
+	}
+	err := eachRow(pipeline, func(r *rowReader) {
+		if n := place(r); n >= 0 {
+			groupXIDs[n] = r.uint32()
+			locked++
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	heads := make([]Held, 0, locked)
+	err = eachRow(pipeline, func(r *rowReader) {
+		n := place(r)
+		if n < 0 {
+			return
+		}
+		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})
+		h := &heads[len(heads)-1]
+		h.scan(r, groupXIDs[n])
+		h.More = r.bool()
+		looked[n] = true
+	})
+	if err != nil || len(heads) == 0 {
+		return nil, err
+	}
+	return company(heads, locked), nil
+}
+
+// company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one
+// that is to run alone, or whose payload is too much beside the others', has its turn by itself, with the next claim.
+func company(heads []Held, locked int) *Hold {
+	for i := range heads {
+		heads[i].Seen.Alone = len(heads) > 1 && (heads[i].alone() || heads[i].Payload == nil)
+	}
+	if !slices.ContainsFunc(heads, func(h Held) bool { return !h.Seen.Alone }) { // the first goes now
+		heads[0].Seen.Alone = false
+	}
+	together := slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return h.Seen.Alone })
+	hold := &Hold{Held: together[0], Rest: together[1:]}
+	if hold.unsure = len(together) < locked; hold.unsure {
+		hold.claimed = heads
+	}
+	return hold
+}
+
+// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
+// everything then that was claimed.
+func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
+	all := Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
+	lost, err := l.dead(ctx, &all)
+	if err != nil || len(lost) == 0 {
+		return false, err
+	}
+	hold.Held, hold.Rest, hold.unsure = all.Held, all.Rest, false
+	return true, nil
+}
+
+// claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays
+// locked that is not worked.
+func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold, error) {
+	together := make(map[int]bool, 1+len(had.Rest))
+	for h := range had.Heads() {
+		together[h.N] = true
+	}
+	list := slices.DeleteFunc(next.all(), func(r Request) bool { return !together[r.N] })
+	again := list[0]
+	again.With, again.Ahead = list[1:], 0
+	hold, _, err := l.step(ctx, nil, &again)
+	if hold != nil {
+		hold.Apart = had.Apart
+		for i := range had.claimed {
+			if h := &had.claimed[i]; h.Seen.Alone {
+				hold.Apart = append(hold.Apart, h.N)
+			}
+		}
+	}
+	return hold, err
+}
+
+// Heads returns the heads of the held groups: of one group, the first job.
+func (h *Hold) Heads() iter.Seq[*Held] {
+	return func(yield func(*Held) bool) {
+		if !yield(&h.Held) {
+			return
+		}
+		for i := range h.Rest {
+			if h.Rest[i].Key != h.Key && !yield(&h.Rest[i]) {
+				return
+			}
+		}
+	}
+}
+
+// eachRow reads one statement's answer.
+func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
+	result, err := readResult(pipeline)
+	if err != nil {
+		return err
+	}
+	var r rowReader
+	for result.NextRow() {
+		r.values, r.next = result.Values(), 0
+		row(&r)
+		if err := r.end(); err != nil {
+			return err
+		}
+	}
+	_, err = result.Close()
+	return err
+}
+
+func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
+	r, err := readResult(pipeline)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return r.Close()
+}
+
+func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
+	res, err := pipeline.GetResults()
+	if err != nil {
+		return nil, err
+	}
+	r, ok := res.(*pgconn.ResultReader)
+	if !ok {
+		return nil, fmt.Errorf("lease: unexpected answer %T", res)
+	}
+	return r, nil
+}
+
+// claimArgs returns the parameters of lock.sql and claim.sql.
+func (l *Lane) claimArgs(r *Request) [][]byte {
+	return append(make([][]byte, 0, 5), []byte(r.Queue), []byte(r.GroupID), appendInt(l.floor(r)))
+}
+
+// claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
+func (l *Lane) claimManyArgs(r *Request) [][]byte {
+	var ids, floors strings.Builder
+	for i, one := range r.all() {
+		sep := byte('{')
+		if i > 0 {
+			sep = ','
+		}
+		ids.WriteByte(sep)
+		quote(&ids, one.GroupID)
+		floors.WriteByte(sep)
+		fmt.Fprintf(&floors, "%d", l.floor(&one))
+	}
+	ids.WriteByte('}')
+	floors.WriteByte('}')
+	return [][]byte{[]byte(r.Queue), []byte(ids.String()), []byte(floors.String()), appendInt(maxBatchBytes)}
+}
+
+// quote writes an element of an array in text format.
+func quote(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	b.WriteByte('"')
+}

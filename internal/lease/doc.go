@@ -1,0 +1,120 @@
+// Package lease is one connection of a worker, and how it holds message groups: it locks a group, looks at its head,
+// lends the transaction to the handler, keeps it alive, settles the job and lets the group go. Which group is next it
+// does not know (package schedule), nor what a job means (package fifo).
+//
+// # The transaction is the lease
+//
+// A lane holds one open transaction per job. In it PostgreSQL holds two row locks: on the group's row in
+// queue_groups, and on the job's row in jobs. (A batch of several groups has two for each.) While it is open nobody
+// else can run that group; when it ends, by commit, rollback or a dead connection, both are free at once. Nothing is
+// written to say "running", so there is nothing to repair after a crash, and no visibility timeout to choose: a job
+// is invisible for exactly as long as its transaction is open.
+//
+//	                 Request                        Hold                          Calls, Request
+//	      schedule ------------>  lane  ------------------------>  handler  ---------------------->  lane  ...
+//	                               |                                  |                               |
+//	                 one pipeline: |                    savepoint,    |                 one pipeline: |
+//	                 lock.sql      | group's row        the handler's |                 settle        | DELETE job
+//	                 claim.sql     | head's row         statements    |                 COMMIT AND    | free, and
+//	                               |                                  |                 CHAIN, claim  | the next held
+//	PostgreSQL  ...idle............[== two row locks, one transaction ================================][====...
+//
+// Whatever else can be known of a running job is read off that transaction:
+//
+//   - It is running if its row's xmax is a transaction in progress; pg_stat_activity knows the pid, name, address and
+//     start of that transaction (the Status of package fifo).
+//   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
+//     transaction, and the group's row has the same (sql/evidence.sql). A claim locks both; nobody else does. A
+//     worker that gives a job back unworked commits.
+//
+// # Why groups stay in order
+//
+//   - Lock, then look. Who asks for a group knows of it by hints (package schedule). A claim is two statements of one
+//     round trip. The first locks the group's row by its primary key (sql/lock.sql), and nothing else. The second is a
+//     new statement, so it has a new snapshot; it reads the head, the lowest id of the group, and locks it
+//     (sql/claim.sql). Whoever held the group before had ended when its row was locked, so the second statement sees
+//     all that they did, and every lower id that was committed before. A lower id that is committed later nobody else
+//     can have worked, because the group is ours. (What does not work is one statement for both. It has one snapshot,
+//     which is older than the lock: a lower id that was committed and tried in between is overtaken.)
+//   - The second statement runs also when the first has found nothing, because both are sent at once. So it is gated:
+//     it does nothing unless the transaction has an id, which only the lock can have given it.
+//   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that
+//     is not ready holds its group.
+//   - A claim that misses ends its transaction with the next statement, and with COMMIT, so that it leaves no
+//     evidence of a crash. A transaction that runs one job holds two row locks.
+//   - Locks are FOR NO KEY UPDATE, and nothing but its holder and Collect touches a group's row: not producers, not
+//     Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the evidence of a
+//     crash.
+//   - READ COMMITTED is said at BEGIN, whatever the database's default is.
+//   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
+//     its statements neither frees the locks nor keeps the failure from being recorded.
+//   - Settling depends on nothing that the handler has left behind (settling.go). It first puts back who the session
+//     is (authorization and role), the encoding, the search path, the timeouts for statements and locks and
+//     session_replication_role, and fails if the transaction is not the one that claimed: a handler that ends it by
+//     hand cannot make an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor
+//     is what its handler wrote.
+//   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the
+//     other began, the first is worked first. Overlapping ones may commit the other way round; a lower id that
+//     appears late is worked next: no claim looks only behind an id that an open transaction may still commit below
+//     (the floors of package schedule).
+//
+// # How a crash is counted
+//
+// The evidence of sql/evidence.sql costs nothing. Some things can hide it, and then a lost attempt is not counted:
+//
+//   - VACUUM takes the ids of aborted transactions off the rows: always with FREEZE, and from PostgreSQL 16 on now
+//     and then without. It has to come between the death and the next claim.
+//   - The server crashes, or a standby takes its place, before the record of the locks is on the disk that survives.
+//   - A claim had read the group's row, and not locked it yet, while the whole attempt came and went.
+//   - A claim between the death and the one that counts has locked the group and not the job: an operator had the job
+//     locked, a lower id was committed and became the head, or that claim's session ended between its two statements.
+//   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
+//     deleted, or it took many groups, and the server refused one of them.
+//   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
+//
+// So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
+// handlers run: the first eight of each lane after the start of its worker, and all of jobs that have failed or were
+// lost before. A mark is taken back in the transaction that settles the attempt. One that is found when the group is
+// ours is of an attempt that died. Hence a job that kills its worker at each start is counted each time, and so is
+// every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks are
+// the only evidence.
+//
+// An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
+// or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
+// worker has counted it by then. If that is refused as well, the group is left alone for a while, longer each time
+// (Outcome.Trouble): no other group waits with it.
+//
+// A refused COMMIT frees its groups before anything can be recorded, so another worker may find them first and charge
+// their heads. For one head that is its own failure. For the heads of several groups it is not, so a batch whose
+// handlers write is in a savepoint, and its deferred constraints are checked before COMMIT (savepoint.go). If that
+// fails, the writes are undone, the transaction commits without them, and the jobs run again one by one.
+//
+// # Batches
+//
+// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and
+// reads the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is
+// ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. The payloads of a
+// batch have 16 MiB together at most. Only the head bears evidence of a crash, is charged with the lost attempt, and
+// runs alone from then on, as every job does that has failed. If the session of a batch is lost while its worker lives,
+// and another worker begins a job behind the head before the first one has recorded its failure, those two attempts
+// count as one.
+//
+// Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
+// (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made
+// again without it: no group stays locked that is not worked. Their payloads are not bounded together.
+//
+// # What a claim costs
+//
+// On the machine of the README, a job that does nothing takes about 100 microseconds of processor time, four fifths
+// of it the server's. A commit with one changed row, in one round trip, takes 50 there, so that is the floor. Hence:
+//
+//   - One round trip a job: settling it, COMMIT AND CHAIN and the next claim are one pipeline of prepared statements.
+//   - Whether jobs wait behind the head is counted once for 16 of them (sql/ahead.sql).
+//   - The claim finds the head by one descent of the index, and names it by its ctid from there on: in the lock, and
+//     in the DELETE that ends it, unless the handler has taken the transaction and may have moved the row.
+//   - Plans are pinned to index probes (plannerSettings). A table that is empty at one moment and has a million rows
+//     at the next has no statistics worth the name. The same is why look-ups are scalar sub-selects, or have a lock
+//     of their own: as a join, claim_many.sql would read all groups of the queue for each group of the batch.
+//   - The jobs table holds live jobs only, and a lane does not look below what it has finished (a floor): dead
+//     entries that an old snapshot keeps are not walked over.
+package lease

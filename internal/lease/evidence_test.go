@@ -1,0 +1,303 @@
+package lease
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// lost claims a group and reports whether its last worker died with the job, and gives it back.
+func (s *stage) lost(id string) bool {
+	s.Helper()
+	l := s.lane()
+	s.claim(l, id)
+	lost, err := l.Lost(s.Context())
+	require.NoError(s, err)
+	s.end(l)
+	return len(lost) > 0
+}
+
+func TestLostIsToldOnce(t *testing.T) {
+	t.Parallel()
+	for name, die := range map[string]func(*stage, *Lane, *Hold){
+		"terminated while idle": func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
+		"connection cut": func(s *stage, l *Lane, _ *Hold) {
+			pid := l.pg().PID()
+			l.Kill()
+			s.Until(func() bool {
+				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+			})
+		},
+		"after writes": func(s *stage, l *Lane, h *Hold) {
+			_, err := s.pgxTx(h).Exec(s.Context(), "CREATE TABLE effects (v text)")
+			require.NoError(s, err)
+			s.Terminate(l.pg().PID())
+		},
+		"in the middle of a statement": func(s *stage, l *Lane, h *Hold) {
+			tx, done := s.pgxTx(h), make(chan error, 1)
+			go func() {
+				_, err := tx.Exec(s.Context(), "SELECT pg_sleep(600)")
+				done <- err
+			}()
+			s.Until(func() bool { return s.Active(l.pg().PID()) })
+			s.Terminate(l.pg().PID())
+			require.ErrorContains(s, <-done, "57P01")
+		},
+		"in the COMMIT of a success": func(s *stage, l *Lane, h *Hold) { dieInCommit(s, l, h, succeed(h)) },
+		"in the COMMIT of a failure": func(s *stage, l *Lane, h *Hold) { dieInCommit(s, l, h, retryIn(h, 0)) },
+		"idle_in_transaction_session_timeout": func(s *stage, l *Lane, _ *Hold) {
+			pid := l.pg().PID()
+			_, err := l.Conn().Exec(s.Context(), "SET LOCAL idle_in_transaction_session_timeout = 10")
+			require.NoError(s, err)
+			s.Until(func() bool {
+				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(1, "a", "b")
+			require.False(t, s.lost("a"), "never claimed")
+			require.False(t, s.lost("a"), "given back")
+			l := s.lane()
+			die(s, l, s.claim(l, "a"))
+			require.True(t, s.lost("a"))
+			require.False(t, s.lost("a"), "once")
+			require.False(t, s.lost("b"))
+		})
+	}
+}
+
+// dieInCommit has the session die in the COMMIT that settles a job whose handler has written something.
+func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
+	s.Exec(`CREATE TABLE effects (v text);
+		CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION die()`)
+	require.NoError(s, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(s.Context(), "INSERT INTO effects VALUES ('')")
+		require.NoError(s, err)
+	}))
+	_, settled, err := l.Step(s.Context(), calls, nil)
+	require.ErrorContains(s, err, "57P01")
+	require.False(s, settled)
+}
+
+// A worker that lives commits, whatever it does with a job.
+func TestWhatIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*stage, *Lane, *Hold){
+		"given back": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
+		"given back with a step": func(s *stage, l *Lane, _ *Hold) {
+			s.claim(l, "b")
+			s.end(l)
+		},
+		"retried": func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, 0)...) },
+		"failed in a statement": func(s *stage, l *Lane, h *Hold) {
+			require.Error(s, l.Lend(func() { _, _ = s.pgxTx(h).Exec(s.Context(), nonsense) }))
+			require.NoError(s, l.Undo(s.Context()))
+			s.end(l)
+		},
+		"a claim that missed while an operator looked": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			for _, look := range []string{
+				"DELETE FROM pgfifo.jobs", "SELECT FROM pgfifo.jobs FOR UPDATE", "UPDATE pgfifo.jobs SET run_at = NULL",
+			} {
+				c := s.Session()
+				c.Do("BEGIN; " + look)
+				require.True(s, s.misses(l, "a"))
+				c.Do("ROLLBACK")
+				require.False(s, s.lost("a"), look)
+			}
+		},
+		"an operator's DELETE rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			s.rolledBack("DELETE FROM pgfifo.jobs")
+		},
+		"an operator's UPDATE rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			s.rolledBack("UPDATE pgfifo.jobs SET run_at = NULL")
+		},
+		"an operator's lock, rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			s.rolledBack("SELECT FROM pgfifo.jobs FOR UPDATE")
+		},
+		"an operator's UPDATE, terminated": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			c := s.Session()
+			c.Do("BEGIN; UPDATE pgfifo.jobs SET run_at = NULL")
+			s.Terminate(c.PgConn().PID())
+		},
+		"a purge rolled back": func(s *stage, l *Lane, _ *Hold) {
+			s.end(l)
+			c, n := s.Session(), 0
+			c.Do("BEGIN")
+			require.NoError(s, c.QueryRow(s.Context(), s.Statement("purge"), queue, nil).Scan(&n))
+			require.Equal(s, 2, n)
+			c.Do("ROLLBACK")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(1, "a", "b")
+			l := s.lane()
+			leave(s, l, s.claim(l, "a"))
+			require.False(t, s.lost("a"))
+			require.False(t, s.lost("b"))
+		})
+	}
+}
+
+func (s *stage) rolledBack(sql string) {
+	s.Helper()
+	s.Session().Do("BEGIN; " + sql + "; ROLLBACK")
+}
+
+// Nor is a job lost whose settling failed while its worker lived, or that was claimed with a step that failed.
+func TestFailedStepIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a", "b")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(t.Context(), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
+		require.NoError(t, err)
+	}))
+	_, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+	require.ErrorIs(t, err, ErrNotHeld)
+	require.False(t, settled)
+	require.False(t, l.Closed())
+	require.False(t, s.lost("b"), "and free")
+}
+
+// What the 32 bits of an xmax can be: this epoch's, the one's before, none's.
+func TestEvidenceArithmetic(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	next := pgtest.One[int64](s.DB, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+	for _, xid := range []int64{
+		0, 1, 2, 3, 4, next + 1_000_000, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1, math.MaxUint32,
+	} {
+		require.NotContains(t, pgtest.Column[bool](s.DB, evidenceSQL, xid), true, xid)
+	}
+
+	c := s.Session()
+	c.Do("BEGIN")
+	var xid string
+	require.NoError(t, c.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&xid))
+	id, err := strconv.ParseInt(xid, 10, 64)
+	require.NoError(t, err)
+	require.NotContains(t, pgtest.Column[bool](s.DB, evidenceSQL, id), true, "in progress")
+	c.Do("ROLLBACK")
+	require.Equal(t, []bool{true}, pgtest.Column[bool](s.DB, evidenceSQL, id&math.MaxUint32))
+}
+
+// As it will be after the first wraparound, four billion transactions from now.
+func TestEvidenceEpochs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	sql := pgtest.Mutate(t, evidenceSQL,
+		"coalesce(pg_xact_status(w.xid::text::xid8) = 'aborted', false) AS lost", "w.xid")
+	sql = pgtest.Mutate(t, sql, "pg_snapshot_xmax(pg_current_snapshot())::text::bigint", "$2::bigint")
+	const epoch = 1 << 32
+	for _, c := range []struct {
+		next, xid int64
+		want      []int64
+	}{
+		{1000, 999, []int64{999}},
+		{1000, 3, []int64{3}},
+		{1000, 2, []int64{}},
+		{1000, 1001, []int64{}},
+		{epoch + 10, 9, []int64{epoch + 9}},
+		{epoch + 10, 11, []int64{11}},
+		{epoch + 10, epoch - 1, []int64{epoch - 1}},
+		{7*epoch + 10, epoch - 1, []int64{7*epoch - 1}},
+		{7*epoch + 10, 3, []int64{7*epoch + 3}},
+	} {
+		require.Equal(t, c.want, pgtest.Column[int64](s.DB, sql, c.xid, c.next), "%d of %d", c.xid, c.next)
+	}
+}
+
+func TestClaimer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ job, group, want uint32 }{
+		{0, 0, 0},
+		{7, 7, 7},
+		{7, 9, 0},
+		{7, 6, 0},
+		{7, 0, 0},
+		{0, 7, 0},
+	} {
+		require.Equal(t, c.want, claimer(c.job, c.group), "%+v", c)
+	}
+}
+
+// A claim of several groups of which one is to run alone is given up, but not if that would cover the evidence of a
+// crash: another process might have the group next.
+func TestEvidenceIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b", "c", "d")
+	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = 'd'") // it runs alone
+	dead, other, l := s.lane(), s.lane(), s.lane()
+	s.claim(dead, "a")
+	s.Terminate(dead.pg().PID())
+	held := s.claim(other, "b")
+
+	h, got := s.together(l, "a", "b", "c", "d")
+	require.Equal(t, "a c d", got)
+	require.NotNil(t, h.claimed, "the first claim, not one after that was given up")
+	lost, err := l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	require.Equal(t, "a", lost[0].GroupID)
+	s.end(l, retryIn(&Hold{Held: *lost[0]}, 0)...)
+
+	// Without a crash it is given up.
+	h, got = s.together(l, "a", "b", "c", "d")
+	require.Equal(t, "c", got)
+	require.Nil(t, h.claimed)
+	s.end(l)
+	s.end(other, succeed(held)...)
+	require.True(t, s.misses(l, "b"))
+	require.Equal(t, 1, s.claim(l, "a").Attempts)
+}
+
+// What a claim saw that was given up must not stand for what has happened since.
+func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	other := s.lane()
+	s.end(other, retryIn(s.claim(other, "a"), 0)...) // it runs alone now
+	s.claim(other, "a")
+	s.end(other) // given back: a committed claim
+
+	l := s.lane()
+	hold, _, err := l.Step(s.Context(), nil, request("b", "a"))
+	require.NoError(t, err)
+	require.NotNil(t, hold)
+	require.Equal(t, "b", hold.GroupID)
+	require.Empty(t, hold.Rest)
+	require.Equal(t, []int{1}, hold.Apart)
+	s.end(l)
+
+	victim := s.lane()
+	s.claim(victim, "a")
+	s.Terminate(victim.pg().PID())
+
+	hold, _, err = l.Step(s.Context(), nil, request("a"))
+	require.NoError(t, err)
+	require.NotNil(t, hold)
+	lost, err := l.Lost(s.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+}

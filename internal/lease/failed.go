@@ -1,0 +1,60 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var errNotRolledBack = errors.New(
+	"lease: a statement failed in the job's transaction and the handler did not roll it back")
+
+// notRolledBack returns the error of a handler that has left its transaction failed, with that of the first statement
+// that did so, if the wire has seen it.
+func (w *wire) notRolledBack() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.first == nil {
+		return errNotRolledBack
+	}
+	return fmt.Errorf("%w: %w", errNotRolledBack, failedStatement{w.first})
+}
+
+const inFailedTransaction = "25P02"
+
+// note enters what became of a handler's statement. One that succeeds shows that nothing has failed, or that it is
+// rolled back.
+func (w *wire) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pgErr := (*pgconn.PgError)(nil)
+	switch {
+	case !w.lent:
+	case err == nil:
+		w.first = nil
+	case w.first == nil && errors.As(err, &pgErr) && pgErr.Code != inFailedTransaction:
+		w.first = pgErr
+	}
+}
+
+// A failedStatement is the server's error of a statement, as it is told although the handler has not told it: so
+// without values. Those may be in what the server says of data and of the text of a statement, and in what a function
+// raises.
+type failedStatement struct{ err *pgconn.PgError }
+
+// naming are the classes of errors in which the server names what there is in the database, but for syntaxError.
+var naming = []string{"0A", "23", "25", "40", "42", "53", "55", "57"}
+
+const syntaxError = "42601"
+
+func (f failedStatement) Error() string {
+	code, raised := f.err.Code, f.err.Routine == "exec_stmt_raise" // by PL/pgSQL
+	if len(code) == 5 && slices.Contains(naming, code[:2]) && code != syntaxError && !raised {
+		return f.err.Error()
+	}
+	return fmt.Sprintf("%s (SQLSTATE %s)", f.err.Severity, code)
+}
+
+func (f failedStatement) Unwrap() error { return f.err }

@@ -1,0 +1,103 @@
+package lease
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// A handler that leaves its transaction failed is told which statement did that, however it was made, and no value.
+func TestNotRolledBack(t *testing.T) {
+	t.Parallel()
+	const missing = `: ERROR: relation "nowhere" does not exist (SQLSTATE 42P01)`
+	do := func(sql string, args ...any) func(*stage, *Hold) {
+		return func(s *stage, h *Hold) { _, _ = s.pgxTx(h).Exec(s.Context(), sql, args...) }
+	}
+	all := func(steps ...func(*stage, *Hold)) func(*stage, *Hold) {
+		return func(s *stage, h *Hold) {
+			for _, step := range steps {
+				step(s, h)
+			}
+		}
+	}
+	undone := func(s *stage, h *Hold) {
+		tx, err := s.pgxTx(h).Begin(s.Context())
+		require.NoError(s, err)
+		_, err = tx.Exec(s.Context(), "SELECT FROM elsewhere")
+		require.Error(s, err)
+		require.NoError(s, tx.Rollback(s.Context()))
+	}
+	bunDo := func(s *stage, h *Hold) { _, _ = s.bunTx(h).ExecContext(s.Context(), "SELECT FROM nowhere") }
+	batch := func(s *stage, h *Hold) {
+		b := &pgx.Batch{}
+		b.Queue("SELECT 1")
+		b.Queue("SELECT FROM nowhere")
+		b.Queue("SELECT 1/0")
+		_ = s.pgxTx(h).SendBatch(s.Context(), b).Close()
+	}
+	for name, x := range map[string]struct {
+		do   func(*stage, *Hold)
+		text string
+		code string
+	}{
+		"exec":    {do("SELECT FROM nowhere"), missing, "42P01"},
+		"bun":     {bunDo, missing, "42P01"},
+		"batch":   {batch, missing, "42P01"},
+		"the 1st": {all(do("SELECT FROM nowhere"), do("SELECT 1"), do("not SQL")), missing, "42P01"},
+		"the one that was not rolled back": {
+			all(do("SELECT 1"), undone, do("SELECT FROM nowhere")), missing, "42P01",
+		},
+		"rows": {func(s *stage, h *Hold) {
+			var n int
+			_ = s.pgxTx(h).QueryRow(s.Context(), "SELECT 1 / (3 - g) FROM generate_series(1, 5) g").Scan(&n)
+		}, ": ERROR (SQLSTATE 22012)", "22012"},
+		"copy": {func(s *stage, h *Hold) {
+			s.Exec("ALTER TABLE effects ADD CONSTRAINT short CHECK (length(v) < 4)")
+			rows := pgx.CopyFromRows([][]any{{"v"}, {"secret"}})
+			_, _ = s.pgxTx(h).CopyFrom(s.Context(), pgx.Identifier{"effects"}, []string{"v"}, rows)
+		}, `: ERROR: new row for relation "effects" violates check constraint "short" (SQLSTATE 23514)`, "23514"},
+		"value": {do("SELECT $1::text::integer", "secret"), ": ERROR (SQLSTATE 22P02)", "22P02"},
+		"text":  {do("SELECT secret secret secret"), ": ERROR (SQLSTATE 42601)", "42601"},
+		"raised": {
+			do("DO $$ BEGIN RAISE unique_violation USING MESSAGE = 'secret'; END $$"),
+			": ERROR (SQLSTATE 23505)", "23505",
+		},
+		"unseen": {func(s *stage, h *Hold) {
+			_, _ = s.pgxTx(h).Conn().PgConn().Exec(s.Context(), "SELECT FROM nowhere").ReadAll()
+		}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			err := h.lane.Lend(func() { x.do(s, h) })
+			require.ErrorIs(t, err, errNotRolledBack)
+			require.EqualError(t, err, errNotRolledBack.Error()+x.text)
+			if x.code != "" {
+				pgErr := (*pgconn.PgError)(nil)
+				require.ErrorAs(t, err, &pgErr)
+				require.Equal(t, x.code, pgErr.Code)
+			}
+			require.Empty(t, settled(false))
+		})
+	}
+}
+
+// What a handler has failed in is no other's.
+func TestNotRolledBackByAnother(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	require.ErrorIs(t, h.lane.Lend(func() {
+		_, _ = s.pgxTx(h).Exec(t.Context(), "SELECT FROM nowhere")
+	}), errNotRolledBack)
+	require.NoError(t, h.lane.Undo(t.Context()))
+	require.NoError(t, h.lane.Keep(t.Context()))
+	err := h.lane.Lend(func() {
+		tx, err := h.lane.Loan().PgxTx(t.Context())
+		require.NoError(t, err)
+		_, _ = tx.Conn().PgConn().Exec(t.Context(), "SELECT 1/0").ReadAll()
+	})
+	require.EqualError(t, err, errNotRolledBack.Error())
+	require.Empty(t, settled(false))
+}

@@ -1,0 +1,102 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// ErrNoFences is returned by Fence of a lane whose Dialer has no Control pool.
+var ErrNoFences = errors.New("lease: fencing tokens need a Control pool")
+
+// Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
+// earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx
+// does, and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same
+// number.
+//
+// It returns ErrLost if the claim's transaction has ended: somebody else may hold the group.
+func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
+	l.fencing.Lock()
+	defer l.fencing.Unlock()
+	if token, ok := l.fences[key]; ok {
+		return token, nil
+	}
+	if l.lane.control == nil {
+		return 0, ErrNoFences
+	}
+	xid, err := l.claim(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	token, err := l.draw(ctx, key, xid)
+	if err != nil {
+		return 0, fenceLost(err)
+	}
+	if l.fences == nil {
+		l.fences = make(map[groups.Key]int64)
+	}
+	l.fences[key] = token
+	return token, nil
+}
+
+// draw draws a token in a transaction of its own, in one round trip. READ COMMITTED, whatever the database's default
+// is: a former holder may be drawing, and then this waits for it.
+func (l *Loan) draw(ctx context.Context, key groups.Key, xid string) (token int64, err error) {
+	var b pgx.Batch
+	b.Queue(beginSQL)
+	b.Queue(l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, xid).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&token)
+	})
+	b.Queue(commitSQL)
+	err = l.lane.control.SendBatch(ctx, &b).Close()
+	return token, err
+}
+
+// fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has
+// lost its newest commits and never heard of it.
+func fenceLost(err error) error {
+	pgErr := (*pgconn.PgError)(nil)
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pgErr) && pgErr.Code == "22023" {
+		err = ErrLost
+	}
+	return fmt.Errorf("lease: fence: %w", err)
+}
+
+// claim returns the id of the transaction that claimed the group, which must be the one that is open.
+func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error) {
+	tx, err := l.beside(ctx)
+	if err != nil {
+		return "", l.fenceError(err)
+	}
+	err = tx.QueryRow(ctx, l.lane.schema.Qualify(fenceClaimSQL), key.Queue, key.GroupID).Scan(&xid)
+	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
+		err = rolled
+	}
+	if err != nil {
+		return "", l.fenceError(err)
+	}
+	return xid, nil
+}
+
+// beside returns a transaction of its own within the job's, also if the handler has one.
+func (l *Loan) beside(ctx context.Context) (pgx.Tx, error) {
+	l.mu.Lock()
+	open := l.pgxTx
+	l.mu.Unlock()
+	if open != nil {
+		return open.Begin(ctx)
+	}
+	return l.PgxTx(ctx)
+}
+
+func (l *Loan) fenceError(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) || l.lane.Closed() {
+		err = errors.Join(ErrLost, err)
+	}
+	return fmt.Errorf("lease: fence: %w", err)
+}

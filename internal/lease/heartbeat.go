@@ -1,0 +1,114 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
+// broke, or the server was silent for longer than Session.Silence, or about to take the worker for silent. Somebody
+// else may run the job by now. What the handler writes through the job's transaction is lost with it; what it does
+// elsewhere it should stop doing.
+var ErrLost = errors.New("lease: the connection that holds the group is lost")
+
+var (
+	errHungUp = errors.New("lease: the server ended the session")
+	errUnread = errors.New("lease: results of the job's transaction are left unread, so that no heartbeat can pass")
+)
+
+// epoch is what Lane.since counts from: by the monotonic clock, for the wall clock may jump.
+var epoch = time.Now()
+
+// start begins what Running returns.
+func (l *Lane) start() { l.since.Store(int64(time.Since(epoch)) + 1) }
+
+// stop ends it.
+func (l *Lane) stop() { l.since.Store(0) }
+
+// Running returns how long the lane's handler has been running, or 0.
+func (l *Lane) Running() time.Duration {
+	if since := l.since.Load(); since != 0 {
+		return time.Since(epoch) - time.Duration(since-1)
+	}
+	return 0
+}
+
+// HungUp reports whether the server, or the network, has ended the session, as far as the socket knows. It sends
+// nothing, and may be called from any goroutine. On systems other than Linux it may not know.
+func (l *Lane) HungUp() bool { return l.stream.ended() }
+
+// Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
+// Session.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
+// end the session soon because results that nobody reads keep heartbeats from being sent: see Session.
+//
+// It may be called from any goroutine. While no handler runs it does nothing.
+func (l *Lane) Beat(ctx context.Context) error {
+	lease := l.wire.lease()
+	if lease == 0 {
+		return nil
+	}
+	now, err := l.beat(ctx, lease)
+	idle := time.Since(now.alive)
+	if err != nil || !now.unsure || idle < l.heartbeat {
+		return err
+	}
+	// The end of the answer is perhaps behind what is unread, and then the server waits for the worker. It must be
+	// asked.
+	ctx, cancel := context.WithTimeout(ctx, min(l.heartbeat, l.silent-idle))
+	defer cancel()
+	begun := time.Now()
+	active, writing, err := l.activity(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return l.lose(lease, errHungUp)
+	}
+	// While it waits for its results to be read, tcp_user_timeout runs, unless some have been.
+	if err == nil && active && (!writing || !l.stream.tcp || now.moved) {
+		l.stream.affirm(begun)
+	}
+	return nil // the next heartbeat gives up if nobody could say
+}
+
+func (l *Lane) beat(ctx context.Context, lease int) (standing, error) {
+	l.wire.beats.Lock()
+	defer l.wire.beats.Unlock()
+	if l.wire.lease() != lease { // the handler has returned
+		return standing{}, nil
+	}
+	if l.HungUp() {
+		return standing{}, l.cut(errHungUp)
+	}
+	if ctx.Err() != nil {
+		return standing{}, l.cut(context.Cause(ctx))
+	}
+	// A server that answers too late may have given the group away meanwhile: late is lost.
+	defer time.AfterFunc(l.silent, func() { _ = l.cut(nil) }).Stop()
+	defer context.AfterFunc(ctx, func() { _ = l.cut(nil) })()
+	now, err := l.stream.beat()
+	if err != nil || l.lost.Load() {
+		return now, l.cut(errors.Join(context.Cause(ctx), err))
+	}
+	if time.Since(now.alive) >= l.silent {
+		return now, l.cut(errUnread)
+	}
+	return now, nil
+}
+
+// lose gives the connection up, if the same handler has it yet.
+func (l *Lane) lose(lease int, why error) error {
+	l.wire.beats.Lock()
+	defer l.wire.beats.Unlock()
+	if l.wire.lease() != lease {
+		return nil
+	}
+	return l.cut(why)
+}
+
+// cut gives the connection up.
+func (l *Lane) cut(why error) error {
+	l.lost.Store(true)
+	l.Kill()
+	return errors.Join(ErrLost, why)
+}

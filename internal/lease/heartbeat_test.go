@@ -1,0 +1,191 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+func TestBeatWhileNoHandlerRuns(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	require.NoError(t, l.Beat(t.Context()))
+	require.Zero(t, l.Running())
+	s.claim(l, "a")
+	s.Terminate(l.pg().PID())
+	require.NoError(t, l.Beat(t.Context()), "it does nothing: the lane's own goroutine finds out")
+	require.False(t, l.Closed())
+}
+
+// Heartbeats keep a session alive whose handler leaves it alone; without them the server ends it.
+func TestBeatKeepsTheSession(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	session := groups.Session{
+		Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+	}
+	require.NoError(t, session.Validate())
+	d := s.dialer(session)
+	beaten, forsaken := s.dial(d), s.dial(d)
+	h := s.claim(beaten, "a")
+	s.claim(forsaken, "b")
+	pid := forsaken.pg().PID()
+	require.NoError(t, beaten.Lend(func() {
+		s.Until(func() bool {
+			require.NoError(t, beaten.Beat(t.Context()))
+			return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+		})
+		require.Positive(t, beaten.Running())
+		require.Equal(t, []string{"a", "a/1"}, s.Locked())
+	}))
+	s.end(beaten, succeed(h)...)
+}
+
+// In an aborted transaction too, and between the handler's statements.
+func TestBeatBetweenStatements(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		tx := s.pgxTx(h)
+		require.NoError(t, l.Beat(t.Context()))
+		_, err := tx.Exec(t.Context(), nonsense)
+		require.Error(t, err)
+		require.NoError(t, l.Beat(t.Context()))
+		require.NoError(t, tx.Rollback(t.Context()))
+		rows, err := s.pgxTx(h).Query(t.Context(), "SELECT generate_series(1, 1000)")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		require.NoError(t, l.Beat(t.Context()), "beside open rows, too")
+		rows.Close()
+		require.NoError(t, rows.Err())
+	}))
+	s.end(l, succeed(h)...)
+}
+
+// The handler and the heartbeat use one connection, and never at once.
+func TestBeatBesideStatements(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	_, err := l.Conn().Exec(t.Context(), "CREATE TEMP TABLE copied (n integer)")
+	require.NoError(t, err)
+	h := s.claim(l, "a")
+	stop := make(chan struct{})
+	beats := make([]error, 3)
+	var beating sync.WaitGroup
+	for i := range beats {
+		beating.Go(func() {
+			for beats[i] == nil {
+				beats[i] = l.Beat(context.WithoutCancel(t.Context()))
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	err = l.Lend(func() {
+		btx := s.bunTx(h)
+		stmt, err := btx.PrepareContext(t.Context(), "SELECT $1::integer")
+		require.NoError(t, err)
+		for range 10 { // beside beats without a pause, which a handler waits for
+			tx := s.pgxTx(h)
+			_, err := tx.Exec(t.Context(), "SELECT 1")
+			require.NoError(t, err)
+			_, err = btx.ExecContext(t.Context(), "SELECT ?", 1)
+			require.NoError(t, err)
+			_, err = stmt.ExecContext(t.Context(), 1)
+			require.NoError(t, err)
+			_, err = tx.Prepare(t.Context(), "again", "SELECT 1")
+			require.NoError(t, err)
+			_, err = tx.CopyFrom(t.Context(), pgx.Identifier{"pg_temp", "copied"}, []string{"n"},
+				pgx.CopyFromRows([][]any{{int32(1)}}))
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(t.Context()))
+			nested, err := btx.Begin()
+			require.NoError(t, err)
+			require.NoError(t, nested.Rollback())
+			var n int
+			require.NoError(t, btx.NewRaw("SELECT count(*) FROM copied").Scan(t.Context(), &n))
+			require.Positive(t, n)
+		}
+		require.NoError(t, stmt.Close())
+		require.NoError(t, btx.Rollback())
+	})
+	require.NoError(t, err)
+	s.end(l, succeed(h)...) // while they go on
+	close(stop)
+	beating.Wait()
+	require.Equal(t, make([]error, len(beats)), beats)
+}
+
+func TestBeatFindsTheConnectionLost(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	err := l.Lend(func() {
+		s.Terminate(l.pg().PID())
+		require.ErrorIs(t, l.Beat(t.Context()), ErrLost)
+		require.True(t, l.Closed())
+		_, err := h.loan.PgxTx(t.Context())
+		require.Error(t, err)
+	})
+	require.ErrorIs(t, err, ErrLost)
+	require.ErrorIs(t, l.Undo(t.Context()), ErrLost)
+	_, settled, err := l.Step(t.Context(), succeed(h), nil)
+	require.True(t, err != nil || settled, "nothing was held any more")
+	require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+}
+
+// A server that answers too late is as good as gone.
+func TestBeatGivesUp(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	s.claim(l, "a")
+	err := l.Lend(func() {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, l.Beat(ended), ErrLost)
+	})
+	require.ErrorIs(t, err, ErrLost)
+	s.Until(func() bool { return len(s.Locked()) == 0 })
+}
+
+func TestKillFromAnotherGoroutine(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	err := l.Lend(func() {
+		done := make(chan struct{})
+		go func() {
+			l.Kill()
+			close(done)
+		}()
+		<-done
+		s.Until(func() bool { return len(s.Locked()) == 0 })
+		_, err := h.loan.PgxTx(t.Context())
+		require.Error(t, err)
+	})
+	require.ErrorIs(t, err, ErrLost)
+}

@@ -1,0 +1,205 @@
+package lease
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Hold is an open transaction that owns one group and the job at its head; or, claimed as a batch, some more jobs
+// behind that head, or several groups with a head each. When the transaction ends, by commit, rollback or a lost
+// connection, PostgreSQL frees them all; nothing else does.
+type Hold struct {
+	Held // the first job
+	// Rest are the others: those behind the first in its group, in order, or the heads of other groups.
+	Rest []Held
+	// Apart are the numbers of groups that were given back, because their heads are to be claimed by themselves.
+	Apart []int
+
+	lane    *Lane
+	loan    Loan   // the first one
+	unsure  bool   // the claim is to be made again: it has locked more groups than it may work
+	claimed []Held // of a claim of many groups: all heads that it got
+}
+
+// A Held is a job that a Hold owns.
+type Held struct {
+	groups.Key
+	N           int // the group's number in the Request
+	ID          int64
+	Payload     []byte
+	Attempts    int       // failed or lost before this one
+	MaxAttempts int       // 0: not said when it was enqueued
+	EnqueuedAt  time.Time // by the server's clock
+	RunAt       time.Time // when it may run, or could; zero: it was never to wait
+	DueIn       time.Duration
+	Paused      bool // the group or its queue is paused
+	More        bool // there is another job behind this one
+	// Place is where its row is, for as long as it is held.
+	Place Place
+	// WasLost says that its last attempt died with its worker.
+	WasLost bool
+	// Seen is what the claim has learned of the group.
+	Seen Seen
+
+	lastXID uint32 // the transaction that claimed it last, or 0
+	marked  bool   // this very attempt has begun before, and died
+}
+
+// A Place is a ctid: a block of the table, and a line in it.
+type Place struct {
+	block uint32
+	line  uint16
+}
+
+// Append appends the place as PostgreSQL writes it.
+func (p Place) Append(to []byte) []byte {
+	to = strconv.AppendUint(append(to, '('), uint64(p.block), 10)
+	return append(strconv.AppendUint(append(to, ','), uint64(p.line), 10), ')')
+}
+
+// Ready reports whether the job may run now.
+func (h *Held) Ready() bool { return h.DueIn <= 0 && !h.Paused }
+
+// alone reports whether the job is to run by itself: it has failed before, or may be tried only once, or waits or has
+// waited for its time.
+func (h *Held) alone() bool {
+	return h.Attempts > 0 || h.MaxAttempts == 1 || !h.RunAt.IsZero() || !h.Ready()
+}
+
+// Result formats: binary for what is not text anyway.
+var claimFormats = []int16{1}
+
+var errClaimRow = errors.New("lease: claim: unexpected row")
+
+// rowReader reads the columns of a row in binary, from left to right. It keeps the first error.
+type rowReader struct {
+	values [][]byte
+	next   int
+	err    error
+	kept   []byte // copies of an answer's payloads
+}
+
+// copied returns a copy that nobody can append to another's, and nil only for nil.
+func (r *rowReader) copied(v []byte) []byte {
+	if v == nil {
+		return nil
+	}
+	if cap(r.kept)-len(r.kept) < len(v) || r.kept == nil {
+		r.kept = make([]byte, 0, max(len(v), 2*cap(r.kept)))
+	}
+	begin := len(r.kept)
+	r.kept = append(r.kept, v...)
+	return r.kept[begin:len(r.kept):len(r.kept)]
+}
+
+// column returns the next one, which must have the given width in bytes; -1: any.
+func (r *rowReader) column(width int, null bool) []byte {
+	if r.next >= len(r.values) {
+		r.fail("of %d columns", len(r.values))
+		return nil
+	}
+	v := r.values[r.next]
+	r.next++
+	if v == nil && null {
+		return nil
+	}
+	if v == nil || width >= 0 && len(v) != width {
+		r.fail("column %d has %d bytes", r.next, len(v))
+		return nil
+	}
+	return v
+}
+
+func (r *rowReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: "+format, append([]any{errClaimRow}, args...)...)
+	}
+}
+
+func (r *rowReader) int64() int64 {
+	if v := r.column(8, false); v != nil {
+		return int64(binary.BigEndian.Uint64(v))
+	}
+	return 0
+}
+
+func (r *rowReader) uint32() uint32 {
+	if v := r.column(4, false); v != nil {
+		return binary.BigEndian.Uint32(v)
+	}
+	return 0
+}
+
+func (r *rowReader) bool() bool {
+	v := r.column(1, false)
+	return v != nil && v[0] != 0
+}
+
+// end returns the first error. There must be no more columns.
+func (r *rowReader) end() error {
+	if r.err == nil && r.next != len(r.values) {
+		r.fail("of %d columns", len(r.values))
+	}
+	return r.err
+}
+
+// maxDue is the longest that a head is parked before somebody looks again; run_at may be 'infinity'.
+const maxDue = 365 * 24 * time.Hour
+
+// scan reads what all claims tell of a job. groupXID is the transaction that locked its group before.
+func (h *Held) scan(r *rowReader, groupXID uint32) {
+	h.ID = r.int64()
+	h.Payload = r.copied(r.column(-1, true))
+	h.Attempts = int(int32(r.uint32()))
+	if v := r.column(4, true); v != nil {
+		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
+	}
+	h.EnqueuedAt = timeFromPG(r.int64())
+	h.scanDue(r)
+	if v := r.column(6, false); v != nil {
+		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
+	}
+	h.lastXID = claimer(r.uint32(), groupXID)
+	h.WasLost, h.marked = r.bool(), r.bool()
+	h.Seen.XID, h.Seen.Oldest = r.int64(), r.int64()
+	h.Paused = r.bool()
+}
+
+func (h *Held) scanDue(r *rowReader) {
+	runAt := r.column(8, true)
+	now := r.column(8, runAt == nil)
+	if runAt == nil || now == nil {
+		return
+	}
+	at, from := int64(binary.BigEndian.Uint64(runAt)), int64(binary.BigEndian.Uint64(now))
+	h.RunAt = timeFromPG(at)
+	h.DueIn = time.Duration(min(max(at, from)-from, maxDue.Microseconds())) * time.Microsecond
+}
+
+// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,
+// or 0. A claim locks both. So does nobody else: an operator locks a job only, and one who ends without a commit is no
+// crash.
+//
+// Two things hide a worker's death, which then is not counted. Its whole attempt came between the moment in which this
+// claim read the group's row and the moment in which it locked it. Or a claim came in between that had the group and
+// not the job: an operator had that locked, or it was not the head then.
+func claimer(job, group uint32) uint32 {
+	if job != group {
+		return 0
+	}
+	return job
+}
+
+// pgEpoch is 2000-01-01, from which PostgreSQL counts microseconds.
+var pgEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func timeFromPG(us int64) time.Time {
+	return time.Unix(pgEpoch.Unix()+us/1e6, us%1e6*1e3).UTC() // a time.Duration holds 292 years only
+}
+
+func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

@@ -1,0 +1,395 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/conforming"
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
+//
+// Its methods are for one goroutine, except Beat and Kill. Whoever dialed it closes it.
+type Lane struct {
+	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
+	stmts map[string]*pgconn.StatementDescription
+	texts map[string]string // of the statements that settle, by name
+	wire  *wire
+	db    *bun.DB
+
+	stream    *stream
+	pid       uint32 // the server's process
+	heartbeat time.Duration
+
+	sentinel *pgconn.StatementDescription // see restore
+	log      *slog.Logger
+
+	control *pgxpool.Pool
+	schema  schema.Name
+
+	dialed int64 // which one of the process's lanes this is
+
+	inTx   bool    // a transaction is open as far as the lane knows
+	hold   *Hold   // what it holds, if anything
+	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
+	used   bool    // a handler has taken it since the claim
+	batch  bool    // and then the savepoint of a batch was made
+	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
+	silent time.Duration
+	bound  time.Duration // of the server's patience
+	lost   atomic.Bool   // a heartbeat found the connection dead
+	since  atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
+}
+
+// dials counts the lanes of this process.
+var dials atomic.Int64
+
+// Dialed returns how many lanes this process has dialed. Those of a Request's Learned are among them.
+func Dialed() int64 { return dials.Load() }
+
+// A Dialer opens lanes.
+type Dialer struct {
+	// Pool says how to connect: its ConnConfig, BeforeConnect and AfterConnect are used, its connections are not.
+	Pool *pgxpool.Config
+	// Control is for what must commit by itself while a lane's transaction is open: fencing tokens. Without one,
+	// there are none. Whoever made it closes it.
+	Control *pgxpool.Pool
+	// Schema is where the tables live.
+	Schema schema.Name
+	// Name is the lanes' application_name, unless Pool says one.
+	Name string
+	// Session bounds silence. The zero value means the defaults.
+	Session groups.Session
+	// Statements are what settles a held job, by name. Calls name them.
+	Statements map[string]string
+	// Logger is told of session settings that are not available. Required.
+	Logger *slog.Logger
+	// DB is what handlers' transactions are begun on, with its models and query hooks. It is on a Lending Connector.
+	// Without one there are none for bun. Whoever made it closes it.
+	DB *bun.DB
+
+	probing sync.Mutex
+}
+
+// A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
+type Call struct {
+	Statement string
+	Args      [][]byte
+}
+
+// ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
+var ErrNotHeld = errors.New("lease: the job is not held any more")
+
+// Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job
+// otherwise than it was held, or left it as it was. Any other is the connection's.
+func Refused(err error) bool {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
+		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
+	}
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, errUnchanged)
+}
+
+const ( // names of prepared statements
+	stmtBegin      = "pgfifo_begin"
+	stmtCommit     = "pgfifo_commit"
+	stmtChain      = "pgfifo_chain"
+	stmtLock       = "pgfifo_lock"
+	stmtLockMany   = "pgfifo_lock_many"
+	stmtAhead      = "pgfifo_ahead"
+	stmtClaim      = "pgfifo_claim"
+	stmtClaimBatch = "pgfifo_claim_batch"
+	stmtClaimMany  = "pgfifo_claim_many"
+	stmtEvidence   = "pgfifo_evidence"
+	stmtUnmark     = "pgfifo_unmark"
+	stmtRestore    = "pgfifo_restore"
+)
+
+// Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
+func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, _, _, err := d.connect(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Conn(), nil
+}
+
+func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, uint32, error) {
+	session := newSession(d.Session)
+	cfg, err := session.connConfig(ctx, d.Pool, d.Name, lane)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	w := newWire(cfg.Tracer)
+	cfg.Tracer = w
+	dc, err := stdlib.GetConnector(*cfg).Connect(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	conn := dc.(*stdlib.Conn)
+	pid, err := d.own(ctx, conn.Conn().PgConn())
+	if err == nil {
+		err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
+	}
+	if err == nil && d.Pool.AfterConnect != nil {
+		err = d.Pool.AfterConnect(ctx, conn.Conn())
+	}
+	if err == nil { // for handlers that use bun
+		err = conforming.Check(conn.Conn().PgConn())
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, 0, err
+	}
+	return conn, w, pid, nil
+}
+
+// Dial opens a lane.
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
+	conn, w, pid, err := d.connect(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	watched, ok := conn.Conn().PgConn().Conn().(*stream)
+	if !ok {
+		_ = conn.Close()
+		return nil, errNotWatched
+	}
+	l := &Lane{
+		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
+		heartbeat: d.Session.WithDefaults().Heartbeat, silent: d.Session.WithDefaults().Silence,
+		bound:   d.Session.Bound(),
+		control: d.Control, schema: d.Schema,
+		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements,
+	}
+	texts := maps.Clone(d.Statements)
+	if texts == nil {
+		texts = make(map[string]string)
+	}
+	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
+	texts[stmtLock], texts[stmtLockMany], texts[stmtAhead] = lockSQL, lockManySQL, aheadSQL
+	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
+	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
+	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	l.dialed = dials.Add(1)
+	err = l.prepare(ctx, d.Schema, texts)
+	if err == nil {
+		err = l.watchStatements(ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
+
+// Conn returns the lane's connection, for statements while it holds nothing.
+func (l *Lane) Conn() *pgx.Conn { return l.conn.Conn() }
+
+// Closed reports whether the lane's connection is gone. A held group is free then.
+func (l *Lane) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() }
+
+// Close ends the connection, and with it whatever it holds.
+func (l *Lane) Close() error {
+	l.forget()
+	if l.lost.Load() { // cut off already, and somebody may still be waiting for an answer on it
+		l.Kill()
+		return nil
+	}
+	return l.conn.Close()
+}
+
+// Kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
+// attempt of the held job.
+func (l *Lane) Kill() { _ = l.pg().Conn().Close() }
+
+func (l *Lane) forget() {
+	if l.hold != nil {
+		l.loan.end()
+	}
+	l.hold, l.inTx, l.used, l.batch, l.marked = nil, false, false, false, nil
+}
+
+// Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
+func (l *Lane) Used() bool { return l.used }
+
+// Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
+//
+// Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
+// ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, or it
+// has no jobs behind the floor. The caller then steps on at once, because the missed group's row may be locked until it
+// does.
+//
+// A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
+// run alone (Hold.Apart), another round trip gives all back and claims the others, so that no group is held that is not
+// worked. Not so if the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is
+// of all that were claimed, for their lost attempts to be recorded before anything is worked.
+//
+// settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is
+// Closed, the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on;
+// one on which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a
+// new one has none.
+func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
+	hold, settled, err = l.step(ctx, calls, next)
+	for err == nil && hold != nil && hold.unsure { // each time for fewer
+		var lost bool
+		if lost, err = l.keepEvidence(ctx, hold); err != nil {
+			_ = l.Close()
+			return nil, settled, err
+		}
+		if lost {
+			break
+		}
+		hold, err = l.claimAgain(ctx, next, hold)
+	}
+	return hold, settled, err
+}
+
+func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
+	switch {
+	case !l.inTx && len(calls) > 0 && l.Closed():
+		return nil, false, ErrLost
+	case !l.inTx && len(calls) > 0:
+		return nil, false, ErrNotHeld
+	case !l.inTx && next == nil:
+		return nil, true, nil
+	}
+	pipeline := l.pg().StartPipeline(ctx)
+	released, batch, marked := 0, l.batch, l.marked
+	if len(calls) > 0 && l.hold != nil {
+		released = l.sendRelease(pipeline)
+	}
+	if len(l.marked) > 0 {
+		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})
+	}
+	for _, c := range calls {
+		pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+	}
+	switch {
+	case !l.inTx:
+		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)
+	case next != nil:
+		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)
+	default:
+		pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+	}
+	if next != nil {
+		l.sendClaim(pipeline, next)
+	}
+	err = pipeline.Sync()
+	l.forget()
+	if err == nil {
+		settled, err = l.readSettled(pipeline, released, calls)
+		if err == nil && next != nil {
+			hold, err = readClaim(pipeline, next)
+		}
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	// Not if the transaction has ended, and another is open: a call found nothing.
+	if err != nil && batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
+		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
+	}
+	if err != nil {
+		l.rollback(ctx)
+		if settled || len(calls) == 0 { // the claim failed, or BEGIN: the session is of no use
+			_ = l.conn.Close()
+		}
+		return nil, settled, err
+	}
+	l.inTx, l.hold = next != nil, hold
+	if hold != nil {
+		hold.lane, hold.loan.lane, l.loan = l, l, &hold.loan
+	}
+	return hold, settled, nil
+}
+
+// readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
+func (l *Lane) readSettled(pipeline *pgconn.Pipeline, released int, calls []Call) (bool, error) {
+	for range released {
+		if _, err := readTag(pipeline); Refused(err) {
+			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		} else if err != nil {
+			return false, err
+		}
+	}
+	held := true
+	for range calls {
+		tag, err := readTag(pipeline)
+		if err != nil {
+			return false, err
+		}
+		held = held && tag.RowsAffected() == 1
+	}
+	if _, err := readTag(pipeline); err != nil {
+		return false, err
+	}
+	if !held {
+		return false, ErrNotHeld
+	}
+	return true, nil
+}
+
+// rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:
+// one that has not failed is a new claim beside a settling that did, and is given back as every other.
+func (l *Lane) rollback(ctx context.Context) {
+	if !l.Closed() && l.pg().TxStatus() != 'I' {
+		if _, err := l.pg().Exec(ctx, commitSQL).ReadAll(); err != nil {
+			_ = l.conn.Close()
+		}
+	}
+}
+
+// Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction
+// that claimed them last: to ask for that costs a round trip. With an error, it returns those of whom it is not known,
+// too.
+func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
+	if l.hold == nil {
+		return nil, nil
+	}
+	return l.dead(ctx, l.hold)
+}
+
+// dead is Lost for a hold.
+func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
+	for h := range hold.Heads() {
+		if h.marked {
+			lost, l.marked = append(lost, h), append(l.marked, h)
+		}
+		if h.marked || h.lastXID == 0 {
+			continue
+		}
+		r := l.pg().ExecStatement(ctx, l.stmts[stmtEvidence], [][]byte{appendInt(int64(h.lastXID))}, nil, nil)
+		died := false
+		for r.NextRow() {
+			died = string(r.Values()[0]) == "t"
+		}
+		if _, failed := r.Close(); failed != nil {
+			died, err = true, failed // as far as it is known
+		}
+		if died {
+			lost = append(lost, h)
+		}
+	}
+	return lost, err
+}

@@ -1,0 +1,178 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+func TestHoldTellsTheJob(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	payload := []byte{0, 1, '\\', 0xff, '\n'}
+	at := time.Date(2031, 2, 3, 4, 5, 6, 789000, time.UTC)
+	s.Exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ($1, 'é \"''')", queue)
+	for i := range 2 {
+		s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, max_attempts, enqueued_at) "+
+			"VALUES ($1, 'é \"''', $2, $3, $4, $5)",
+			queue, payload, 3+i, 9, at)
+	}
+	l := s.lane()
+	h := s.claim(l, "é \"'")
+	require.Equal(t, groups.Key{Queue: queue, GroupID: "é \"'"}, h.Key)
+	require.Equal(t, int64(1), h.ID)
+	require.Equal(t, payload, h.Payload)
+	require.Equal(t, 3, h.Attempts)
+	require.Equal(t, 9, h.MaxAttempts)
+	require.True(t, h.EnqueuedAt.Equal(at), h.EnqueuedAt)
+	require.True(t, h.More)
+	s.end(l, succeed(h)...)
+	require.Equal(t, payload, h.Payload, "it does not change under the handler's hands")
+	h = s.claim(l, "é \"'")
+	require.False(t, h.More)
+}
+
+func TestTimeFromPG(t *testing.T) {
+	t.Parallel()
+	for _, at := range []time.Time{
+		pgEpoch, pgEpoch.Add(-time.Microsecond), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC),
+	} {
+		us := (at.Unix()-pgEpoch.Unix())*1e6 + int64(at.Nanosecond()/1000)
+		require.True(t, timeFromPG(us).Equal(at), at)
+	}
+}
+
+// settled says whether the calls are committed, and the lane can go on unless it is closed.
+func TestStepSettles(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a", "b")
+	l := s.lane()
+	ctx := t.Context()
+
+	h, settled, err := l.Step(ctx, nil, nil)
+	require.NoError(t, err)
+	require.True(t, settled)
+	require.Nil(t, h)
+
+	// A settling statement that fails: nothing is committed or claimed.
+	h = s.claim(l, "a")
+	h, settled, err = l.Step(ctx, retry(h, "not a number"), &Request{Key: group("b")})
+	require.ErrorContains(t, err, "22P02")
+	require.False(t, settled)
+	require.Nil(t, h)
+	require.Empty(t, s.Locked())
+
+	// One that changes no row.
+	h = s.claim(l, "a")
+	h.ID = 99
+	_, settled, err = l.Step(ctx, succeed(h), nil)
+	require.ErrorIs(t, err, ErrNotHeld)
+	require.False(t, settled)
+
+	// Commit itself fails, for a constraint that the handler's writes break.
+	s.Exec("CREATE TABLE once (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	h = s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(ctx, "INSERT INTO once VALUES (1), (1)")
+		require.NoError(t, err)
+	}))
+	h, settled, err = l.Step(ctx, succeed(h), &Request{Key: group("b")})
+	require.ErrorContains(t, err, "23505")
+	require.False(t, settled)
+	require.Nil(t, h)
+	require.Empty(t, s.Locked())
+
+	// The claim fails behind a commit that did not.
+	h = s.claim(l, "a")
+	next, settled, err := l.Step(ctx, succeed(h), &Request{Key: group("not UTF-8: \xff")})
+	require.ErrorContains(t, err, "22021")
+	require.True(t, settled)
+	require.Nil(t, next)
+	require.True(t, l.Closed(), "what is left of the session is not to be trusted")
+	l = s.lane()
+	require.Equal(t, []int64{2, 3, 4}, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs ORDER BY id"))
+
+	// A context that has ended costs the connection, at most.
+	h = s.claim(l, "a")
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, settled, err = l.Step(ended, succeed(h), nil)
+	require.Error(t, err)
+	require.False(t, settled)
+	s.Until(func() bool { return len(s.Locked()) == 0 })
+	if l.Closed() {
+		l = s.lane()
+	}
+	require.Equal(t, int64(3), s.claim(l, "a").ID)
+}
+
+func TestStepOnDeadConnection(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	s.Terminate(l.pg().PID())
+	_, settled, err := l.Step(t.Context(), succeed(h), nil)
+	require.Error(t, err)
+	require.False(t, settled)
+	require.True(t, l.Closed())
+	require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Close())
+}
+
+func TestDialFails(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	d := s.dialer(groups.Session{})
+	d.Statements["bad"] = "SELECT nonsense"
+	_, err := d.Dial(t.Context())
+	require.ErrorContains(t, err, "lease: prepare bad")
+
+	d = s.dialer(groups.Session{})
+	d.Pool.AfterConnect = func(context.Context, *pgx.Conn) error { return context.DeadlineExceeded }
+	_, err = d.Dial(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	d = s.dialer(groups.Session{})
+	d.Pool.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return context.DeadlineExceeded }
+	_, err = d.Connect(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	d = s.dialer(groups.Session{})
+	d.Pool.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
+		cfg.AfterNetConnect = nil
+		return nil
+	}
+	_, err = d.Dial(t.Context())
+	require.ErrorIs(t, err, errNotWatched)
+	s.Until(func() bool {
+		return pgtest.One[int](s.DB, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lane of %' "+
+			"AND datname = current_database()") == 0
+	})
+}
+
+// The pool's own tracer and hooks see what lanes do, and its application_name goes first.
+func TestDialerTakesThePoolsConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	d := s.dialer(groups.Session{})
+	d.Pool.ConnConfig.RuntimeParams["application_name"] = "mine"
+	traced := new(pgtest.Tracer)
+	d.Pool.ConnConfig.Tracer = traced
+	h := s.claim(s.dial(d), "a")
+	var name string
+	require.NoError(t, s.pgxTx(h).QueryRow(t.Context(), "SELECT current_setting('application_name')").Scan(&name))
+	require.Equal(t, "mine", name)
+	require.Positive(t, traced.Queries.Load())
+}

@@ -1,0 +1,71 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job
+// is not to wait for that, and its locks tell of a crash as well.
+const markWait = time.Second
+
+// ErrNoControl is returned by what needs the Dialer's Control pool, where it has none.
+var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
+
+// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
+// becomes of the evidence that their locks leave.
+//
+// It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
+// back when the heads are settled or given back.
+func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
+	if len(heads) == 0 {
+		return nil
+	}
+	if l.control == nil {
+		return ErrNoControl
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.silent)
+	defer cancel()
+	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
+	attempts := make([]int32, len(heads))
+	for i, h := range heads {
+		queues[i], ids[i], jobs[i], attempts[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1)
+	}
+	wait, stop := context.WithTimeout(ctx, markWait)
+	defer stop()
+	conn, err := l.control.Acquire(wait)
+	if err == nil {
+		defer conn.Release()
+		// An error may come after the marks are made, so they are taken back in any case.
+		l.marked = append(l.marked, heads...)
+		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
+	}
+	if err != nil {
+		return fmt.Errorf("lease: mark: %w", err)
+	}
+	return nil
+}
+
+// unmarkArgs returns the parameters of unmark.sql for jobs.
+func unmarkArgs(heads []*Held) [][]byte {
+	var queues, ids, jobs strings.Builder
+	for i, h := range heads {
+		sep := byte('{')
+		if i > 0 {
+			sep = ','
+		}
+		for _, b := range []*strings.Builder{&queues, &ids, &jobs} {
+			b.WriteByte(sep)
+		}
+		quote(&queues, h.Queue)
+		quote(&ids, h.GroupID)
+		fmt.Fprintf(&jobs, "%d", h.ID)
+	}
+	for _, b := range []*strings.Builder{&queues, &ids, &jobs} {
+		b.WriteByte('}')
+	}
+	return [][]byte{[]byte(queues.String()), []byte(ids.String()), []byte(jobs.String())}
+}

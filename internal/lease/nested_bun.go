@@ -1,0 +1,306 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+)
+
+// BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back. The query
+// hooks of the Dialer's DB may use the DB, and take as long as they like. A hook that asks for the transaction while it
+// is being begun, with the context that it was given, gets an error. Anybody else waits, until the context ends.
+func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
+	t := &ticket{loan: l, done: make(chan struct{})}
+	if tx, err := l.awaitBunTx(ctx, t); tx != nil || err != nil {
+		return cmp.Or(tx, &nestedBun{}).Tx, err
+	}
+	defer l.begun(t)
+	db := l.lane.db
+	if db == nil {
+		return bun.Tx{}, errNoDB
+	}
+	if db.Stats().MaxOpenConnections > 0 { // handlers that use the DB beside their transactions would wait for ever
+		return bun.Tx{}, errMaxOpen
+	}
+	ctx = context.WithValue(ctx, beginKey{}, t)
+	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
+	tx, err := db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return bun.Tx{}, fmt.Errorf("lease: begin: %w", err)
+	}
+	if !t.used.Load() { // it is a transaction of its own, on a connection that the DB has kept
+		_ = tx.Tx.Rollback()
+		return bun.Tx{}, errIdle
+	}
+	if err := l.keepBunTx(&nestedBun{tx, t.nest}); err != nil {
+		_ = tx.Tx.Rollback() // no SQL, see laneTx
+		return bun.Tx{}, err
+	}
+	return tx, nil
+}
+
+// nestedBun is a bun.Tx that BunTx has returned.
+type nestedBun struct {
+	bun.Tx
+	nest *nest
+}
+
+// keepBunTx returns an error if the transaction has ended while a query hook was called.
+func (l *Loan) keepBunTx(tx *nestedBun) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended:
+		return ErrEnded
+	case tx.nest.closed:
+		return sql.ErrTxDone
+	}
+	l.bunTx = tx
+	return nil
+}
+
+// awaitBunTx returns the transaction that is open, or nil if it is to be begun with the ticket. It waits for one that
+// another goroutine begins.
+func (l *Loan) awaitBunTx(ctx context.Context, t *ticket) (*nestedBun, error) {
+	for {
+		tx, other, err := l.presentBunTx(t)
+		if tx != nil || err != nil || other == nil {
+			return tx, err
+		}
+		if ctx.Value(beginKey{}) == other {
+			return nil, errBegin
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lease: begin: %w", ctx.Err())
+		}
+	}
+}
+
+// beginKey is for the ticket of the BEGIN that a query hook's context is of.
+type beginKey struct{}
+
+// presentBunTx returns the transaction that is open, or by which ticket one is begun. If there is neither, it is begun
+// by t from now on.
+func (l *Loan) presentBunTx(t *ticket) (tx *nestedBun, other *ticket, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended:
+		return nil, nil, ErrEnded
+	case l.begin != nil:
+		return nil, l.begin, nil
+	case l.bunTx != nil:
+		return l.bunTx, nil, l.there()
+	}
+	l.begin = t
+	return nil, nil, nil
+}
+
+func (l *Loan) begun(t *ticket) {
+	l.mu.Lock()
+	l.begin = nil
+	l.mu.Unlock()
+	close(t.done)
+}
+
+var (
+	errNoDB    = errors.New("lease: the Dialer has no DB")
+	errMaxOpen = errors.New("lease: a DB with SetMaxOpenConns has no job's transactions: bound its pool instead")
+	errBegin   = errors.New("lease: a query hook has no job's transaction while that is begun")
+	errIdle    = errors.New("lease: a DB with SetMaxIdleConns has no job's transactions: its pool keeps connections")
+)
+
+// A ticket makes the connection that a sql.DB asks for at a BEGIN that of a loan's lane. It is the last query hook
+// before the BEGIN and the first one after: so whatever the others make of the context, and whatever they ask the DB,
+// it is used for the BEGIN.
+type ticket struct {
+	loan *Loan
+	nest *nest // that the BEGIN has opened
+	sold bool
+	used atomic.Bool   // the transaction is begun on the lane
+	void atomic.Bool   // the BEGIN is over
+	done chan struct{} // BunTx has returned
+}
+
+type ticketKey struct{}
+
+// bunUndo begins what bun sends to roll back what was begun on one of its transactions.
+const bunUndo = "ROLLBACK TO SAVEPOINT SP_"
+
+// BeforeQuery adds the ticket to the context, the first time. bun rolls back with the context of the beginning, which
+// may have ended: that is done all the same, as PgxTx does.
+func (t *ticket) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Context {
+	switch {
+	case t.sold && strings.HasPrefix(e.Query, bunUndo):
+		return context.WithoutCancel(ctx)
+	case t.sold:
+		return ctx
+	}
+	t.sold = true
+	return context.WithValue(ctx, ticketKey{}, t)
+}
+
+// AfterQuery keeps what the other hooks ask the DB from being asked on the lane.
+func (t *ticket) AfterQuery(_ context.Context, e *bun.QueryEvent) {
+	t.void.Store(true)
+	if e.Err != nil && strings.HasPrefix(e.Query, bunUndo) {
+		t.loan.spill(t.nest, e.Err)
+	}
+}
+
+// Lending returns a Connector for a Dialer's DB: a job's transaction, begun on it, is nested in that of its lane. All
+// else goes to base. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
+func Lending(base driver.Connector) driver.Connector { return lending{base} }
+
+type lending struct{ driver.Connector }
+
+func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
+	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && !t.void.Load() {
+		return laneConn{t.loan.lane.conn, t.loan, t}, nil
+	}
+	return c.Connector.Connect(ctx)
+}
+
+// laneConn is a lane's connection without the power to end it.
+type laneConn struct {
+	*stdlib.Conn
+	loan   *Loan
+	ticket *ticket
+}
+
+func (c laneConn) Close() error { return nil }
+
+// ResetSession and IsValid keep it from being used for anything else.
+func (c laneConn) ResetSession(context.Context) error { return driver.ErrBadConn }
+
+func (c laneConn) IsValid() bool { return false }
+
+// A goroutine of a handler that has returned must not begin a statement any more, and one that is in the middle of it
+// is cut off: database/sql would wait for it.
+
+func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.loan.enter(c.ticket.nest); err != nil {
+		return nil, err
+	}
+	defer c.loan.leave()
+	result, err := c.Conn.ExecContext(ctx, query, args)
+	if err == nil {
+		c.loan.passes(ctx, query)
+	}
+	return result, err
+}
+
+func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.loan.enter(c.ticket.nest); err != nil {
+		return nil, err
+	}
+	defer c.loan.leave()
+	rows, err := c.Conn.QueryContext(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	c.loan.opened(1)
+	return laneRows{rows.(*stdlib.Rows), c}, nil
+}
+
+func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := c.loan.enter(c.ticket.nest); err != nil {
+		return nil, err
+	}
+	defer c.loan.leave()
+	stmt, err := c.Conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return laneStmt{stmt.(*stdlib.Stmt), c, query}, nil
+}
+
+// laneStmt is prepared on a lane's connection, and used as laneConn is.
+type laneStmt struct {
+	*stdlib.Stmt
+	conn  laneConn
+	query string // also its name
+}
+
+func (s laneStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
+
+type laneRows struct {
+	*stdlib.Rows
+	conn laneConn
+}
+
+func (r laneRows) Next(dest []driver.Value) error {
+	if err := r.conn.loan.enter(r.conn.ticket.nest); err != nil {
+		return err
+	}
+	defer r.conn.loan.leave()
+	return r.Rows.Next(dest)
+}
+
+// Close is called once.
+func (r laneRows) Close() error {
+	defer r.conn.loan.opened(-1)
+	return r.Rows.Close()
+}
+
+func (l *Loan) opened(n int) {
+	l.mu.Lock()
+	l.rows += n
+	l.mu.Unlock()
+}
+
+func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts.ReadOnly || opts.Isolation != driver.IsolationLevel(sql.LevelDefault) {
+		return nil, errors.New("lease: a job's transaction has its isolation level already")
+	}
+	c.loan.mu.Lock()
+	defer c.loan.mu.Unlock()
+	n, begin, err := c.loan.open()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
+		c.loan.abandon(n)
+		return nil, err
+	}
+	c.ticket.nest = n
+	c.ticket.used.Store(true)
+	return laneTx{c.loan, n}, nil
+}
+
+// laneTx ends a savepoint where driver.Tx would end the transaction. database/sql gives it no context.
+type laneTx struct {
+	loan *Loan
+	nest *nest
+}
+
+func (t laneTx) Commit() error { return t.end(false) }
+
+func (t laneTx) Rollback() error { return t.end(true) }
+
+func (t laneTx) end(rollback bool) error {
+	l := t.loan
+	l.mu.Lock()
+	ended := l.ended
+	l.mu.Unlock()
+	if ended {
+		return nil // the savepoint goes with the job's transaction
+	}
+	return l.close(context.Background(), t.nest, rollback)
+}

@@ -1,0 +1,253 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// Nothing that a handler has kept is of use when its job has ended: neither in the transaction of the next job of its
+// lane, nor between jobs, nor when the lane is idle.
+func TestNothingOutlivesItsJob(t *testing.T) {
+	t.Parallel()
+	const insert = "INSERT INTO effects VALUES ('late')"
+	ctx := context.Background()
+	exec := func(tx pgx.Tx) func() error {
+		return func() error { _, err := tx.Exec(ctx, insert); return err }
+	}
+	begin := func(s *stage, tx pgx.Tx) pgx.Tx {
+		inner, err := tx.Begin(ctx)
+		require.NoError(s, err)
+		return inner
+	}
+	for name, keep := range map[string]func(s *stage, h *Hold) (use func() error){
+		"pgx":           func(s *stage, h *Hold) func() error { return exec(s.pgxTx(h)) },
+		"begun on it":   func(s *stage, h *Hold) func() error { return exec(begin(s, s.pgxTx(h))) },
+		"begun on that": func(s *stage, h *Hold) func() error { return exec(begin(s, begin(s, s.pgxTx(h)))) },
+		"begun, the outer committed": func(s *stage, h *Hold) func() error {
+			tx := s.pgxTx(h)
+			inner := begin(s, tx)
+			require.NoError(s, tx.Commit(ctx))
+			return exec(inner)
+		},
+		"begins late": func(s *stage, h *Hold) func() error {
+			inner := begin(s, s.pgxTx(h))
+			return func() error { _, err := inner.Begin(ctx); return err }
+		},
+		"commits late": func(s *stage, h *Hold) func() error {
+			inner := begin(s, s.pgxTx(h))
+			return func() error { return inner.Commit(ctx) }
+		},
+		"rolls back late": func(s *stage, h *Hold) func() error {
+			inner := begin(s, s.pgxTx(h))
+			return func() error { return inner.Rollback(ctx) }
+		},
+		"queries late": func(s *stage, h *Hold) func() error {
+			inner := begin(s, s.pgxTx(h))
+			return func() error { return inner.QueryRow(ctx, insert+" RETURNING v").Scan(new(string)) }
+		},
+		"a batch": func(s *stage, h *Hold) func() error {
+			inner := begin(s, s.pgxTx(h))
+			return func() error {
+				b := &pgx.Batch{}
+				b.Queue(insert)
+				return inner.SendBatch(ctx, b).Close()
+			}
+		},
+		"COPY": func(s *stage, h *Hold) func() error {
+			inner := begin(s, s.pgxTx(h))
+			return func() error {
+				_, err := inner.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
+					pgx.CopyFromRows([][]any{{"late"}}))
+				return err
+			}
+		},
+		"prepared by pgx": func(s *stage, h *Hold) func() error {
+			tx := s.pgxTx(h)
+			_, err := tx.Prepare(ctx, "late", insert)
+			require.NoError(s, err)
+			return func() error { _, err := tx.Exec(ctx, "late"); return err }
+		},
+		"large objects": func(s *stage, h *Hold) func() error {
+			large := s.pgxTx(h).LargeObjects()
+			return func() error { _, err := large.Create(ctx, 4711); return err }
+		},
+		"large objects of a nested one": func(s *stage, h *Hold) func() error {
+			large := begin(s, s.pgxTx(h)).LargeObjects()
+			return func() error { _, err := large.Create(ctx, 4711); return err }
+		},
+		"a large object": func(s *stage, h *Hold) func() error {
+			large := s.pgxTx(h).LargeObjects()
+			oid, err := large.Create(ctx, 0)
+			require.NoError(s, err)
+			object, err := large.Open(ctx, oid, pgx.LargeObjectModeWrite)
+			require.NoError(s, err)
+			return func() error { _, err := object.Write([]byte("late")); return err }
+		},
+		"bun": func(s *stage, h *Hold) func() error {
+			tx := s.bunTx(h)
+			return func() error { _, err := tx.Exec(insert); return err }
+		},
+		"a bun.Tx begun on it": func(s *stage, h *Hold) func() error {
+			tx, err := s.bunTx(h).BeginTx(ctx, nil)
+			require.NoError(s, err)
+			return func() error { _, err := tx.Exec(insert); return err }
+		},
+		"prepared by bun": func(s *stage, h *Hold) func() error {
+			stmt, err := s.bunTx(h).PrepareContext(ctx, insert)
+			require.NoError(s, err)
+			return func() error { _, err := stmt.ExecContext(ctx); return err }
+		},
+		"the sql.Tx of bun": func(s *stage, h *Hold) func() error {
+			tx := s.bunTx(h).Tx
+			return func() error { _, err := tx.ExecContext(ctx, insert); return err }
+		},
+		"a cursor": func(s *stage, h *Hold) func() error {
+			tx := begin(s, s.pgxTx(h))
+			_, err := tx.Exec(ctx, "DECLARE late CURSOR FOR SELECT generate_series(1, 10)")
+			require.NoError(s, err)
+			return func() error { _, err := tx.Exec(ctx, "FETCH 1 FROM late"); return err }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			s.Exec("CREATE TABLE effects (v text)")
+			l := s.lane()
+			h := s.claim(l, "a")
+			var use func() error
+			require.NoError(t, l.Lend(func() { use = keep(s, h) }))
+			require.Error(t, use(), "when the handler has returned")
+			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
+			require.NoError(t, err)
+			require.Error(t, use(), "when the next job is claimed")
+			require.NoError(t, l.Lend(func() {
+				require.Error(t, use(), "in the next handler")
+				s.write(s.pgxTx(h), "the next job's")
+				require.Error(t, use(), "in the next job's transaction")
+			}))
+			s.end(l, succeed(h)...)
+			require.Error(t, use(), "when the lane is idle")
+			require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"))
+			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject"))
+			require.False(t, l.Closed())
+		})
+	}
+}
+
+// The connection itself is of no use between jobs.
+func TestConnOutlivesNoJob(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	s.Exec("CREATE TABLE effects (v text)")
+	l := s.lane()
+	h := s.claim(l, "a")
+	var conn *pgx.Conn
+	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
+	late := func() {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = conn.Exec(t.Context(), "INSERT INTO effects VALUES ($1)", "late")
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = conn.CopyFrom(t.Context(), pgx.Identifier{"effects"}, []string{"v"},
+			pgx.CopyFromRows([][]any{{"late"}}))
+		require.ErrorIs(t, err, context.Canceled)
+		b := &pgx.Batch{}
+		b.Queue("INSERT INTO effects VALUES ('late')")
+		require.ErrorIs(t, conn.SendBatch(t.Context(), b).Close(), context.Canceled)
+	}
+	late()
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
+	require.NoError(t, err)
+	late()
+	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "the next job's") }))
+	s.end(l, succeed(h)...)
+	require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+}
+
+// What stands beside a claim lets heartbeats pass, and nothing that a handler has kept.
+func TestConnIsOfNoUseAside(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	s.Exec("CREATE TABLE effects (v text)")
+	l := s.lane()
+	h := s.claim(l, "a")
+	var conn *pgx.Conn
+	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
+	require.NoError(t, err)
+	l.Aside(func() {
+		require.NoError(t, l.Beat(t.Context()))
+		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	s.end(l, succeed(h)...)
+	require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+}
+
+// A statement of database/sql that is under way when the handler returns is cut off, as one of pgx is.
+func TestStatementUnderWayIsCutOff(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
+		"Exec": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
+			return err
+		},
+		"Query": func(ctx context.Context, tx bun.Tx) error {
+			rows, err := tx.QueryContext(ctx, "SELECT pg_sleep(3600)")
+			if err == nil {
+				defer rows.Close() //nolint:errcheck // Err says it
+				for rows.Next() {  //nolint:revive // it has one row
+				}
+				err = rows.Err()
+			}
+			return err
+		},
+		"of the sql.Tx": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.Tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(1, "a")
+			l := s.lane()
+			h := s.claim(l, "a")
+			pid := l.pg().PID()
+			leaked := make(chan error, 1)
+			err := l.Lend(func() {
+				tx := s.bunTx(h)
+				go func() { leaked <- run(context.Background(), tx) }()
+				s.Until(func() bool { return s.Active(pid) })
+			})
+			require.ErrorIs(t, err, ErrNotHeld)
+			require.ErrorContains(t, err, "still open")
+			require.True(t, l.Closed())
+			require.Error(t, <-leaked)
+			s.Until(func() bool { return len(s.Locked()) == 0 })
+		})
+	}
+}
+
+// One that is begun when the handler has returned is refused.
+func TestStatementAfterTheHandler(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	var tx *sql.Tx
+	require.NoError(t, h.lane.Lend(func() { tx = s.bunTx(h).Tx }))
+	_, err := tx.ExecContext(t.Context(), "INSERT INTO effects VALUES ('late')")
+	require.ErrorIs(t, err, sql.ErrTxDone)
+	require.Empty(t, settled(true))
+}

@@ -1,0 +1,52 @@
+package lease
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// plans returns those of the statements that each claim runs, in a transaction that has locked groups.
+func plans(t *testing.T) *pgtest.Plans {
+	s := newStage(t)
+	return &pgtest.Plans{
+		DB:      s.DB,
+		Connect: func() (*pgx.Conn, error) { return s.dialer(groups.Session{}).Connect(t.Context()) },
+		Begin:   beginSQL + "; EXECUTE lockmany ('q', '{g00007,g00008}')",
+		Hot: map[string]pgtest.Hot{
+			"lock":     {SQL: lockSQL, Args: "'q', 'g00007'", Groups: 1},
+			"lockmany": {SQL: lockManySQL, Args: "'q', '{g00007,g00008}'", Groups: 2},
+			"ahead":    {SQL: aheadSQL, Args: "'q', 'g00007', 0", Groups: 1},
+			"claim":    {SQL: claimSQL, Args: "'q', 'g00007', 0", Groups: 1},
+			"batch":    {SQL: claimBatchSQL, Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1},
+			"many":     {SQL: claimManySQL, Args: "'q', '{g00007,g00008}', '{0,0}', 16777216", Groups: 2},
+		},
+	}
+}
+
+func TestHotStatementsUseTheKeys(t *testing.T) {
+	t.Parallel()
+	plans(t).UseTheKeys()
+}
+
+func TestHotStatementsReadWholeKeys(t *testing.T) {
+	t.Parallel()
+	plans(t).ReadWholeKeys()
+}
+
+// claim.sql reads as few pages of a long backlog as of a short one, whatever the plan was made for.
+func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
+	t.Parallel()
+	p := plans(t)
+	c := p.Prepare()
+	p.Crowd(100)
+	p.Rows()
+	short := p.Pages(c, "claim")
+	p.Backlog()
+	p.Exec("VACUUM ANALYZE pgfifo.jobs")
+	require.LessOrEqual(t, p.Pages(c, "claim"), short+8) // the index is a level or two higher, and is read three times
+}

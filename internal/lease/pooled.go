@@ -1,0 +1,94 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrPooled is returned by Dial and Connect when a pooler shares the connection's session with others, as pgbouncer
+// does in transaction mode. A worker's locks would hold there, but its settings would not: they would be missing on its
+// own transactions, and be left behind on those of other programs.
+var ErrPooled = errors.New("lease: a pooler shares the worker's session with others: connect directly, " +
+	"or in session mode")
+
+// pooledTries is how often to look whether two connections share a session: beside other clients at work, which session
+// a pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
+const pooledTries = 40
+
+// own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has
+// been set on it yet.
+//
+// A server tells its backend's pid when a session begins. A pooler tells something else, in any mode; then another
+// transaction is opened through the same pooler, to see whether that gets this connection's session, or this connection
+// another one.
+func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) (pid uint32, err error) {
+	pid, err = backend(ctx, conn)
+	if err != nil || pid == conn.PID() || d.Control == nil {
+		return pid, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Session.WithDefaults().Silence)
+	defer cancel()
+	d.probing.Lock() // lanes that are dialed at once would take each other's sessions
+	defer d.probing.Unlock()
+	for range pooledTries {
+		if err := d.rival(ctx, conn, pid); err != nil {
+			return 0, err
+		}
+	}
+	return pid, nil
+}
+
+func (d *Dialer) rival(ctx context.Context, conn *pgconn.PgConn, pid uint32) error {
+	pooled, err := d.Control.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer pooled.Release()
+	rival := pooled.Conn().PgConn()
+	// A pooler gives the session that was used last first: that has to be this connection's, not the former rival's.
+	if err := same(ctx, conn, pid); err != nil {
+		return err
+	}
+	_, err = rival.Exec(ctx, "BEGIN").ReadAll()
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) { // refused in statement mode
+		return fmt.Errorf("%w: %w", ErrPooled, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = rival.Exec(ctx, "COMMIT").ReadAll() }()
+	other, err := backend(ctx, rival)
+	if err != nil {
+		return err
+	}
+	if other == pid {
+		return ErrPooled
+	}
+	return same(ctx, conn, pid)
+}
+
+// same returns ErrPooled if the connection is answered by another process than pid.
+func same(ctx context.Context, conn *pgconn.PgConn, pid uint32) error {
+	again, err := backend(ctx, conn)
+	if err == nil && again != pid {
+		err = ErrPooled
+	}
+	return err
+}
+
+// backend returns the pid of the server's process that answers.
+func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
+	results, err := conn.Exec(ctx, "SELECT pg_catalog.pg_backend_pid()").ReadAll()
+	if err != nil {
+		return 0, err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 {
+		return 0, errors.New("lease: no answer to pg_backend_pid")
+	}
+	pid, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
+	return uint32(pid), err
+}

@@ -1,0 +1,92 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// freezing is a connection on which one statement, and all behind it, is never sent.
+type freezing struct {
+	net.Conn
+	before []byte
+	frozen chan struct{} // closed when it has come to that
+	done   <-chan struct{}
+}
+
+func (f *freezing) Write(b []byte) (int, error) {
+	if bytes.Contains(b, f.before) {
+		close(f.frozen)
+		<-f.done
+		return 0, net.ErrClosed
+	}
+	return f.Conn.Write(b)
+}
+
+// A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for
+// longer than a lane would, and the attempt is counted.
+func TestFrozenRecordLetsGo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	cfg, frozen := s.Pool.Config(), make(chan struct{})
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &freezing{conn, []byte("SET attempts = attempts + 1"), frozen, t.Context().Done()}, err
+	}
+	control, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(control.Close)
+	d := s.dialer(groups.Session{
+		Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+	})
+	d.Control = control
+	l := s.dial(d)
+	h := s.claim(l, "a")
+	calls := retryIn(h, 0)
+	l.Kill()
+	recorded := make(chan error, 1)
+	go func() { recorded <- l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) }()
+	<-frozen
+	other := s.lane()
+	require.True(t, s.misses(other, "a"))
+	s.Until(func() bool {
+		free, _, err := other.Step(t.Context(), nil, &Request{Key: group("a")})
+		require.NoError(t, err)
+		if free == nil {
+			s.end(other)
+		}
+		return free != nil
+	})
+	lost, err := other.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	t.Cleanup(func() { require.Error(t, <-recorded) })
+}
+
+// A worker that comes too late to record an attempt, because another one has counted it, leaves no evidence of a crash.
+func TestLateRecordIsNoEvidence(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	lost, finder := s.lane(), s.lane()
+	h := s.claim(lost, "a")
+	late := retryIn(h, 0)
+	lost.Kill()
+	s.Until(func() bool { return !s.misses(finder, "a") })
+	s.end(finder, retryIn(s.claim(finder, "a"), 0)...)
+
+	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late...), ErrNotHeld)
+	next := s.lane()
+	require.Equal(t, 1, s.claim(next, "a").Attempts, "the finder's")
+	found, err := next.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, found)
+}

@@ -1,0 +1,42 @@
+package lease
+
+import "github.com/pgfifo/pgfifo/groups"
+
+// A Request says what a claim is for: one group, or several of one queue.
+type Request struct {
+	groups.Key
+	// N is the group's number among those of the request, from 0. The answer names it so: Held.N.
+	N int
+	// With are other groups of the queue, to be claimed together with this one.
+	With []Request
+	// Jobs is how many consecutive jobs of the group the claim may take; 0 means 1. Not together with With.
+	Jobs int
+	// Floor is an id up to which the jobs of the group are finished: the claim does not look at those. Only a lane
+	// whose number is at most Learned uses it: see floors.
+	Floor, Learned int64
+	// Ahead is how many jobs wait in the group, as far as they were counted. A claim of one job counts them if that is
+	// 1 or 0.
+	Ahead int
+}
+
+// Seen is what a claim learns of a group beside its jobs.
+type Seen struct {
+	XID    int64 // the claim's transaction,
+	Oldest int64 // and the oldest one in progress then
+	Ahead  int   // jobs behind the head, as far as they were counted; a hint
+	Alone  bool  // the head is to be claimed by itself, and other groups were claimed with it
+}
+
+// all returns the request for each of the groups.
+func (r *Request) all() []Request { return append([]Request{*r}, r.With...) }
+
+// counts reports whether the claim counts the jobs behind the head, too.
+func (r *Request) counts() bool { return r.Jobs <= 1 && len(r.With) == 0 && r.Ahead <= 1 }
+
+// floor returns an id up to which the lane's claim does not look at the jobs of the group.
+func (l *Lane) floor(r *Request) int64 {
+	if r.Learned < l.dialed {
+		return 0
+	}
+	return r.Floor
+}

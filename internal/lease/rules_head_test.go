@@ -1,0 +1,103 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// nextAfterBackoff claims a group whose first job is in backoff and whose second one could run.
+func nextAfterBackoff(t *testing.T, f shape) *referee {
+	s := newStage(t)
+	jobs := s.Enqueue(2, "g0")
+	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' WHERE id = $1", jobs[0])
+	r := newReferee([]string{"g0"}, jobs)
+	c := s.Session()
+	c.Do(beginSQL)
+	id, job, err := f.claim(t.Context(), c.Conn, "g0")
+	require.NoError(t, err)
+	if job != 0 {
+		r.began(id, job)
+	}
+	return r
+}
+
+func TestHeadIsNotFiltered(t *testing.T) {
+	t.Parallel()
+	r := nextAfterBackoff(t, rightShape)
+	require.Empty(t, r.Overtook)
+	require.Empty(t, r.running)
+}
+
+func TestFilteredHeadIsOvertaken(t *testing.T) {
+	t.Parallel()
+	filtered := pgtest.Mutate(t, claimSQL, "h.id > $3",
+		"h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
+	r := nextAfterBackoff(t, shape{lockSQL, filtered, true})
+	require.Equal(t, []string{"g0: 2 before 1"}, r.Overtook)
+}
+
+// A head that is not ready is claimed all the same, and says why it may not run: nobody else can have the group then.
+func TestHeadTellsItsReadiness(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "delayed", "paused", "ready")
+	s.Enqueue(1, "last")
+	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' WHERE id = 1")
+	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() - interval '1 hour' WHERE id = 3")
+	s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'paused')", queue)
+	l := s.lane()
+
+	h := s.claim(l, "delayed")
+	require.Equal(t, int64(1), h.ID)
+	require.InDelta(t, time.Hour, h.DueIn, float64(time.Minute))
+	require.False(t, h.Ready())
+	require.False(t, h.Paused)
+	require.True(t, h.More)
+	s.end(l)
+
+	h = s.claim(l, "paused")
+	require.Equal(t, int64(2), h.ID)
+	require.True(t, h.Paused)
+	require.False(t, h.Ready())
+	s.end(l)
+
+	h = s.claim(l, "ready")
+	require.Equal(t, int64(3), h.ID)
+	require.Zero(t, h.DueIn)
+	require.True(t, h.Ready())
+	s.end(l)
+
+	require.False(t, s.claim(l, "last").More)
+	s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, '')", queue)
+	require.True(t, s.claim(s.lane(), "ready").Paused, "by its queue")
+}
+
+// statement_timestamp(), not the start of the transaction, decides: a lane chains one transaction to the next, and a
+// job that became due since the last claim may run.
+func TestReadinessIsAsOfTheStatement(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "g0")
+	old := s.Session()
+	old.Do(beginSQL)
+	old.Do("SELECT 1")
+	s.Exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp()") // after the beginning of that transaction
+	dueIn := func(sql string) time.Duration {
+		old.Do(lockSQL, queue, "g0")
+		rows, err := old.Query(t.Context(), sql, queue, "g0", int64(0))
+		require.NoError(t, err)
+		defer rows.Close()
+		require.True(t, rows.Next())
+		v, err := rows.Values()
+		require.NoError(t, err)
+		return max(v[5].(time.Time).Sub(v[6].(time.Time)), 0)
+	}
+	require.Zero(t, dueIn(claimSQL))
+	var early bool
+	require.NoError(t, old.QueryRow(t.Context(), "SELECT run_at > now() FROM pgfifo.jobs").Scan(&early))
+	require.True(t, early, "by the transaction's clock it is not due")
+}

@@ -1,0 +1,231 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+const nonsense = "SELECT 1/0"
+
+func (s *stage) pgxTx(h *Hold) pgx.Tx {
+	s.Helper()
+	tx, err := h.loan.PgxTx(s.Context())
+	require.NoError(s, err)
+	return tx
+}
+
+func TestErrorInHandlerKeepsLocks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	err := l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
+		require.ErrorContains(t, err, "22012")
+		require.Equal(t, []string{"a", "a/1"}, s.Locked())
+	})
+	require.ErrorContains(t, err, "did not roll it back")
+	require.NoError(t, l.Undo(t.Context()))
+	require.Equal(t, []string{"a", "a/1"}, s.Locked())
+	s.end(l, retryIn(h, time.Hour)...)
+	require.Empty(t, s.Locked())
+	require.Equal(t, 1, s.claim(l, "a").Attempts)
+}
+
+func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	c := s.Session()
+	c.Do(beginSQL)
+	_, _, err := rightShape.claim(t.Context(), c.Conn, "a")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "a/1"}, s.Locked())
+	_, err = c.Conn.Exec(t.Context(), nonsense)
+	require.Error(t, err)
+	require.Empty(t, s.Locked(), "before any ROLLBACK")
+}
+
+// A handler that ends the transaction by hand lost the locks. Its job is not settled, and nothing pretends it is.
+func TestHandlerThatEndsTheTransaction(t *testing.T) {
+	t.Parallel()
+	for sql, caught := range map[string]string{
+		"COMMIT":                          "when it returns",
+		"ROLLBACK":                        "when it returns",
+		"ABORT; SELECT 1":                 "when it returns",
+		"PREPARE TRANSACTION 'x'":         "when it returns", // fails, unless the server allows it
+		"COMMIT; BEGIN":                   "by the step",
+		"ROLLBACK; BEGIN":                 "by the step",
+		"COMMIT AND CHAIN":                "by the step",
+		"ROLLBACK AND CHAIN":              "by the step",
+		"RELEASE SAVEPOINT pgfifo":        "by the step",
+		"COMMIT; BEGIN; SAVEPOINT pgfifo": "by the step",
+	} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(2, "a", "b")
+			l := s.lane()
+			h := s.claim(l, "a")
+			err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+			if caught == "when it returns" {
+				require.Error(t, err)
+			} else {
+				require.NoError(t, err)
+				hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+				require.ErrorIs(t, err, ErrNotHeld)
+				require.False(t, settled)
+				require.Nil(t, hold)
+			}
+			if err != nil && l.hold != nil {
+				if err := l.Undo(t.Context()); sql != "PREPARE TRANSACTION 'x'" {
+					require.ErrorIs(t, err, ErrNotHeld)
+				} else {
+					s.end(l)
+				}
+			}
+			require.Empty(t, s.Locked())
+			require.False(t, l.Closed())
+			require.Equal(t, int64(1), s.claim(l, "a").ID, "still there, and the lane can go on")
+		})
+	}
+}
+
+// A handler that ended its transaction and then failed is told apart from one that only failed.
+func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
+	t.Parallel()
+	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", "RELEASE SAVEPOINT pgfifo"} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(1, "a")
+			l := s.lane()
+			h := s.claim(l, "a")
+			_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+			require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
+			require.Empty(t, s.Locked())
+			require.Equal(t, int64(1), s.claim(l, "a").ID)
+		})
+	}
+}
+
+// An error that the handler rolls back is its own business.
+func TestHandlerMayRollBackAnError(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("CREATE TABLE effects (v text)")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		tx := s.pgxTx(h)
+		_, err := tx.Exec(t.Context(), "INSERT INTO effects VALUES ('undone')")
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), nonsense)
+		require.Error(t, err)
+		require.NoError(t, tx.Rollback(t.Context()))
+		_, err = s.pgxTx(h).Exec(t.Context(), "INSERT INTO effects VALUES ('kept')")
+		require.NoError(t, err)
+	}))
+	s.end(l, succeed(h)...)
+	require.Equal(t, []string{"kept"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+}
+
+func TestRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	err := l.Lend(func() {
+		rows, err := s.pgxTx(h).Query(t.Context(), "SELECT generate_series(1, 100000)")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+	})
+	require.ErrorIs(t, err, ErrNotHeld)
+	require.ErrorContains(t, err, "still open")
+	require.True(t, l.Closed())
+	require.ErrorIs(t, l.Undo(t.Context()), ErrLost)
+	s.Until(func() bool { return len(s.Locked()) == 0 })
+}
+
+// database/sql knows its open rows, and closes them.
+func TestBunRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		tx, err := h.loan.BunTx(t.Context())
+		require.NoError(t, err)
+		//nolint:rowserrcheck,sqlclosecheck // on purpose
+		rows, err := tx.QueryContext(t.Context(), "SELECT generate_series(1, 100000)")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+	}))
+	s.end(l, succeed(h)...)
+	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+}
+
+// slow starts a statement of c that takes long, and cancels its context when it is under way.
+func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) error) error {
+	s.Helper()
+	pid := c.PgConn().PID()
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- exec(ctx, "SELECT pg_sleep(600)") }()
+	s.Until(func() bool { return s.Active(pid) })
+	cancel()
+	return <-done
+}
+
+func TestCancelledQueryKeepsGroup(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	s.cancelled(l, h)
+	s.end(l, succeed(h)...)
+}
+
+// cancelled has a statement of the held transaction cancelled, after which the group, a, is held as before.
+func (s *stage) cancelled(l *Lane, h *Hold) {
+	s.Helper()
+	require.NoError(s, l.Lend(func() {
+		tx := s.pgxTx(h)
+		err := s.slow(tx.Conn(), func(ctx context.Context, sql string) error {
+			_, err := tx.Exec(ctx, sql)
+			return err
+		})
+		require.ErrorContains(s, err, "57014")
+		require.Equal(s, []string{"a", "a/1"}, s.Locked())
+		require.NoError(s, tx.Rollback(s.Context()))
+	}))
+}
+
+func TestCancelledQueryOfPlainConnectionFreesGroup(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	c := s.Session()
+	c.Do(beginSQL)
+	_, _, err := rightShape.claim(t.Context(), c.Conn, "a")
+	require.NoError(t, err)
+	c.Do("SET client_connection_check_interval = 10; SAVEPOINT pgfifo")
+	require.Error(t, s.slow(c.Conn, func(ctx context.Context, sql string) error {
+		_, err := c.Conn.Exec(ctx, sql)
+		return err
+	}))
+	require.True(t, c.IsClosed())
+	s.Until(func() bool { return len(s.Locked()) == 0 })
+}

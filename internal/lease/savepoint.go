@@ -1,0 +1,287 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
+// back to that; Commit releases it if nothing else needs it. When the attempt fails it is gone back to as well, and
+// when it succeeds it is released; that fails if the transaction is no longer the one that claimed.
+//
+// A transaction that the handler asks for beside another one, in another one, or behind what it has committed, has a
+// savepoint of its own, because that is to stay when it is rolled back.
+//
+// If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
+// COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
+// the jobs are given back.
+const (
+	outerSavepoint = "pgfifo"
+	batchSavepoint = "pgfifo_batch"
+
+	releaseOuter = "RELEASE SAVEPOINT " + outerSavepoint
+	undoOuter    = "ROLLBACK TO SAVEPOINT " + outerSavepoint
+
+	checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
+	releaseBatch     = "RELEASE SAVEPOINT " + batchSavepoint
+	undoBatch        = "ROLLBACK TO SAVEPOINT " + batchSavepoint
+)
+
+// ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote
+// cannot be committed. All of that is undone, and the jobs are as they were.
+var ErrGivenBack = errors.New("lease: the batch cannot be committed, and is given back")
+
+// ErrEnded is returned when a transaction is asked for after its job has ended.
+var ErrEnded = errors.New("lease: the job has ended, and its transaction with it")
+
+// A nest is a transaction that a handler has, by pgx or bun.
+type nest struct {
+	savepoint string
+	closed    bool
+	merged    bool // its savepoint has gone with one around it that was released
+}
+
+// errNotUndone says that a Rollback could not be sent. Nothing of the handler's may be committed then.
+var errNotUndone = errors.New("lease: a transaction of the handler's could not be rolled back")
+
+var errMerged = fmt.Errorf("%w: the one around it has been committed", errNotUndone)
+
+// open returns another transaction for the handler, and the SQL that opens it.
+func (l *Loan) open() (*nest, string, error) {
+	if l.ended {
+		return nil, "", ErrEnded
+	}
+	n := &nest{savepoint: outerSavepoint}
+	sql := "SAVEPOINT " + outerSavepoint + handlerSettings
+	switch last := len(l.nests) - 1; {
+	case last < 0 && len(l.lane.hold.Rest) > 0 && !l.lane.batch:
+		l.lane.batch, sql = true, "SAVEPOINT "+batchSavepoint+"; "+sql
+	case last < 0:
+	case l.undone: // the savepoint is there, and nothing behind it
+		n.savepoint, sql = l.nests[last].savepoint, handlerSettings[len("; "):]
+		l.nests = l.nests[:last]
+	default:
+		n.savepoint += "_" + strconv.Itoa(last+1)
+		sql = "SAVEPOINT " + n.savepoint
+	}
+	l.nests, l.undone = append(l.nests, n), false
+	l.nested++
+	return n, sql, nil
+}
+
+// there returns an error if the handler has ended the transaction by hand: what it wrote would be committed at once.
+func (l *Loan) there() error {
+	if l.lane.pg().TxStatus() == 'I' {
+		return errEndedByHand
+	}
+	return nil
+}
+
+var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
+
+// sendRelease ends the savepoints of what is to be settled. It returns how many statements that takes.
+func (l *Lane) sendRelease(pipeline *pgconn.Pipeline) (n int) {
+	send := func(sql string) {
+		pipeline.SendQueryParams(sql, nil, nil, nil, nil)
+		n++
+	}
+	if l.loan.taken() {
+		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.Seen.XID)}, nil, nil)
+		n++
+		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
+		// xmax, which is no evidence of a crash.
+		send(releaseOuter)
+	}
+	if l.batch {
+		send(checkConstraints)
+		send(releaseBatch)
+	}
+	return n
+}
+
+// giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether
+// it could.
+func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
+	pipeline := l.pg().StartPipeline(ctx)
+	pipeline.SendQueryParams(undoBatch, nil, nil, nil, nil)
+	n := 2
+	if len(marked) > 0 {
+		pipeline.SendQueryStatement(l.stmts[stmtUnmark], unmarkArgs(marked), nil, nil)
+		n++
+	}
+	pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+	err := pipeline.Sync()
+	for i := 0; err == nil && i < n; i++ {
+		_, err = readTag(pipeline)
+	}
+	return pipeline.Close() == nil && err == nil
+}
+
+// abandon says that a transaction could not be begun. Whether its savepoint is there is not known.
+func (l *Loan) abandon(n *nest) { l.shut(n) }
+
+// close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.
+func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
+	conn := l.lane.conn.Conn()
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return ErrEnded
+	}
+	l.busy++ // whoever ends the loan meanwhile ends the connection: the next job has savepoints of the same names
+	defer l.leave()
+	gone := n.closed // the one around it was rolled back
+	failed := gone || conn.PgConn().TxStatus() == 'E'
+	undo := !gone && (rollback || failed)
+	l.shut(n)
+	release := false
+	switch top := len(l.nests) - 1; {
+	case n.merged && undo:
+		l.spilt = errMerged
+		l.mu.Unlock()
+		return errMerged
+	case undo:
+		l.cut(n)
+		l.undone = l.nested == 0
+	case !gone && top > 0 && l.nests[top] == n && l.byHand() <= top: // or savepoints would pile up
+		l.nests, release = l.nests[:top], true
+	}
+	l.mu.Unlock()
+	switch {
+	case undo:
+		if err := l.undo(ctx, n); err != nil {
+			return err
+		}
+	case release: // if it cannot be sent, the savepoint stays, and nobody knows its name any more
+		if _, err := conn.Exec(ctx, "RELEASE SAVEPOINT "+n.savepoint); err != nil && conn.PgConn().TxStatus() == 'E' {
+			return err
+		}
+	}
+	if failed && !rollback {
+		return pgx.ErrTxCommitRollback
+	}
+	return nil
+}
+
+// undo goes back to a savepoint, also if the handler's context has ended: pgx ends the connection if it cannot roll
+// back, and who uses its transactions relies on that. If it is not done, nothing of the handler's is committed.
+func (l *Loan) undo(ctx context.Context, n *nest) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)
+	defer cancel()
+	_, err := l.lane.conn.Conn().Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint)
+	if err != nil {
+		l.spill(nil, err)
+	}
+	return err
+}
+
+// spill notes that something which the handler has rolled back is not undone. If it was in a transaction that has ended
+// since, it is.
+func (l *Loan) spill(within *nest, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if within == nil || !within.closed {
+		l.spilt = fmt.Errorf("%w: %w", errNotUndone, why)
+	}
+}
+
+// cut ends the transactions that were begun in one that is rolled back.
+func (l *Loan) cut(n *nest) { l.cutBehind(slices.Index(l.nests, n) + 1) }
+
+func (l *Loan) cutBehind(i int) {
+	for _, inner := range l.nests[i:] {
+		if l.bunTx != nil && l.bunTx.nest == inner {
+			l.gone = append(l.gone, l.bunTx.Tx.Tx)
+		}
+		l.shut(inner)
+	}
+	l.nests = l.nests[:i]
+}
+
+// shut makes a transaction unusable. Who asks for one is given another.
+func (l *Loan) shut(n *nest) {
+	if n.closed {
+		return
+	}
+	n.closed = true
+	l.nested--
+	if l.pgxTx != nil && l.pgxTx.nest == n {
+		l.pgxTx = nil
+	}
+	if l.bunTx != nil && l.bunTx.nest == n {
+		l.bunTx = nil
+	}
+}
+
+// A handMade is a savepoint that the handler made by hand, or bun for what is begun on its transactions.
+type handMade struct {
+	nests int             // how many transactions there were
+	ctx   context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
+}
+
+// byHand returns how many transactions there were when the handler made the last savepoint by hand that is still there:
+// to release one of those that were there would take that savepoint away.
+func (l *Loan) byHand() (most int) {
+	for _, m := range l.byName {
+		most = max(most, m.nests)
+	}
+	return most
+}
+
+// passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
+// transactions that were begun behind it. If it is gone back to, they have ended; if it is released, they cannot be
+// undone any more.
+func (l *Loan) passes(ctx context.Context, sql string) {
+	word, rest := firstWord(sql)
+	verb := strings.ToUpper(word)
+	switch verb {
+	case "SAVEPOINT", "RELEASE", "ROLLBACK":
+	default:
+		return
+	}
+	name := savepointName(rest)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, there := l.byName[name]
+	switch {
+	case verb == "SAVEPOINT":
+		if l.byName == nil {
+			l.byName = make(map[string]handMade)
+		}
+		l.byName[name] = handMade{len(l.nests), ctx}
+	case !there:
+	case verb == "RELEASE":
+		delete(l.byName, name)
+		for _, n := range l.nests[min(m.nests, len(l.nests)):] {
+			n.merged = true
+		}
+		l.nests = l.nests[:min(m.nests, len(l.nests))]
+	default:
+		l.cutBehind(min(m.nests, len(l.nests)))
+		l.byName[name] = handMade{nests: m.nests}
+	}
+}
+
+// savepointName returns the name in what follows SAVEPOINT, RELEASE or ROLLBACK, as PostgreSQL folds it.
+func savepointName(sql string) string {
+	for {
+		word, rest := firstWord(sql)
+		switch strings.ToUpper(word) {
+		case "WORK", "TRANSACTION", "TO", "SAVEPOINT":
+			sql = rest
+		case "":
+			_, quoted, _ := strings.Cut(rest, `"`)
+			name, _, _ := strings.Cut(quoted, `"`)
+			return name
+		default:
+			return strings.ToLower(word)
+		}
+	}
+}

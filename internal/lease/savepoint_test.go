@@ -1,0 +1,374 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// A job that writes takes one transaction id beside that of the claim, however often its handler asks for the
+// transaction.
+func TestOneSavepointForAJob(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(s *stage, h *Hold){
+		"pgx": func(s *stage, h *Hold) { s.write(s.pgxTx(h), "1") },
+		"bun": func(s *stage, h *Hold) { s.bunWrite(s.bunTx(h), "1") },
+		"asks again": func(s *stage, h *Hold) {
+			for n := range 5 {
+				s.write(s.pgxTx(h), strconv.Itoa(n))
+			}
+		},
+		"commits": func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			require.NoError(s, tx.Commit(s.Context()))
+		},
+		"rolls back before": func(s *stage, h *Hold) {
+			require.NoError(s, s.pgxTx(h).Rollback(s.Context()))
+			s.write(s.pgxTx(h), "1")
+		},
+		"asks for a token": func(s *stage, h *Hold) {
+			_, err := h.loan.Fence(s.Context(), h.Key)
+			require.NoError(s, err)
+			s.write(s.pgxTx(h), "1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.NoError(t, h.lane.Lend(func() { do(s, h) }))
+			require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
+				WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.lane.pg().PID()))
+			settled(true)
+		})
+	}
+}
+
+// Transactions of the two kinds side by side, and ended in any order.
+func TestTransactionsSideBySide(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, x := range map[string]struct {
+		do   func(s *stage, h *Hold)
+		want []string
+	}{
+		"the inner is rolled back": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "outer")
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "inner")
+			require.NoError(s, btx.Rollback())
+			s.write(tx, "outer, later")
+		}, []string{"outer", "outer, later"}},
+		"the outer is rolled back": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "outer")
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "inner")
+			require.NoError(s, tx.Rollback(ctx))
+			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
+			s.write(s.pgxTx(h), "anew")
+		}, []string{"anew"}},
+		"both are, the outer first": {func(s *stage, h *Hold) {
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "outer")
+			tx := s.pgxTx(h)
+			s.write(tx, "inner")
+			require.NoError(s, btx.Rollback())
+			require.ErrorIs(s, tx.Rollback(ctx), pgx.ErrTxClosed)
+			s.bunWrite(s.bunTx(h), "anew")
+			s.write(s.pgxTx(h), "anew, too")
+		}, []string{"anew", "anew, too"}},
+		"the outer is committed, the inner rolled back": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "outer")
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "inner")
+			require.NoError(s, tx.Commit(ctx))
+			require.NoError(s, btx.Rollback())
+			require.NoError(s, s.pgxTx(h).Rollback(ctx))
+		}, []string{"outer"}},
+		"the inner is asked for again, bun": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			old := s.bunTx(h)
+			require.NoError(s, tx.Rollback(ctx))
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			_, err := old.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, sql.ErrTxDone)
+			require.NoError(s, old.Rollback())
+			require.NoError(s, btx.Rollback())
+			btx = s.bunTx(h)
+			s.bunWrite(btx, "anew")
+			require.NoError(s, btx.Commit())
+		}, []string{"anew"}},
+		"the inner is asked for again, pgx": {func(s *stage, h *Hold) {
+			btx := s.bunTx(h)
+			old := s.pgxTx(h)
+			require.NoError(s, btx.Rollback())
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			_, err := old.Exec(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, pgx.ErrTxClosed)
+			require.ErrorIs(s, old.Commit(ctx), pgx.ErrTxClosed)
+			require.NoError(s, tx.Rollback(ctx))
+			tx = s.pgxTx(h)
+			s.write(tx, "anew")
+			require.NoError(s, tx.Commit(ctx))
+		}, []string{"anew"}},
+		"what is written beside the inner goes with it": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			s.bunWrite(outer, "before")
+			require.NoError(s, outer.Commit())
+			tx := s.pgxTx(h)
+			btx := s.bunTx(h)
+			s.write(tx, "undone")
+			require.NoError(s, tx.Commit(ctx))
+			require.NoError(s, btx.Rollback())
+		}, []string{"before"}},
+		"committed, then rolled back": {func(s *stage, h *Hold) {
+			for _, v := range []string{"1", "2"} {
+				tx := s.pgxTx(h)
+				s.write(tx, v)
+				require.NoError(s, tx.Commit(ctx))
+				tx = s.pgxTx(h)
+				s.write(tx, "undone")
+				require.NoError(s, tx.Rollback(ctx))
+			}
+		}, []string{"1", "2"}},
+		"one begun on pgx's is rolled back": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			s.write(outer, "outer")
+			inner, err := outer.Begin(ctx)
+			require.NoError(s, err)
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			require.NoError(s, inner.Rollback(ctx))
+			_, err = btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, sql.ErrTxDone)
+			require.NoError(s, btx.Rollback())
+			s.bunWrite(s.bunTx(h), "anew")
+		}, []string{"anew", "outer"}},
+		"the one around one begun on pgx's is rolled back": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			s.write(outer, "outer")
+			btx := s.bunTx(h)
+			inner, err := outer.Begin(ctx)
+			require.NoError(s, err)
+			s.write(inner, "undone")
+			require.NoError(s, btx.Rollback())
+			_, err = inner.Exec(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			require.ErrorIs(s, err, pgx.ErrTxClosed)
+			require.ErrorIs(s, inner.Commit(ctx), pgx.ErrTxClosed)
+		}, []string{"outer"}},
+		"one begun on bun's is rolled back": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			s.bunWrite(outer, "outer")
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			require.NoError(s, inner.Rollback())
+			require.ErrorIs(s, tx.Commit(ctx), pgx.ErrTxClosed)
+			s.write(s.pgxTx(h), "anew")
+		}, []string{"anew", "outer"}},
+		"a savepoint by hand is gone back to": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			_, err := outer.Exec(ctx, "SAVEPOINT mine")
+			require.NoError(s, err)
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			_, err = outer.Exec(ctx, "/* mine */ rollback work to mine")
+			require.NoError(s, err)
+			require.Error(s, btx.Commit())
+			s.write(outer, "outer")
+		}, []string{"outer"}},
+		"one begun on bun's is committed, and one in that goes on": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			require.NoError(s, inner.Commit())
+			s.write(tx, "2")
+			require.NoError(s, tx.Commit(ctx))
+			s.write(s.pgxTx(h), "3")
+		}, []string{"1", "2", "3"}},
+		"savepoints by hand with quoted names": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			exec := func(sql string) {
+				_, err := outer.Exec(ctx, sql)
+				require.NoError(s, err)
+			}
+			exec(`SAVEPOINT "One"`)
+			btx := s.bunTx(h)
+			exec(`SAVEPOINT "one"`)
+			s.bunWrite(btx, "undone")
+			exec(`ROLLBACK TO SAVEPOINT ONE`)
+			s.bunWrite(btx, "undone, too")
+			exec(`ROLLBACK TO "One"`)
+			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
+			s.write(outer, "outer")
+		}, []string{"outer"}},
+		"one begun on bun's is rolled back when its context has ended": {func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			ended, cancel := context.WithCancel(ctx)
+			require.ErrorIs(s, outer.RunInTx(ended, nil, func(_ context.Context, tx bun.Tx) error {
+				s.bunWrite(tx, "undone")
+				cancel()
+				return context.Canceled
+			}), context.Canceled)
+			s.bunWrite(outer, "plan B")
+		}, []string{"plan B"}},
+		"a savepoint by hand outlives the commit of what it was made in": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			btx := s.bunTx(h)
+			inner, err := btx.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "bun's")
+			require.NoError(s, btx.Commit())
+			_, err = outer.Exec(ctx, "SAVEPOINT mine")
+			require.NoError(s, err)
+			s.write(outer, "undone")
+			_, err = outer.Exec(ctx, "ROLLBACK TO mine")
+			require.NoError(s, err)
+			innermost, err := outer.Begin(ctx)
+			require.NoError(s, err)
+			s.write(innermost, "kept")
+			_, err = outer.Exec(ctx, "SAVEPOINT other")
+			require.NoError(s, err)
+			s.write(outer, "undone, too")
+			require.NoError(s, innermost.Commit(ctx))
+			_, err = outer.Exec(ctx, "ROLLBACK TO other")
+			require.NoError(s, err)
+			_, err = outer.Exec(ctx, "RELEASE SAVEPOINT other")
+			require.NoError(s, err)
+		}, []string{"bun's", "kept"}},
+		"one begun on another, in both, committed or not": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			for _, v := range []string{"1", "2", "3"} {
+				inner, err := outer.Begin(ctx)
+				require.NoError(s, err)
+				innermost, err := inner.Begin(ctx)
+				require.NoError(s, err)
+				s.write(innermost, v)
+				require.NoError(s, innermost.Commit(ctx))
+				if v == "2" {
+					require.NoError(s, inner.Rollback(ctx))
+				} else {
+					require.NoError(s, inner.Commit(ctx))
+				}
+				require.ErrorIs(s, inner.Rollback(ctx), pgx.ErrTxClosed)
+			}
+			require.Len(s, h.loan.nests, 2, "the first one's savepoint, and that of the one rolled back")
+		}, []string{"1", "3"}},
+		"rolled back when the context has ended": {func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			cancel()
+			require.NoError(s, tx.Rollback(ended))
+			s.write(s.pgxTx(h), "anew")
+		}, []string{"anew"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
+			require.Zero(t, h.lane.db.Stats().OpenConnections)
+			require.Equal(t, x.want, settled(true))
+		})
+		t.Run(name+", and the attempt fails", func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
+			require.Empty(t, settled(false))
+		})
+	}
+}
+
+// What the handler has rolled back is not committed, even if there was no way to tell the server.
+func TestRollbackBesideOpenRows(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, h, settled := effects(t)
+	require.ErrorIs(t, h.lane.Lend(func() {
+		tx := s.pgxTx(h)
+		s.write(tx, "1")
+		rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
+		require.NoError(t, err)
+		require.ErrorContains(t, tx.Rollback(ctx), "conn busy")
+		rows.Close()
+		s.write(s.pgxTx(h), "2")
+	}), errNotUndone)
+	require.Empty(t, settled(false))
+}
+
+// Nor what bun could not end, nor what cannot be undone by itself any more.
+func TestRollbackThatCannotBe(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, do := range map[string]func(s *stage, h *Hold){
+		"rows are open": func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "1")
+			rows, err := inner.QueryContext(ctx, "SELECT generate_series(1, 3)")
+			require.NoError(s, err)
+			require.Error(s, inner.Rollback())
+			require.NoError(s, rows.Close())
+		},
+		"its context ends before its commit": func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			inner, err := s.bunTx(h).BeginTx(ended, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "1")
+			cancel()
+			require.ErrorIs(s, inner.Commit(), context.Canceled)
+		},
+		"the one around it is committed": func(s *stage, h *Hold) {
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			require.NoError(s, inner.Commit())
+			require.ErrorIs(s, tx.Rollback(ctx), errNotUndone)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			require.ErrorIs(t, h.lane.Lend(func() { do(s, h) }), errNotUndone)
+			require.Empty(t, settled(false))
+		})
+	}
+}
+
+// Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.
+func TestNoTransactionAfterItsEndByHand(t *testing.T) {
+	t.Parallel()
+	for _, sql := range []string{"COMMIT", "ROLLBACK"} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			s, h, _ := effects(t)
+			require.ErrorIs(t, h.lane.Lend(func() {
+				s.bunTx(h)
+				_, err := s.pgxTx(h).Exec(t.Context(), sql)
+				require.NoError(t, err)
+				_, err = h.loan.PgxTx(t.Context())
+				require.ErrorIs(t, err, ErrNotHeld)
+				_, err = h.loan.BunTx(t.Context())
+				require.ErrorIs(t, err, ErrNotHeld)
+			}), ErrNotHeld)
+		})
+	}
+}

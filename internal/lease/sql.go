@@ -1,0 +1,40 @@
+package lease
+
+import (
+	_ "embed"
+)
+
+// The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
+// and run in psql as they are.
+var (
+	//go:embed sql/lock.sql
+	lockSQL string
+	//go:embed sql/lock_many.sql
+	lockManySQL string
+	//go:embed sql/ahead.sql
+	aheadSQL string
+	//go:embed sql/claim.sql
+	claimSQL string
+	//go:embed sql/claim_batch.sql
+	claimBatchSQL string
+	//go:embed sql/claim_many.sql
+	claimManySQL string
+	//go:embed sql/evidence.sql
+	evidenceSQL string
+	//go:embed sql/mark.sql
+	markSQL string
+	//go:embed sql/unmark.sql
+	unmarkSQL string
+	//go:embed sql/relock.sql
+	relockSQL string
+	//go:embed sql/fence_claim.sql
+	fenceClaimSQL string
+	//go:embed sql/fence.sql
+	fenceSQL string
+)
+
+const (
+	beginSQL          = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" // whatever the database's defaults are
+	commitSQL         = "COMMIT"
+	commitAndChainSQL = "COMMIT AND CHAIN" // COMMIT and BEGIN in one statement, with the same isolation
+)

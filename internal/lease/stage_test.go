@@ -1,0 +1,117 @@
+package lease
+
+import (
+	"database/sql"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+const queue = pgtest.Queue
+
+func group(id string) groups.Key { return groups.Key{Queue: queue, GroupID: id} }
+
+// A stage is one test's database.
+type stage struct{ *pgtest.DB }
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	return &stage{pgtest.New(t)}
+}
+
+// dialer returns one whose lanes know how to settle.
+func (s *stage) dialer(session groups.Session) *Dialer {
+	s.Helper()
+	db := sql.OpenDB(Lending(stdlib.GetPoolConnector(s.Pool)))
+	db.SetMaxIdleConns(0)
+	s.Cleanup(func() { _ = db.Close() })
+	return &Dialer{
+		DB: bun.NewDB(db, pgdialect.New()), Pool: s.Pool.Config(), Control: s.Pool, Schema: s.Schema,
+		Name: "lane of " + s.Name(), Session: session,
+		Statements: map[string]string{
+			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
+			"retry":   s.Statement("retry"),
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func (s *stage) lane() *Lane {
+	s.Helper()
+	return s.dial(s.dialer(groups.Session{}))
+}
+
+func (s *stage) dial(d *Dialer) *Lane {
+	s.Helper()
+	l, err := d.Dial(s.Context())
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func settle(h *Hold, statement string, more ...string) []Call {
+	args := [][]byte{[]byte(h.Queue), []byte(h.GroupID), appendInt(h.ID)}
+	for _, m := range more {
+		args = append(args, []byte(m))
+	}
+	return []Call{{Statement: statement, Args: args}}
+}
+
+func succeed(h *Hold) []Call { return settle(h, "succeed") }
+
+func retryIn(h *Hold, d time.Duration) []Call {
+	return retry(h, strconv.FormatInt(d.Microseconds(), 10))
+}
+
+// retry settles a job that has failed, with a delay in microseconds.
+func retry(h *Hold, delay string) []Call {
+	return settle(h, "retry", strconv.Itoa(h.Attempts), delay, "error", "on purpose", "", "lane", "10")
+}
+
+// claim makes the lane hold the group, which must be free.
+func (s *stage) claim(l *Lane, id string) *Hold {
+	s.Helper()
+	h, settled, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
+	require.NoError(s, err)
+	require.True(s, settled)
+	require.NotNil(s, h, "group %s cannot be claimed", id)
+	return h
+}
+
+// end is the step that ends the lane's transaction.
+func (s *stage) end(l *Lane, calls ...Call) {
+	s.Helper()
+	h, settled, err := l.Step(s.Context(), calls, nil)
+	require.NoError(s, err)
+	require.True(s, settled)
+	require.Nil(s, h)
+}
+
+// misses reports whether a new claim of the group finds nothing, and leaves nothing locked.
+func (s *stage) misses(l *Lane, id string) bool {
+	s.Helper()
+	h, _, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
+	require.NoError(s, err)
+	s.end(l)
+	return h == nil
+}
+
+// request is for these groups together.
+func request(ids ...string) *Request {
+	r := &Request{Key: group(ids[0])}
+	for i, id := range ids[1:] {
+		r.With = append(r.With, Request{Key: group(id), N: i + 1})
+	}
+	return r
+}

@@ -1,0 +1,94 @@
+package lease
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// A handler may take the session's prepared statements away: its job is settled all the same, whether it succeeds or
+// fails, and the lane goes on, by itself or closed because it is spoiled.
+func TestStatementsTakenAway(t *testing.T) {
+	t.Parallel()
+	exec := func(sql string) func(context.Context, pgx.Tx) error {
+		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err }
+	}
+	for name, x := range map[string]struct {
+		take    func(context.Context, pgx.Tx) error
+		spoiled bool
+	}{
+		"by pgx": {func(ctx context.Context, tx pgx.Tx) error {
+			return tx.Conn().DeallocateAll(ctx)
+		}, false},
+		"by SQL":                 {exec("DEALLOCATE ALL"), true},
+		"by SQL, all of them":    {exec("DEALLOCATE PREPARE ALL"), true},
+		"one of them":            {exec("DEALLOCATE " + stmtClaim), true},
+		"what has no plans left": {exec("DISCARD PLANS"), true},
+	} {
+		for outcome, fails := range map[string]bool{"succeeds": false, "fails": true} {
+			t.Run(name+", "+outcome, func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.Enqueue(2, "a")
+				l := s.lane()
+				for range 2 {
+					h := s.claim(l, "a")
+					err := l.Lend(func() {
+						tx := s.pgxTx(h)
+						require.NoError(t, x.take(t.Context(), tx))
+						if fails {
+							_, err := tx.Exec(t.Context(), nonsense)
+							require.Error(t, err)
+						}
+					})
+					require.Equal(t, fails, err != nil, err)
+					settle := succeed(h)
+					if fails {
+						require.NoError(t, l.Undo(t.Context()))
+						settle = retryIn(h, 0)
+					}
+					s.end(l, settle...)
+				}
+				require.Equal(t, x.spoiled, l.Spoiled())
+				want := 0
+				if fails {
+					want = 2
+				}
+				require.Equal(t, want, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+			})
+		}
+	}
+}
+
+// A session that ends before the statements are there again is a lost one: the handler has not failed.
+func TestStatementsTakenAwayFromALostSession(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	require.ErrorIs(t, l.Lend(func() {
+		require.NoError(t, s.pgxTx(h).Conn().DeallocateAll(t.Context()))
+		s.Terminate(l.pg().PID())
+	}), ErrLost)
+}
+
+// Who leaves them alone pays nothing for it.
+func TestStatementsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	var last string
+	require.NoError(t, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(t.Context(), "SELECT 'the last'")
+		require.NoError(t, err)
+	}))
+	last = pgtest.One[string](s.DB, "SELECT query FROM pg_stat_activity WHERE pid = $1", l.pg().PID())
+	require.Equal(t, "SELECT 'the last'", last)
+}

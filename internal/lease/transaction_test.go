@@ -1,0 +1,309 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// An effect is what a handler writes.
+type effect struct {
+	bun.BaseModel `bun:"table:effects"`
+
+	V string `bun:"v"`
+}
+
+// effects holds a job on a stage with a table for effects; settled ends it with success, or with its failure, and
+// returns what there is then.
+func effects(t *testing.T) (s *stage, h *Hold, settled func(success bool) []string) {
+	s = newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("CREATE TABLE effects (v text)")
+	l := s.lane()
+	h = s.claim(l, "a")
+	return s, h, func(success bool) []string {
+		t.Helper()
+		if success {
+			require.NoError(t, l.Lend(func() {}))
+			s.end(l, succeed(h)...)
+		} else {
+			require.NoError(t, l.Undo(t.Context()))
+			s.end(l, retryIn(h, 0)...)
+		}
+		require.Empty(t, s.Locked())
+		return pgtest.Column[string](s.DB, "SELECT v FROM effects ORDER BY v")
+	}
+}
+
+func (s *stage) write(tx pgx.Tx, v string) {
+	s.Helper()
+	_, err := tx.Exec(s.Context(), "INSERT INTO effects VALUES ($1)", v)
+	require.NoError(s, err)
+}
+
+func (s *stage) bunWrite(tx bun.IDB, v string) {
+	s.Helper()
+	_, err := tx.NewInsert().Model(&effect{V: v}).Exec(s.Context())
+	require.NoError(s, err)
+}
+
+func (s *stage) bunTx(h *Hold) bun.Tx {
+	s.Helper()
+	tx, err := h.loan.BunTx(s.Context())
+	require.NoError(s, err)
+	return tx
+}
+
+// script is a handler that uses its transactions in every order.
+func script(s *stage, h *Hold) {
+	ctx := s.Context()
+	tx := s.pgxTx(h)
+	s.write(tx, "1 committed")
+	require.NoError(s, tx.Commit(ctx))
+	require.ErrorIs(s, tx.Commit(ctx), pgx.ErrTxClosed)
+	require.ErrorIs(s, tx.Rollback(ctx), pgx.ErrTxClosed)
+
+	tx = s.pgxTx(h)
+	s.write(tx, "undone")
+	require.NoError(s, tx.Rollback(ctx))
+
+	btx := s.bunTx(h)
+	s.bunWrite(btx, "2 committed")
+	again := s.bunTx(h)
+	s.bunWrite(again, "2 the same")
+	require.NoError(s, again.Commit())
+	require.ErrorIs(s, btx.Commit(), sql.ErrTxDone)
+
+	btx = s.bunTx(h)
+	s.bunWrite(btx, "undone")
+	require.NoError(s, btx.Rollback())
+
+	btx = s.bunTx(h)
+	nested, err := btx.Begin()
+	require.NoError(s, err)
+	s.bunWrite(nested, "undone")
+	require.NoError(s, nested.Rollback())
+	require.NoError(s, btx.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
+		s.bunWrite(tx, "3 nested")
+		return nil
+	}))
+	require.NoError(s, btx.Commit())
+
+	tx = s.pgxTx(h)
+	inner, err := tx.Begin(ctx)
+	require.NoError(s, err)
+	s.write(inner, "undone")
+	require.NoError(s, inner.Rollback(ctx))
+	inner, err = tx.Begin(ctx)
+	require.NoError(s, err)
+	s.write(inner, "4 nested")
+	require.NoError(s, inner.Commit(ctx))
+	s.write(tx, "4 outer")
+	require.NoError(s, tx.Commit(ctx))
+
+	s.bunWrite(s.bunTx(h), "5 left open")
+}
+
+func TestWritesAreKeptWithSuccess(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	script(s, h)
+	require.Equal(t, []string{
+		"1 committed", "2 committed", "2 the same", "3 nested", "4 nested", "4 outer", "5 left open",
+	}, settled(true))
+}
+
+func TestWritesAreUndoneWithFailure(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	script(s, h)
+	require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "nobody sees them before")
+	require.Empty(t, settled(false))
+}
+
+func TestTransactionsAreUsableAfterAnError(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	ctx := t.Context()
+
+	tx := s.pgxTx(h)
+	s.write(tx, "undone")
+	_, err := tx.Exec(ctx, nonsense)
+	require.Error(t, err)
+	require.ErrorIs(t, tx.Commit(ctx), pgx.ErrTxCommitRollback)
+
+	btx := s.bunTx(h)
+	s.bunWrite(btx, "undone")
+	_, err = btx.ExecContext(ctx, nonsense)
+	require.Error(t, err)
+	require.ErrorIs(t, btx.Commit(), pgx.ErrTxCommitRollback)
+
+	s.bunWrite(s.bunTx(h), "kept")
+	require.Equal(t, []string{"kept"}, settled(true))
+}
+
+// What else a pgx.Tx can do goes through the lane's connection too.
+func TestPgxTxDoesEverything(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	ctx := t.Context()
+	tx := s.pgxTx(h)
+
+	n, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
+		pgx.CopyFromRows([][]any{{"copied 1"}, {"copied 2"}}))
+	require.NoError(t, err)
+	require.Equal(t, int64(2), n)
+
+	batch := &pgx.Batch{}
+	batch.Queue("INSERT INTO effects VALUES ($1)", "batched")
+	batch.Queue("SELECT count(*) FROM effects").QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+	require.NoError(t, tx.SendBatch(ctx, batch).Close())
+	require.Equal(t, int64(3), n)
+
+	large := tx.LargeObjects()
+	oid, err := large.Create(ctx, 0)
+	require.NoError(t, err)
+	object, err := large.Open(ctx, oid, pgx.LargeObjectModeWrite)
+	require.NoError(t, err)
+	_, err = object.Write([]byte("large"))
+	require.NoError(t, err)
+
+	_, err = tx.Prepare(ctx, "one more", "INSERT INTO effects VALUES ($1)")
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "one more", "prepared")
+	require.NoError(t, err)
+
+	require.NoError(t, tx.Commit(ctx))
+	require.Equal(t, []string{"batched", "copied 1", "copied 2", "prepared"}, settled(true))
+	require.Equal(t, "large", pgtest.One[string](s.DB, "SELECT convert_from(lo_get($1), 'UTF8')", oid))
+}
+
+func TestTransactionAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	btx := s.bunTx(h)
+	settled(true)
+	_, err := h.loan.PgxTx(t.Context())
+	require.ErrorIs(t, err, ErrEnded)
+	_, err = h.loan.BunTx(t.Context())
+	require.ErrorIs(t, err, ErrEnded)
+	_, err = btx.ExecContext(t.Context(), "SELECT 1")
+	require.ErrorIs(t, err, sql.ErrTxDone)
+	require.ErrorIs(t, btx.Rollback(), sql.ErrTxDone)
+}
+
+// A context that ends rolls nothing back beside the handler's own use of the connection.
+func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	tx, err := h.loan.BunTx(ctx)
+	require.NoError(t, err)
+	cancel()
+	s.bunWrite(tx, "kept")
+	require.Equal(t, []string{"kept"}, settled(true))
+}
+
+func TestTransactionsHaveTheirIsolation(t *testing.T) {
+	t.Parallel()
+	s, h, settled := effects(t)
+	tx := s.bunTx(h)
+	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+	_ = err // bun's savepoints ignore it
+	_, err = h.lane.db.WithQueryHook(&ticket{loan: &h.loan}).BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	require.ErrorContains(t, err, "isolation level already")
+	require.Empty(t, settled(true))
+}
+
+// A handler gets the planner that its database is set up with, and the lane its own back.
+func TestHandlerHasThePlannersDefaults(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Alter("enable_bitmapscan = off")
+	s.Enqueue(2, "a")
+	l := s.lane()
+	planner := func(c interface {
+		QueryRow(context.Context, string, ...any) pgx.Row
+	},
+	) (set []string) {
+		t.Helper()
+		for _, p := range plannerSettings {
+			var v string
+			require.NoError(t, c.QueryRow(t.Context(), "SELECT current_setting($1)", p[0]).Scan(&v))
+			set = append(set, p[0]+"="+v)
+		}
+		return set
+	}
+	own := planner(l.Conn())
+	for _, p := range plannerSettings {
+		require.Contains(t, own, p[0]+"="+p[1])
+	}
+	usual := planner(s.Session().Conn)
+	require.Contains(t, usual, "enable_bitmapscan=off")
+	require.Contains(t, usual, "enable_seqscan=on")
+
+	h := s.claim(l, "a")
+	require.Equal(t, usual, planner(s.pgxTx(h)))
+	require.NoError(t, l.Undo(t.Context()))
+	require.Equal(t, own, planner(l.Conn()))
+	s.end(l, retryIn(h, 0)...)
+
+	h = s.claim(l, "a")
+	require.Equal(t, usual, planner(s.pgxTx(h)))
+	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
+	require.NoError(t, err)
+	require.Equal(t, own, planner(l.Conn()))
+	require.Equal(t, usual, planner(s.pgxTx(h)))
+}
+
+// A transaction that cannot be begun costs neither the connection nor the job.
+func TestTransactionThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*Hold, context.Context) error{
+		"pgx": func(h *Hold, ctx context.Context) error {
+			tx, err := h.loan.PgxTx(ctx)
+			if err == nil { // it has begun before
+				_, err = tx.Exec(ctx, "SELECT 1")
+			}
+			return err
+		},
+		"bun": func(h *Hold, ctx context.Context) error {
+			tx, err := h.loan.BunTx(ctx)
+			if err == nil { // it does not begin with the context's end
+				_, err = tx.ExecContext(ctx, "SELECT 1")
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.NoError(t, h.lane.Lend(func() {
+				require.ErrorIs(t, begin(h, ended), context.Canceled)
+				s.write(s.pgxTx(h), "kept")
+			}))
+			require.Equal(t, []string{"kept"}, settled(true))
+		})
+		t.Run(name+" after an error", func(t *testing.T) {
+			t.Parallel()
+			s, h, settled := effects(t)
+			err := h.lane.Lend(func() {
+				_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
+				require.Error(t, err)
+				require.ErrorContains(t, begin(h, t.Context()), "25P02")
+			})
+			require.ErrorContains(t, err, "did not roll it back")
+			require.False(t, h.lane.Closed())
+			require.Equal(t, []string{"a", "a/1"}, s.Locked())
+			require.Empty(t, settled(false))
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// Collect deletes rows of groups that have been without jobs since they were made, at least idle ago: up to limit of
+// those behind after. It returns how many it deleted and the last key that it looked at; the zero Key at the end.
+//
+// db is a transaction at READ COMMITTED: its second statement must see what was enqueued since its first. It may run
+// beside anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one.
+func Collect(
+	ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duration, after groups.Key, limit int,
+) (int64, groups.Key, error) {
+	var queues, ids []string
+	var last groups.Key
+	rows, err := db.Query(ctx, name.Qualify(collectLockSQL), after.Queue, after.GroupID, idle.Microseconds(), limit)
+	if err != nil {
+		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
+	}
+	_, err = pgx.ForEachRow(rows, []any{&last.Queue, &last.GroupID}, func() error {
+		queues, ids = append(queues, last.Queue), append(ids, last.GroupID)
+		return nil
+	})
+	if err != nil {
+		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
+	}
+	if len(ids) == 0 {
+		return 0, groups.Key{}, nil
+	}
+	tag, err := db.Exec(ctx, name.Qualify(collectSQL), queues, ids)
+	if err != nil {
+		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
+	}
+	if _, err := db.Exec(ctx, name.Qualify(collectRestSQL), queues, ids); err != nil {
+		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
+	}
+	if len(ids) < limit {
+		last = groups.Key{}
+	}
+	return tag.RowsAffected(), last, nil
+}

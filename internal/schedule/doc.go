@@ -1,0 +1,37 @@
+// Package schedule decides which group is next: it finds groups with jobs, keeps them in line, and hands them to the
+// lanes of a process in turn. It is the only package that keeps anything in memory about groups, and all of that is a
+// hint: the claim decides (package lease). It knows no connection but the scout's, and no job's payload.
+//
+//	notifications, redrives --> Turns.Announce                     Turns.Next --> a lane: Turn.Request, the claim
+//	                               |                                  ^                       |
+//	the Scout's walks and looks -> Turns.Offer --> line, due, held ---|   Turns.Done, Again <-- Outcome, Seen
+//
+// # Whose turn it is
+//
+// The queues have their turns by the time of lanes that they have used, the groups of a queue in the order in which
+// they came (line.go). So no queue waits for another one's backlog or long jobs, and no group for another one's jobs. A
+// queue may have lanes kept, and may not exceed its most (lanes.go). A group that is not due waits in memory (due.go);
+// one that another process holds is watched (watch.go).
+//
+// # How groups are found
+//
+// A walk reads the head of every group of a queue, and costs as much as there are groups: some seconds for a million.
+// It is made when a worker starts, while more groups of the queue are ready than the worker keeps in line (16,384 of
+// each queue), and once every PollInterval as long as all walks take a hundredth of that or less. Where they take more,
+// the worker looks instead (look.go), and spends a two-hundredth of its time on walks, for the sake of rows that were
+// changed by hand:
+//
+//   - What is new has an id above those that were drawn at the last look, or is written by a transaction that was
+//     seen writing then. An index of ids finds it.
+//   - What will be due within twice PollInterval and two seconds, or was put back by a redrive, has its time in an
+//     index of delayed and failed jobs. Its group waits in memory until then.
+//   - When something is paused or resumed, and when more than 131,072 ids are new or the sequence was set back, the
+//     next walk is made at once.
+//
+// So many groups that are delayed or back off cost next to nothing, and others start in time beside them. At most
+// 65,536 of them are kept in memory, half of that room for those that are due soon. While more than that become due
+// within these seconds, they are found as there is room.
+//
+// When a queue's part of the line is full, its walk stops, and goes on there when that is half empty. The others go on
+// meanwhile: no queue waits for another one's backlog.
+package schedule

@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"container/heap"
+	"context"
+	"time"
+)
+
+// Groups whose heads are not due yet.
+
+// maxParked bounds the memory for groups that are not due yet. Half of it is for those that are due soon. Those beyond
+// it are found when their time comes nearer: see look.
+const maxParked = 1 << 16
+
+func (t *Turns) park(turn *Turn, at time.Time) {
+	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {
+		delete(t.known, turn.Key)
+		return
+	}
+	turn.state, turn.at = dueLater, at
+	t.known[turn.Key] = turn
+	t.due.push(turn)
+	if turn.index == 0 {
+		select {
+		case t.earlier <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run puts groups in line when they are due, until ctx ends.
+func (t *Turns) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if wait := t.Due(); wait >= 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-t.earlier:
+		}
+	}
+}
+
+// Due puts the groups in line whose time has come, and returns how long it is until the next one, or -1.
+func (t *Turns) Due() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.due.Len() > 0 {
+		turn := t.due.turns[0]
+		if wait := time.Until(turn.at); wait > 0 {
+			return wait
+		}
+		t.due.remove(turn)
+		t.put(turn)
+	}
+	return -1
+}
+
+// dueHeap orders turns by the time at which they are due.
+type dueHeap struct{ turns []*Turn }
+
+func (h *dueHeap) Len() int           { return len(h.turns) }
+func (h *dueHeap) Less(i, j int) bool { return h.turns[i].at.Before(h.turns[j].at) }
+func (h *dueHeap) Swap(i, j int) {
+	h.turns[i], h.turns[j] = h.turns[j], h.turns[i]
+	h.turns[i].index, h.turns[j].index = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	t := x.(*Turn)
+	t.index = len(h.turns)
+	h.turns = append(h.turns, t)
+}
+
+func (h *dueHeap) Pop() any {
+	last := len(h.turns) - 1
+	t := h.turns[last]
+	h.turns[last] = nil
+	h.turns = h.turns[:last]
+	return t
+}
+
+func (h *dueHeap) push(t *Turn) { heap.Push(h, t) }
+
+func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }

@@ -1,0 +1,218 @@
+package schedule
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+)
+
+// floors remembers how far the jobs of a group are done, so that a claim does not walk over the dead entries of those
+// before: vacuum cannot remove them while any transaction is old, and a long job is an old transaction.
+//
+// A floor hides what lies below it, and a lower id may be there and not be seen yet: its enqueue drew it and has not
+// committed. When that returns, its job is before everything that is enqueued afterwards, and a floor may not turn that
+// round. So a finished job becomes its group's floor only when
+//
+//   - every transaction has ended that may have drawn a lower id;
+//   - and then a claim that was not kept from looking has found nothing below it.
+//
+// That they have ended is seen in one of two ways. Who draws an id has got its transaction id before (a trigger of the
+// table sees to that), and so a lower one than a claim that comes when the job is finished: as soon as another claim's
+// snapshot has no transaction in progress that is as old as that one, all have ended. That takes a few claims, and
+// costs nothing. But while some transaction stays open for long, whatever it does, no snapshot says so; then the scout
+// asks for those alone that are writing to the jobs (writers.sql). Who has drawn an id is among them: an INSERT locks
+// its table before it draws, and until its transaction ends.
+//
+// What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
+// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If no walk
+// over all groups is made in time, each group is claimed once without its floor, which costs as much.
+//
+// A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the
+// job, and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is
+// the server that has it.
+type floors struct {
+	marks map[groups.Key]mark
+	old   map[groups.Key]mark // of groups that have not been worked for a while,
+	aged  bool                // or not in force any more: the next claim confirms them, or does not
+	swept time.Time           // when marks became old
+	born  time.Time           // since when it is not known whether there is something below the floors
+	keep  time.Duration       // how long they are in force from then on
+	looks int64               // how often the scout began to look for heads
+
+	epoch   int64    // how often the writers were asked for
+	safe    int64    // all writers have ended that the answer of this epoch told of
+	asked   int64    // the epoch whose writers are waited for,
+	writers []string // those of them that have not ended
+	stuck   int      // claims since they were asked for, of groups whose floors wait for them
+}
+
+// A mark is what is known of one group.
+type mark struct {
+	floor floor // in force
+	was   int64 // what it was when the scout began to look for heads,
+	look  int64 // if it was raised since that look
+	next  floor // to come into force
+	since int64 // the epoch in which next was finished
+	bound int64 // a transaction that began after that, or 0
+	tried int   // claims since then whose snapshots were not enough
+}
+
+// A floor is the id of a finished job, and how many lanes had been dialed when its turn began.
+type floor struct {
+	id      int64
+	learned int64
+}
+
+// maxMarks bounds the memory for groups that come and go: those of no more than twice as many are known.
+const maxMarks = 1 << 15
+
+// stuck is how many claims a floor waits for a snapshot that is enough, before writers are asked for.
+const stuck = 4
+
+// floorAge is how long a job that was put back below its group's floor may be passed over when nobody announces it, as
+// long as walks are no slower.
+const floorAge = 5 * time.Second
+
+func newFloors() floors {
+	now := time.Now()
+	return floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1}
+}
+
+// get returns the floor of a group that is in force.
+func (f *floors) get(k groups.Key) floor { return f.mark(k).floor }
+
+func (f *floors) mark(k groups.Key) mark {
+	m, ok := f.marks[k]
+	if ok {
+		return m
+	}
+	if m = f.old[k]; f.aged && m.floor.id > 0 {
+		m = mark{next: m.floor, since: -1} // those have ended long ago who might have brought a lower id
+	}
+	return m
+}
+
+// raise enters that the job with this id is gone from the group of the turn, which the claim had.
+func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
+	m := f.mark(turn.Key)
+	looked := turn.floor.id < m.next.id && m.next.id < id
+	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < claim.Oldest) {
+		if m.look < f.looks {
+			m.was, m.look = m.floor.id, f.looks
+		}
+		m = mark{floor: m.next, was: m.was, look: m.look}
+	}
+	switch {
+	case m.next.id == 0:
+		m.next, m.since = floor{id, turn.dialed}, f.epoch
+	case m.bound == 0 && claim.XID > 0:
+		m.bound = claim.XID
+	case looked:
+		if m.tried++; m.tried >= stuck {
+			f.stuck++
+		}
+	}
+	f.marks[turn.Key] = m
+	if len(f.marks) > maxMarks {
+		f.sweep(time.Now(), false)
+	}
+}
+
+// below drops what is known of a group if the job with this id lies under it, as a notification says.
+func (f *floors) below(k groups.Key, id int64) {
+	if m := f.mark(k); id <= max(m.floor.id, m.next.id) {
+		f.drop(k)
+	}
+}
+
+// found drops what is known of a group if the head that the scout has found there lay under its floor already when it
+// began to look. Else the head is from before the floor was raised.
+func (f *floors) found(k groups.Key, id int64) {
+	m := f.mark(k)
+	was := m.floor.id
+	if m.look == f.looks {
+		was = m.was
+	}
+	if id <= was {
+		f.drop(k)
+	}
+}
+
+func (f *floors) drop(k groups.Key) {
+	delete(f.marks, k)
+	delete(f.old, k)
+}
+
+func (f *floors) forget(queue string) {
+	for _, marks := range []map[groups.Key]mark{f.marks, f.old} {
+		maps.DeleteFunc(marks, func(k groups.Key, _ mark) bool { return k.Queue == queue })
+	}
+}
+
+// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force.
+// Those of groups that are not worked any more are let go with time.
+func (f *floors) checked(since time.Time, keep time.Duration) {
+	f.born, f.keep = since, max(keep, floorAge)
+	if now := time.Now(); now.Sub(f.swept) >= floorAge {
+		f.sweep(now, false)
+	}
+}
+
+// age takes all floors out of force when they are old enough.
+func (f *floors) age(now time.Time) {
+	if now.Sub(f.born) >= f.keep {
+		f.born = now
+		f.sweep(now, true)
+	}
+}
+
+func (f *floors) sweep(now time.Time, aged bool) {
+	f.old, f.marks, f.aged, f.swept = f.marks, make(map[groups.Key]mark), aged, now
+}
+
+// all returns the floors that are in force.
+func (f *floors) all() iter.Seq2[groups.Key, floor] {
+	return func(yield func(groups.Key, floor) bool) {
+		for k, m := range f.marks {
+			if m.floor.id > 0 && !yield(k, m.floor) {
+				return
+			}
+		}
+		if f.aged {
+			return
+		}
+		for k, m := range f.old {
+			if _, newer := f.marks[k]; !newer && m.floor.id > 0 && !yield(k, m.floor) {
+				return
+			}
+		}
+	}
+}
+
+// ask begins an epoch, just before the writers are asked for.
+func (f *floors) ask() {
+	f.epoch++
+	f.stuck = 0
+}
+
+// answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under
+// which it wrote before, so while there is one, none of those has ended that are waited for.
+func (f *floors) answered(writers []string, prepared bool) {
+	if len(f.writers) > 0 {
+		f.writers = slices.DeleteFunc(f.writers, func(w string) bool {
+			return !prepared && !slices.Contains(writers, w)
+		})
+		if len(f.writers) > 0 {
+			return
+		}
+		f.safe = f.asked
+	}
+	f.asked, f.writers = f.epoch, writers
+	if len(writers) == 0 {
+		f.safe = f.epoch
+	}
+}

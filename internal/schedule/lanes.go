@@ -1,0 +1,128 @@
+package schedule
+
+import "time"
+
+// Lanes bounds how many lanes of a process work a queue at once.
+type Lanes struct {
+	// Min is how many are kept for the queue: other queues leave so many free.
+	Min int
+	// Max is how many it may have; 0: all.
+	Max int
+}
+
+// lanes counts the lanes by the queues that they work, and says which queue may have another one.
+type lanes struct {
+	line   *line // its rows have the count of each queue
+	of     int   // in all
+	busy   int
+	bounds map[string]Lanes // of queues that have any
+}
+
+func (l *lanes) set(queue string, b Lanes) {
+	if b == (Lanes{}) {
+		delete(l.bounds, queue)
+		return
+	}
+	l.bounds[queue] = b
+}
+
+func (l *lanes) begin(queue string) { l.change(queue, 1) }
+
+func (l *lanes) end(queue string) { l.change(queue, -1) }
+
+func (l *lanes) change(queue string, by int) {
+	r := l.line.row(queue)
+	r.charge(time.Now())
+	r.working += by
+	l.busy += by
+}
+
+func (l *lanes) working(queue string) int {
+	if r := l.line.rows[queue]; r != nil {
+		return r.working
+	}
+	return 0
+}
+
+// may reports whether a free lane may begin to work the queue: it has not its Max, and either is short of its Min, or
+// the other queues can still have theirs.
+func (l *lanes) may(queue string) bool {
+	if len(l.bounds) == 0 {
+		return true
+	}
+	b, working := l.bounds[queue], l.working(queue)
+	if b.Max > 0 && working >= b.Max {
+		return false
+	}
+	if working < b.Min {
+		return true
+	}
+	free := l.of - l.busy - 1
+	for other, b := range l.bounds {
+		free -= max(0, b.Min-l.working(other))
+	}
+	return free >= 0
+}
+
+// SetConcurrency says how many lanes there are. Without it no lanes are kept.
+func (t *Turns) SetConcurrency(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.of = n
+}
+
+// SetLanes bounds how many lanes may work a queue at once, from the next turn on.
+func (t *Turns) SetLanes(queue string, b Lanes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.set(queue, b)
+	t.dispatch()
+}
+
+// Swap is TryNext for a lane that has worked a queue. If it returns nil, the lane has the queue still, and stay says
+// whether it may go on there. more says that it could, with the same group: so it should while all other queues in line
+// have had more of the lanes' time.
+func (t *Turns) Swap(queue string, more bool) (turn *Turn, stay bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.end(queue)
+	r := t.line.row(queue)
+	stay = t.lanes.may(queue)
+	if more && stay && r.len() == 0 && r.used+evenWithin < t.line.leastUsed(t.lanes.may) {
+		t.lanes.begin(queue)
+		return nil, stay
+	}
+	turn = t.take()
+	if turn == nil {
+		t.lanes.begin(queue)
+		return nil, stay
+	}
+	t.dispatch()
+	return turn, false
+}
+
+// Free says that a lane which worked a queue does so no more.
+func (t *Turns) Free(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.end(queue)
+	t.dispatch()
+}
+
+// dispatch gives waiting lanes what they were not allowed to take before.
+func (t *Turns) dispatch() {
+	for len(t.waiting) > 0 && t.line.len() > 0 {
+		turn := t.take()
+		if turn == nil {
+			return
+		}
+		t.hand(turn)
+	}
+}
+
+// hand hands a turn that was taken to the lane that waits for the shortest time.
+func (t *Turns) hand(turn *Turn) {
+	last := len(t.waiting) - 1
+	t.waiting[last] <- turn // buffered
+	t.waiting = t.waiting[:last]
+}

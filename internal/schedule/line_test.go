@@ -1,0 +1,94 @@
+package schedule
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// These tests run in bubbles of testing/synctest: their sleeps move a clock of their own, and take no time.
+
+// Ten lanes that a queue with long jobs keeps busy, all in step, leave a queue that wants little all that it wants: no
+// job of it waits for longer than one of the long ones takes.
+func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const long, gap, most = time.Second, 250 * time.Millisecond, 100
+		turns := roomyTurns()
+		turns.SetConcurrency(10)
+		var ids []string
+		for id := range 5000 {
+			ids = append(ids, string(rune('a'+id)))
+		}
+		turns.Offer(of("long", ready(ids...)))
+		ctx, stop := context.WithCancel(t.Context())
+		sent, waits := make(chan time.Time, most), make(chan time.Duration, most)
+		var lanes sync.WaitGroup
+		work := func(turn *Turn) Outcome {
+			if turn.Queue == "long" {
+				time.Sleep(long)
+				return Outcome{Finished: 1, More: true}
+			}
+			time.Sleep(2 * time.Millisecond)
+			waits <- time.Since(<-sent)
+			return Outcome{Finished: 1, More: len(sent) > 0}
+		}
+		for range 10 {
+			lanes.Go(func() {
+				for turn := turns.Next(ctx); turn != nil && ctx.Err() == nil; {
+					o := work(turn)
+					next, stay := turns.Swap(turn.Queue, o.More)
+					if stay && turns.Again(turn, o) {
+						continue
+					}
+					time.Sleep(time.Millisecond)
+					turns.Done(turn, o)
+					if next == nil {
+						turns.Free(turn.Queue)
+						next = turns.Next(ctx)
+					}
+					turn = next
+				}
+			})
+		}
+		for range most {
+			time.Sleep(gap)
+			sent <- time.Now()
+			turns.Announce(groups.Key{Queue: "short", GroupID: "g"}, 1)
+		}
+		for range most {
+			require.Less(t, <-waits, long+100*time.Millisecond)
+		}
+		stop()
+		lanes.Wait()
+	})
+}
+
+// A queue that comes back has not saved up the time that it did not use.
+func TestQueueThatComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := roomyTurns()
+		turns.SetConcurrency(1)
+		turns.Offer(of("a", ready("1", "2", "3", "4", "5", "6")))
+		turn := turns.TryNext()
+		time.Sleep(time.Hour)
+		turns.Done(turn, Outcome{Finished: 1})
+		turns.Free("a")
+		turns.Offer(of("b", ready("1", "2", "3")))
+		order := ""
+		for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
+			order += turn.Queue
+			time.Sleep(time.Minute)
+			turns.Done(turn, Outcome{Finished: 1})
+			turns.Free(turn.Queue)
+		}
+		require.Equal(t, "abababaa", order)
+	})
+}

@@ -1,0 +1,331 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A look finds what a walk over all groups would find, where that takes long: jobs that are new, by their ids, and jobs
+// that will soon be due, by their times. It costs as much as there are of these, however many groups there are.
+//
+// A job may be committed long after its id was drawn, or its time set. So the scout notes who is writing to the jobs
+// (writers.sql), and for each of them how far the jobs were known at the look before, when they were not: what they
+// write lies above it. A look goes back to that of those who have ended since the last one.
+type look struct {
+	on      bool // walks take long, so looks are made
+	known   point
+	paused  int64            // a digest
+	writers map[string]point // those of the last look, and above what theirs lies
+	pass    *pass            // what is left of the present look, or nil
+	owed    time.Time        // from then on, jobs that are due were not read for lack of room; or zero
+	took    time.Duration
+	batch   time.Duration // its last step
+	ended   time.Time     // the same
+	news    int
+}
+
+// A point is how far the jobs are known. The zero point is not known itself.
+type point struct {
+	id int64     // the last that was drawn
+	at time.Time // the server's
+}
+
+// A pass is the part of a look that is yet to be read.
+type pass struct {
+	id, last int64         // new jobs: behind this id, up to the last
+	queue    int           // due jobs: of this of the Queues and those behind it,
+	due      cursor        // behind this one,
+	from     time.Time     // or in the next queue from then on,
+	until    time.Time     // up to then
+	ahead    time.Duration // of the server's clock is ours
+}
+
+// A cursor is the place of a delayed job.
+type cursor struct {
+	at time.Time
+	id int64
+}
+
+const (
+	pace      = 200                    // rests between a walk's statements, where looks are made, in their times
+	slack     = time.Second            // for clocks: due jobs are looked for so much further back
+	newBatch  = 1 << 12                // ids of a statement
+	maxNew    = 32 * newBatch          // ids of a look: instead of more, all groups are walked over
+	minSlow   = minGap                 // walks are never slow that take less
+	manyHeads = 4 * walkBatch          // a walk over fewer may be slow by chance,
+	slowWalk  = 100 * time.Millisecond // if it takes less
+)
+
+// horizon returns how long before its time a job is looked for. Looks come twice as often at least.
+func horizon(poll time.Duration) time.Duration { return 2*poll + 2*time.Second }
+
+// slow returns from when on walks are too long to be made once every Poll.
+func (s *Scout) slow() time.Duration { return max(s.Poll/100, minSlow) }
+
+// choose begins or ends to make looks. A walk that is under way begins anew: what is committed behind its back is found
+// by looks from now on, but not what was before the first one.
+func (s *Scout) choose() {
+	took, heads := s.sum(true)
+	switch {
+	case !s.look.on && (s.slowed > 1 || s.whole > slowWalk || heads > manyHeads && took > s.slow()):
+		s.setLook(look{on: true})
+		for i := range s.walks {
+			w := &s.walks[i]
+			w.midway, w.after, w.began = false, "", time.Time{}
+		}
+	case s.whole < s.slow()/2 && !s.any(func(w *walk) bool { return !w.covered }):
+		s.setLook(look{})
+	}
+}
+
+func (s *Scout) setLook(l look) {
+	s.look = l
+	for i := range s.walks {
+		w := &s.walks[i]
+		w.covered, w.again, w.paced = false, false, false
+	}
+}
+
+// covers reports whether looks find everything in time, so that no walk need hurry.
+func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.covers() }) }
+
+// covered reports whether looks find everything in time that is new in some queue.
+func (s *Scout) covered() bool { return s.any(func(w *walk) bool { return w.covered }) }
+
+// nextLook returns how long the next look, or its next step, has to wait.
+func (s *Scout) nextLook(view View) time.Duration {
+	l := &s.look
+	gap := max(s.gap, 20*l.took)
+	switch {
+	case !l.on:
+		return maxRest
+	case l.writers == nil:
+		return 0
+	case view.Room <= 0:
+		return maxRest
+	case l.pass == nil && !l.owed.IsZero() && !view.Crowded:
+		gap = 20 * l.batch
+	case l.pass != nil && view.Idle:
+		return 0
+	case l.pass != nil:
+		gap = 3 * l.batch
+	case s.hurried && s.covered():
+		gap = view.hurry(l.took)
+	case !view.Idle:
+		gap = max(gap, s.Poll/2)
+	}
+	return gap - time.Since(l.ended)
+}
+
+// lookOn takes the next step of a look.
+func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
+	l := &s.look
+	begin := time.Now()
+	if l.pass == nil {
+		l.took, l.news = 0, 0
+		if s.hurried && s.covered() { // else the walk's
+			s.serve()
+		}
+		if err := s.begin(ctx, conn); err != nil {
+			return err
+		}
+	}
+	news := s.news
+	var err error
+	switch p := l.pass; {
+	case p.queue < len(s.Queues) && view.Crowded: // the next look reads them
+		p.queue, l.owed = len(s.Queues), p.from
+	case p.queue < len(s.Queues):
+		err = s.readDue(ctx, conn, p, view)
+	case p.id < p.last:
+		err = s.readNew(ctx, conn, p, view)
+	}
+	if err != nil {
+		return err
+	}
+	l.news += s.news - news
+	l.ended = time.Now()
+	l.batch = l.ended.Sub(begin)
+	l.took += l.batch
+	if l.pass.queue == len(s.Queues) && l.pass.id >= l.pass.last {
+		l.pass = nil
+		s.calm(l.news > 0)
+	}
+	return nil
+}
+
+// begin makes a pass: it sees how far the jobs are to be known then, and from where on they are not.
+func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
+	l := &s.look
+	var now point
+	var paused int64
+	if err := conn.QueryRow(ctx, s.Schema.Qualify(positionSQL), s.Queues).Scan(&now.at, &now.id, &paused); err != nil {
+		return fmt.Errorf("schedule: look at the time: %w", err)
+	}
+	writers, prepared, err := s.askWriters(ctx, conn) // after the last id is read, and before any jobs are
+	if err != nil {
+		return err
+	}
+	from, first := l.known, l.writers == nil
+	if first {
+		from = now
+	}
+	for w, m := range l.writers {
+		if !slices.Contains(writers, w) {
+			from = from.lower(m)
+		}
+	}
+	next := make(map[string]point, len(writers))
+	for _, w := range writers {
+		m, known := l.writers[w]
+		switch {
+		case first: // nobody knows since when
+			m = point{}
+		case !known && prepared: // one of those that have ended may have become this
+			m = from
+		case !known:
+			m = l.known
+		}
+		next[w] = m
+	}
+	if !s.any(func(w *walk) bool { return !w.again }) || !first && paused != l.paused || from.at.IsZero() ||
+		now.id-from.id > maxNew || now.id < l.known.id {
+		from.id = now.id
+		for i := range s.walks {
+			s.walks[i].again = true
+		}
+	}
+	l.known, l.writers, l.paused = now, next, paused
+	if from.at.After(now.at) || from.at.IsZero() {
+		from.at = now.at
+	}
+	p := &pass{
+		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(horizon(s.Poll)),
+		ahead: time.Since(now.at),
+	}
+	if !l.owed.IsZero() && l.owed.Before(p.from) {
+		p.from = l.owed
+	}
+	p.due.at, l.owed = p.from, time.Time{}
+	l.pass = p
+	return nil
+}
+
+func (m point) lower(than point) point {
+	m.id = min(m.id, than.id)
+	if than.at.Before(m.at) {
+		m.at = than.at
+	}
+	return m
+}
+
+// readDue reads some jobs that are due soon, or were a moment ago.
+func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
+	queue := s.Queues[p.queue]
+	if view.parts[p.queue].room <= 0 {
+		s.Turns.Passed(queue)
+		p.queue, p.due = p.queue+1, cursor{at: p.from}
+		return nil
+	}
+	hints := s.hints[:0]
+	s.Turns.Looking()
+	rows, err := conn.Query(ctx, s.Schema.Qualify(dueSQL), queue, p.due.at, p.due.id, p.until, walkBatch)
+	if err == nil {
+		h := hint{Key: groups.Key{Queue: queue}}
+		_, err = pgx.ForEachRow(rows, []any{&h.GroupID, &h.id, &p.due.at}, func() error {
+			p.due.id, h.at = h.id, p.due.at.Add(p.ahead)
+			hints = append(hints, h)
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: look for jobs that are due: %w", err)
+	}
+	if len(hints) < walkBatch {
+		p.queue, p.due = p.queue+1, cursor{at: p.from}
+	}
+	return s.follow(ctx, conn, hints)
+}
+
+// readNew reads a stretch of ids, of the queues that have room.
+func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
+	to := min(p.id+newBatch, p.last)
+	hints := s.hints[:0]
+	var queues []string
+	for i, q := range s.Queues {
+		if view.parts[i].room > 0 {
+			queues = append(queues, q)
+		} else {
+			s.Turns.Passed(q)
+		}
+	}
+	s.Turns.Looking()
+	rows, err := conn.Query(ctx, s.Schema.Qualify(newSQL), queues, p.id, to, p.until)
+	if err == nil {
+		var h hint
+		_, err = pgx.ForEachRow(rows, []any{&h.Queue, &h.GroupID, &h.id}, func() error {
+			hints = append(hints, h)
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: look for new jobs: %w", err)
+	}
+	p.id = to
+	return s.follow(ctx, conn, hints)
+}
+
+// follow looks at the heads of those groups of which a hint tells something new.
+func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []hint) error {
+	s.hints = hints
+	for keys := range slices.Chunk(s.Turns.unknown(hints), walkBatch) {
+		if err := s.probe(ctx, conn, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A hint is a job that is new, or due soon.
+type hint struct {
+	groups.Key
+	id int64
+	at time.Time // when it is due, if that is known
+}
+
+// unknown returns the groups that are to be looked at because of the hints, each once.
+func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[groups.Key]bool)
+	for _, h := range hints {
+		t.floors.found(h.Key, h.id)
+		turn := t.known[h.Key]
+		switch {
+		case turn != nil && turn.claimable():
+			turn.lowest = min(turn.lowest, h.id)
+			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
+			// again.
+			turn.again = turn.again || turn.state == withLane && h.id != turn.head
+		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
+		case !seen[h.Key]:
+			seen[h.Key] = true
+			keys = append(keys, h.Key)
+		}
+	}
+	return keys
+}
+
+// claimable reports whether a claim will look at the group before long.
+func (t *Turn) claimable() bool { return t.state == inLine || t.state == withLane }
+
+// parked reports whether the group waits for the time of this job at its head. One that is tried too soon waits again.
+func (t *Turn) parked(id int64, at time.Time) bool {
+	return t.state == dueLater && t.head == id && (at.IsZero() || at.After(t.at.Add(-slack)))
+}

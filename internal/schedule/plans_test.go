@@ -1,0 +1,40 @@
+package schedule
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// plans returns those of the statements that find groups.
+func plans(t *testing.T) *pgtest.Plans {
+	s := newStage(t)
+	return &pgtest.Plans{
+		DB:      s.DB,
+		Connect: func() (*pgx.Conn, error) { return s.dialer().Connect(t.Context()) },
+		Begin:   "BEGIN",
+		Hot: map[string]pgtest.Hot{
+			"candidates": {SQL: candidatesSQL, Args: "'q', '', 100", Groups: 100},
+			"adjacent":   {SQL: candidatesAdjacentSQL, Args: "'q', '', 100", Groups: 100},
+			"new":        {SQL: newSQL, Args: "'{q,r}', 50, 150, 'infinity'", Groups: 100, Index: "jobs by jobs_new"},
+			"due": {
+				SQL: dueSQL, Groups: 1, Index: "jobs by jobs_due",
+				Args: "'q', now() - interval '1 second', 0, now() + interval '1 second', 100",
+			},
+			"probe":  {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
+			"firsts": {SQL: firstsSQL, Args: "'', 100", Groups: 1},
+		},
+	}
+}
+
+func TestHotStatementsUseTheKeys(t *testing.T) {
+	t.Parallel()
+	plans(t).UseTheKeys()
+}
+
+func TestHotStatementsReadWholeKeys(t *testing.T) {
+	t.Parallel()
+	plans(t).ReadWholeKeys()
+}

@@ -1,0 +1,224 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// drawnInTurn lets two sessions enqueue in turn, each when the other has returned, and returns the ids.
+func drawnInTurn(s *stage) (ids []int64) {
+	s.Helper()
+	sessions := []*pgtest.Session{s.Session(), s.Session()}
+	for i := range 4 {
+		var id, xid int64
+		require.NoError(s, sessions[i%2].QueryRow(s.Context(), s.Statement("enqueue"),
+			[]string{queue}, []string{"a"}, [][]byte{{}}, []int64{0}, []int32{0}, false).Scan(&id, &xid))
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func TestIDsAreDrawnInOrder(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	require.Equal(t, int64(1), pgtest.One[int64](s.DB, "SELECT seqcache FROM pg_sequence "+
+		"WHERE seqrelid = pg_get_serial_sequence('pgfifo.jobs', 'id')::regclass"))
+	require.IsIncreasing(t, drawnInTurn(s))
+}
+
+func TestCachedIDsAreNotDrawnInOrder(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Exec("ALTER TABLE pgfifo.jobs ALTER COLUMN id SET CACHE 32")
+	require.Equal(t, []int64{1, 33, 2, 34}, drawnInTurn(s))
+}
+
+// late enqueues to group a in the order 1, 2, 3, but the first commits when the second job is held.
+func late(s *stage, l *lease.Lane) (*lease.Hold, pgx.Tx) {
+	s.Helper()
+	producer := s.Session()
+	tx, err := producer.Begin(s.Context())
+	require.NoError(s, err)
+	_, err = tx.Exec(s.Context(), "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+	require.NoError(s, err)
+	s.Enqueue(2, "a")
+	h := s.claim(l, "a")
+	require.Equal(s, int64(2), h.ID, "what is not committed cannot be waited for")
+	return h, tx
+}
+
+func TestLateLowerIDIsClaimedNext(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l := s.lane()
+	h, producer := late(s, l)
+	require.NoError(t, producer.Commit(t.Context()))
+	h, _, err := l.Step(t.Context(), succeed(h), &lease.Request{Key: h.Key})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), h.ID)
+	h, _, err = l.Step(t.Context(), succeed(h), &lease.Request{Key: h.Key})
+	require.NoError(t, err)
+	require.Equal(t, int64(3), h.ID)
+}
+
+// An enqueue that draws its id and commits late is before all that are made after it has returned. So no floor goes
+// past it, however many jobs are finished meanwhile, and though nobody tells: neither by what the claims' snapshots say
+// of transactions, nor when the scout asks who is writing.
+func TestLateLowerIDIsNotHidden(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"COMMIT", "ROLLBACK"} {
+		for name, watched := range map[string]bool{"by snapshots": false, "by asking": true} {
+			t.Run(end+" "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.Enqueue(1, "b")
+				producer := s.Session()
+				_, err := producer.Conn.Exec(t.Context(), "BEGIN")
+				require.NoError(t, err)
+				_, err = producer.Conn.Exec(t.Context(),
+					"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+				require.NoError(t, err)
+				w := workPast(s, watched)
+				_, err = producer.Conn.Exec(t.Context(), end)
+				require.NoError(t, err)
+				w.rest(end == "COMMIT")
+			})
+		}
+	}
+}
+
+// The same for one that has drawn its id and not written its row yet: a trigger of the user's keeps it.
+func TestDrawnIDIsNotHidden(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "b") // the first of 32 ids takes a transaction id by itself
+	s.Exec(`CREATE FUNCTION pgfifo.wait() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN IF NEW.payload = ''wait'' THEN PERFORM pg_catalog.pg_advisory_xact_lock(7); END IF; RETURN NEW; END'`)
+	s.Exec("CREATE TRIGGER wait BEFORE INSERT ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION pgfifo.wait()")
+	gate, err := s.Session().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = gate.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)")
+	require.NoError(t, err)
+	producer := s.Session()
+	inserted := make(chan error, 1)
+	go func() {
+		_, err := producer.Conn.Exec(t.Context(),
+			"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', 'wait')", queue)
+		inserted <- err
+	}()
+	s.Until(func() bool {
+		return pgtest.One[bool](s.DB,
+			"SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted "+
+				"AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "+
+				"AND pid = $1)", producer.PgConn().PID())
+	})
+	w := workPast(s, false)
+	require.NoError(t, gate.Commit(t.Context()))
+	require.NoError(t, <-inserted)
+	w.rest(true)
+}
+
+// A passer works the jobs of group a from id 3 on, while the enqueue of the second has not ended.
+type passer struct {
+	*stage
+	turns *Turns
+	turn  *Turn
+	lane  *lease.Lane
+	scout *Scout
+}
+
+// workPast works six of twelve jobs; with watched, the scout asks for writers before each.
+func workPast(s *stage, watched bool) *passer {
+	s.Helper()
+	turns, scout := s.scout(time.Second, queue)
+	w := &passer{stage: s, turns: turns, lane: s.lane(), scout: scout}
+	s.Enqueue(12, "a")
+	w.turns.Announce(group("a"), 3)
+	w.turn = w.turns.TryNext()
+	for id := int64(3); id < 9; id++ {
+		w.work(id, watched)
+	}
+	require.Zero(s, w.turn.floor.id)
+	return w
+}
+
+func (w *passer) work(id int64, watched bool) {
+	w.Helper()
+	if watched {
+		require.NoError(w, w.scout.checkWriters(w.Context(), w.Session().Conn))
+	}
+	h, _, err := w.lane.Step(w.Context(), nil, w.turn.Request())
+	require.NoError(w, err)
+	require.Equal(w, id, h.ID)
+	w.end(w.lane, succeed(h)...)
+	require.True(w, w.turns.Again(w.turn, Outcome{Finished: id, More: true, Seen: h.Seen}))
+}
+
+// rest works what is left, the first job before the others if it is there now. A floor comes into force, with asking at
+// the latest: snapshots alone need not say so while another test has a transaction open.
+func (w *passer) rest(first bool) {
+	w.Helper()
+	if first {
+		w.work(2, false)
+	}
+	for id := int64(9); id < 14; id++ {
+		w.work(id, true)
+	}
+	require.Positive(w, w.turn.floor.id)
+}
+
+// A job that is put back with its old id lies below the floor: a notification, or a walk that sees it, drops that at
+// once.
+func TestLowerIDDropsTheFloor(t *testing.T) {
+	t.Parallel()
+	for name, tell := range map[string]func(*Turns){
+		"announced": func(turns *Turns) { turns.PutBack(group("a"), 1) },
+		"found":     func(turns *Turns) { turns.Looking(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			turns := floored(s)
+			tell(turns)
+			h, _, err := s.lane().Step(t.Context(), nil, turns.TryNext().Request())
+			require.NoError(t, err)
+			require.Equal(t, int64(1), h.ID)
+		})
+	}
+}
+
+// floored returns Turns that have finished three jobs of group a, the first of which was put back since.
+func floored(s *stage) *Turns {
+	s.Helper()
+	turns := NewTurns(10)
+	turns.Walked(queue, true)
+	turns.Announce(group("a"), 1)
+	for id := int64(1); id <= 3; id++ {
+		trust(turns)
+		turns.Done(turns.TryNext(), Outcome{Finished: id, More: true})
+	}
+	require.Equal(s, int64(2), turns.floors.get(group("a")).id)
+	s.Enqueue(1, "a")
+	return turns
+}
+
+// If nobody tells that a job was put back with its old id, it is found when there is nothing above the floor.
+func TestFloorThatHidesTheOnlyJob(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l, turns := s.lane(), floored(s)
+	turn := turns.TryNext()
+	hold, _, err := l.Step(t.Context(), nil, turn.Request())
+	require.NoError(t, err)
+	require.Nil(t, hold)
+	turns.Done(turn, Outcome{Missed: true})
+	hold, _, err = l.Step(t.Context(), nil, turns.TryNext().Request())
+	require.NoError(t, err)
+	require.Equal(t, int64(1), hold.ID)
+}

@@ -1,0 +1,248 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+// A Scout finds groups with jobs for all lanes of a process, on a connection of its own.
+//
+// It walks over the groups of its queues, again soon while that brings news and lanes wait, and then ever less often
+// down to once every Poll; where walks take long, it looks instead for what is new and what is due (look.go). It
+// watches the transactions that hold groups elsewhere, because a freed lock tells nobody; and it makes the rows of new
+// groups. It walks over each queue for itself (walk.go): one with more ready groups than the line takes of a queue
+// keeps no other waiting.
+type Scout struct {
+	Turns  *Turns
+	Queues []string
+	Schema schema.Name
+	// Poll is the longest time between two walks, or two looks where walks take longer than a hundredth of it.
+	Poll time.Duration
+
+	walks   []walk // of each of the Queues
+	queue   int    // the one that was read last, by its index,
+	next    int    // and the one that is to be read next
+	rhythm         // of all walks that are not apart
+	gap     time.Duration
+	whole   time.Duration // what the last walks over all queues took, since
+	began   time.Time     // the first of those,
+	slowed  int           // and so many times, one after the other, they were slow
+	look    look
+	hints   []hint              // to be used again
+	checked time.Time           // when held groups were last looked at,
+	asked   time.Time           // and those who enqueue,
+	askGap  time.Duration       // and how long not to, from then on
+	news    int                 // so far
+	hurried bool                // something was enqueued somewhere since the walks began
+	orphans map[groups.Key]bool // groups whose worker has just died
+	looked  atomic.Pointer[time.Time]
+	hurry   chan struct{}
+}
+
+const (
+	maxRest   = time.Second          // between looks at the Turns, which forget their floors then; walks may be slow
+	minGap    = 2 * time.Millisecond // between walks while they bring news
+	walkBatch = 512                  // groups per statement, or jobs where groups are short
+	adjacent  = 8                    // jobs a group, from which on it is better to skip
+	fair      = 2 * time.Millisecond // how long an answer may take that says how long it is until a job is due
+)
+
+// NewScout returns a Scout for the queues.
+func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
+	turns.soon = horizon(poll)
+	turns.scout(queues)
+	walks := make([]walk, len(queues))
+	for i := range walks {
+		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
+	}
+	return &Scout{
+		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
+		gap: minGap, hurry: make(chan struct{}, 1),
+	}
+}
+
+// Hurry asks for a walk at once: something was enqueued, it is not known where.
+func (s *Scout) Hurry() {
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// Looked returns when the scout last looked for work without an error, or zero. While the line is full, it asks whether
+// the server is there instead. Any goroutine may call it.
+func (s *Scout) Looked() time.Time {
+	if at := s.looked.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+// Bound returns how long ago Looked is at most while Run is under way and the server answers: twice Poll and 2 seconds.
+func (s *Scout) Bound() time.Duration { return horizon(s.Poll) }
+
+// nextCall returns how long the server need not be asked anything.
+func (s *Scout) nextCall() time.Duration { return max(s.Poll, maxRest) - time.Since(s.Looked()) }
+
+// Run scouts on conn until ctx ends or the connection fails.
+func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
+	s.setLook(look{})
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wait, err := s.step(ctx, conn)
+		if err != nil {
+			s.hurried = true // groups that were looked at just now are nowhere else
+			return err
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-s.Turns.Woken():
+		case <-s.hurry:
+			s.gap, s.hurried = 0, true
+		}
+	}
+}
+
+// see looks at the Turns. A queue in which a claim has met a pause is walked again soon: that may be over by the next
+// look, which would see no change then.
+func (s *Scout) see() View {
+	view := s.Turns.Look()
+	for i, p := range view.parts {
+		s.walks[i].again = s.walks[i].again || p.paused
+	}
+	return view
+}
+
+// step does what is due, and returns how long nothing will be.
+func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
+	view := s.see()
+	if view.Worked && view.Idle {
+		s.gap = min(s.gap, minGap)
+	}
+	if view.Hinted || view.Held > 0 && time.Since(s.checked) >= view.heldGap() {
+		if err := s.checkHeld(ctx, conn); err != nil {
+			return 0, err
+		}
+	}
+	if view.Stuck > 0 && s.nextAsk() <= 0 {
+		if err := s.checkWriters(ctx, conn); err != nil {
+			return 0, err
+		}
+	}
+	s.choose()
+	view, err := s.discover(ctx, conn, view)
+	if err != nil {
+		return 0, err
+	}
+	wait := min(max(s.nextWalk(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0), maxRest)
+	switch {
+	case view.Stuck > 0:
+		wait = min(wait, max(s.nextAsk(), 0))
+	case view.Worked: // there may be one soon that is stuck
+		wait = min(wait, askGap)
+	}
+	if view.Held > 0 {
+		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
+	}
+	return wait, nil
+}
+
+// discover takes the next steps of a look and of a walk, if they are due. If nothing has been asked for long, it asks
+// whether the server is there.
+func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, error) {
+	looked := s.nextLook(view) <= 0
+	if looked {
+		if err := s.lookOn(ctx, conn, view); err != nil {
+			return view, err
+		}
+		view = s.see()
+	}
+	if s.nextWalk(view) <= 0 {
+		if err := s.walk(ctx, conn, view); err != nil {
+			return view, err
+		}
+		s.choose()
+		view, looked = s.see(), true
+	}
+	if !looked && s.nextCall() <= 0 {
+		if err := conn.Ping(ctx); err != nil {
+			return view, fmt.Errorf("schedule: look whether the server is there: %w", err)
+		}
+		looked = true
+	}
+	if looked {
+		now := time.Now()
+		s.looked.Store(&now)
+	}
+	return view, nil
+}
+
+// read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads
+// there were, and the last one's group.
+func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (n int, last string, err error) {
+	begin := time.Now()
+	s.Turns.Looking()
+	var found []Candidate
+	var newQueues, newIDs []string
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return 0, "", err
+	}
+	var c Candidate
+	var dueUS int64
+	var missing bool
+	_, err = pgx.ForEachRow(rows, []any{
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &c.Paused, &missing,
+	}, func() error {
+		n, last = n+1, c.GroupID
+		c.DueIn = time.Duration(dueUS) * time.Microsecond
+		c.Orphan = s.orphans[c.Key]
+		found = append(found, c)
+		if missing && !c.Paused {
+			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, "", err
+	}
+	if len(newIDs) > 0 {
+		if _, err := conn.Exec(ctx, s.Schema.Qualify(ensureSQL), newQueues, newIDs); err != nil {
+			return 0, "", err
+		}
+	}
+	late := time.Since(begin) - fair
+	for i := range found {
+		if late > 0 && found[i].DueIn > 0 {
+			found[i].DueIn = max(found[i].DueIn-late, time.Nanosecond)
+		}
+	}
+	// Every process walks the same way; in the same order they would meet at every group.
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	s.news += s.Turns.Offer(found)
+	return n, last, nil
+}
+
+// probe reads the heads of named groups.
+func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
+	queues, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		queues[i], ids[i] = k.Queue, k.GroupID
+	}
+	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
+		return fmt.Errorf("schedule: look at named groups: %w", err)
+	}
+	return nil
+}

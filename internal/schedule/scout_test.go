@@ -1,0 +1,320 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// scout returns Turns and the scout that fills them, not running.
+func (s *stage) scout(poll time.Duration, queues ...string) (*Turns, *Scout) {
+	turns := NewTurns(4096)
+	if len(queues) == 0 {
+		queues = []string{queue}
+	}
+	return turns, NewScout(turns, queues, s.Schema, poll)
+}
+
+// run lets the scout run until the test ends.
+func (s *stage) run(scout *Scout) *pgtest.Tracer {
+	s.Helper()
+	cfg, err := pgx.ParseConfig(s.URL)
+	require.NoError(s, err)
+	traced := new(pgtest.Tracer)
+	cfg.Tracer = traced
+	conn, err := pgx.ConnectConfig(s.Context(), cfg)
+	require.NoError(s, err)
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan error, 1)
+	clock := make(chan struct{})
+	go func() { scout.Turns.Run(ctx); close(clock) }()
+	go func() { ended <- scout.Run(ctx, conn) }()
+	s.Cleanup(func() {
+		cancel()
+		<-clock
+		require.ErrorIs(s, <-ended, context.Canceled)
+		_ = conn.Close(context.WithoutCancel(ctx))
+	})
+	return traced
+}
+
+// next waits for a group in turn.
+func (s *stage) next(turns *Turns) *Turn {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), pgtest.Patient)
+	defer cancel()
+	turn := turns.Next(ctx)
+	require.NotNil(s, turn, "no group found")
+	return turn
+}
+
+func TestScoutAnnouncesWhatIsFreed(t *testing.T) {
+	t.Parallel()
+	for name, free := range map[string]func(*stage, *lease.Lane, *lease.Hold){
+		"terminated": func(s *stage, l *lease.Lane, _ *lease.Hold) { s.Terminate(l.Conn().PgConn().PID()) },
+		"given back": func(s *stage, l *lease.Lane, _ *lease.Hold) { s.end(l) },
+		"settled":    func(s *stage, l *lease.Lane, h *lease.Hold) { s.end(l, succeed(h)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			l := s.lane()
+			h := s.claim(l, "a")
+			turns, scout := s.scout(time.Hour) // not by walking
+			s.run(scout)
+			got := make(chan *Turn)
+			go func() { got <- turns.Next(t.Context()) }()
+			s.Until(func() bool { return turns.Look().Held == 1 })
+			free(s, l, h)
+			require.Equal(t, "a", (<-got).GroupID)
+		})
+	}
+}
+
+// A connection that breaks when the scout looks at held groups must not cost them their place for a whole Poll.
+func TestScoutOnANewConnection(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	turns, scout := s.scout(time.Hour)
+	turns.Announce(group("a"), 1)
+	turns.Done(turns.TryNext(), Outcome{Missed: true})
+	scout.walked, scout.gap = time.Now(), time.Hour
+	broken := s.Session()
+	require.NoError(t, broken.Close(t.Context()))
+	require.Error(t, scout.Run(t.Context(), broken.Conn))
+	s.run(scout)
+	require.Equal(t, "a", s.next(turns).GroupID)
+}
+
+// A claim that missed tells nothing of who holds the group. The scout looks.
+func TestScoutLooksAtMissedGroups(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("DELETE FROM pgfifo.queue_groups")
+	l := s.lane()
+	turns, scout := s.scout(time.Hour)
+	scout.walked = time.Now() // it has no reason to walk
+	scout.gap = time.Hour
+	turns.Announce(group("a"), 1)
+	turn := turns.TryNext()
+	h, _, err := l.Step(t.Context(), nil, turn.Request())
+	require.NoError(t, err)
+	require.Nil(t, h, "its group has no row")
+	s.end(l)
+	turns.Done(turn, Outcome{Missed: true})
+	s.run(scout)
+	require.Equal(t, "a", s.next(turns).GroupID)
+	require.NotNil(t, s.claim(l, "a"))
+}
+
+// A snapshot ends with the latest transaction that has ended. That of the newest holder is beyond it, for as long as
+// nothing else happens on the server: its group must not be tried again and again meanwhile.
+func TestNewestTransactionHolds(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	holder := s.lane()
+	s.claim(holder, "a")
+	turns, scout := s.scout(time.Hour)
+	conn := s.Session().Conn
+	require.NoError(t, scout.Walk(t.Context(), conn))
+	require.Nil(t, turns.TryNext())
+	turns.Done(&Turn{Key: group("b")}, Outcome{Missed: true})
+	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	xids, unknown := turns.Held()
+	require.Len(t, xids, 1)
+	require.Empty(t, unknown)
+	s.Terminate(holder.Conn().PgConn().PID())
+	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	require.Equal(t, []string{"a"}, drained(turns))
+}
+
+// A MultiXact in a head's xmax looks like a transaction that is yet to come. It holds nothing up.
+func TestLockersOfHeadsAreNotHolders(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	for range 2 {
+		c := s.Session()
+		c.Do("BEGIN; SELECT FROM pgfifo.jobs FOR KEY SHARE")
+	}
+	turns, scout := s.scout(time.Hour)
+	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+	require.Equal(t, []string{"a"}, drained(turns))
+	require.Equal(t, int64(1), s.claim(s.lane(), "a").ID)
+}
+
+func TestScoutFindsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp() + interval '300 milliseconds'")
+	turns, scout := s.scout(time.Hour)
+	s.run(scout)
+	require.Equal(t, "a", s.next(turns).GroupID)
+	require.True(t, s.claim(s.lane(), "a").Ready())
+}
+
+func TestScoutHurries(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	turns, scout := s.scout(time.Hour)
+	scout.walked, scout.gap = time.Now(), time.Hour
+	s.run(scout)
+	s.Enqueue(1, "a")
+	require.Nil(t, turns.TryNext())
+	scout.Hurry()
+	require.Equal(t, "a", s.next(turns).GroupID)
+}
+
+// However many groups stand still, the one behind them is found.
+func TestScoutPassesBlockedGroups(t *testing.T) {
+	t.Parallel()
+	const n = walkBatch + 89
+	for name, block := range map[string]func(*stage){
+		"paused": func(s *stage) {
+			s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT queue, group_id FROM pgfifo.jobs WHERE id < $1",
+				n)
+		},
+		"delayed": func(s *stage) {
+			s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' WHERE id < $1", n)
+		},
+		"held": func(s *stage) {
+			c := s.Session()
+			c.Do("BEGIN")
+			c.Do("SELECT FROM pgfifo.jobs WHERE id < $1 FOR NO KEY UPDATE", n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Crowd(n)
+			block(s)
+			turns := NewTurns(64)
+			s.run(NewScout(turns, []string{queue}, s.Schema, 100*time.Millisecond))
+			require.Equal(t, fmt.Sprintf("g%05d", n), s.next(turns).GroupID)
+		})
+	}
+}
+
+// An idle worker asks about twice a second per queue, though its lanes wait and others hold groups.
+func TestIdleScoutIsQuiet(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	turns, scout := s.scout(time.Second, queue, "r")
+	traced := s.run(scout)
+	for range 3 {
+		go turns.Next(t.Context())
+	}
+	s.Until(func() bool { return traced.Queries.Load() >= 1+2*9 }) // it has walked in vain, and slowed down
+	const span = 3 * time.Second
+	before := traced.Queries.Load()
+	window := time.NewTimer(span)
+	defer window.Stop()
+	<-window.C
+	perSecond := float64(traced.Queries.Load()-before) / span.Seconds()
+	require.Less(t, perSecond, 8.0)
+	require.Positive(t, perSecond, "it looks")
+}
+
+// While the line is full there is nothing to look for. The scout asks whether the server is there all the same.
+func TestScoutWithAFullLineAsks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Crowd(8)
+	turns := NewTurns(4)
+	scout := NewScout(turns, []string{queue}, s.Schema, time.Millisecond)
+	require.Zero(t, scout.Looked())
+	s.run(scout)
+	s.Until(func() bool { return turns.Look().Room <= 0 })
+	for range 2 { // the first look may be the one that filled the line
+		before := scout.Looked()
+		s.Until(func() bool { return scout.Looked().After(before) })
+		require.WithinDuration(t, time.Now(), scout.Looked(), scout.Bound())
+	}
+}
+
+func TestScoutEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	turns, scout := s.scout(10 * time.Millisecond)
+	conn := s.Session().Conn
+	ended := make(chan error, 1)
+	pid := conn.PgConn().PID()
+	go func() { ended <- scout.Run(t.Context(), conn) }()
+	s.Enqueue(1, "a")
+	s.next(turns)
+	s.Terminate(pid)
+	require.ErrorContains(t, <-ended, "schedule: look ")
+}
+
+// A server that has lost its newest commits may never have heard of the transaction that held a group.
+func TestHolderThatTheServerHasForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "held")
+	s.Enqueue(1, "other")
+	future := pgtest.One[int64](s.DB, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 100000000")
+	turns, scout := s.scout(10 * time.Millisecond)
+	turns.Offer([]Candidate{{Key: group("held"), ID: 1, Holder: future}})
+	s.run(scout)
+	got := map[string]bool{}
+	for range 2 {
+		got[s.next(turns).GroupID] = true
+	}
+	require.Equal(t, map[string]bool{"held": true, "other": true}, got)
+}
+
+// An operator may park a job for good, and neither stops its queue by that nor makes it run.
+func TestJobsInTheFarFuture(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"infinity", "9999-12-31", "2400-01-01", "290000-01-01"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(1, "a", "b")
+			s.Exec("UPDATE pgfifo.jobs SET run_at = $1::text::timestamptz WHERE group_id = 'a'", at)
+			turns := NewTurns(10)
+			scout := NewScout(turns, []string{queue}, s.Schema, time.Second)
+			require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+			require.Equal(t, "b", turns.TryNext().GroupID)
+			require.Nil(t, turns.TryNext())
+			turns.Done(&Turn{Key: group("a")}, Outcome{Missed: true})
+			require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn))
+			require.Nil(t, turns.TryNext())
+			h := s.claim(s.lane(), "a")
+			require.False(t, h.Ready())
+			require.Greater(t, h.DueIn, 24*time.Hour)
+		})
+	}
+}
+
+// The scout's statements are transactions of their own, with the defaults of its session.
+func TestScoutUnderContraryDefaults(t *testing.T) {
+	t.Parallel()
+	for _, setting := range pgtest.ContraryDefaults {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+			s.Alter(setting)
+			turns := NewTurns(10)
+			conn, err := s.dialer().Connect(t.Context())
+			require.NoError(t, err)
+			defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+			require.NoError(t, NewScout(turns, []string{queue}, s.Schema, time.Second).Walk(t.Context(), conn))
+			require.Equal(t, "a", turns.TryNext().GroupID)
+			require.Equal(t, int64(1), s.claim(s.lane(), "a").ID)
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+)
+
+// A Turn is a group's place among the Turns, and what the process knows of the group. A lane that has taken it owns it
+// until it is given back.
+type Turn struct {
+	groups.Key
+
+	state   turnState
+	hinted  bool    // a message was announced rather than found: the group may have no row yet
+	with    []*Turn // other groups of the queue, to be claimed together with this one
+	jobs    int     // how many a claim may take
+	alone   bool    // the head is not to be worked in company: it has failed before, say
+	again   bool    // announced while a lane had it
+	head    int64
+	floor   floor
+	safe    int64     // of the floors, when the turn began
+	dialed  int64     // the count of dials when the turn began
+	lowest  int64     // id that was put back or discovered while a lane had it
+	entered int64     // the last job that its claim before has finished
+	at      time.Time // due
+	index   int       // in the heap
+	holder  int64     // transaction id of another process's worker
+
+	ahead    int   // jobs behind the head, as far as they were counted; a hint
+	spent    int   // turns since it was found
+	single   int64 // up to this id, one job at a time: a batch has failed
+	troubles int   // since a job of it was finished
+}
+
+// A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.
+type Batch struct {
+	// Jobs is how many consecutive jobs of one group.
+	Jobs int
+	// Groups is how many groups, with the job at the head of each.
+	Groups int
+}
+
+// With returns the turns of the other groups that are to be claimed together with this one.
+func (t *Turn) With() []*Turn { return t.with }
+
+// Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
+func (t *Turn) Request() *lease.Request {
+	r := t.request(0)
+	r.Jobs = t.jobs
+	for i, other := range t.with {
+		r.With = append(r.With, other.request(i+1))
+	}
+	return &r
+}
+
+func (t *Turn) request(n int) lease.Request {
+	return lease.Request{Key: t.Key, N: n, Floor: t.floor.id, Learned: t.floor.learned, Ahead: t.ahead}
+}

@@ -1,0 +1,370 @@
+package schedule
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
+)
+
+// Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: queue by queue,
+// by the lanes' time that each has used, and a group that was worked goes to the end of its queue. So none starves
+// another. All it knows is a hint; the claim
+// decides.
+//
+// The zero value is not usable; see NewTurns. It is safe for concurrent use.
+type Turns struct {
+	mu      sync.Mutex
+	line    line                 // ready, in order
+	known   map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
+	due     dueHeap              // groups whose head is not due yet
+	most    int                  // of them are parked,
+	soon    time.Duration        // and half of that is for those due within this
+	earlier chan struct{}        // the first of them has changed
+	held    map[*Turn]bool       // groups that another process holds
+	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
+	lanes   lanes
+	floors  floors
+	limit   int    // of each queue's row
+	scouted []*row // those of the scout's queues
+	batches map[string]Batch
+	worked  bool // a job was worked since the last Look
+	wake    chan struct{}
+}
+
+type turnState int
+
+const (
+	inLine turnState = iota
+	withLane
+	dueLater
+	heldElsewhere
+)
+
+// NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
+// statement, and what becomes due, may come on top.
+func NewTurns(limit int) *Turns {
+	t := &Turns{
+		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
+		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
+		most: maxParked, earlier: make(chan struct{}, 1),
+	}
+	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes)}
+	return t
+}
+
+// SetBatch says how much of a queue a claim may take; without it, one job. Not after the first turn was taken.
+func (t *Turns) SetBatch(queue string, b Batch) { t.batches[queue] = b }
+
+// Next waits for a group to try. It returns nil when ctx ends.
+func (t *Turns) Next(ctx context.Context) *Turn {
+	t.mu.Lock()
+	if turn := t.take(); turn != nil {
+		t.mu.Unlock()
+		return turn
+	}
+	ch := make(chan *Turn, 1)
+	t.waiting = append(t.waiting, ch)
+	t.mu.Unlock()
+	t.Wake()
+	select {
+	case turn := <-ch:
+		return turn
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, c := range t.waiting {
+		if c == ch {
+			t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
+			return nil
+		}
+	}
+	turn := <-ch // handed over just now, with its company
+	t.lanes.end(turn.Queue)
+	for _, back := range append([]*Turn{turn}, turn.with...) {
+		t.put(back)
+	}
+	return nil
+}
+
+// TryNext is Next without waiting: it returns nil if no group is in line that the lane may work.
+func (t *Turns) TryNext() *Turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.take()
+}
+
+func (t *Turns) take() *Turn {
+	turn, ok := t.line.pop(t.lanes.may)
+	if !ok {
+		return nil
+	}
+	t.lanes.begin(turn.Queue)
+	t.lend(turn)
+	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.alone {
+		t.gather(turn, groups)
+	}
+	if r := t.line.row(turn.Queue); r.over && r.len() < t.limit/2 {
+		t.signal() // there may be more than it could hold
+	}
+	return turn
+}
+
+// lend prepares a group's claim.
+func (t *Turns) lend(turn *Turn) {
+	turn.state, turn.lowest = withLane, math.MaxInt64
+	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, lease.Dialed()
+	turn.entered = 0
+	turn.with, turn.jobs = nil, t.batches[turn.Queue].Jobs
+	if turn.single > 0 {
+		turn.jobs = 1
+	}
+}
+
+// gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
+// than its share if other lanes have nothing to do.
+func (t *Turns) gather(turn *Turn, groups int) {
+	lanes := 1
+	if t.lanes.may(turn.Queue) {
+		lanes += len(t.waiting)
+	}
+	share := (t.line.of(turn.Queue) + lanes) / lanes
+	for range min(groups, share) - 1 {
+		next := t.line.company(turn.Queue)
+		if next == nil {
+			return
+		}
+		t.lend(next)
+		turn.with = append(turn.with, next)
+	}
+}
+
+// learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
+// hide one that has appeared since the claim.
+func (t *Turns) learn(turn *Turn, o Outcome) {
+	turn.alone, turn.ahead = o.Alone, o.Seen.Ahead
+	if o.OneByOne > 0 {
+		turn.single = o.OneByOne
+	}
+	id := o.Finished
+	if id <= 0 {
+		return
+	}
+	t.worked = true
+	if id >= turn.single {
+		turn.single = 0
+	}
+	if id <= turn.lowest && id > turn.entered {
+		t.floors.raise(turn, o.Seen, id)
+	}
+}
+
+// put hands the group to a waiting lane, or puts it at the end of the line.
+func (t *Turns) put(turn *Turn) {
+	t.known[turn.Key] = turn
+	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
+		t.lanes.begin(turn.Queue)
+		t.lend(turn)
+		t.hand(turn)
+		return
+	}
+	turn.state = inLine
+	t.line.push(turn)
+}
+
+// quantum is how many turns a group has before those outside the line have theirs, while its queue has more ready
+// groups than the line holds. To find a group again costs a tenth of a job.
+const quantum = 4
+
+// An Outcome is what a lane learned of a group.
+type Outcome struct {
+	Missed   bool          // the claim found nothing: held elsewhere, no jobs, or no row
+	Finished int64         // the id of the job that is gone from the group, or 0
+	More     bool          // there was another job behind it
+	DueIn    time.Duration // the head may not run before this, or 0
+	Paused   bool          // the group or its queue is paused: discovery finds it when it is resumed
+	Trouble  bool          // the server refuses something about the group: it rests for a while, longer each time
+	Alone    bool          // the next claim is to be of this group only
+	OneByOne int64         // the next claims are to be of one job each, up to the one with this id; or 0
+	Seen     lease.Seen    // what the claim has learned
+}
+
+// Done gives a group back after a lane has tried or worked it.
+func (t *Turns) Done(turn *Turn, o Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.line.row(turn.Queue)
+	again := turn.again
+	hinted := turn.hinted
+	turn.again, turn.hinted = false, false
+	t.learn(turn, o)
+	r.paused = r.paused || o.Paused
+	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
+		t.floors.drop(turn.Key)
+	} else {
+		turn.troubles = 0
+	}
+	switch {
+	case o.Trouble:
+		turn.troubles++
+		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
+	case o.Missed && turn.troubles > 0: // another worker meets the same trouble; or there are no jobs any more
+		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
+		turn.troubles--
+	case o.Missed && turn.floor.id > 0: // one look without it
+		t.put(turn)
+	case o.Missed:
+		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
+		t.hold(turn, 0)
+		turn.hinted = hinted
+		if hinted {
+			t.signal()
+		}
+	case o.DueIn > 0:
+		t.park(turn, time.Now().Add(o.DueIn))
+	case again, o.More &&
+		(!r.over || r.len() == 0 || turn.spent+1 < quantum || turn.alone || turn.single > o.Finished):
+		turn.spent++
+		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
+	default:
+		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
+		r.dropped = r.dropped || o.More
+		delete(t.known, turn.Key)
+	}
+}
+
+func (t *Turns) hold(turn *Turn, holder int64) {
+	turn.state, turn.holder = heldElsewhere, holder
+	t.known[turn.Key] = turn
+	t.held[turn] = true
+}
+
+// troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
+func troubleDelay(n int) time.Duration {
+	return min(100*time.Millisecond<<min(n-1, 20), time.Minute)
+}
+
+// Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
+// else in line. It reports false if the group has nothing to do just now; Done is still to be called then.
+func (t *Turns) Again(turn *Turn, o Outcome) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again {
+		return false
+	}
+	t.learn(turn, o)
+	turn.again = false
+	t.lend(turn)
+	// If the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then.
+	turn.entered = o.Finished
+	return true
+}
+
+// Join is Again for a turn that is to be claimed together with first, if both may be in company.
+func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
+	if first.alone || o.Alone || !t.Again(turn, o) {
+		return false
+	}
+	first.with = append(first.with, turn)
+	return true
+}
+
+// A Candidate is a group's head as discovery saw it.
+type Candidate struct {
+	groups.Key
+	ID     int64
+	DueIn  time.Duration
+	Holder int64 // the transaction that runs it, or 0
+	Paused bool  // not to be claimed
+	Orphan bool  // its worker has just died: it had its turn, and goes first
+}
+
+// Offer adds what discovery found, and reports how many of the candidates were news.
+func (t *Turns) Offer(cs []Candidate) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news := 0
+	for _, c := range cs {
+		t.floors.found(c.Key, c.ID)
+		if c.Paused {
+			continue
+		}
+		turn := t.known[c.Key]
+		switch {
+		case turn == nil:
+			turn = &Turn{Key: c.Key}
+		case turn.state == withLane || turn.state == inLine:
+			turn.lowest = min(turn.lowest, c.ID)
+			continue
+		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, time.Now().Add(c.DueIn)):
+			continue
+		default:
+			t.unlink(turn)
+		}
+		turn.head, turn.spent = c.ID, 0
+		switch {
+		case c.Holder != 0:
+			t.hold(turn, c.Holder)
+		case c.DueIn > 0:
+			t.park(turn, time.Now().Add(c.DueIn))
+		default:
+			news++
+			t.put(turn)
+			if turn.state == inLine && c.Orphan {
+				t.line.moveFirst(turn.Queue)
+			} else if turn.state == inLine && !t.line.row(turn.Queue).started {
+				t.line.freshen(turn.Queue)
+			}
+		}
+	}
+	return news
+}
+
+// Announce adds a group that a notification told of; id is the lowest new job's, or 0 if that is not known.
+func (t *Turns) Announce(key groups.Key, id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.announce(key, id)
+}
+
+// PutBack is Announce for a job that has its old id again, and so may lie below the group's floor.
+func (t *Turns) PutBack(key groups.Key, id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.below(key, id)
+	if turn := t.known[key]; turn != nil && turn.state == withLane {
+		turn.lowest = min(turn.lowest, id)
+	}
+	t.announce(key, id)
+}
+
+func (t *Turns) announce(key groups.Key, id int64) {
+	turn := t.known[key]
+	switch {
+	case turn == nil:
+		if r := t.line.row(key.Queue); r.len() >= t.limit {
+			r.over = true
+			return
+		}
+		t.put(&Turn{Key: key, head: id, hinted: true})
+	case turn.state == withLane:
+		turn.again = true
+	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:
+		t.unlink(turn)
+		t.put(turn)
+	}
+}
+
+// unlink takes a parked or held turn out of the structure that it waits in.
+func (t *Turns) unlink(turn *Turn) {
+	switch turn.state {
+	case dueLater:
+		t.due.remove(turn)
+	case heldElsewhere:
+		delete(t.held, turn)
+	}
+}

@@ -1,0 +1,186 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A View is what the scout needs to know of the Turns.
+type View struct {
+	Room    int  // how many more groups the line can take of the queue that has the fewest there
+	Roomy   bool // it has had room for all of every queue since its last walk began
+	Ready   int  // groups in line
+	Idle    bool // lanes wait for a group, and none is in line
+	Worked  bool // jobs were worked since the last call of Look
+	Held    int  // groups that others hold
+	Crowded bool // so many are due later that there is room only for those of which the process itself learns
+	Hinted  bool // among them one that was announced and missed: it may have no row
+	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
+	parts   []part
+}
+
+// A part is what the scout needs to know of a queue's part of the line.
+type part struct {
+	room    int  // for so many more groups
+	roomy   bool // it has had room for all since the last walk began
+	low     bool // it is half empty, or more than that
+	started bool // the first walk is over
+	paused  bool // a claim has found a group paused since the last call of Look
+}
+
+// scout says whose parts a View has.
+func (t *Turns) scout(queues []string) {
+	for _, q := range queues {
+		t.scouted = append(t.scouted, t.line.row(q))
+	}
+}
+
+// Look returns a View.
+func (t *Turns) Look() View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := View{
+		Room: t.limit - t.line.shortest(), Roomy: true, Ready: t.line.len(), parts: make([]part, len(t.scouted)),
+		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
+		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
+	}
+	for _, r := range t.line.rows {
+		v.Roomy = v.Roomy && !r.over
+	}
+	for i, r := range t.scouted {
+		room := t.limit - r.len()
+		v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2, started: r.started, paused: r.paused}
+		r.paused = false
+	}
+	for turn := range t.held {
+		if turn.hinted {
+			v.Hinted = true
+			break
+		}
+	}
+	t.worked = false
+	t.floors.age(time.Now())
+	return v
+}
+
+// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims
+// would have needed it since the last time.
+func (t *Turns) AskWriters() (stuck int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stuck = t.floors.stuck
+	t.floors.ask()
+	return stuck
+}
+
+// Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.
+func (t *Turns) Writers(writers []string, prepared bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.answered(writers, prepared)
+}
+
+// Looking says that heads are about to be looked for, to be offered then.
+func (t *Turns) Looking() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.looks++
+}
+
+// Checked says that the heads of all groups have been offered since the given time. For as long as keep they need not
+// be looked at again for jobs that were put back.
+func (t *Turns) Checked(since time.Time, keep time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.checked(since, keep)
+}
+
+// Forget drops all floors of a queue: jobs were put back, it is not known which.
+func (t *Turns) Forget(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floors.forget(queue)
+	for key, turn := range t.known {
+		if key.Queue == queue {
+			turn.lowest = 0
+		}
+	}
+}
+
+// Walked says that a walk over all groups of a queue has ended, and whether the line had room for every ready one.
+// While it has not, a group that was worked does not go back in line for ever: it would keep out those that the walk
+// has yet to reach.
+func (t *Turns) Walked(queue string, complete bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.line.row(queue)
+	r.over, r.dropped, r.started = !complete || r.dropped, false, true
+}
+
+// Passed says that groups of a queue were not looked at, because its part of the line is full: the walk that is under
+// way may have passed them.
+func (t *Turns) Passed(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.line.row(queue)
+	r.over, r.dropped = true, true
+}
+
+// Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
+func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[int64]bool, len(t.held))
+	for turn := range t.held {
+		switch {
+		case turn.holder == 0:
+			unknown = append(unknown, turn.Key)
+		case !seen[turn.holder]:
+			seen[turn.holder] = true
+			xids = append(xids, turn.holder)
+		}
+	}
+	return xids, unknown
+}
+
+// HeldBy returns the groups held by the given transactions, all of them and those whose worker died.
+func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	orphans = make(map[groups.Key]bool)
+	for turn := range t.held {
+		if dead, ended := died[turn.holder]; ended && turn.holder != 0 {
+			keys = append(keys, turn.Key)
+			if dead {
+				orphans[turn.Key] = true
+			}
+		}
+	}
+	return keys, orphans
+}
+
+// Gone forgets held groups that turned out to have no jobs.
+func (t *Turns) Gone(keys []groups.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
+			delete(t.held, turn)
+			delete(t.known, key)
+		}
+	}
+}
+
+// Wake asks the scout to look again; Woken tells it.
+func (t *Turns) Wake() { t.signal() }
+
+// Woken is signalled when lanes run out of groups.
+func (t *Turns) Woken() <-chan struct{} { return t.wake }
+
+func (t *Turns) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}

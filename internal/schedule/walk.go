@@ -1,0 +1,289 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// rest returns how long to wait between walks that take so long.
+func (s *Scout) rest(took time.Duration) time.Duration {
+	if s.covers() {
+		return pace * took
+	}
+	return 20 * took
+}
+
+// hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep
+// half of the time.
+func (v View) hurry(took time.Duration) time.Duration {
+	if v.Idle {
+		return 0
+	}
+	return took
+}
+
+// A walk goes over the groups of a queue, again and again. The walks over all queues begin together when it is time,
+// and have their statements in turn. When a queue's part of the line is full its walk is cut: it goes on where it was
+// when that runs low, apart from the others, which do not wait for it.
+type walk struct {
+	midway  bool   // it has begun and not ended
+	after   string // the last group seen
+	cut     bool   // the queue's part of the line was full at some time since it began
+	apart   bool   // it was cut, or has begun by itself because groups were left outside the line
+	skip    bool   // the next batch: skip from group to group, instead of reading job after job
+	paced   bool   // it need not hurry
+	covered bool   // one has begun and ended since looks are made
+	again   bool   // the next one is needed soon
+	began   time.Time
+	took    time.Duration // its statements
+	heads   int           // seen
+	news    int           // the scout's when it began
+	rhythm                // while it is apart
+}
+
+// A rhythm is when the last batch was read, and how long that took.
+type rhythm struct {
+	walked time.Time
+	batch  time.Duration
+}
+
+// covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
+func (w *walk) covers() bool { return w.covered && !w.again }
+
+// together reports whether the others wait for the end of the walk before they begin again.
+func (w *walk) together() bool { return w.midway && !w.apart }
+
+// over reports whether groups beyond the line wait for their turn, and there is room.
+func (p part) over() bool { return !p.roomy && p.low }
+
+// any reports whether some walk is like that.
+func (s *Scout) any(is func(*walk) bool) bool {
+	for i := range s.walks {
+		if is(&s.walks[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// sum adds up what walks have cost: all, or those that are not under way.
+func (s *Scout) sum(all bool) (took time.Duration, heads int) {
+	for i := range s.walks {
+		if w := &s.walks[i]; all || !w.midway {
+			took, heads = took+w.took, heads+w.heads
+		}
+	}
+	return took, heads
+}
+
+// midway reports whether a walk has begun and not ended.
+func (s *Scout) midway() bool { return s.any(func(w *walk) bool { return w.midway }) }
+
+// nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
+func (s *Scout) nextWalk(view View) time.Duration {
+	s.leave(view)
+	together := s.any((*walk).together)
+	took, _ := s.sum(false)
+	next := time.Duration(math.MaxInt64)
+	for i := range s.walks {
+		n := (s.queue + 1 + i) % len(s.walks)
+		w, p := &s.walks[n], view.parts[n]
+		wait := s.Poll // woken when the line runs low, or called again when those that have begun end
+		switch {
+		case p.room <= 0, w.midway && w.cut && !p.low:
+		case w.midway:
+			wait = s.nextBatch(w, p, view)
+		case p.over():
+			wait = 0
+		case !together:
+			wait = s.nextBegin(w, view, took)
+		}
+		if wait = max(wait, 0); wait < next {
+			s.next, next = n, wait
+		}
+	}
+	return next
+}
+
+// leave lets the walks go on without the queues that have no room.
+func (s *Scout) leave(view View) {
+	for n, p := range view.parts {
+		if p.room > 0 {
+			continue
+		}
+		w := &s.walks[n]
+		if !w.apart {
+			w.apart, w.rhythm = true, s.rhythm
+		}
+		w.cut = true
+		s.Turns.Walked(s.Queues[n], false)
+	}
+}
+
+// rhythmOf returns the rhythm of a walk. Those that are not apart share one.
+func (s *Scout) rhythmOf(w *walk) rhythm {
+	if w.midway && w.apart || w.walked.After(s.walked) {
+		return w.rhythm
+	}
+	return s.rhythm
+}
+
+// nextBatch returns how long the next batch of a walk has to wait that is under way.
+func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
+	r := s.rhythmOf(w)
+	switch {
+	case w.paced && !w.again && p.roomy:
+		return pace*r.batch - time.Since(r.walked)
+	case s.look.on && p.roomy && view.Idle:
+		return r.batch - time.Since(r.walked) // what is due meanwhile is not to wait for it
+	case p.started && !view.Idle && view.Ready >= walkBatch:
+		// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
+		return 3*r.batch - time.Since(r.walked)
+	}
+	return 0
+}
+
+// nextBegin returns how long a walk has to wait before it begins; took is what those that wait took the last time.
+// Where looks are made it need not hurry.
+func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration {
+	r, gap := s.rhythmOf(w), s.gap
+	switch {
+	case w.covers():
+		gap = max(s.Poll, pace*r.batch)
+	case s.hurried, w.again, s.look.on:
+		gap = view.hurry(took)
+	case !view.Idle:
+		gap = max(gap, s.Poll/2, s.rest(took))
+	default:
+		gap = max(gap, took)
+	}
+	return gap - time.Since(r.walked)
+}
+
+// serve enters that what Hurry tells of is about to be found, by looks or by the walks that begin now. Other queues are
+// walked again.
+func (s *Scout) serve() {
+	s.hurried = false
+	for i := range s.walks {
+		w := &s.walks[i]
+		w.again = w.again || !w.covered
+	}
+}
+
+// beginWalk begins the walk over a queue: by itself if groups beyond the line wait there, else together with others.
+func (s *Scout) beginWalk(n int, view View) {
+	if s.hurried && !s.covered() {
+		s.serve()
+	}
+	apart := view.parts[n].over()
+	now := time.Now()
+	for i, p := range view.parts {
+		w := &s.walks[i]
+		if i == n || !apart && !w.midway && p.room > 0 && !p.over() {
+			*w = walk{
+				midway: true, apart: apart, skip: w.skip, paced: w.covers(), covered: w.covered,
+				began: now, news: s.news, rhythm: w.rhythm,
+			}
+		}
+	}
+}
+
+// walk reads the next batch of heads of the next queue.
+func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
+	s.queue = s.next
+	w, queue := &s.walks[s.queue], s.Queues[s.queue]
+	if !w.midway {
+		s.beginWalk(s.queue, view)
+	}
+	begin := time.Now()
+	sql := candidatesAdjacentSQL
+	if w.skip {
+		sql = candidatesSQL
+	}
+	limit := min(view.parts[s.queue].room, walkBatch)
+	n, last, err := s.read(ctx, conn, s.Schema.Qualify(sql), queue, w.after, limit)
+	if err != nil {
+		return fmt.Errorf("schedule: look for candidates: %w", err)
+	}
+	r := rhythm{walked: time.Now(), batch: time.Since(begin)}
+	if w.apart {
+		w.rhythm = r
+	} else {
+		s.rhythm = r
+	}
+	w.took += r.batch
+	w.heads += n
+	more := n == limit
+	if w.skip {
+		w.skip = false
+	} else if more = n > 0; more {
+		w.skip = n < limit/adjacent
+	}
+	if more {
+		w.after = last
+		return nil
+	}
+	s.endWalk(w, queue)
+	return nil
+}
+
+// endWalk ends the walk over a queue.
+func (s *Scout) endWalk(w *walk, queue string) {
+	w.midway, w.after, w.covered = false, "", s.look.on
+	s.Turns.Walked(queue, !w.cut)
+	if began := s.first(); !s.midway() && began.After(s.began) {
+		s.began = began
+		s.whole, _ = s.sum(true)
+		if s.slowed++; s.whole <= s.slow() {
+			s.slowed = 0
+		}
+		s.Turns.Checked(began, 2*(time.Since(began)+s.rest(s.whole)))
+	}
+	if !s.any((*walk).together) {
+		s.calm(s.news > w.news)
+	}
+}
+
+// first returns when the first of the present walks began, or the last ones, or zero if there is a queue without.
+func (s *Scout) first() time.Time {
+	first := s.walks[0].began
+	for i := range s.walks {
+		if began := s.walks[i].began; began.Before(first) {
+			first = began
+		}
+	}
+	return first
+}
+
+// calm sets the gap to the next walk: the longer, the longer there have been no news.
+func (s *Scout) calm(news bool) {
+	if news {
+		s.gap = minGap
+		return
+	}
+	s.gap = min(max(2*s.gap, minGap), s.Poll)
+	if s.gap == s.Poll { // not in step with other processes
+		s.gap -= time.Duration(rand.Int64N(int64(s.Poll)/10 + 1))
+	}
+}
+
+// Walk reads the heads of all groups once, as far as the Turns have room.
+func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
+	for s.next = range s.walks {
+		for more := true; more; more = s.walks[s.next].midway {
+			view := s.Turns.Look()
+			if view.parts[s.next].room <= 0 {
+				break
+			}
+			if err := s.walk(ctx, conn, view); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

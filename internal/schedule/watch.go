@@ -1,0 +1,93 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What the scout watches beside its walks: the groups that others hold, and those who enqueue.
+
+const (
+	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
+	askGap  = 10 * time.Millisecond // between looks at those who enqueue,
+	askFor  = 500                   // which are worth so many claims
+)
+
+// heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// them may have lost its worker.
+func (v View) heldGap() time.Duration {
+	if v.Idle {
+		return heldGap
+	}
+	return 2 * heldGap
+}
+
+// checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
+// then one about the groups of those that ended.
+func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
+	s.checked = time.Now()
+	xids, keys := s.Turns.Held()
+	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
+	if len(xids) > 0 {
+		rows, err := conn.Query(ctx, s.Schema.Qualify(endedSQL), xids)
+		if err == nil {
+			var xid int64
+			var aborted bool
+			_, err = pgx.ForEachRow(rows, []any{&xid, &aborted}, func() error {
+				died[xid] = aborted
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("schedule: look at other workers: %w", err)
+		}
+	}
+	ended, orphans := s.Turns.HeldBy(died)
+	keys = append(keys, ended...)
+	s.orphans = orphans
+	defer func() { s.orphans = nil }()
+	if len(keys) == 0 {
+		return nil
+	}
+	s.Turns.Gone(keys) // those that still have jobs come back as candidates
+	return s.probe(ctx, conn, keys)
+}
+
+// nextAsk returns how long to leave those alone who enqueue.
+func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
+
+// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
+// is due when as many claims have missed it as it is worth, but not so soon that looking takes over a 50th of the time.
+func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
+	begin := time.Now()
+	missed := s.Turns.AskWriters()
+	each := min(begin.Sub(s.asked), maxRest) / time.Duration(max(missed, 1))
+	writers, prepared, err := s.askWriters(ctx, conn)
+	if err != nil {
+		return err
+	}
+	s.Turns.Writers(writers, prepared)
+	s.asked = time.Now()
+	s.askGap = max(min(askFor*each, maxRest), askGap, 50*s.asked.Sub(begin))
+	return nil
+}
+
+// askWriters returns the transactions that write to the jobs, and whether one of them is prepared.
+func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (writers []string, prepared bool, err error) {
+	var writer string
+	var is bool
+	rows, err := conn.Query(ctx, writersSQL, s.Schema.String())
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&writer, &is}, func() error {
+			writers, prepared = append(writers, writer), prepared || is
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("schedule: look at those who enqueue: %w", err)
+	}
+	return writers, prepared, nil
+}
