@@ -166,7 +166,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 	h.lastXID = claimer(r.uint32(), groupXID)
 	h.WasLost, h.marked = r.bool(), r.bool()
-	h.Seen.XID, h.Seen.Oldest = r.int64(), r.int64()
+	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
 	h.Paused = r.bool()
 }
 

@@ -59,9 +59,6 @@ type Lane struct {
 // dials counts the lanes of this process.
 var dials atomic.Int64
 
-// Dialed returns how many lanes this process has dialed. Those of a Request's Learned are among them.
-func Dialed() int64 { return dials.Load() }
-
 // A Dialer opens lanes.
 type Dialer struct {
 	// Pool says how to connect: its ConnConfig, BeforeConnect and AfterConnect are used, its connections are not.

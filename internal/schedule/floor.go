@@ -61,7 +61,7 @@ type mark struct {
 	tried int   // claims since then whose snapshots were not enough
 }
 
-// A floor is the id of a finished job, and how many lanes had been dialed when its turn began.
+// A floor is the id of a finished job, and how many lanes had been dialed when it was claimed.
 type floor struct {
 	id      int64
 	learned int64
@@ -108,7 +108,7 @@ func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
 	}
 	switch {
 	case m.next.id == 0:
-		m.next, m.since = floor{id, turn.dialed}, f.epoch
+		m.next, m.since = floor{id, claim.Dialed}, f.epoch
 	case m.bound == 0 && claim.XID > 0:
 		m.bound = claim.XID
 	case looked:

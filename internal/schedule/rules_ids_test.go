@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -201,7 +202,8 @@ func floored(s *stage) *Turns {
 	turns.Announce(group("a"), 1)
 	for id := int64(1); id <= 3; id++ {
 		trust(turns)
-		turns.Done(turns.TryNext(), Outcome{Finished: id, More: true})
+		seen := lease.Seen{Dialed: math.MaxInt64}
+		turns.Done(turns.TryNext(), Outcome{Finished: id, More: true, Seen: seen})
 	}
 	require.Equal(s, int64(2), turns.floors.get(group("a")).id)
 	s.Enqueue(1, "a")

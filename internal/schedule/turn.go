@@ -21,7 +21,6 @@ type Turn struct {
 	head    int64
 	floor   floor
 	safe    int64     // of the floors, when the turn began
-	dialed  int64     // the count of dials when the turn began
 	lowest  int64     // id that was put back or discovered while a lane had it
 	entered int64     // the last job that its claim before has finished
 	at      time.Time // due

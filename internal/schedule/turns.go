@@ -117,7 +117,7 @@ func (t *Turns) take() *Turn {
 // lend prepares a group's claim.
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
-	turn.floor, turn.safe, turn.dialed = t.floors.get(turn.Key), t.floors.safe, lease.Dialed()
+	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered = 0
 	turn.with, turn.jobs = nil, t.batches[turn.Queue].Jobs
 	if turn.single > 0 {
