@@ -89,7 +89,7 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			p.outcome = schedule.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			if a.ran {
-				_ = s.lane.Record(ctx, p.held) // nor is it a crash
+				_ = s.lane.Record(ctx, &lease.Held{Key: p.turn.Key}) // nor is it a crash
 			}
 		}
 	}

@@ -13,10 +13,10 @@ import (
 const relockWait = time.Second
 
 const (
-	// relockHeadSQL locks a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts. Another one stays
-	// as it is: its lock, and the end of this transaction, would be evidence of a crash.
+	// relockHeadSQL locks a job that is as it was claimed, if its group is locked: $1 queue, $2 group id, $3 id,
+	// $4 attempts. Another one stays as it is: its lock, and the end of this transaction, would be evidence of a crash.
 	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4 " +
-		"FOR NO KEY UPDATE SKIP LOCKED"
+		"AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
 )
@@ -28,8 +28,10 @@ var errUnchanged = errors.New("lease: the server has left the job as it was: a t
 // transaction is no evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id
 // and attempts.
 //
-// It returns ErrNotHeld if a call finds the job otherwise than it was claimed: then another worker has counted the
-// attempt. Any other error is the database's; then nothing is recorded, or, if the connection broke, it is not known.
+// A head without Seen is of a claim whose transaction is not known.
+//
+// It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
+// it was claimed: then another worker counts the attempt. Any other error is the database's; then nothing is recorded, or, if the connection broke, it is not known.
 func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if l.control == nil {
 		return ErrNoControl
@@ -86,7 +88,11 @@ func (l *Lane) relock(ctx context.Context, pg *pgconn.PgConn, head *Held, counte
 	var batch pgconn.Batch
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
 	wait, bound := appendInt(relockWait.Milliseconds()), appendInt(max(l.bound.Milliseconds(), 1))
-	batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, wait, bound}, nil, nil, nil)
+	lost := []byte(nil)
+	if head.Seen.XID > 0 {
+		lost = appendInt(head.Seen.XID)
+	}
+	batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, wait, bound, lost}, nil, nil, nil)
 	if counted {
 		args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
 		batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)

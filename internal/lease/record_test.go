@@ -90,3 +90,32 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
+
+// A worker that comes to record an attempt when another one has claimed the group since and has died leaves the evidence
+// of that death, whether it counts a failure or gives the job back.
+func TestLateRecordLeavesEvidence(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]func(*Hold) []Call{
+		"failed":     func(h *Hold) []Call { return retryIn(h, 0) },
+		"given back": func(*Hold) []Call { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(1, "a")
+			lost, dies := s.lane(), s.lane()
+			h := s.claim(lost, "a")
+			lost.Kill()
+			s.Until(func() bool { return !s.misses(dies, "a") })
+			s.claim(dies, "a")
+			require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "it is held")
+			s.Terminate(dies.pg().PID())
+			require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "its holder has died")
+			next := s.lane()
+			require.Zero(t, s.claim(next, "a").Attempts)
+			found, err := next.Lost(t.Context())
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+		})
+	}
+}

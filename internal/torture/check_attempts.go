@@ -10,9 +10,8 @@ import (
 const posthumous = int64(2 * time.Second)
 
 // checkAttempts: I6, the number of an attempt is one more than that of the one before if that failed or was lost, and
-// the same if it was given back, or if it failed behind the head of a batch whose session was gone before that was
-// recorded: another worker had the job by then. It is higher by no more than there were faults that may have taken a
-// claim before its handler began. It may be the same after a lost attempt only where mayBeMissed says so.
+// the same if it was given back. It is higher by no more than there were faults that may have taken a claim before its
+// handler began. It may be the same after a lost attempt only where mayBeMissed says so.
 func (c *checker) checkAttempts() {
 	eaters := c.eaters()
 	between := func(from, to int64) int32 {
@@ -29,8 +28,7 @@ func (c *checker) checkAttempts() {
 		before := &turn{start: c.enqueued(turns[0].msg).invoke}
 		for i, t := range turns {
 			c.did("I6", 1)
-			late := before.outcome == "retried" && t.start < before.settled && c.head[before] != nil
-			died := i > 0 && before.outcome != "returned" && (before.outcome != "retried" || late)
+			died := i > 0 && before.outcome != "retried" && before.outcome != "returned"
 			least, missed := int32(1), ""
 			if died {
 				lost++
@@ -103,8 +101,14 @@ func (c *checker) clashed(msg int64) bool {
 	return e != nil && e.how == howClash
 }
 
-// eaters returns when something happened that may have taken a claim before its handler began, in order.
+// eaters returns when something happened that may have taken a claim before its handler began, in order. A handler that
+// returns while a statement is under way takes the other groups of its batch along.
 func (c *checker) eaters() (at []int64) {
+	for _, t := range c.turns {
+		if t.do == doInFlight && t.end != forever && queueOf(t.group, c.batches) == queueWide {
+			at = append(at, t.end)
+		}
+	}
 	for _, m := range c.marks {
 		switch m.what {
 		case faultKill, faultTerminate, faultRestart, faultCrash, "resumed", faultReset, faultLose, "lost", "cut",

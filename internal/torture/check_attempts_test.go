@@ -55,13 +55,11 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.run(0, 10, 1, 2, "ok", "succeeded")
 			b.effect(1, 10, 2)
 		}},
-		"a batch dies, and its head is charged":                 {"", func(b *book) { b.batchDies(2, 1, 1) }},
-		"a batch dies, and nobody is charged":                   {"I6", func(b *book) { b.batchDies(1, 1, 1) }},
-		"a batch dies, and all are charged":                     {"I6", func(b *book) { b.batchDies(2, 2, 2) }},
-		"a failure behind the head of a batch is recorded late": {"", func(b *book) { b.lateRecord(2) }},
-		"a failure is recorded late":                            {"I6", func(b *book) { b.lateRecord(1) }},
-		"a lost attempt is counted":                             {"", func(b *book) { b.lost(2) }},
-		"a lost attempt is counted twice":                       {"I6", func(b *book) { b.lost(4) }},
+		"a batch dies, and its head is charged": {"", func(b *book) { b.batchDies(2, 1, 1) }},
+		"a batch dies, and nobody is charged":   {"I6", func(b *book) { b.batchDies(1, 1, 1) }},
+		"a batch dies, and all are charged":     {"I6", func(b *book) { b.batchDies(2, 2, 2) }},
+		"a lost attempt is counted":             {"", func(b *book) { b.lost(2) }},
+		"a lost attempt is counted twice":       {"I6", func(b *book) { b.lost(4) }},
 		"a lost attempt is not counted because the server lost it": {"", func(b *book) {
 			b.warm()
 			b.mark(faultRestart, "", 0)
@@ -104,6 +102,12 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison() }},
 		"the same, and the first time that job was behind the head of a batch": {"", func(b *book) {
 			b.behindPoison()
+		}},
+		"one that did not begin is charged, beside one that left a statement under way": {"", func(b *book) {
+			b.beside(9, 19)
+		}},
+		"one that did not begin is charged, and another queue's left a statement under way": {"I6", func(b *book) {
+			b.beside(1, 19)
 		}},
 		"an operator's rollback is charged": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK)

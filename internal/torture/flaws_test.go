@@ -123,33 +123,17 @@ func (b *book) batchDies(next ...int32) {
 	}
 }
 
-// lateRecord has the session of a batch of two jobs cut. Another worker begins both again before their failures are
-// recorded; the first one's next attempt has that number.
-func (b *book) lateRecord(first int32) {
-	const group = 3 // of queueEach
-	next := []int32{first, 1}
-	for i := range int64(2) {
-		b.send(10+i, 10+i, group, resOK)
-	}
-	for i := range int64(2) {
-		b.event(2, evStart, group, 10+i, 1, 10+i, "-")
-		b.event(2, evTx, group, 10+i, 1, 72, "-")
-		b.event(2, evEnd, group, 10+i, 1, 0, "error")
-	}
-	b.mark(faultTerminate, "w3", 72)
-	for i := range int64(2) {
-		b.event(0, evStart, group, 10+i, next[i], 10+i, "-")
-		b.event(0, evTx, group, 10+i, next[i], 70, "-")
-		b.event(0, evEnd, group, 10+i, next[i], 0, "error")
-	}
-	for i := range int64(2) {
-		b.event(2, evSettled, group, 10+i, 1, 0, "retried")
-		b.event(0, evSettled, group, 10+i, next[i], 0, "retried")
-	}
-	for i := range int64(2) {
-		b.run(0, 10+i, group, next[i]+1, "ok", "succeeded")
-		b.effect(group, 10+i, next[i]+1)
-	}
+// beside has a job of one group return while a statement is under way, which fails, and one of the other group charged
+// that has not begun.
+func (b *book) beside(group, other int32) {
+	b.send(10, 10, group, resOK)
+	b.send(11, 11, other, resOK)
+	b.run(2, 10, group, 1, "error", "retried")
+	b.events[len(b.events)-4].word = doInFlight
+	b.run(0, 10, group, 2, "ok", "succeeded")
+	b.effect(group, 10, 2)
+	b.run(0, 11, other, 2, "ok", "succeeded")
+	b.effect(other, 11, 2)
 }
 
 // poison has a job that kills so many processes, and is a dead letter then.

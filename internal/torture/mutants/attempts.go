@@ -170,6 +170,12 @@ var attempts = []Mutant{
 		Test:  Test{"internal/lease", "TestLateRecordIsNoEvidence"},
 	},
 	{
+		Name:   "late-record-covers-a-crash",
+		Breaks: "a worker that gives a lost claim back covers the death of one that has claimed the group since",
+		Edits:  []Edit{{"internal/lease/sql/relock.sql", "'committed') = 'committed')", "'committed') > '')"}},
+		Test:   Test{"internal/lease", "TestLateRecordLeavesEvidence"},
+	},
+	{
 		Name:   "policy-without-heartbeats",
 		Breaks: "nobody says anything to the server while a RetryPolicy takes its time: the attempt is lost",
 		Edits: []Edit{{
