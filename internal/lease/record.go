@@ -31,7 +31,8 @@ var errUnchanged = errors.New("lease: the server has left the job as it was: a t
 // A head without Seen is of a claim whose transaction is not known.
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
-// it was claimed: then another worker counts the attempt. Any other error is the database's; then nothing is recorded, or, if the connection broke, it is not known.
+// it was claimed: then another worker counts the attempt. Any other error is the database's; then nothing is recorded,
+// or, if the connection broke, it is not known.
 func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if l.control == nil {
 		return ErrNoControl

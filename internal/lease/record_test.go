@@ -91,8 +91,8 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 	require.Empty(t, found)
 }
 
-// A worker that comes to record an attempt when another one has claimed the group since and has died leaves the evidence
-// of that death, whether it counts a failure or gives the job back.
+// A worker that comes to record an attempt when another one has claimed the group since and has died leaves the
+// evidence of that death, whether it counts a failure or gives the job back.
 func TestLateRecordLeavesEvidence(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(*Hold) []Call{
