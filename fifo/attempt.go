@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -235,6 +236,7 @@ func (s *seat) newJob(h *lease.Held) *Job {
 func (s *seat) fillJob(job *Job, h *lease.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
 	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
+	job.Headers = decodeHeaders(h.Headers)
 }
 
 func (s *seat) maxAttempts(h *lease.Held) int {
@@ -298,7 +300,8 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 // restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
 func (s *seat) restore(job *Job, h *lease.Held) {
 	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) ||
-		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(job.Payload) != len(h.Payload) {
+		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(job.Payload) != len(h.Payload) ||
+		len(h.Headers)+len(job.Headers) > 0 {
 		s.fillJob(job, h)
 	}
 }
@@ -323,6 +326,7 @@ func (s *seat) delay(job *Job, err error) time.Duration {
 // default is used.
 func (s *seat) backoff(job *Job, err error) time.Duration {
 	d, its := DefaultRetry(job, err), *job
+	its.Headers = maps.Clone(job.Headers)
 	s.lane.Aside(func() {
 		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(&its, err) })
 	})

@@ -17,6 +17,7 @@ type DeadLetterJob struct {
 	GroupID     string    `bun:"group_id,pk"`
 	ID          int64     `bun:"id,pk"` // the job's, which a redrive keeps
 	Payload     []byte    `bun:"payload,notnull"`
+	Headers     Headers   `bun:"headers,type:jsonb,nullzero"`
 	Attempts    int       `bun:"attempts,notnull"`
 	MaxAttempts int       `bun:"max_attempts,nullzero"`
 	EnqueuedAt  time.Time `bun:"enqueued_at,notnull"`

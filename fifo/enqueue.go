@@ -152,7 +152,14 @@ func (c *Client) one(b *batch) bool { return len(b.queues) == 1 && !c.cfg.Commit
 
 // single are the arguments of enqueue_one.sql.
 func (b *batch) single() []any {
-	return []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0]}
+	headers, runAt := (*string)(nil), int64(0)
+	if b.headers != nil {
+		headers = b.headers[0]
+	}
+	if b.runAts != nil {
+		runAt = b.runAts[0]
+	}
+	return []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0], headers, runAt}
 }
 
 type pgxQuerier interface {
@@ -160,7 +167,9 @@ type pgxQuerier interface {
 }
 
 func (c *Client) enqueuePgx(ctx context.Context, db pgxQuerier, b *batch) (ids []int64, xid int64, err error) {
-	sql, args := enqueueSQL, []any{b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.cfg.CommitOrder}
+	sql, args := enqueueSQL, []any{
+		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.cfg.CommitOrder, b.headers, b.runAts,
+	}
 	if c.one(b) {
 		sql, args = enqueueOneSQL, b.single()
 	}
@@ -188,6 +197,7 @@ func (c *Client) enqueueSQL(ctx context.Context, tx Tx, b *batch) (ids []int64, 
 		query, args = enqueueSQL, []any{
 			textArray(b.queues), textArray(b.groups), byteaArray(b.payloads),
 			intArray(b.delays), intArray(b.maxAttempts), c.cfg.CommitOrder,
+			orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
 		}
 	}
 	rows, err := tx.QueryContext(ctx, c.schema.Qualify(query), args...)
@@ -260,6 +270,34 @@ func textArray(items []string) string {
 }
 
 var arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// orNull returns the array of items, or nil if there are none.
+func orNull[T any](items []T, array func([]T) string) any {
+	if items == nil {
+		return nil
+	}
+	return array(items)
+}
+
+// nullableArray is textArray for items of which some are not there.
+func nullableArray(items []*string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if s == nil {
+			b.WriteString("NULL")
+			continue
+		}
+		b.WriteByte('"')
+		b.WriteString(arrayEscaper.Replace(*s))
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
 
 func byteaArray(items [][]byte) string {
 	var b strings.Builder

@@ -49,6 +49,29 @@ func ExampleClient_EnqueueTx() {
 	// Output: 1 <nil>
 }
 
+// Headers go beside the payload: a trace context, say, which an Enqueue hook may add.
+func ExampleHeaders() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx, fifo.Message{
+		Queue: "orders", GroupID: "ada", Payload: "tea",
+		Headers: fifo.Headers{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("orders", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		fmt.Println(job.Headers["traceparent"])
+		return nil
+	}))
+	_, err = worker.RunOne(ctx)
+	fmt.Println(err)
+	// Output:
+	// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+	// <nil>
+}
+
 func ExampleClient_EnqueuePgxTx() {
 	ctx := context.Background()
 	pool := pgtest.ExamplePool()

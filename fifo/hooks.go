@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,10 +12,10 @@ import (
 // The enqueue and the lane wait for them, but for Overdue, so they should be quick. A panic in a hook does not spread:
 // if it comes before an enqueue or a handler, it is the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
-	// Enqueue is called before an enqueue, in the caller's goroutine. It may change the messages: they are copies. It
-	// returns the context to go on with, and what to call with the receipts or the error; either may be nil. What is
-	// enqueued in a transaction of the caller's is not committed then. If it panics nothing is enqueued, and the error
-	// is a *PanicError.
+	// Enqueue is called before an enqueue, in the caller's goroutine. It may change the messages: they are copies, and
+	// their Headers are not nil. It returns the context to go on with, and what to call with the receipts or the error;
+	// either may be nil. What is enqueued in a transaction of the caller's is not committed then. If it panics nothing
+	// is enqueued, and the error is a *PanicError.
 	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(receipts []Receipt, err error))
 	// Job is called before a handler, and what it returns right after it, with the handler's error: the attempt's
 	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order, and what it
@@ -79,6 +80,11 @@ func (c *Client) hookEnqueue(
 		}
 		if !copied {
 			msgs, copied = slices.Clone(msgs), true
+			for i := range msgs {
+				if msgs[i].Headers = maps.Clone(msgs[i].Headers); msgs[i].Headers == nil {
+					msgs[i].Headers = make(Headers)
+				}
+			}
 		}
 		catch(&err, "Enqueue hook", func() error {
 			hooked, after := hook(ctx, msgs)

@@ -22,6 +22,8 @@ type Job struct {
 	ID      int64  `bun:"id,pk,autoincrement"`
 	// Payload is the message's, byte for byte.
 	Payload []byte `bun:"payload,notnull"`
+	// Headers are the message's, or nil.
+	Headers Headers `bun:"headers,type:jsonb,nullzero"`
 	// RunAt is when the job may run at the earliest, by the server's clock: a message's delay, or a retry's backoff.
 	// Zero: at once.
 	RunAt time.Time `bun:"run_at,nullzero"`

@@ -8,12 +8,12 @@ import (
 
 // A job that is parked until 'infinity' is listed with a time that Go has.
 const (
-	jobsSQL = `SELECT queue, group_id, id, payload,
+	jobsSQL = `SELECT queue, group_id, id, payload, headers,
 		CASE WHEN run_at IS NOT NULL THEN least(run_at, timestamptz '9999-12-31 UTC') END,
 		attempts, coalesce(max_attempts, 0), enqueued_at, failures
 		FROM pgfifo.jobs WHERE `
-	deadLettersSQL = `SELECT queue, group_id, id, payload, attempts, coalesce(max_attempts, 0), enqueued_at, died_at,
-		failures
+	deadLettersSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), enqueued_at,
+		died_at, failures
 		FROM pgfifo.dead_letters WHERE `
 )
 
@@ -30,13 +30,13 @@ func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
 	err = s.list(ctx, "jobs", jobsSQL, page, func(r row) error {
 		var j Job
 		var runAt *time.Time
-		var failures []byte
-		err := r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &runAt, &j.Attempts, &j.MaxAttempts, &j.EnqueuedAt,
-			&failures)
+		var headers, failures []byte
+		err := r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &runAt, &j.Attempts, &j.MaxAttempts,
+			&j.EnqueuedAt, &failures)
 		if err != nil {
 			return err
 		}
-		j.RunAt = orZero(runAt)
+		j.RunAt, j.Headers = orZero(runAt), decodeHeaders(headers)
 		j.Failures, err = decodeFailures(failures)
 		list = append(list, j)
 		return err
@@ -51,12 +51,13 @@ func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
 func (s Scope) DeadLetters(ctx context.Context, page Page) (list []DeadLetterJob, err error) {
 	err = s.list(ctx, "dead letters", deadLettersSQL, page, func(r row) error {
 		var d DeadLetterJob
-		var failures []byte
-		err := r.Scan(&d.Queue, &d.GroupID, &d.ID, &d.Payload, &d.Attempts, &d.MaxAttempts, &d.EnqueuedAt, &d.DiedAt,
-			&failures)
+		var headers, failures []byte
+		err := r.Scan(&d.Queue, &d.GroupID, &d.ID, &d.Payload, &headers, &d.Attempts, &d.MaxAttempts, &d.EnqueuedAt,
+			&d.DiedAt, &failures)
 		if err != nil {
 			return err
 		}
+		d.Headers = decodeHeaders(headers)
 		d.Failures, err = decodeFailures(failures)
 		list = append(list, d)
 		return err

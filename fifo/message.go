@@ -27,23 +27,60 @@ type Message struct {
 	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it. Rounded up to
 	// microseconds; at most MaxDelay.
 	Delay time.Duration
+	// RunAt is when the job may run at the earliest, by the server's clock, instead of a Delay. Its group waits behind
+	// it. A time that has passed is none. At most MaxDelay from now; in microseconds.
+	RunAt time.Time
 	// MaxAttempts is how often the job is tried before it becomes a dead letter. 0 means what the worker says.
 	MaxAttempts int
+	// Headers go with the payload, and count with it for MaxPayloadBytes. Names are at most 128 bytes of printable
+	// UTF-8, values any bytes.
+	Headers Headers
 }
 
-// encode checks a message and returns its payload's bytes.
-func (m Message) encode() ([]byte, error) {
+// encode checks a message and returns its payload's bytes, and its headers or nil.
+func (m Message) encode() (payload []byte, headers *string, err error) {
+	if err := m.check(); err != nil {
+		return nil, nil, err
+	}
+	if payload, err = m.encodePayload(); err != nil {
+		return nil, nil, err
+	}
+	stored, size, err := m.Headers.encode()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+	}
+	if size += len(payload); size > MaxPayloadBytes {
+		return nil, nil, fmt.Errorf("%w: Payload and Headers have %d bytes, at most %d",
+			ErrPayloadTooLarge, size, MaxPayloadBytes)
+	}
+	if stored != nil {
+		text := string(stored)
+		headers = &text
+	}
+	return payload, headers, nil
+}
+
+// check looks at everything but the payload and the headers.
+func (m Message) check() error {
 	if err := (groups.Key{Queue: m.Queue, GroupID: m.GroupID}).Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	switch {
 	case m.Delay < 0:
-		return nil, fmt.Errorf("%w: Delay %v is negative", ErrInvalidMessage, m.Delay)
+		return fmt.Errorf("%w: Delay %v is negative", ErrInvalidMessage, m.Delay)
 	case m.Delay > MaxDelay:
-		return nil, fmt.Errorf("%w: Delay %v is over %v", ErrInvalidMessage, m.Delay, MaxDelay)
+		return fmt.Errorf("%w: Delay %v is over %v", ErrInvalidMessage, m.Delay, MaxDelay)
+	case !m.RunAt.IsZero() && m.Delay != 0:
+		return fmt.Errorf("%w: Delay and RunAt exclude each other", ErrInvalidMessage)
+	case time.Until(m.RunAt) > MaxDelay:
+		return fmt.Errorf("%w: RunAt %v is over %v from now", ErrInvalidMessage, m.RunAt, MaxDelay)
 	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
-		return nil, fmt.Errorf("%w: MaxAttempts %d is out of range", ErrInvalidMessage, m.MaxAttempts)
+		return fmt.Errorf("%w: MaxAttempts %d is out of range", ErrInvalidMessage, m.MaxAttempts)
 	}
+	return nil
+}
+
+func (m Message) encodePayload() ([]byte, error) {
 	var payload []byte
 	switch p := m.Payload.(type) {
 	case nil:
@@ -69,10 +106,6 @@ func (m Message) encode() ([]byte, error) {
 	if payload == nil { // a nil slice of a type above
 		payload = []byte{}
 	}
-	if len(payload) > MaxPayloadBytes {
-		return nil, fmt.Errorf("%w: Payload has %d bytes, at most %d",
-			ErrPayloadTooLarge, len(payload), MaxPayloadBytes)
-	}
 	return payload, nil
 }
 
@@ -82,6 +115,8 @@ type batch struct {
 	payloads       [][]byte
 	delays         []int64
 	maxAttempts    []int32
+	headers        []*string // nil: none has any
+	runAts         []int64   // in microseconds since 1970; nil: none has one
 }
 
 func encode(msgs []Message) (*batch, error) {
@@ -90,13 +125,25 @@ func encode(msgs []Message) (*batch, error) {
 		delays: make([]int64, len(msgs)), maxAttempts: make([]int32, len(msgs)),
 	}
 	for i, m := range msgs {
-		payload, err := m.encode()
+		payload, headers, err := m.encode()
 		if err != nil {
 			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
 		b.queues[i], b.groups[i], b.payloads[i] = m.Queue, m.GroupID, payload
 		b.delays[i] = int64((m.Delay + time.Microsecond - 1) / time.Microsecond)
 		b.maxAttempts[i] = int32(m.MaxAttempts)
+		if headers != nil {
+			if b.headers == nil {
+				b.headers = make([]*string, len(msgs))
+			}
+			b.headers[i] = headers
+		}
+		if time.Until(m.RunAt) > 0 {
+			if b.runAts == nil {
+				b.runAts = make([]int64, len(msgs))
+			}
+			b.runAts[i] = m.RunAt.Add(time.Microsecond - 1).UnixMicro()
+		}
 	}
 	return b, nil
 }

@@ -12,8 +12,8 @@ WITH letter AS (
     DELETE FROM pgfifo.attempt_marks m USING letter l
     WHERE m.queue = l.queue AND m.group_id = l.group_id AND m.id = l.id
 )
-INSERT INTO pgfifo.jobs (queue, group_id, id, payload, run_at, max_attempts, enqueued_at, failures)
-SELECT queue, group_id, id, payload, statement_timestamp(), max_attempts, enqueued_at, failures
+INSERT INTO pgfifo.jobs (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures)
+SELECT queue, group_id, id, payload, headers, statement_timestamp(), max_attempts, enqueued_at, failures
 FROM letter
 ORDER BY id
 RETURNING group_id, id, pg_current_xact_id()::text::bigint AS xid

@@ -32,6 +32,7 @@ type Held struct {
 	N           int // the group's number in the Request
 	ID          int64
 	Payload     []byte
+	Headers     []byte    // a JSON object, or nil
 	Attempts    int       // failed or lost before this one
 	MaxAttempts int       // 0: not said when it was enqueued
 	EnqueuedAt  time.Time // by the server's clock
@@ -168,6 +169,9 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.WasLost, h.marked = r.bool(), r.bool()
 	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
 	h.Paused = r.bool()
+	if v := r.column(-1, true); len(v) > 0 {
+		h.Headers = r.copied(v[1:]) // behind the version of jsonb's binary format
+	}
 }
 
 func (h *Held) scanDue(r *rowReader) {

@@ -30,6 +30,14 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.looked("g11")
 		}},
 		"a lost attempt is not counted, by bad luck": {"", func(b *book) { b.warm(); b.lost(1) }},
+		"a lost attempt is not counted, and a lower id became the head": {"", func(b *book) {
+			b.warm()
+			b.lower(true)
+		}},
+		"a lost attempt is not counted, and a lower id ran before": {"I6", func(b *book) {
+			b.warm()
+			b.lower(false)
+		}},
 		"a lost attempt is not counted, and evidence was taken away": {"", func(b *book) {
 			b.warm()
 			b.send(10, 10, 1, resOK)

@@ -15,6 +15,7 @@ const (
 	missedVacuum = "VACUUM took the evidence"
 	missedMark   = "its mark could not be written"
 	missedTold   = "its worker died before it could say that it had given it back"
+	missedLower  = "a lower id was committed and became the head"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
 )
 
@@ -48,6 +49,10 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 		return missedVacuum
 	case c.touched(lost.group, lost.start, next.start):
 		return missedLook
+	case slices.ContainsFunc(c.byGroup[lost.group], func(t *turn) bool {
+		return t.job < lost.job && lost.start < t.start && t.start <= next.start
+	}):
+		return missedLower
 	case lost.over()-lost.start < shortLived && !lost.recorded():
 		return missedRace
 	}

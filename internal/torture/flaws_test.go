@@ -94,6 +94,28 @@ func (b *book) lostAfter(ms int64, next int32) {
 	b.effect(1, 10, next)
 }
 
+// lower has a job whose worker is killed, which is not counted, and one with a lower id run: between its two attempts,
+// because it was committed late, or before.
+func (b *book) lower(between bool) {
+	b.send(9, 9, 1, resOK)
+	b.send(10, 10, 1, resOK)
+	if !between {
+		b.run(0, 9, 1, 1, "ok", "succeeded")
+	}
+	b.event(2, evStart, 1, 10, 1, 10, "-")
+	b.now += 1500
+	b.mark(faultKill, "w3", 0)
+	b.mark("dead", "w3", 0)
+	if between {
+		b.enqueues[len(b.enqueues)-2].back = b.now * ms
+		b.now++
+		b.run(0, 9, 1, 1, "ok", "succeeded")
+	}
+	b.run(0, 10, 1, 1, "ok", "succeeded")
+	b.effect(1, 9, 1)
+	b.effect(1, 10, 1)
+}
+
 // warm has the process that will be killed run as many jobs before as are marked.
 func (b *book) warm() { b.warmIn(2) }
 

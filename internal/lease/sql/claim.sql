@@ -16,7 +16,7 @@
 -- All columns are computed below the lock, so job_xid is the transaction that locked the head before. See evidence.sql.
 -- was_lost says that the last attempt that was counted died with its worker, marked that one has begun that was not
 -- counted (mark.sql). own_xid is this transaction; all transactions before oldest_xid have ended, which floors need
--- (groups/floor.go).
+-- (package schedule).
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        statement_timestamp() AS now,
        j.ctid,
@@ -26,7 +26,8 @@ SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
                WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1) AS marked,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
+       j.headers
 FROM pgfifo.jobs j
 WHERE j.ctid = (SELECT h.ctid
                 FROM pgfifo.jobs h

@@ -1,7 +1,7 @@
 -- Claims the head of the group that this transaction has locked with lock.sql, together with the jobs behind it, or
 -- nothing.
 --
--- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads may have
+-- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads and headers may have
 -- together; the head comes whatever its size.
 --
 -- What claim.sql says of the head holds here. The jobs behind it are not locked: the group's lock says whose they are,
@@ -19,7 +19,8 @@ SELECT j.id,
        head.marked,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
+       j.headers
 FROM (SELECT h.xmax AS job_xid,
              coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
              EXISTS (SELECT FROM pgfifo.attempt_marks m
@@ -35,8 +36,8 @@ FROM (SELECT h.xmax AS job_xid,
       FOR NO KEY UPDATE SKIP LOCKED) head
 CROSS JOIN LATERAL (SELECT w.*,
                            row_number() OVER few AS n,
-                           sum(octet_length(w.payload)) OVER few AS bytes
-                    FROM (SELECT b.id, b.payload, b.attempts, b.max_attempts, b.enqueued_at, b.run_at, b.ctid
+                           sum(octet_length(w.payload) + coalesce(octet_length(w.headers::text), 0)) OVER few AS bytes
+                    FROM (SELECT b.id, b.payload, b.headers, b.attempts, b.max_attempts, b.enqueued_at, b.run_at, b.ctid
                           FROM pgfifo.jobs b
                           WHERE b.queue = $1 AND b.group_id = $2 AND b.id > $3
                           ORDER BY b.queue, b.group_id, b.id

@@ -1,6 +1,6 @@
 -- Claims the heads of those groups that this transaction has locked with lock_many.sql.
 --
--- $1 queue, $2 group ids, $3 floors, pairwise; no group twice; $4 how many bytes the payloads may have together. The
+-- $1 queue, $2 group ids, $3 floors, pairwise; no group twice; $4 how many bytes the payloads and headers may have together. The
 -- first head comes whatever its size; of others the payload is not sent if it is beyond $4.
 --
 -- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours;
@@ -11,11 +11,11 @@
 -- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the
 -- claim is made again without it: nobody else could work what is enqueued there meanwhile.
 SELECT c.n, c.id,
-       CASE WHEN c.bytes <= $4::bigint OR c.bytes = octet_length(c.payload) THEN c.payload END AS payload,
+       CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.payload END AS payload,
        c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.job_xid, c.was_lost, c.marked, c.own_xid,
-       c.oldest_xid, c.paused, c.more
+       c.oldest_xid, c.paused, c.headers, c.more
 FROM (
-    SELECT k.n::integer, claim.*, sum(octet_length(claim.payload)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
+    SELECT k.n::integer, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)
     CROSS JOIN LATERAL (
         SELECT array_agg(h.ctid) AS two
@@ -25,7 +25,8 @@ FROM (
               ORDER BY h.queue, h.group_id, h.id
               LIMIT 2) h) top
     CROSS JOIN LATERAL (
-        SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
+        SELECT j.id, j.payload, j.headers, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
+               octet_length(j.payload) + coalesce(octet_length(j.headers::text), 0) AS size,
                statement_timestamp() AS now,
                j.ctid,
                j.xmax AS job_xid,

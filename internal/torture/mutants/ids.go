@@ -103,8 +103,8 @@ var ids = []Mutant{
 		Name:   "redriven-to-the-end",
 		Breaks: "a dead letter that is redriven gets a new id",
 		Edits: []Edit{{
-			"fifo/sql/redrive.sql", "SELECT queue, group_id, id, payload, statement_timestamp(), max_attempts",
-			"SELECT queue, group_id, nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')) AS id, payload, " +
+			"fifo/sql/redrive.sql", "SELECT queue, group_id, id, payload, headers, statement_timestamp(), max_attempts",
+			"SELECT queue, group_id, nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')) AS id, payload, headers, " +
 				"statement_timestamp(), max_attempts",
 		}},
 		Test: Test{"fifo", "TestRedrive"},

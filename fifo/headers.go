@@ -1,0 +1,96 @@
+package fifo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// Headers are what goes with a message beside its payload: names, as of queues and groups, and values of any bytes. A
+// trace context travels in them:
+//
+//	otel.GetTextMapPropagator().Inject(ctx, propagation.MapCarrier(headers))
+//
+// They are stored as a jsonb object: a value is a string there, or {"base64": "..."} if it is no text that PostgreSQL
+// can have. Nil and an empty map are the same.
+type Headers map[string]string
+
+// encoded is a value that is no text.
+type encoded struct {
+	Base64 []byte `json:"base64"`
+}
+
+// MarshalJSON returns the object that is stored.
+func (h Headers) MarshalJSON() ([]byte, error) {
+	values := make(map[string]any, len(h))
+	for name, v := range h {
+		if values[name] = v; !utf8.ValidString(v) || bytes.IndexByte([]byte(v), 0) >= 0 {
+			values[name] = encoded{[]byte(v)}
+		}
+	}
+	return json.Marshal(values)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written. A value of another kind, written by hand, is given as it stands.
+func (h *Headers) UnmarshalJSON(stored []byte) error {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(stored, &values); err != nil {
+		return err
+	}
+	*h = make(Headers, len(values))
+	for name, raw := range values {
+		(*h)[name] = headerValue(raw)
+	}
+	return nil
+}
+
+func headerValue(raw json.RawMessage) string {
+	var text *string
+	if json.Unmarshal(raw, &text) == nil && text != nil {
+		return *text
+	}
+	var b encoded
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if d.Decode(&b) == nil && b.Base64 != nil {
+		return string(b.Base64)
+	}
+	return string(raw)
+}
+
+// encode checks the headers, and returns what is to be stored and how many bytes names and values have. No headers are
+// nil.
+func (h Headers) encode() (stored []byte, size int, err error) {
+	if len(h) == 0 {
+		return nil, 0, nil
+	}
+	for name, v := range h {
+		if err := groups.ValidateID("header name", name); err != nil {
+			return nil, 0, err
+		}
+		size += len(name) + len(v)
+	}
+	if size > MaxPayloadBytes {
+		return nil, size, nil
+	}
+	stored, err = json.Marshal(h)
+	if err != nil {
+		return nil, 0, fmt.Errorf("headers: %w", err)
+	}
+	return stored, size, nil
+}
+
+// decodeHeaders returns stored headers. What is no object, written by hand, is none.
+func decodeHeaders(stored []byte) Headers {
+	if stored == nil {
+		return nil
+	}
+	var h Headers
+	if json.Unmarshal(stored, &h) != nil || len(h) == 0 {
+		return nil
+	}
+	return h
+}
