@@ -65,10 +65,7 @@ var workersOnly = []string{
 	"SELECT token FROM pgfifo.fences",
 	"INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')",
 	"DELETE FROM pgfifo.fences",
-	"UPDATE pgfifo.jobs SET attempts = 9",
 	"UPDATE pgfifo.jobs SET failures = NULL",
-	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) " +
-		"VALUES ('q', 'g', 1, '', 1, now())",
 }
 
 // What is refused to producers and readers both, of what workers or admins may do.
@@ -82,6 +79,9 @@ var changes = []string{
 	"LOCK TABLE pgfifo.jobs IN ROW SHARE MODE",
 	"LOCK TABLE pgfifo.jobs IN ACCESS EXCLUSIVE MODE",
 	"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
+	"UPDATE pgfifo.jobs SET attempts = 9",
+	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) " +
+		"VALUES ('q', 'g', 1, '', 1, now())",
 	"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 	"UPDATE pgfifo.pauses SET reason = 'mine'",
 	"DELETE FROM pgfifo.pauses",
@@ -122,8 +122,6 @@ var refusedToWorker = []string{
 	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, died_at) " +
 		"VALUES ('q', 'g', 1, '', 1, now(), now())",
 	"SELECT reason FROM pgfifo.pauses",
-	"SELECT FROM pgfifo.pauses FOR KEY SHARE",
-	"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 	"UPDATE pgfifo.pauses SET reason = 'mine'",
 	"DELETE FROM pgfifo.pauses",
 	"LOCK TABLE pgfifo.pauses IN ACCESS SHARE MODE",
@@ -160,6 +158,7 @@ var permitted = map[string][]string{
 		"DELETE FROM pgfifo.jobs",
 		"DELETE FROM pgfifo.dead_letters",
 		"UPDATE pgfifo.jobs SET run_at = 'infinity'",
+		"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 	},
 	"reader": {
 		"SELECT payload FROM pgfifo.jobs",

@@ -1,4 +1,4 @@
--- The claim that a lane sends when it knows that nothing is paused: groups/sql/claim.sql without what is known.
+-- The claim that a lane sends when it knows that nothing is paused: internal/lease/sql/claim.sql without what is known.
 --
 -- $1 queue, $2 group id, $3 floor.
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, statement_timestamp() AS now,

@@ -316,6 +316,9 @@ func times(n int, d time.Duration) time.Duration {
 
 // delay returns how long the group waits before the next attempt.
 func (s *seat) delay(job *Job, err error) time.Duration {
+	if after, ok := AsSnooze(err); ok && !errors.As(err, new(*PanicError)) {
+		return min(max(after, minSnooze), MaxDelay)
+	}
 	if after, ok := AsRetryAfter(err); ok {
 		return min(max(after, 0), MaxDelay)
 	}
@@ -350,15 +353,19 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 	return &failure{kind: KindError, err: err}
 }
 
-// fail adds what settles a failed attempt: another one after delay, or the dead letters.
+// fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
+// snoozed.
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 	r := a.add(result{job: t.job, place: t.place, failure: f})
 	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
 	o := &t.place.outcome
 	o.More = t.held.More
-	if r.outcome == Buried {
+	switch r.outcome {
+	case Buried, Discarded:
 		o.Finished = t.job.ID
-	} else {
+	case Blocked:
+		o.Paused, o.More = true, false
+	default:
 		o.DueIn, o.More = delay, true
 	}
 }
@@ -370,13 +377,16 @@ func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)),
 		[]byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
+	us := []byte(strconv.FormatInt(delay.Microseconds(), 10))
+	if _, snoozed := AsSnooze(f.err); snoozed && f.kind != KindPanic && !IsDeadLetter(f.err) {
+		r.outcome = Snoozed
+		return lease.Call{Statement: snoozeStmt, Args: append(args, us)}
+	}
 	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
-		r.outcome = Buried
-		return lease.Call{Statement: buryStmt, Args: append(args, kind, text, stack, worker, keep)}
+		return s.giveUpCall(r, args, kind, text, stack, worker, keep)
 	}
 	r.outcome = Retried
-	us := strconv.FormatInt(delay.Microseconds(), 10)
-	return lease.Call{Statement: retryStmt, Args: append(args, []byte(us), kind, text, stack, worker, keep)}
+	return lease.Call{Statement: retryStmt, Args: append(args, us, kind, text, stack, worker, keep)}
 }
 
 func keyArgs(job *Job) [][]byte {

@@ -65,8 +65,13 @@
 //	Enqueue ──▶ waits ──claim──▶ runs ──nil──▶ gone, with the handler's writes committed
 //	              ▲                │
 //	              │                ├─ error, panic, timeout, lost: same place, after Retry's delay; the group waits
+//	              ├────────────────┤
+//	              │                ├─ Snooze: same place, later, no attempt counted; the group waits
 //	              └────────────────┤
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place
+//
+// A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
+// resumes it or skips its head, or discard the job.
 //
 // # Batches
 //
@@ -97,9 +102,9 @@
 // # For operators
 //
 // What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts
-// (Measure), stops the work and lets it go on (Pause, Resume), and moves or deletes (Redrive, DeleteDeadLetters,
-// Purge): what is in that scope and nothing else, the ids that are given and no others. The verbs for all dead letters
-// have All in their names. A Client lists what is in all queues, and changes nothing there.
+// (Measure), stops the work and lets it go on (Pause, Resume), and moves or deletes (SkipHead, Redrive,
+// DeleteDeadLetters, Purge): what is in that scope and nothing else, the ids that are given and no others. The verbs
+// for all dead letters have All in their names. A Client lists what is in all queues, and changes nothing there.
 //
 //	g := client.Queue("payments").Group("account-7")
 //	err := g.Pause(ctx, "under audit")

@@ -11,6 +11,26 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// A partner that is down is not the job's fault: no attempt is counted, and the group waits.
+func ExampleSnooze() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx, fifo.Message{Queue: "exports", GroupID: "ada", MaxAttempts: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("exports", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		return fifo.Snooze(time.Minute, errors.New("503 Service Unavailable"))
+	}))
+	if _, err := worker.RunOne(ctx); err != nil {
+		log.Fatal(err)
+	}
+	jobs, err := client.Queue("exports").Jobs(ctx, fifo.Page{})
+	fmt.Println(len(jobs), jobs[0].Attempts, err)
+	// Output: 1 0 <nil>
+}
+
 // A service that is asked too often says when to come again.
 func ExampleRetryAfter() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -102,8 +102,8 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	}
 }
 
-// batchError returns the BatchError that a handler returned, wrapped perhaps: a RetryAfter or DeadLetter around it is
-// for each of its jobs. Not one that it panicked with, or joined with another error: then more went wrong than it
+// batchError returns the BatchError that a handler returned, wrapped perhaps: a RetryAfter, Snooze or DeadLetter around
+// it is for each of its jobs. Not one that it panicked with, or joined with another error: then more went wrong than it
 // tells.
 func batchError(err error) (_ BatchError, is bool) {
 	var around []func(error) error
@@ -119,6 +119,13 @@ func batchError(err error) (_ BatchError, is bool) {
 					return reason
 				}
 				return RetryAfter(e.after, reason)
+			})
+		case *snoozeError:
+			around = append(around, func(reason error) error {
+				if _, says := AsSnooze(reason); says {
+					return reason
+				}
+				return Snooze(e.after, reason)
 			})
 		case *deadLetterError:
 			around = append(around, DeadLetter)

@@ -215,7 +215,8 @@ func TestRunAt(t *testing.T) {
 			past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
 			_, err := p.enqueue(later)
 			require.NoError(t, err)
-			_, err = p.enqueue(past, later)
+			recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
+			_, err = p.enqueue(past, later, recent)
 			require.NoError(t, err)
 			require.NoError(t, p.commit())
 			for _, j := range b.jobs() {

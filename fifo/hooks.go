@@ -23,7 +23,7 @@ type Hooks struct {
 	// panics the handler is not called, and the attempt fails as if the handler had panicked.
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
-	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as Retried or Buried,
+	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as one that has failed,
 	// with an err that is ErrLost. Its ctx does not end, and has the values of the one that Job returned for that
 	// attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The lane may hold its
 	// next group already, which waits for the hook.
@@ -43,8 +43,14 @@ const (
 	Retried                  // the attempt failed; the job is tried again in its place
 	Buried                   // the attempt failed and the job is a dead letter
 	Returned                 // the job is back in its place, no attempt counted: the worker stops, or its batch failed
+	Snoozed                  // the handler has given the job back until later, no attempt counted
+	Blocked                  // the attempt failed, was the last one, and the job blocks its group; see BlockGroup
+	Discarded                // the attempt failed, was the last one, and the job is gone; see Discard
 	Unknown                  // the connection broke: if the job is still there, the next worker counts a lost attempt
 )
+
+// recorded reports whether the job's row says what became of the attempt, or is gone for it.
+func (o Outcome) recorded() bool { return o != Succeeded && o != Returned && o != Unknown }
 
 func (o Outcome) String() string {
 	switch o {
@@ -56,6 +62,12 @@ func (o Outcome) String() string {
 		return "buried"
 	case Returned:
 		return "returned"
+	case Snoozed:
+		return "snoozed"
+	case Blocked:
+		return "blocked"
+	case Discarded:
+		return "discarded"
 	default:
 		return "unknown"
 	}

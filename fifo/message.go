@@ -30,7 +30,8 @@ type Message struct {
 	// RunAt is when the job may run at the earliest, by the server's clock, instead of a Delay. Its group waits behind
 	// it. A time that has passed is none. At most MaxDelay from now; in microseconds.
 	RunAt time.Time
-	// MaxAttempts is how often the job is tried before it becomes a dead letter. 0 means what the worker says.
+	// MaxAttempts is how often the job is tried before it is given up: see Queue.OnGiveUp. 0 means what the worker
+	// says.
 	MaxAttempts int
 	// Headers go with the payload, and count with it for MaxPayloadBytes. Names are at most 128 bytes of printable
 	// UTF-8, values any bytes.
@@ -138,7 +139,7 @@ func encode(msgs []Message) (*batch, error) {
 			}
 			b.headers[i] = headers
 		}
-		if time.Until(m.RunAt) > 0 {
+		if m.RunAt.Year() >= 2000 { // whether that has passed, the server's clock says
 			if b.runAts == nil {
 				b.runAts = make([]int64, len(msgs))
 			}

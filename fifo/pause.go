@@ -16,6 +16,10 @@ type Pause struct {
 	Queue    string    `bun:"queue,pk"`
 	Reason   string    `bun:"reason,notnull"`
 	PausedAt time.Time `bun:"paused_at,notnull,default:statement_timestamp()"`
+	// Job is the job that blocks the group, because it has used up its attempts (BlockGroup), or 0.
+	Job int64 `bun:"job,nullzero"`
+	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
+	ByHand bool `bun:"by_hand,notnull,default:true"`
 }
 
 // MaxReasonBytes is the longest reason of a pause, in bytes of UTF-8.
@@ -34,7 +38,8 @@ func (s Scope) Pause(ctx context.Context, reason string) error {
 }
 
 // Resume undoes Pause of the same queue or group, and reports whether it was paused. What was paused by itself stays
-// paused: resuming a queue does not resume its paused groups, nor the other way round. Workers are told and look at
+// paused: resuming a queue does not resume its paused groups, nor the other way round. A job that has blocked the group
+// (BlockGroup) has all its attempts again. Workers are told and look at
 // once, or when the caller's transaction has committed. Those that hear no notifications notice at their next poll.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
 	paused, xid := false, int64(0)
@@ -60,10 +65,11 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 // Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
 // comes before its groups.
 func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
-	const sql = "SELECT queue, group_id, reason, paused_at FROM pgfifo.pauses ORDER BY queue, group_id"
+	const sql = "SELECT queue, group_id, reason, paused_at, coalesce(job, 0), by_hand FROM pgfifo.pauses " +
+		"ORDER BY queue, group_id"
 	err = c.all().read(ctx, "list pauses of", sql, func(r row) error {
 		var p Pause
-		err := r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt)
+		err := r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)
 		list = append(list, p)
 		return err
 	})
@@ -73,9 +79,9 @@ func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
 	return list, nil
 }
 
-// Purge deletes the jobs that wait, and returns how many those were. A running job is left alone. Those behind it in a
-// batch are not locked: they are deleted, and the batch is undone and runs again without them. Run it inside a
-// transaction to look before you commit; the groups stand still until then.
+// Purge deletes the jobs that wait, with the blocks that they have made, and returns how many those were. A running job
+// is left alone. Those behind it in a batch are not locked: they are deleted, and the batch is undone and runs again
+// without them. Run it inside a transaction to look before you commit; the groups stand still until then.
 func (s Scope) Purge(ctx context.Context) (int, error) {
 	return s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())
 }

@@ -18,9 +18,11 @@ type Queue struct {
 	BatchHandler BatchHandler
 	// Batch is how much of the queue one transaction takes. Defaults to one job.
 	Batch Batch
-	// MaxAttempts is how often a job is tried before it becomes a dead letter, unless its message says. An attempt
+	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt
 	// that was lost with its worker counts. Defaults to the worker's; negative: no limit.
 	MaxAttempts int
+	// OnGiveUp says what becomes of a job that has used them up. Defaults to ToDeadLetters.
+	OnGiveUp GiveUp
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
 	Retry RetryPolicy
 	// JobTimeout is how long a handler may run; see Worker.JobTimeout. Defaults to the worker's; negative: no limit.
@@ -78,6 +80,8 @@ func (q *Queue) validate() error {
 		return errors.New("both a Handler and a BatchHandler")
 	case min(b.Jobs, b.Groups) < 0, max(b.Jobs, b.Groups) > MaxBatch, b.Jobs > 1 && b.Groups > 1:
 		return fmt.Errorf("invalid batch: %+v", b)
+	case q.OnGiveUp < ToDeadLetters || q.OnGiveUp > Discard:
+		return fmt.Errorf("invalid OnGiveUp: %d", q.OnGiveUp)
 	}
 	return validLanes(q.MinLanes, q.MaxLanes)
 }

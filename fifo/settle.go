@@ -96,10 +96,10 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 	return all
 }
 
-// failed returns the failed attempt of a group, or nil.
+// failed returns the attempt of a group that has failed or is snoozed, or nil.
 func (a *attempt) failed(p *place) (failed *result) {
 	for i := range a.results {
-		if r := &a.results[i]; r.place == p && (r.outcome == Retried || r.outcome == Buried) {
+		if r := &a.results[i]; r.place == p && r.outcome.recorded() {
 			failed = r
 		}
 	}
@@ -126,8 +126,10 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	p.outcome = schedule.Outcome{More: true}
 	switch {
 	case failed.job.ID != p.held.ID: // behind jobs that run again first
-	case failed.outcome == Buried:
+	case failed.outcome == Buried, failed.outcome == Discarded:
 		p.outcome.Finished = p.held.ID
+	case failed.outcome == Blocked:
+		p.outcome.Paused = true
 	default:
 		p.outcome.DueIn = delay
 	}

@@ -23,6 +23,14 @@ var (
 	failedBatchSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
+	//go:embed sql/snooze.sql
+	snoozeSQL string
+	//go:embed sql/block.sql
+	blockSQL string
+	//go:embed sql/discard.sql
+	discardSQL string
+	//go:embed sql/skip.sql
+	skipSQL string
 	//go:embed sql/bury.sql
 	burySQL string
 	//go:embed sql/pause.sql
@@ -52,10 +60,14 @@ const (
 	succeedBatchStmt = "pgfifo_succeed_batch"
 	failedBatchStmt  = "pgfifo_failed_batch"
 	retryStmt        = "pgfifo_retry"
+	snoozeStmt       = "pgfifo_snooze"
 	buryStmt         = "pgfifo_bury"
+	blockStmt        = "pgfifo_block"
+	discardStmt      = "pgfifo_discard"
 )
 
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
-	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, buryStmt: burySQL,
+	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
+	blockStmt: blockSQL, discardStmt: discardSQL,
 }

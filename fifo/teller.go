@@ -71,8 +71,14 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	switch {
 	case r.outcome == Buried:
 		level, what = slog.LevelError, "pgfifo: dead letter"
+	case r.outcome == Blocked:
+		level, what = slog.LevelError, "pgfifo: group blocked"
+	case r.outcome == Discarded:
+		level, what = slog.LevelError, "pgfifo: job discarded"
 	case r.outcome == Returned:
 		level, what = slog.LevelDebug, "pgfifo: job given back"
+	case r.outcome == Snoozed:
+		level, what = slog.LevelDebug, "pgfifo: job snoozed"
 	case r.outcome == Unknown:
 		what = "pgfifo: attempt lost"
 	case r.failure.kind == KindPanic:

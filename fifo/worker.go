@@ -21,7 +21,7 @@ type Worker struct {
 	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
 	// pool's connections stay free for the application. Defaults to 10.
 	Concurrency int
-	// MaxAttempts is how often a job is tried before it becomes a dead letter, unless its message says. An attempt
+	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt
 	// that was lost with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
@@ -201,8 +201,11 @@ type Stats struct {
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters
 	Returned  int64 // jobs given back: the worker stopped, or a job before them in their batch failed
+	Snoozed   int64 // jobs that their handlers gave back until later
+	Blocked   int64 // jobs that block their groups
+	Discarded int64 // jobs that were given up and deleted
 	Unknown   int64 // attempts of this worker that were lost with their connection
-	Lost      int64 // attempts of dead workers that this one found; Retried and Buried count them too
+	Lost      int64 // attempts of dead workers that this one found; they count as failed, too
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
 	Troubles  int64 // times that the server refused something about a group, which then waits, longer each time
@@ -231,7 +234,8 @@ func (c *counters) snapshot() Stats {
 	return Stats{
 		Running:   int(c.running.Load()),
 		Succeeded: c.outcomes[Succeeded].Load(), Retried: c.outcomes[Retried].Load(),
-		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(),
+		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(), Snoozed: c.outcomes[Snoozed].Load(),
+		Blocked: c.outcomes[Blocked].Load(), Discarded: c.outcomes[Discarded].Load(),
 		Unknown: c.outcomes[Unknown].Load(), Lost: c.lost.Load(),
 		Claims: c.claims.Load(), Missed: c.missed.Load(), Troubles: c.troubles.Load(),
 		Overdue: int(c.overdue.Load()), TimesOverdue: c.timesOverdue.Load(),

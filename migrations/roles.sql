@@ -39,15 +39,17 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- nothing.
 GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts), SELECT (id) ON pgfifo.jobs TO pgfifo_producer;
 
--- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It cannot change a payload or a job's
--- place, pause or resume, or read the payloads of dead letters. UPDATE of one column is what PostgreSQL asks for a row
--- lock; DELETE lets it lock the whole table, too,
--- and there is no DELETE without that.
-GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts), UPDATE (run_at, attempts, failures), DELETE
+-- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It may pause, because a job may block
+-- its group. It cannot change a payload or a job's place, resume, or read the payloads of dead letters. UPDATE of one
+-- column is what PostgreSQL asks for a row lock; DELETE lets it lock the whole table, too, and there is no DELETE
+-- without that.
+GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts),
+      UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
-GRANT SELECT (queue, group_id) ON pgfifo.pauses TO pgfifo_worker;
+GRANT SELECT (queue, group_id, job), INSERT (queue, group_id, reason, job, by_hand), UPDATE (job)
+    ON pgfifo.pauses TO pgfifo_worker; -- to block groups
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE
     ON pgfifo.attempt_marks TO pgfifo_worker;
@@ -59,10 +61,12 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 -- grant that to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
 
--- Admin: reads, pauses, resumes, purges, redrives, deletes dead letters. It owns nothing, so it cannot migrate.
+-- Admin: reads, pauses, resumes, purges, skips heads, redrives, deletes dead letters. It owns nothing, so it cannot
+-- migrate.
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures),
-      UPDATE (run_at), DELETE
+      UPDATE (run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
-GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason), DELETE ON pgfifo.pauses TO pgfifo_admin;
-GRANT SELECT, DELETE ON pgfifo.dead_letters TO pgfifo_admin;
+GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason, job, by_hand), DELETE ON pgfifo.pauses TO pgfifo_admin;
+GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures), DELETE
+    ON pgfifo.dead_letters TO pgfifo_admin;
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

@@ -1,8 +1,8 @@
 -- Enqueues messages: all or none, one statement, one round trip, however many there are.
 --
 -- $1 queues, $2 group ids, $3 payloads, $4 delays in microseconds, $5 maximum attempts (0: the worker's default), $7
--- headers, $8 when to run, in microseconds since 1970 (0: when the delay is over), all of one length, or NULL for none;
--- $6 whether in the order of commits.
+-- headers, $8 when to run, in microseconds since 1970 (0: when the delay is over), all of one length, or NULL for
+-- none; $6 whether in the order of commits.
 --
 -- It inserts into one table and locks nothing that exists, so it never waits: not for a running job, whatever that
 -- job does, nor for another producer. Ids are drawn in the order of the messages; the answer is in any order. xid is
@@ -17,7 +17,8 @@
 INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts)
 SELECT m.queue, m.group_id, m.payload, m.headers::jsonb,
        CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay::float8 * interval '1 microsecond'
-            WHEN m.run_at <> 0 THEN pg_catalog.to_timestamp(0) + m.run_at::float8 * interval '1 microsecond'
+            WHEN pg_catalog.to_timestamp(0) + m.run_at::float8 * interval '1 microsecond' > statement_timestamp()
+            THEN pg_catalog.to_timestamp(0) + m.run_at::float8 * interval '1 microsecond'
        END,
        nullif(m.max_attempts, 0)
 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::integer[], $7::text[], $8::bigint[])

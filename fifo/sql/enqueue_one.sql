@@ -5,7 +5,8 @@
 INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts)
 VALUES ($1::text, $2::text, $3::bytea, $6::text::jsonb,
         CASE WHEN $4::bigint > 0 THEN statement_timestamp() + $4::bigint::float8 * interval '1 microsecond'
-             WHEN $7::bigint <> 0 THEN pg_catalog.to_timestamp(0) + $7::bigint::float8 * interval '1 microsecond'
+             WHEN pg_catalog.to_timestamp(0) + $7::bigint::float8 * interval '1 microsecond' > statement_timestamp()
+             THEN pg_catalog.to_timestamp(0) + $7::bigint::float8 * interval '1 microsecond'
         END,
         nullif($5::integer, 0))
 RETURNING id, pg_current_xact_id()::text::bigint AS xid

@@ -4,4 +4,4 @@
 -- running job. Each claim looks here, so none that begins after the commit starts a job.
 INSERT INTO pgfifo.pauses (queue, group_id, reason)
 VALUES ($1, $2, $3)
-ON CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason
+ON CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason, by_hand = true

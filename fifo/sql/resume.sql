@@ -1,6 +1,24 @@
--- Undoes the pause of a group, or of a queue, and of nothing else. No row: it was not paused.
+-- Undoes the pause of a group, or of a queue, and of nothing else. No row: it was not paused. The job that has blocked
+-- the group has all its attempts again.
 --
--- $1 queue, $2 group id ('': the queue). xid is the transaction's id.
-DELETE FROM pgfifo.pauses
-WHERE queue = $1 AND group_id = $2
-RETURNING pg_current_xact_id()::text::bigint AS xid
+-- $1 queue, $2 group id ('': the queue). xid is the transaction's id. The job is locked before the pause, as skip.sql
+-- does it.
+WITH blocked AS (
+    SELECT j.queue, j.group_id, j.id
+    FROM pgfifo.pauses p
+    JOIN pgfifo.jobs j ON j.queue = p.queue AND j.group_id = p.group_id AND j.id = p.job
+    WHERE p.queue = $1 AND p.group_id = $2
+    FOR UPDATE OF j
+), gone AS (
+    DELETE FROM pgfifo.pauses
+    WHERE queue = $1 AND group_id = $2 AND (SELECT pg_catalog.count(*) FROM blocked) >= 0
+    RETURNING 1
+), anew AS (
+    UPDATE pgfifo.jobs j SET attempts = 0
+    FROM blocked b
+    WHERE j.queue = b.queue AND j.group_id = b.group_id AND j.id = b.id
+), marks AS ( -- of the same attempts
+    DELETE FROM pgfifo.attempt_marks m USING blocked b
+    WHERE m.queue = b.queue AND m.group_id = b.group_id AND m.id = b.id
+)
+SELECT pg_current_xact_id()::text::bigint AS xid FROM gone

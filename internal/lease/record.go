@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// relockWait is how long Record waits for the group's row. The session that held it may take a moment to end.
-const relockWait = time.Second
+const (
+	// relockWait is how long Record waits for the session that was lost to end, and relockRest how often it looks.
+	relockWait = time.Second
+	relockRest = 10 * time.Millisecond
+)
 
 const (
 	// relockHeadSQL locks a job that is as it was claimed, if its group is locked: $1 queue, $2 group id, $3 id,
@@ -19,6 +23,9 @@ const (
 		"AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
+	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
+	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
+		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
 )
 
 var errUnchanged = errors.New("lease: the server has left the job as it was: a trigger?")
@@ -39,24 +46,33 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
 	defer cancel()
-	err := l.recordOnce(ctx, head, calls)
+	var lost []uint32
+	if head.Seen.XID > 0 {
+		lost = append(lost, uint32(head.Seen.XID))
+	}
+	own, err := l.recordOnce(ctx, head, lost, calls)
 	if err != nil && !Refused(err) && ctx.Err() == nil { // the pool's session had ended: another one
-		err = l.recordOnce(ctx, head, calls)
+		if lost != nil && own != 0 {
+			lost = append(lost, own)
+		}
+		_, err = l.recordOnce(ctx, head, lost, calls)
 	}
 	return err
 }
 
-func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
+// recordOnce returns its transaction, too, if it got as far as having one. lost are those that have ended.
+func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call) (own uint32, err error) {
 	conn, err := l.control.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("lease: record: %w", err)
+		return 0, fmt.Errorf("lease: record: %w", err)
 	}
 	defer conn.Release() // closes it if a transaction is open
 	pg := conn.Conn().PgConn()
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
-		return fmt.Errorf("lease: record: %w", err)
+		return 0, fmt.Errorf("lease: record: %w", err)
 	}
-	held, err := l.relock(ctx, pg, head, len(calls) > 0)
+	own, err = l.relock(ctx, pg, head, lost, len(calls) > 0)
+	held := own != 0
 	for i := 0; err == nil && held && i < len(calls); i++ {
 		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
 		if unchanged := false; err == nil && !held {
@@ -69,40 +85,65 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, calls []Call) error {
 		_, err = l.record(ctx, pg, unmarkSQL, unmarkArgs([]*Held{head}))
 	}
 	if err != nil {
-		return fmt.Errorf("lease: record: %w", err)
+		return own, fmt.Errorf("lease: record: %w", err)
 	}
-	end := commitSQL
+	if _, err := pg.Exec(ctx, commitSQL).ReadAll(); err != nil { // also of nothing, which is no evidence then
+		return own, fmt.Errorf("lease: record: %w", err)
+	}
 	if !held {
-		end = "ROLLBACK"
-		err = ErrNotHeld
+		return own, ErrNotHeld
 	}
-	if _, endErr := pg.Exec(ctx, end).ReadAll(); endErr != nil {
-		return fmt.Errorf("lease: record: %w", endErr)
-	}
-	return err
+	return own, nil
 }
 
-// relock locks the group's row, or reports that somebody else has it. If an attempt is to be counted, it locks the
-// head's row, too, as a claim does, and both are sent at once: if the worker dies now, it is this transaction that
-// tells of that.
-func (l *Lane) relock(ctx context.Context, pg *pgconn.PgConn, head *Held, counted bool) (bool, error) {
-	var batch pgconn.Batch
-	queue, group := []byte(head.Queue), []byte(head.GroupID)
-	wait, bound := appendInt(relockWait.Milliseconds()), appendInt(max(l.bound.Milliseconds(), 1))
-	lost := []byte(nil)
-	if head.Seen.XID > 0 {
-		lost = appendInt(head.Seen.XID)
+// relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
+// If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
+// worker dies now, it is this transaction that tells of that.
+func (l *Lane) relock(
+	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
+) (own uint32, err error) {
+	queue, group, xids := []byte(head.Queue), []byte(head.GroupID), xidArray(lost)
+	bound := appendInt(max(l.bound.Milliseconds(), 1))
+	for until := time.Now().Add(relockWait); ; {
+		var batch pgconn.Batch
+		batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, bound, xids}, nil, nil, nil)
+		if counted {
+			args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
+			batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
+		}
+		results, err := pg.ExecBatch(ctx, &batch).ReadAll()
+		if err != nil {
+			return 0, err
+		}
+		if rows := results[0].Rows; len(rows) == 1 {
+			xid, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
+			return uint32(xid), err
+		}
+		ending, err := l.record(ctx, pg, endingSQL, [][]byte{queue, group, xids})
+		if err != nil || !ending || time.Now().After(until) {
+			return 0, err
+		}
+		select {
+		case <-time.After(relockRest):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, wait, bound, lost}, nil, nil, nil)
-	if counted {
-		args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
-		batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
+}
+
+// xidArray returns an array in text format, or nil for none.
+func xidArray(xids []uint32) []byte {
+	if xids == nil {
+		return nil
 	}
-	results, err := pg.ExecBatch(ctx, &batch).ReadAll()
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
-		return false, nil // they have seen what was lost, and count it
+	b := []byte{'{'}
+	for i, xid := range xids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(xid), 10)
 	}
-	return err == nil && results[0].CommandTag.RowsAffected() == 1, err
+	return append(b, '}')
 }
 
 // record runs one statement, and reports whether it found one row.

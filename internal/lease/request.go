@@ -12,7 +12,7 @@ type Request struct {
 	// Jobs is how many consecutive jobs of the group the claim may take; 0 means 1. Not together with With.
 	Jobs int
 	// Floor is an id up to which the jobs of the group are finished: the claim does not look at those. Only a lane
-	// whose number is at most Learned uses it: see floors.
+	// whose number is at most Learned uses it: see the floors of package schedule.
 	Floor, Learned int64
 	// Ahead is how many jobs wait in the group, as far as they were counted. A claim of one job counts them if that is
 	// 1 or 0.

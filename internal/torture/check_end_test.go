@@ -9,6 +9,12 @@ func TestBrokenEndHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
 		"a frozen process holds something": {"I7", func(b *book) { b.mark("held", "w1", 1) }},
+		"a killed process has sessions for long that was cut off while it dialed": {"", func(b *book) {
+			b.killedWhileCut(500)
+		}},
+		"a killed process has sessions for long that was cut off later": {"I7", func(b *book) {
+			b.killedWhileCut(5000)
+		}},
 		"a killed process has sessions for long": {"I7", func(b *book) {
 			b.mark(faultKill, "w3", 0)
 			b.now += 16_000

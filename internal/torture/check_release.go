@@ -9,10 +9,14 @@ import (
 // lanes may have much else to do. The goals are reported beside what was measured.
 const releaseWithin = int64(25 * time.Second)
 
+// dialing is how long a process may take to open its first sessions. One that is cut off then has told the server no
+// bounds yet: these sessions hold nothing, and last as long as the system has them.
+const dialing = int64(2 * time.Second)
+
 // checkRelease: I7, what a fault has hit runs again elsewhere in time, and a process that is frozen, cut off or dead
 // keeps nothing.
 func (c *checker) checkRelease() {
-	killed := make(map[string]int64)
+	spawned, cut, killed := make(map[string]int64), make(map[string]int64), make(map[string]int64)
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]
 		switch m.what {
@@ -26,6 +30,10 @@ func (c *checker) checkRelease() {
 			continue
 		case "gone":
 			c.did("I7", 1)
+			if at, was := cut[m.proc]; was && at-spawned[m.proc] < dialing {
+				c.count("processes that were cut off while they dialed, and killed", 1)
+				continue
+			}
 			took := m.at - killed[m.proc]
 			c.latency["sessions gone after kill"] = append(c.latency["sessions gone after kill"], took)
 			if took > int64(goneWithin) {
@@ -33,9 +41,14 @@ func (c *checker) checkRelease() {
 					time.Duration(took), m.proc)
 			}
 			continue
+		case "spawn":
+			spawned[m.proc] = m.at
+			continue
 		case faultKill:
 			killed[m.proc] = m.at
-		case faultTerminate, faultStop, "cut", faultReset:
+		case "cut":
+			cut[m.proc] = m.at
+		case faultTerminate, faultStop, faultReset:
 		case "resumed":
 			known, proc = true, -1
 		default:

@@ -116,6 +116,17 @@ func (b *book) lower(between bool) {
 	b.effect(1, 10, 1)
 }
 
+// killedWhileCut has a process cut off so many milliseconds after its start, and killed. Its sessions last.
+func (b *book) killedWhileCut(after int64) {
+	b.mark("spawn", "w3", 0)
+	b.now += after
+	b.mark("cut", "w3", 0)
+	b.mark(faultKill, "w3", 0)
+	b.mark("dead", "w3", 0)
+	b.now += 16_000
+	b.mark("gone", "w3", 0)
+}
+
 // warm has the process that will be killed run as many jobs before as are marked.
 func (b *book) warm() { b.warmIn(2) }
 

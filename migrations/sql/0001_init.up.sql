@@ -58,6 +58,8 @@ CREATE TABLE pgfifo.pauses (
     queue     text COLLATE "C" NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 128),
     reason    text        NOT NULL DEFAULT '',
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    job       bigint,              -- that has used up its attempts and blocks the group
+    by_hand   boolean NOT NULL DEFAULT true, -- an operator has paused it, a job perhaps as well
     PRIMARY KEY (group_id, queue) -- in this order, so that one look-up finds both
 );
 

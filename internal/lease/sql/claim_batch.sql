@@ -1,8 +1,8 @@
 -- Claims the head of the group that this transaction has locked with lock.sql, together with the jobs behind it, or
 -- nothing.
 --
--- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads and headers may have
--- together; the head comes whatever its size.
+-- $1 queue, $2 group id, $3 floor, $4 how many jobs, the head included, $5 how many bytes their payloads and headers
+-- may have together; the head comes whatever its size.
 --
 -- What claim.sql says of the head holds here. The jobs behind it are not locked: the group's lock says whose they are,
 -- and an operator may delete one all the same. So who settles them counts the rows (fifo/sql/succeed_batch.sql).
@@ -20,7 +20,7 @@ SELECT j.id,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
-       j.headers
+       CASE WHEN j.n <= head.most AND (j.n = 1 OR j.bytes <= $5::bigint) THEN j.headers END AS headers
 FROM (SELECT h.xmax AS job_xid,
              coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
              EXISTS (SELECT FROM pgfifo.attempt_marks m

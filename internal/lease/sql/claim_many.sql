@@ -1,7 +1,7 @@
 -- Claims the heads of those groups that this transaction has locked with lock_many.sql.
 --
--- $1 queue, $2 group ids, $3 floors, pairwise; no group twice; $4 how many bytes the payloads and headers may have together. The
--- first head comes whatever its size; of others the payload is not sent if it is beyond $4.
+-- $1 queue, $2 group ids, $3 floors, pairwise; no group twice; $4 how many bytes the payloads and headers may have
+-- together. The first head comes whatever its size; of others the payload is not sent if it is beyond $4.
 --
 -- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours;
 -- without that look a head could be locked here that belongs to somebody who has just locked its group.
@@ -13,7 +13,9 @@
 SELECT c.n, c.id,
        CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.payload END AS payload,
        c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.job_xid, c.was_lost, c.marked, c.own_xid,
-       c.oldest_xid, c.paused, c.headers, c.more
+       c.oldest_xid, c.paused,
+       CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.headers END AS headers,
+       c.more
 FROM (
     SELECT k.n::integer, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)

@@ -170,9 +170,32 @@ var attempts = []Mutant{
 		Test:  Test{"internal/lease", "TestLateRecordIsNoEvidence"},
 	},
 	{
+		Name:   "snooze-counts",
+		Breaks: "a job that its handler gives back until later is charged an attempt",
+		Edits: []Edit{{
+			"fifo/sql/snooze.sql", "SET run_at = statement_timestamp()", "SET attempts = attempts + 1, run_at = now()",
+		}},
+		Test: Test{"fifo", "TestSnooze"},
+	},
+	{
+		Name:   "blocked-group-goes-on",
+		Breaks: "what is behind a job that has used up its attempts overtakes it, though the queue is to block",
+		Edits:  []Edit{{"fifo/sql/block.sql", "SELECT queue, group_id, $10", "SELECT queue, group_id || '?', $10"}},
+		Test:   Test{"fifo", "TestBlockedGroup"},
+	},
+	{
+		Name:   "head-skipped-that-runs",
+		Breaks: "an operator who skips a head that runs skips the job behind it",
+		Edits: []Edit{{
+			"fifo/sql/skip.sql", "                           LIMIT 1))\n",
+			"                           LIMIT 1 FOR UPDATE SKIP LOCKED))\n",
+		}},
+		Test: Test{"fifo", "TestSkipHeadThatRuns"},
+	},
+	{
 		Name:   "late-record-covers-a-crash",
 		Breaks: "a worker that gives a lost claim back covers the death of one that has claimed the group since",
-		Edits:  []Edit{{"internal/lease/sql/relock.sql", "'committed') = 'committed')", "'committed') > '')"}},
+		Edits:  []Edit{{"internal/lease/sql/relock.sql", "'committed') = 'committed'", "'committed') > ''"}},
 		Test:   Test{"internal/lease", "TestLateRecordLeavesEvidence"},
 	},
 	{

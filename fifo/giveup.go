@@ -1,0 +1,63 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pgfifo/pgfifo/internal/lease"
+)
+
+// A GiveUp says what becomes of a job that has used up its attempts. What a handler returns as a DeadLetter becomes one
+// in any case.
+type GiveUp int
+
+const (
+	// ToDeadLetters moves the job to the dead letters; its group goes on.
+	ToDeadLetters GiveUp = iota
+	// BlockGroup stops the group, with the job at its head: nothing behind it runs before it. The group is among
+	// Client.Pauses, with the job. Scope.Resume gives the job all its attempts again, Scope.SkipHead moves it to the
+	// dead letters; either lets the group go on.
+	BlockGroup
+	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
+	Discard
+)
+
+// giveUpCall returns what records the last attempt of a job. args begin with its key and attempts, how is the failure
+// as failCall has it.
+func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
+	switch {
+	case IsDeadLetter(r.failure.err):
+	case s.queue.OnGiveUp == Discard:
+		r.outcome = Discarded
+		return lease.Call{Statement: discardStmt, Args: args}
+	case s.queue.OnGiveUp == BlockGroup:
+		r.outcome = Blocked
+		reason := fmt.Sprintf("job %d has used up its attempts: %v", r.job.ID, r.failure.err)
+		reason = scrub(reason, MaxReasonBytes-len("…"))
+		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason))}
+	}
+	r.outcome = Buried
+	return lease.Call{Statement: buryStmt, Args: append(args, how...)}
+}
+
+// SkipHead moves the job that blocks a group (BlockGroup), or else the one at its head, to the dead letters, whatever
+// attempts it has left, and undoes the block that it has made; a pause that an operator has made stays. It reports
+// whether it did: false if the group has no jobs, or if that one is running, which it does not wait for. It returns
+// ErrInvalidID for a queue.
+func (s Scope) SkipHead(ctx context.Context) (bool, error) {
+	if s.level != ofGroup {
+		return false, fmt.Errorf("%w: SkipHead is for a group", ErrInvalidID)
+	}
+	skipped, xid := false, int64(0)
+	err := s.change(ctx, "skip the head of", skipSQL, func(r row) error {
+		skipped = true
+		return r.Scan(&xid)
+	}, s.queue, s.group)
+	if err != nil {
+		return false, err
+	}
+	if skipped {
+		s.announce(xid, func(h hints) { h.add(s.queue, s.group, 0, false) })
+	}
+	return skipped, nil
+}

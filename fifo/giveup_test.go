@@ -1,0 +1,280 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// giving returns a quick worker of queue q that gives jobs up in that way.
+func (b *bed) giving(up fifo.GiveUp, q fifo.Queue, adjust ...func(*fifo.Worker)) *fifo.Worker {
+	b.t.Helper()
+	w := b.bare(adjust)
+	q.OnGiveUp = up
+	if q.Handler != nil {
+		q.Handler = b.ledger.record(q.Handler.Handle)
+	}
+	w.HandleQueue("q", q)
+	return w
+}
+
+// A job that has used up its attempts stops its group, and no other, until an operator resumes it: it has all its
+// attempts then, and its history.
+func TestBlockedGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "head", "next")
+	b.send("other", "fine")
+	broken := true
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "head" && broken {
+			return errOnPurpose
+		}
+		return nil
+	})})
+	r := b.run(w)
+	await(t, "the block", func() bool { return w.Stats().Blocked == 1 && w.Stats().Succeeded == 1 })
+	require.NoError(t, r.stop())
+	require.Equal(t, "blocked", fifo.Blocked.String())
+	jobs := b.jobs()
+	require.Len(t, jobs, 2)
+	require.Equal(t, 3, jobs[0].Attempts)
+	require.Len(t, jobs[0].Failures, 3)
+	require.Empty(t, b.deadLetters())
+	pauses, err := b.client.Pauses(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pauses, 1)
+	require.Equal(t, "g", pauses[0].GroupID)
+	require.Equal(t, ids[0], pauses[0].Job)
+	require.Contains(t, pauses[0].Reason, errOnPurpose.Error())
+
+	broken = false
+	resumed, err := b.client.Queue("q").Group("g").Resume(t.Context())
+	require.NoError(t, err)
+	require.True(t, resumed)
+	jobs = b.jobs()
+	require.Zero(t, jobs[0].Attempts)
+	require.Len(t, jobs[0].Failures, 3)
+	b.work(w)
+	require.Equal(t, ids, b.ledger.order()[len(b.ledger.order())-2:])
+}
+
+// An operator may skip the head instead.
+func TestSkipHead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "head", "next")
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(9, errOnPurpose)})
+	r := b.run(w)
+	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
+	g := b.client.Queue("q").Group("g")
+	for _, want := range ids {
+		skipped, err := g.SkipHead(t.Context())
+		require.NoError(t, err)
+		require.True(t, skipped)
+		letters := b.deadLetters()
+		require.Equal(t, want, letters[len(letters)-1].ID)
+		if want == ids[0] {
+			require.Equal(t, 3, letters[0].Attempts)
+			require.Len(t, letters[0].Failures, 3)
+			await(t, "the next block", func() bool { return w.Stats().Blocked == 2 })
+		}
+	}
+	require.NoError(t, r.stop())
+	pauses, err := b.client.Pauses(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, pauses)
+	skipped, err := g.SkipHead(t.Context())
+	require.NoError(t, err)
+	require.False(t, skipped, "there are no jobs")
+	_, err = b.client.Queue("q").SkipHead(t.Context())
+	require.ErrorIs(t, err, fifo.ErrInvalidID)
+}
+
+// A head that runs is not skipped, nor is the one behind it; a pause of an operator's stays.
+func TestSkipHeadThatRuns(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "head", "next")
+	h := newBlocking()
+	b.run(b.worker(h.handle, oneLane))
+	receive(t, h.started, "the head")
+	g := b.client.Queue("q").Group("g")
+	skipped, err := g.SkipHead(promptly(t))
+	require.NoError(t, err)
+	require.False(t, skipped)
+	require.NoError(t, g.Pause(t.Context(), "by hand"))
+	close(h.release)
+	await(t, "the end of the head", func() bool { return b.count("jobs") == 1 })
+	await(t, "the head to be free", func() bool {
+		skipped, err = g.SkipHead(t.Context())
+		require.NoError(t, err)
+		return skipped
+	})
+	require.Equal(t, ids[1], b.deadLetters()[0].ID)
+	pauses, err := b.client.Pauses(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "by hand", pauses[0].Reason)
+}
+
+// A group that an operator has paused while its head made its last attempt keeps the reason, and is blocked.
+func TestBlockOfAPausedGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})
+	g := b.client.Queue("q").Group("g")
+	failed := false
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error {
+		if failed {
+			return nil
+		}
+		failed = true
+		require.NoError(t, g.Pause(ctx, "by hand"))
+		return errOnPurpose
+	})}, oneLane)
+	b.run(w)
+	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
+	pauses, err := b.client.Pauses(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "by hand", pauses[0].Reason)
+	require.NotZero(t, pauses[0].Job)
+	_, err = g.Resume(t.Context())
+	require.NoError(t, err)
+	b.drained()
+}
+
+// What an operator does to the job that blocks a group undoes the block, and no pause of an operator's.
+func TestBlockGoesWithItsJob(t *testing.T) {
+	t.Parallel()
+	for verb, do := range map[string]func(ctx context.Context, g fifo.Scope) error{
+		"skip":  func(ctx context.Context, g fifo.Scope) error { _, err := g.SkipHead(ctx); return err },
+		"purge": func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
+	} {
+		for _, byHand := range []bool{false, true} {
+			t.Run(fmt.Sprint(verb, " ", byHand), func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, max_attempts) VALUES ('q', 'g', '', 1)")
+				w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}, oneLane)
+				b.run(w)
+				await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
+				g := b.client.Queue("q").Group("g")
+				// A lower id comes late: it is not what blocks the group.
+				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -1, '')")
+				if byHand {
+					require.NoError(t, g.Pause(t.Context(), "by hand"))
+				}
+				require.NoError(t, do(t.Context(), g))
+				pauses, err := b.client.Pauses(t.Context())
+				require.NoError(t, err)
+				if !byHand {
+					require.Empty(t, pauses)
+					return
+				}
+				require.Len(t, pauses, 1)
+				require.Zero(t, pauses[0].Job)
+				if verb == "skip" {
+					require.Equal(t, int64(1), b.deadLetters()[0].ID)
+				}
+			})
+		}
+	}
+}
+
+// A job that is discarded leaves nothing behind, and its group goes on.
+func TestDiscard(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "head", "next")
+	w := b.giving(fifo.Discard, fifo.Queue{Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "head" {
+			return errOnPurpose
+		}
+		return nil
+	})}, oneLane)
+	b.work(w)
+	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
+	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Retried, fifo.Discarded, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, "discarded", fifo.Discarded.String())
+	require.EqualValues(t, 1, w.Stats().Discarded)
+	require.Empty(t, b.deadLetters())
+}
+
+// What a handler says is a dead letter is one, whatever the queue does with the others.
+func TestDeadLetterInAnyCase(t *testing.T) {
+	t.Parallel()
+	for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
+		b := newBed(t)
+		b.send("g", "")
+		b.work(b.giving(up, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose))}))
+		require.Len(t, b.deadLetters(), 1)
+		require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
+	}
+}
+
+// Both are recorded also if the handler has ended the job's transaction, and of a job in a batch.
+func TestGiveUpElsewhere(t *testing.T) {
+	t.Parallel()
+	ended := func(ctx context.Context, job *fifo.Job) error {
+		if tx, err := job.PgxTx(ctx); err == nil {
+			_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
+		}
+		return errOnPurpose
+	}
+	second := func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "2" {
+			return errOnPurpose
+		}
+		return nil
+	}
+	for name, x := range map[string]struct {
+		queue fifo.Queue
+		sent  []any
+	}{
+		"transaction ended": {fifo.Queue{Handler: fifo.HandlerFunc(ended), MaxAttempts: 1}, []any{"1"}},
+		"in a batch": {
+			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
+			[]any{"1", "2", "3"},
+		},
+	} {
+		for up, outcome := range map[fifo.GiveUp]fifo.Outcome{
+			fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
+		} {
+			t.Run(name+" "+outcome.String(), func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				b.send("g", x.sent...)
+				w := b.giving(up, x.queue)
+				r := b.run(w)
+				await(t, "its end", func() bool {
+					stats := w.Stats()
+					left := b.count("jobs")
+					return stats.Discarded == 1 && left == 0 || stats.Blocked == 1 && left > 0
+				})
+				require.NoError(t, r.stop())
+				require.Contains(t, b.ledger.outcomes(), outcome)
+				if outcome == fifo.Discarded {
+					return
+				}
+				head := b.jobs()[0]
+				pauses, err := b.client.Pauses(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, head.ID, pauses[0].Job)
+				require.Equal(t, x.queue.MaxAttempts, head.Attempts)
+			})
+		}
+	}
+}
+
+func TestInvalidGiveUp(t *testing.T) {
+	t.Parallel()
+	for _, up := range []fifo.GiveUp{-1, fifo.Discard + 1} {
+		require.Panics(t, func() {
+			new(fifo.Worker).HandleQueue("q", fifo.Queue{Handler: fifo.HandlerFunc(nop), OnGiveUp: up})
+		})
+	}
+}

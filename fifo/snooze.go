@@ -1,0 +1,39 @@
+package fifo
+
+import (
+	"errors"
+	"time"
+)
+
+// minSnooze is the least that a job is given back for: one that is not to be counted must not run in a circle.
+const minSnooze = 100 * time.Millisecond
+
+type snoozeError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *snoozeError) Error() string { return e.err.Error() }
+func (e *snoozeError) Unwrap() error { return e.err }
+
+// Snooze wraps the error that a handler returns: the job is given back until after d, and no attempt is counted,
+// however often. Its group waits. What the handler wrote through the job's transaction is undone. For what is nobody's
+// fault, and passes: a partner that is down, a quota that is used up, a time at which nothing may be sent.
+//
+// d is at least a tenth of a second and at most MaxDelay. A nil err stands for "snoozed". In a BatchError it is for the
+// jobs that it names; any other error of a BatchHandler undoes the batch, and its jobs run again one at a time.
+// DeadLetter around it, or in it, has the last word, and a panic with it is a panic.
+func Snooze(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("snoozed")
+	}
+	return &snoozeError{d, err}
+}
+
+// AsSnooze reports whether an error says Snooze, and for how long: for the tests of a handler.
+func AsSnooze(err error) (d time.Duration, ok bool) {
+	if snooze := (*snoozeError)(nil); errors.As(err, &snooze) {
+		return snooze.after, true
+	}
+	return 0, false
+}

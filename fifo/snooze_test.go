@@ -1,0 +1,183 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A job that is snoozed keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
+func TestSnooze(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec("CREATE TABLE effects (v integer)")
+	ids := b.sendAll(
+		fifo.Message{Queue: "q", GroupID: "g", Payload: "head", MaxAttempts: 1},
+		fifo.Message{Queue: "q", GroupID: "g", Payload: "next"},
+	)
+	times := 0
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
+			return err
+		}
+		if times++; string(job.Payload) == "head" && times <= 3 {
+			return fmt.Errorf("wrapped: %w", fifo.Snooze(0, errOnPurpose))
+		}
+		return nil
+	}, oneLane)
+	b.work(w)
+	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
+	require.Equal(t, []fifo.Outcome{fifo.Snoozed, fifo.Snoozed, fifo.Snoozed, fifo.Succeeded, fifo.Succeeded},
+		b.ledger.outcomes())
+	require.Equal(t, "snoozed", fifo.Snoozed.String())
+	require.ErrorIs(t, b.ledger.errs()[0], errOnPurpose)
+	require.Equal(t, 2, query[int](b, "SELECT sum(v) FROM effects"), "both in their first attempt, and once")
+	require.Empty(t, b.deadLetters())
+	stats := w.Stats()
+	require.EqualValues(t, 3, stats.Snoozed)
+	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
+}
+
+func TestSnoozeUntil(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		d    time.Duration
+		want time.Duration
+	}{
+		"none": {0, 100 * time.Millisecond}, "less": {-time.Hour, 100 * time.Millisecond},
+		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.send("g", "")
+			var before time.Time
+			r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
+				before = query[time.Time](b, "SELECT clock_timestamp()")
+				return fifo.Snooze(x.d, nil)
+			}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
+			await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
+			require.NoError(t, r.stop())
+			job := b.jobs()[0]
+			require.Zero(t, job.Attempts)
+			require.Empty(t, job.Failures)
+			require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
+			require.EqualError(t, b.ledger.errs()[0], "snoozed")
+		})
+	}
+}
+
+// In a batch, what is before it is done, and what is behind it is given back.
+func TestSnoozeInABatch(t *testing.T) {
+	t.Parallel()
+	batch := fifo.Batch{Jobs: 3}
+	for name, snooze := range map[string]func(b *bed, snoozed *int) *fifo.Worker{
+		"handler": func(b *bed, snoozed *int) *fifo.Worker {
+			return b.each(batch, func(_ context.Context, job *fifo.Job) error {
+				if string(job.Payload) == "2" && *snoozed == 0 {
+					*snoozed++
+					return fifo.Snooze(0, errOnPurpose)
+				}
+				return nil
+			})
+		},
+		"batch error": func(b *bed, snoozed *int) *fifo.Worker {
+			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
+				if len(jobs) == 3 && *snoozed == 0 {
+					*snoozed++
+					return fifo.BatchError{jobs[1].ID: fifo.Snooze(0, errOnPurpose)}
+				}
+				return nil
+			})
+		},
+		"around a batch error": func(b *bed, snoozed *int) *fifo.Worker {
+			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
+				if len(jobs) == 3 && *snoozed == 0 {
+					*snoozed++
+					return fifo.Snooze(0, fifo.BatchError{jobs[1].ID: errOnPurpose})
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.send("g", "1", "2", "3")
+			snoozed := 0
+			w := snooze(b, &snoozed)
+			b.work(w)
+			stats := w.Stats()
+			require.EqualValues(t, 1, stats.Snoozed)
+			require.EqualValues(t, 3, stats.Succeeded)
+			if name != "handler" { // which is not called for the one behind
+				require.EqualValues(t, 1, stats.Returned)
+			}
+			require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
+		})
+	}
+}
+
+// It is recorded also if the handler has ended the job's transaction.
+func TestSnoozeBesideALostTransaction(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "")
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err == nil {
+			_, err = tx.Conn().Exec(ctx, "ROLLBACK")
+		}
+		return errors.Join(err, fifo.Snooze(time.Hour, nil))
+	}))
+	await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
+	require.NoError(t, r.stop())
+	require.Equal(t, []fifo.Outcome{fifo.Snoozed}, b.ledger.outcomes())
+	job := b.jobs()[0]
+	require.Zero(t, job.Attempts)
+	require.InDelta(t, time.Hour.Seconds(), time.Until(job.RunAt).Seconds(), 60)
+}
+
+// A dead letter is one, and so is a panic a failed attempt.
+func TestSnoozeIsNotTheLastWord(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		handler fifo.HandlerFunc
+		kind    string
+	}{
+		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},
+		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
+		"a panic": {
+			func(context.Context, *fifo.Job) error { panic(fifo.Snooze(time.Hour, nil)) }, fifo.KindPanic,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
+			b.work(b.worker(x.handler))
+			letters := b.deadLetters()
+			require.Len(t, letters, 1)
+			require.Equal(t, x.kind, letters[0].Failures[0].Kind)
+		})
+	}
+}
+
+func TestAsSnooze(t *testing.T) {
+	t.Parallel()
+	d, ok := fifo.AsSnooze(fmt.Errorf("x: %w", fifo.Snooze(time.Minute, errOnPurpose)))
+	require.True(t, ok)
+	require.Equal(t, time.Minute, d)
+	_, ok = fifo.AsSnooze(fifo.RetryAfter(time.Minute, nil))
+	require.False(t, ok)
+}

@@ -1,0 +1,36 @@
+-- Moves the job that blocks a group to the dead letters, or else its head, as it is, and undoes the block that it has
+-- made. No row: the group has no jobs, or that one is running: it has its row locked, and is not waited for.
+--
+-- $1 queue, $2 group id. xid is the transaction's id. A pause that an operator has made stays.
+WITH head AS (
+    SELECT h.ctid
+    FROM pgfifo.jobs h
+    WHERE h.queue = $1 AND h.group_id = $2
+      AND h.id = coalesce((SELECT b.id
+                           FROM pgfifo.pauses p
+                           JOIN pgfifo.jobs b ON b.queue = p.queue AND b.group_id = p.group_id AND b.id = p.job
+                           WHERE p.queue = $1 AND p.group_id = $2),
+                          (SELECT f.id
+                           FROM pgfifo.jobs f
+                           WHERE f.queue = $1 AND f.group_id = $2
+                           ORDER BY f.queue, f.group_id, f.id
+                           LIMIT 1))
+    FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM pgfifo.jobs j USING head h
+    WHERE j.ctid = h.ctid
+    RETURNING j.*
+), letter AS (
+    INSERT INTO pgfifo.dead_letters
+        (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures)
+    SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures
+    FROM gone
+), free AS (
+    DELETE FROM pgfifo.pauses p USING gone g
+    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND NOT p.by_hand
+), paused AS (
+    UPDATE pgfifo.pauses p SET job = NULL
+    FROM gone g
+    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND p.by_hand
+)
+SELECT pg_current_xact_id()::text::bigint AS xid FROM gone
