@@ -114,6 +114,9 @@ func (c *checker) checkUnread() {
 		if over == t.died || c.causedIn(t, others, over-learnt, settled) {
 			continue // it was lost by something else; if the server had ended the session before, I3 tells
 		}
+		if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt {
+			continue // it is done, and its worker ended before it could say so
+		}
 		if open > bound+c.ran(t.proc, t.rows, t.rows+bound) && !t.recorded() && t.outcome != "returned" {
 			c.broken("I3-lease", t.rows+bound, t.group, []int64{t.job},
 				"the handler of job %d attempt %d had rows open for %v, lost its job by that, and had not heard of it",

@@ -137,5 +137,9 @@ func TestBrokenOverlapHistories(t *testing.T) {
 		"a handler with rows open for long keeps its job": {"", func(b *book) {
 			b.alone(func() { b.reads(20e6, 5000) })
 		}},
+		"a handler with rows open for long keeps its job, and its worker ends before it tells": {"", func(b *book) {
+			b.alone(func() { b.reads(20e6, 5000) })
+			b.events = b.events[:len(b.events)-1]
+		}},
 	})
 }
