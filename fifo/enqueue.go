@@ -261,12 +261,17 @@ func textArray(items []string) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteByte('"')
-		b.WriteString(arrayEscaper.Replace(s))
-		b.WriteByte('"')
+		writeElement(&b, s)
 	}
 	b.WriteByte('}')
 	return b.String()
+}
+
+// writeElement writes a text as an element of an array.
+func writeElement(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	b.WriteString(arrayEscaper.Replace(s))
+	b.WriteByte('"')
 }
 
 var arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
@@ -291,9 +296,7 @@ func nullableArray(items []*string) string {
 			b.WriteString("NULL")
 			continue
 		}
-		b.WriteByte('"')
-		b.WriteString(arrayEscaper.Replace(*s))
-		b.WriteByte('"')
+		writeElement(&b, *s)
 	}
 	b.WriteByte('}')
 	return b.String()
