@@ -127,6 +127,26 @@ func TestCauses(t *testing.T) {
 			})
 			b.uncounted()
 		}},
+		"it was long, and is not counted, but the server was busy": {false, func(b *book) {
+			b.warmIn(0)
+			b.lostAlone(func() {
+				b.now += 1500
+				b.mark(markSlow, "", 0)
+				b.marks[len(b.marks)-1].note = "1.5s"
+				b.mark(faultReset, "w1", 0)
+			})
+			b.uncounted()
+		}},
+		"it was long, and is not counted, and the server was busy for a part of it": {true, func(b *book) {
+			b.warmIn(0)
+			b.lostAlone(func() {
+				b.now += 1500
+				b.mark(markSlow, "", 0)
+				b.marks[len(b.marks)-1].note = "1s"
+				b.mark(faultReset, "w1", 0)
+			})
+			b.uncounted()
+		}},
 		"it was given back, and its worker died before it said so": {false, func(b *book) {
 			b.lostAlone(func() { b.now += 1500 })
 			b.uncounted()

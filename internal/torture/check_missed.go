@@ -17,6 +17,7 @@ const (
 	missedTold   = "its worker died before it could say that it had given it back"
 	missedLower  = "a lower id was committed and became the head"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
+	missedBusy   = missedRace + ", while the server was too busy to answer at once"
 )
 
 // shortLived is how long an attempt may last between another claim's look at its group and the lock, which follow one
@@ -53,10 +54,18 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 		return t.job < lost.job && lost.start < t.start && t.start <= next.start
 	}):
 		return missedLower
-	case lost.over()-lost.start < shortLived && !lost.recorded():
+	case lost.recorded():
+		return ""
+	}
+	lasted, busy := lost.over()-lost.start, c.away(lost.start, lost.over())
+	switch {
+	case lasted-busy >= shortLived:
+		return ""
+	case busy > 0:
+		return missedBusy
+	default:
 		return missedRace
 	}
-	return ""
 }
 
 // touched reports whether an operator had jobs of a group locked at some time between the two.
