@@ -73,6 +73,8 @@
 // A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
 // resumes it or skips its head, or discard the job.
 //
+// A Message that is Ungrouped is a group of its own: it has all of the above, and is ordered with nobody.
+//
 // # Batches
 //
 // A Queue's Batch makes one transaction work several jobs: consecutive ones of one group, or one each of several

@@ -130,3 +130,30 @@ func ExampleClient_InTx() {
 	// out of stock
 	// enqueued: tea
 }
+
+// Mails need no order: each goes as soon as a lane is free, fifty in a transaction.
+func ExampleMessage_ungrouped() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "mails", Ungrouped: true, Payload: "to ada"},
+		fifo.Message{Queue: "mails", Ungrouped: true, Payload: "to bob"},
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sent := 0
+	worker := &fifo.Worker{Client: client, Concurrency: 1}
+	worker.HandleQueue("mails", fifo.Queue{
+		Batch: fifo.Batch{Groups: 50},
+		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+			if sent++; sent == 2 {
+				cancel()
+			}
+			return nil
+		}),
+	})
+	fmt.Println(worker.Run(ctx), sent)
+	// Output: <nil> 2
+}

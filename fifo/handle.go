@@ -224,6 +224,7 @@ func (a *attempt) succeed(done []task, used bool) {
 	default:
 		a.calls = append(a.calls, batchCall(succeedBatchStmt, done))
 	}
+	a.leave(done)
 }
 
 // batchCall calls a statement with a queue, the ids of its jobs and the places of their rows.

@@ -15,11 +15,15 @@ const MaxPayloadBytes = 1 << 20
 // MaxDelay is the longest delay of a message.
 const MaxDelay = 365 * 24 * time.Hour
 
-// A Message is what a producer sends. Queue and GroupID are required: at most 128 bytes of printable UTF-8 each.
+// A Message is what a producer sends. Queue is required, and GroupID unless the message is Ungrouped: at most 128 bytes
+// of printable UTF-8 each.
 type Message struct {
 	Queue string
 	// GroupID names the message group: its jobs run one at a time, in order.
 	GroupID string
+	// Ungrouped says that the job is ordered with nobody, and that no other waits for it. It gets a group of its own,
+	// whose id is drawn: Job.GroupID. GroupID is empty then. To work many in one transaction, use Batch.Groups.
+	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
 	// anything else; nil is the empty payload. At most MaxPayloadBytes. For a handler made by JSON[string] a text has
 	// to be JSON: give it as a type of your own.
@@ -63,6 +67,9 @@ func (m Message) encode() (payload []byte, headers *string, err error) {
 
 // check looks at everything but the payload and the headers.
 func (m Message) check() error {
+	if m.Ungrouped && m.GroupID != "" {
+		return fmt.Errorf("%w: Ungrouped and GroupID %q exclude each other", ErrInvalidMessage, m.GroupID)
+	}
 	if err := (groups.Key{Queue: m.Queue, GroupID: m.GroupID}).Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
@@ -126,6 +133,9 @@ func encode(msgs []Message) (*batch, error) {
 		delays: make([]int64, len(msgs)), maxAttempts: make([]int32, len(msgs)),
 	}
 	for i, m := range msgs {
+		if m.Ungrouped && m.GroupID == "" {
+			m.Ungrouped, m.GroupID = false, ownGroup()
+		}
 		payload, headers, err := m.encode()
 		if err != nil {
 			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)

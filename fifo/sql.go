@@ -19,6 +19,8 @@ var (
 	succeedUsedSQL string
 	//go:embed sql/succeed_batch.sql
 	succeedBatchSQL string
+	//go:embed sql/leave.sql
+	leaveSQL string
 	//go:embed sql/failed_batch.sql
 	failedBatchSQL string
 	//go:embed sql/retry.sql
@@ -58,6 +60,7 @@ const (
 	succeedStmt      = "pgfifo_succeed"
 	succeedUsedStmt  = "pgfifo_succeed_used"
 	succeedBatchStmt = "pgfifo_succeed_batch"
+	leaveStmt        = "pgfifo_leave"
 	failedBatchStmt  = "pgfifo_failed_batch"
 	retryStmt        = "pgfifo_retry"
 	snoozeStmt       = "pgfifo_snooze"
@@ -69,5 +72,5 @@ const (
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
 	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
-	blockStmt: blockSQL, discardStmt: discardSQL,
+	blockStmt: blockSQL, discardStmt: discardSQL, leaveStmt: leaveSQL,
 }

@@ -89,4 +89,18 @@ var producers = []Mutant{
 		}},
 		Torture: plain, By: []string{"I10"}, Alone: true,
 	},
+	{
+		Name:   "ungrouped-in-one-group",
+		Breaks: "messages of no group wait for each other",
+		Edits: []Edit{{
+			"fifo/ungrouped.go", "ownGroupEncoding.EncodeToString(id[:])", "ownGroupEncoding.EncodeToString(id[:0])",
+		}},
+		Test: Test{"fifo", "TestUngrouped"},
+	},
+	{
+		Name:   "ungrouped-left-behind",
+		Breaks: "the row of a group that was made for one job stays when that is done",
+		Edits:  []Edit{{"fifo/handle.go", "	a.leave(done)\n", ""}},
+		Test:   Test{"fifo", "TestUngrouped"},
+	},
 }

@@ -1,0 +1,153 @@
+package fifo_test
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// Messages without a group wait for nobody: not for one that runs, fails, waits or is delayed. Each has a group of its
+// own, whose row goes with the job.
+func TestUngrouped(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	stuck, mail := fifo.Message{Queue: "q", Ungrouped: true, Payload: "stuck", MaxAttempts: 1},
+		fifo.Message{Queue: "q", Ungrouped: true, Payload: "mail"}
+	b.sendAll(stuck, mail, fifo.Message{Queue: "q", Ungrouped: true, Payload: "later", Delay: fifo.MaxDelay})
+	b.sendAll(mail) // by itself: another statement
+	require.NoError(t, b.client.InTx(t.Context(), func(tx pgx.Tx) error {
+		_, err := b.client.EnqueuePgxTx(t.Context(), tx, mail, fifo.Message{Queue: "q", GroupID: "g", Payload: "mail"})
+		return err
+	}))
+	db := stdlib.OpenDBFromPool(b.pool)
+	defer func() { require.NoError(t, db.Close()) }()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = b.client.EnqueueTx(t.Context(), tx, mail, mail)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+
+	own := regexp.MustCompile(`^~[0-9A-V]{24}$`)
+	all, others := make(map[string]bool), make(chan struct{}, 10)
+	for _, job := range b.jobs() {
+		require.Regexp(t, `^g$|`+own.String(), job.GroupID)
+		all[job.GroupID] = true
+	}
+	require.Len(t, all, 8, "no two have a group in common")
+
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) != "stuck" {
+			_, err := job.Fence(ctx)
+			others <- struct{}{}
+			return err
+		}
+		for range 6 { // while it runs
+			<-others
+		}
+		return errOnPurpose
+	}, func(w *fifo.Worker) { w.Concurrency = 7 })
+	r := b.run(w)
+	await(t, "all but the delayed one", func() bool { return b.count("jobs") == 1 })
+	require.Equal(t, "later", string(b.jobs()[0].Payload))
+
+	dead := b.deadLetters()
+	require.Len(t, dead, 1)
+	require.Regexp(t, own, dead[0].GroupID)
+	n, err := b.client.Queue("q").Redrive(t.Context(), dead[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	for range 6 {
+		others <- struct{}{}
+	}
+	await(t, "its second death", func() bool { return b.count("dead_letters") == 1 })
+	require.NoError(t, r.stop())
+	require.Equal(t, []string{"g"}, column(b, "SELECT group_id FROM pgfifo.queue_groups WHERE group_id <> $1 "+
+		"AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)", dead[0].GroupID))
+	require.Equal(t, 1, b.count("fences"), "that of the group, which is kept")
+}
+
+// What a handler enqueues to the group that its job was given runs behind the job.
+func TestUngroupedGetsCompany(t *testing.T) {
+	t.Parallel()
+	for name, inside := range map[string]bool{"in the job's transaction": true, "beside it": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if string(job.Payload) != "first" {
+					return nil
+				}
+				next := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: "second"}
+				if !inside {
+					_, err := b.client.Enqueue(ctx, next)
+					return err
+				}
+				tx, err := job.PgxTx(ctx)
+				if err == nil {
+					_, err = b.client.EnqueuePgxTx(ctx, tx, next)
+				}
+				return err
+			}))
+			order := b.ledger.order()
+			require.Len(t, order, 2)
+			require.Equal(t, first[0], order[0])
+		})
+	}
+}
+
+// A batch of groups takes many, of which one that fails stops no other.
+func TestUngroupedInBatches(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	msgs := slices.Repeat([]fifo.Message{{Queue: "q", Ungrouped: true}}, 40)
+	msgs[3].Payload, msgs[3].MaxAttempts = "bad", 1
+	ids := b.sendAll(msgs...)
+	w := &fifo.Worker{Client: b.client, Concurrency: 2}
+	most := 0
+	w.HandleQueue("q", fifo.Queue{
+		Batch: fifo.Batch{Groups: 10},
+		BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+			failed := make(fifo.BatchError)
+			for _, job := range jobs {
+				if string(job.Payload) == "bad" {
+					failed[job.ID] = errOnPurpose
+				}
+			}
+			b.ledger.mu.Lock()
+			defer b.ledger.mu.Unlock()
+			most = max(most, len(jobs))
+			return failed
+		}),
+	})
+	b.work(w)
+	require.Greater(t, most, 1)
+	require.Equal(t, ids[3], b.deadLetters()[0].ID)
+	require.LessOrEqual(t, b.count("queue_groups"), 1, "that of the dead letter may be left")
+}
+
+func TestUngroupedNamesNoGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, m := range []fifo.Message{{Queue: "q", Ungrouped: true, GroupID: "g"}, {Queue: "q"}} {
+		_, err := b.client.Enqueue(t.Context(), m)
+		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+	}
+	require.Zero(t, b.count("jobs"))
+}
+
+func column(b *bed, sql string, args ...any) []string {
+	b.t.Helper()
+	rows, err := b.pool.Query(b.t.Context(), sql, args...)
+	require.NoError(b.t, err)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(b.t, err)
+	return list
+}
