@@ -38,6 +38,7 @@ type assignment struct {
 	Session  groups.Session
 
 	MaxAttempts int
+	Relaxed     bool
 }
 
 // A task is the payload of a job: what its handler does after it has written the job's effect.
@@ -98,7 +99,7 @@ func work(text string) error {
 		Client: client, Name: a.Name, Concurrency: a.Lanes, Session: a.Session, MaxAttempts: a.MaxAttempts,
 		Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
 	}
-	worker.Handle(queue, fifo.JSON(h.handle))
+	worker.HandleQueue(queue, fifo.Queue{Handler: fifo.JSON(h.handle), Relaxed: a.Relaxed})
 	return worker.Run(ctx)
 }
 

@@ -3,6 +3,7 @@
 package pgfifo_test
 
 import (
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -31,15 +32,16 @@ func (c *cluster) left() *cluster {
 	return left
 }
 
+// lazy has what no commit flushes stay in memory until the crash.
+var lazy = map[string]string{
+	"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "16MB", "checkpoint_timeout": "1h",
+}
+
 // The server crashes in the middle of the work, and workers and producer find it again by themselves. With durable
 // commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left
 // is still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
 func TestServerCrash(t *testing.T) {
 	t.Parallel()
-	// What no commit flushes stays in memory until the crash.
-	lazy := map[string]string{
-		"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "16MB", "checkpoint_timeout": "1h",
-	}
 	for name, off := range map[string]string{
 		"durable":                            "",
 		"synchronous_commit=off":             "ALTER SYSTEM SET synchronous_commit = off",
@@ -94,6 +96,64 @@ func TestServerCrash(t *testing.T) {
 				require.NotEmpty(t, l.jobs, "it was not tried")
 				require.NotEmpty(t, again, "it was not tried")
 			}
+		})
+	}
+}
+
+// The server crashes when a relaxed queue has been worked for a while, and a worker has been killed before. No enqueue
+// is lost. The last completions are undone, each with its effect, and those jobs run again in order; nothing of a queue
+// that is not relaxed is.
+func TestRelaxedServerCrash(t *testing.T) {
+	t.Parallel()
+	for name, relaxed := range map[string]bool{"relaxed": true, "durable": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, lazy)
+			c.migrate()
+			s := siteOn(t, c.url(c.port))
+			s.fill(80, 40)
+			c.exec(c.port, "CHECKPOINT")
+			thaw := c.freezeWalWriter()
+			start := func() *process {
+				return s.launch(assignment{Lanes: 2, Relaxed: relaxed}, (*exec.Cmd).Start)
+			}
+			done := func() int { return s.number("SELECT count(*) FROM effects") }
+			procs := []*process{start(), start()}
+			s.atWork(len(procs))
+			before := s.produce()
+			before.more(20)
+			before.end() // what is done from now on, nobody's commit has on disk as well
+			s.kill(procs[0])
+			procs[0] = start()
+			s.atWork(len(procs) + 1)
+			some := done() + 300
+			s.until("some of the backlog", func() bool { return done() >= some })
+
+			was := s.state(s.url)
+			thaw()
+			c.crash()
+			left := c.left()
+			c.serve(c.port) // soon: what workers remember is fresh
+			left.serve(left.port)
+			after := s.state(left.url(left.port))
+			left.crash()
+			l := s.compare(before.acked, was, after)
+			require.Empty(t, l.jobs, "an enqueue")
+			require.Empty(t, minus(was.all(), after.all()), "neither done nor there")
+			if relaxed {
+				require.NotEmpty(t, both(l.undone, after.jobs), "it was not tried")
+			} else {
+				require.Empty(t, l.undone)
+			}
+
+			s.pool.Reset()
+			p := s.produce()
+			p.more(50)
+			p.end()
+			s.drained()
+			s.stop(procs...)
+			s.requireAll(p, 0, after, &l)
+			t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
 		})
 	}
 }

@@ -41,9 +41,9 @@
 //     Worker.AbandonAfter leaves behind runs beside its successor as well.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
 //     Effects elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the
-//     payload where the server can lose commits (a standby that is promoted, synchronous_commit off), for it gives
-//     out ids again then. Job.Fence has a number with which another system can refuse what a worker sends that has
-//     lost the job unknowingly.
+//     payload where the server can lose commits (a standby that is promoted, synchronous_commit off, what a handler of
+//     a Relaxed queue enqueues), for it gives out ids again then. Job.Fence has a number with which another system can
+//     refuse what a worker sends that has lost the job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge. An attempt that dies with its
 //     worker counts as one, so a job that kills its workers ends as a dead letter too. Package groups says which few
 //     are not counted. What has not begun is not counted. Jobs that a process runs, or is just claiming, when it dies
@@ -134,3 +134,7 @@
 // that takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that
 // long. Keep handlers short, or do the long part before or after the job.
 package fifo
+// A commit waits for the disk, once for each job or batch: a group that is always busy does as many a second as the
+// disk flushes. Queue.Relaxed has the completions of a queue not wait: a crash of the server then undoes the last of
+// them, each together with what its handler wrote, and those jobs run again, in order.
+//

@@ -96,6 +96,40 @@ func ExampleQueue() {
 	// reports: 2
 }
 
+// One group is one job after the other, so a slow disk makes it slow. A counter can be read again from its events, so
+// their completions do not wait for the disk.
+func ExampleQueue_relaxed() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+
+	worker := &fifo.Worker{Client: client}
+	worker.HandleQueue("events", fifo.Queue{
+		Relaxed: true,
+		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+			fmt.Printf("%s\n", job.Payload) // with writes through job.Tx: a server's crash undoes both
+			if string(job.Payload) == "third" {
+				stop()
+			}
+			return nil
+		}),
+	})
+	_, err := client.Enqueue(ctx, // this is durable
+		fifo.Message{Queue: "events", GroupID: "meter-1", Payload: "first"},
+		fifo.Message{Queue: "events", GroupID: "meter-1", Payload: "second"},
+		fifo.Message{Queue: "events", GroupID: "meter-1", Payload: "third"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// first
+	// second
+	// third
+}
+
 // By day one report is made at a time. When the night comes, three may be.
 func ExampleWorker_SetLanes() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -52,7 +52,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			_ = s.lane.Keep(ctx) // if this fails, nothing is held, and so does the step
 		}
 	}
-	a.succeed(done, s.lane.Used())
+	s.succeed(a, done)
 }
 
 // failed adds the failure of a job whose handler has returned with an error.
@@ -181,7 +181,7 @@ func (s *seat) partly(a *attempt, tasks []task, named BatchError, cause error) {
 			done = append(done, t)
 		}
 	}
-	a.succeed(done, s.lane.Used())
+	s.succeed(a, done)
 }
 
 var errNoReason = errors.New("fifo: the BatchError names the job without a reason")
@@ -206,11 +206,16 @@ func (a *attempt) oneByOne() {
 	}
 }
 
-// succeed adds what settles jobs that are done: one statement for all. used says that a handler had the transaction.
-// The other jobs of the batch must be there, then, to be counted.
-func (a *attempt) succeed(done []task, used bool) {
+// succeed adds what settles jobs that are done: one statement for all. If a handler had the transaction, the other jobs
+// of the batch must be there, to be counted. In a relaxed queue it is their commit alone that does not wait: what is
+// recorded of failed ones is not to be lost.
+func (s *seat) succeed(a *attempt, done []task) {
+	used := s.lane.Used()
 	if len(a.charged) > 0 && len(a.results) > 1 {
 		a.calls = slices.Insert(a.calls, 0, batchCall(failedBatchStmt, a.charged))
+	}
+	if s.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
+		a.calls = append(a.calls, lease.Call{Statement: relaxStmt})
 	}
 	switch len(done) {
 	case 0:

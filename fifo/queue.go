@@ -30,6 +30,19 @@ type Queue struct {
 	// AbandonAfter is how long a handler may go on after its context has ended; see Worker.AbandonAfter. Defaults to
 	// the worker's; negative: for ever.
 	AbandonAfter time.Duration
+	// Relaxed has the completion of jobs not wait for the server's disk, nor for its standbys: one group that is always
+	// busy, or a slow disk, does many times as much. Such a commit has synchronous_commit off, whatever the handler
+	// sets.
+	//
+	// A crash of the server, or a standby in its place, then undoes the last moments' completions, three times its
+	// wal_writer_delay at most, each together with all that its handler wrote through the transaction, what it enqueued
+	// there too. Those jobs run again, in order, although Hooks.Settled was told that they had succeeded; some are
+	// charged with a lost attempt first. Nothing that another durable commit came after is undone, and a worker's
+	// crash undoes nothing. Effects elsewhere happen again.
+	//
+	// What other clients enqueue stays as durable as before, and so is what is recorded of attempts that fail or
+	// snooze, and of the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
+	Relaxed bool
 	// MinLanes is how many of the worker's lanes are kept for this queue: the other queues leave so many free, so that
 	// as many jobs of this one need not wait for theirs to end. All queues together may keep no more than Concurrency,
 	// and must leave a lane for those that keep none. Defaults to none, as negative does. See Worker.SetLanes.

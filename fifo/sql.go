@@ -23,6 +23,8 @@ var (
 	leaveSQL string
 	//go:embed sql/failed_batch.sql
 	failedBatchSQL string
+	//go:embed sql/relax.sql
+	relaxSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 	//go:embed sql/snooze.sql
@@ -62,6 +64,7 @@ const (
 	succeedBatchStmt = "pgfifo_succeed_batch"
 	leaveStmt        = "pgfifo_leave"
 	failedBatchStmt  = "pgfifo_failed_batch"
+	relaxStmt        = "pgfifo_relax"
 	retryStmt        = "pgfifo_retry"
 	snoozeStmt       = "pgfifo_snooze"
 	buryStmt         = "pgfifo_bury"
@@ -72,5 +75,5 @@ const (
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
 	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
-	blockStmt: blockSQL, discardStmt: discardSQL, leaveStmt: leaveSQL,
+	blockStmt: blockSQL, discardStmt: discardSQL, leaveStmt: leaveSQL, relaxStmt: relaxSQL,
 }

@@ -27,6 +27,18 @@ var effects = []Mutant{
 		Torture: contended, By: []string{"I1", "I5"},
 	},
 	{
+		Name:   "relaxed-for-good",
+		Breaks: "a lane that has completed a job of a relaxed queue lets no commit wait for the disk any more",
+		Edits:  []Edit{{"fifo/sql/relax.sql", "'off', true)", "'off', false)"}},
+		Test:   Test{"fifo", "TestRelaxed"},
+	},
+	{
+		Name:   "relaxed-failures",
+		Breaks: "what a relaxed queue records of a job that failed beside others is lost in a crash of the server",
+		Edits:  []Edit{{"fifo/handle.go", "len(done) > 0 && len(a.charged) == 0 {", "len(done) > 0 {"}},
+		Test:   Test{"fifo", "TestRelaxed"},
+	},
+	{
 		Name:   "job-not-deleted",
 		Breaks: "the effects of an attempt are committed now and then though the job stays, and runs again",
 		Edits: []Edit{
