@@ -24,6 +24,7 @@ type crew struct {
 	lanes   int
 	handler fifo.Handler    // nil: does nothing
 	batch   fifo.Batch      // not zero: jobs come in slices
+	relaxed bool            // see fifo.Queue
 	dial    pgconn.DialFunc // nil: the default
 
 	jobTimeout time.Duration // 0: the default; negative: none
@@ -94,7 +95,7 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	defer func() { _ = client.Close() }()
 	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, JobTimeout: c.jobTimeout, Name: workerName}
 	if c.batch == (fifo.Batch{}) {
-		worker.Handle(queue, fifo.HandlerFunc(c.handle))
+		worker.HandleQueue(queue, fifo.Queue{Handler: fifo.HandlerFunc(c.handle), Relaxed: c.relaxed})
 	} else {
 		worker.HandleQueue(queue, fifo.Queue{
 			Batch:        c.batch,

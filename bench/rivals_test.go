@@ -90,6 +90,14 @@ func TestHot(t *testing.T) {
 	require.InDelta(t, 5, lineOf(t, results, "pgfifo, batches of 10", "pgfifo").Goal[0].Value, 0)
 }
 
+func TestRelaxed(t *testing.T) {
+	t.Parallel()
+	results := run(t, "relaxed", "-jobs", "50", "-rounds", "1")
+	lineOf(t, results, "pgfifo", "")
+	lineOf(t, results, "pgfifo, relaxed", "pgfifo")
+	require.Len(t, results, 4)
+}
+
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	db := testDatabase(t)

@@ -34,6 +34,7 @@ var scenarios = map[string]func() scenario{
 	"outbox":     func() scenario { return new(outbox) },
 	"queues":     func() scenario { return new(queues) },
 	"recovery":   func() scenario { return new(recovery) },
+	"relaxed":    func() scenario { return new(relaxed) },
 	"skew":       func() scenario { return new(skew) },
 	"statements": func() scenario { return new(statements) },
 	"workers":    func() scenario { return new(workers) },
