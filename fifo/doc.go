@@ -94,6 +94,19 @@
 //		}),
 //	})
 //
+// # Enqueue in SQL
+//
+// Triggers, psql and programs in other languages call a function of the schema, with the rights of a producer and in
+// their own transaction. Its checks are those of Client.Enqueue, and its result is the job's id:
+//
+//	SELECT pgfifo.enqueue('mail', 'user-7', 'a text')
+//	SELECT pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour')
+//
+// The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
+// bytes. The others are run_at, max_attempts, and commit_order, for Config.CommitOrder. A query's ORDER BY is the order
+// of its jobs. A value that is refused is an error of SQLSTATE 22023 or 22004, a payload that is too large 54000. Hooks
+// are not called, and nobody is notified: workers find the job at their next look, which is PollInterval at most.
+//
 // # Several queues in one worker
 //
 // The queues have the lanes' time in equal parts, as far as they want it. A queue with few or short jobs waits until a
@@ -130,11 +143,11 @@
 //
 // # What it costs
 //
-// One connection for each running job, apart from the pool of the application, and one open transaction: a handler
-// that takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that
-// long. Keep handlers short, or do the long part before or after the job.
-package fifo
 // A commit waits for the disk, once for each job or batch: a group that is always busy does as many a second as the
 // disk flushes. Queue.Relaxed has the completions of a queue not wait: a crash of the server then undoes the last of
 // them, each together with what its handler wrote, and those jobs run again, in order.
 //
+// One connection for each running job, apart from the pool of the application, and one open transaction: a handler
+// that takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that
+// long. Keep handlers short, or do the long part before or after the job.
+package fifo

@@ -98,6 +98,37 @@ func ExampleClient_EnqueuePgxTx() {
 	// Output: 0 1
 }
 
+// A trigger of a table, psql, or a program in another language enqueues by a function in the library's schema.
+func Example_enqueueInSQL() {
+	ctx := context.Background()
+	pool := pgtest.ExamplePool()
+	client := fifo.Open(pool, nil)
+
+	_, err := pool.Exec(ctx, `
+		CREATE TABLE orders (customer text, item text);
+		CREATE FUNCTION order_placed() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM pgfifo.enqueue('orders', NEW.customer, to_jsonb(NEW), headers => '{"via": "trigger"}');
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER order_placed AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION order_placed();
+		INSERT INTO orders VALUES ('ada', 'tea');
+		SELECT pgfifo.enqueue('orders', 'ada', 'a text', delay => '1 hour', max_attempts => 3)`)
+	if err != nil {
+		log.Fatal(err)
+	}
+	jobs, err := client.Queue("orders").Jobs(ctx, fifo.Page{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, job := range jobs {
+		fmt.Printf("%s %s %v\n", job.GroupID, job.Payload, job.Headers)
+	}
+	// Output:
+	// ada {"item": "tea", "customer": "ada"} map[via:trigger]
+	// ada a text map[]
+}
+
 // InTx commits if the function returns nil, and rolls back if not.
 func ExampleClient_InTx() {
 	ctx := context.Background()

@@ -13,6 +13,8 @@
 // drop below ----". Have your tool set lock_timeout to a second or two, and try again after a pause: a step that
 // waits for a running job holds up the enqueues behind it.
 //
+// One function in them has semicolons in its body, and is between goose's marks for that. Other tools pass over those.
+//
 // The files record the version themselves, as the result of the function schema_version in the library's schema, so
 // that Version and Check are right whichever tool ran them, and the tools may take turns. It is part of the schema
 // and not a row of a table: a dump without data keeps it, and a test that truncates every table does not lose it. No

@@ -10,7 +10,7 @@ import (
 )
 
 var tables = []string{
-	"function schema_version",
+	"function enqueue", "function enqueue", "function enqueue", "function schema_version",
 	"relation attempt_marks", "relation attempt_marks_pkey",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",

@@ -32,12 +32,21 @@ REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
 -- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
 REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+REVOKE ALL ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean),
+    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean)
+    FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, locks, changes and deletes
 -- nothing.
 GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts), SELECT (id) ON pgfifo.jobs TO pgfifo_producer;
+
+GRANT EXECUTE ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean),
+    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean)
+    TO pgfifo_producer, pgfifo_worker; -- it runs with their rights
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It may pause, because a job may block
 -- its group. It cannot change a payload or a job's place, resume, or read the payloads of dead letters. UPDATE of one

@@ -1,3 +1,6 @@
+DROP FUNCTION pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean);
+DROP FUNCTION pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean);
+DROP FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;
 DROP TABLE pgfifo.fences;

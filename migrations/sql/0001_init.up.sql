@@ -99,5 +99,106 @@ CREATE TABLE pgfifo.dead_letters (
 );
 CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (died_at);
 
+-- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns the job's
+-- id. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql does.
+-- NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.
+--
+-- It notifies nobody: a commit never waits for that. Workers find the job when they look, once every PollInterval.
+-- +goose StatementBegin
+CREATE FUNCTION pgfifo.enqueue(
+    queue text, group_id text, payload bytea,
+    headers      jsonb       DEFAULT NULL,  -- an object; values are strings, or {"base64": "..."} for any bytes
+    delay        interval    DEFAULT NULL,  -- the job does not run before that is over, and its group waits
+    run_at       timestamptz DEFAULT NULL,  -- or before then
+    max_attempts integer     DEFAULT NULL,  -- NULL or 0: the worker's default
+    commit_order boolean     DEFAULT false  -- wait for others who enqueue to the group so: see Config.CommitOrder
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $enqueue$
+#variable_conflict use_variable
+DECLARE
+    -- What Go's unicode.IsPrint says no to, and Unicode has given a meaning or keeps for none.
+    unprintable CONSTANT text := '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
+        || '\u1680\u180E\u2000-\u200F\u2028-\u202F\u205F-\u206F\u3000\uE000-\uF8FF\uFDD0-\uFDEF\uFEFF\uFFF0-\uFFFB'
+        || '\uFFFE\uFFFF\U000110BD\U000110CD\U00013430-\U0001343F\U0001BCA0-\U0001BCA3\U0001D173-\U0001D17A'
+        || '\U000E0000-\U000E00FF\U000E01F0-\U0010FFFF]';
+    now    CONSTANT timestamptz := statement_timestamp();
+    latest CONSTANT timestamptz := greatest(now + interval '365 days', now + interval '8760 hours'); -- or summer time
+    names  text[] := ARRAY[queue, group_id];
+    due    timestamptz := coalesce(run_at, now + delay);
+    size   bigint := octet_length(payload);
+    bad    text;
+    name   text;
+    value  jsonb;
+    job    bigint;
+BEGIN
+    FOR name, value IN
+        SELECT h.key, h.value FROM jsonb_each(CASE jsonb_typeof(headers) WHEN 'object' THEN headers END) h
+    LOOP
+        names := names || name;
+        size := size + octet_length(name) + CASE
+            WHEN jsonb_typeof(value) = 'string' THEN octet_length(value #>> '{}')
+            WHEN value = jsonb_build_object('base64', value ->> 'base64') THEN
+                octet_length(decode(value ->> 'base64', 'base64'))
+        END;
+        IF size IS NULL AND payload IS NOT NULL THEN
+            RAISE invalid_parameter_value
+                USING MESSAGE = format('header %s has to be a string, or {"base64": "..."}', to_json(name));
+        END IF;
+    END LOOP;
+    FOR i IN 1..cardinality(names) LOOP
+        name := CASE i WHEN 1 THEN 'queue' WHEN 2 THEN 'group_id' ELSE 'header name' END;
+        bad := substring(names[i] FROM unprintable);
+        IF names[i] IS NULL THEN
+            RAISE null_value_not_allowed USING MESSAGE = name || ' is null';
+        ELSIF octet_length(names[i]) NOT BETWEEN 1 AND 128 THEN
+            RAISE invalid_parameter_value
+                USING MESSAGE = format('%s is %s bytes long, not 1 to 128', name, octet_length(names[i]));
+        ELSIF bad IS NOT NULL THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('%s %s contains U+%s, which is not printable',
+                name, to_json(names[i]), upper(lpad(to_hex(ascii(bad)), 4, '0')));
+        END IF;
+    END LOOP;
+    CASE
+        WHEN payload IS NULL THEN
+            RAISE null_value_not_allowed USING MESSAGE = 'payload is null';
+        WHEN size > 1048576 THEN
+            RAISE program_limit_exceeded
+                USING MESSAGE = format('payload and headers have %s bytes, at most 1048576', size);
+        WHEN jsonb_typeof(headers) <> 'object' THEN
+            RAISE invalid_parameter_value USING MESSAGE = 'headers have to be a JSON object';
+        WHEN delay IS NOT NULL AND run_at IS NOT NULL THEN
+            RAISE invalid_parameter_value USING MESSAGE = 'delay and run_at exclude each other';
+        WHEN now + delay < now THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('delay %s is negative', delay);
+        WHEN due > latest THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('%s is over 365 days from now', due);
+        WHEN max_attempts < 0 THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('max_attempts %s is negative', max_attempts);
+        ELSE
+    END CASE;
+    IF commit_order THEN -- see fifo/sql/enqueue.sql
+        PERFORM pg_advisory_xact_lock(hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)::bigint));
+    END IF;
+    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts)
+    VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0))
+    RETURNING id INTO job;
+    RETURN job;
+END
+$enqueue$;
+-- +goose StatementEnd
+
+-- The same with a text as the payload, in UTF-8: what a string literal is, unless it says ::bytea.
+CREATE FUNCTION pgfifo.enqueue(
+    queue text, group_id text, payload text, headers jsonb DEFAULT NULL, delay interval DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false
+) RETURNS bigint LANGUAGE sql AS $enqueue$
+    SELECT pgfifo.enqueue($1, $2, pg_catalog.convert_to($3, 'UTF8'), $4, $5, $6, $7, $8) $enqueue$;
+
+-- The same with a value, as PostgreSQL writes it: for to_jsonb and jsonb_build_object.
+CREATE FUNCTION pgfifo.enqueue(
+    queue text, group_id text, payload jsonb, headers jsonb DEFAULT NULL, delay interval DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false
+) RETURNS bigint LANGUAGE sql AS $enqueue$
+    SELECT pgfifo.enqueue($1, $2, pg_catalog.convert_to($3::pg_catalog.text, 'UTF8'), $4, $5, $6, $7, $8) $enqueue$;
+
 -- The version, for migrations.Version and Check, which read it here. Every later step replaces it, up and down.
 CREATE FUNCTION pgfifo.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 1';

@@ -7,6 +7,12 @@ var plain = append(contended[:len(contended):len(contended)], "-only", "error,sp
 
 var producers = []Mutant{
 	{
+		Name:   "function-without-headers-limit",
+		Breaks: "what is enqueued in SQL may have any number of headers",
+		Edits:  []Edit{{"migrations/sql/0001_init.up.sql", "WHEN size > 1048576 THEN", "WHEN size < 0 THEN"}},
+		Test:   Test{".", "TestEnqueueFunctionRefuses"},
+	},
+	{
 		Name:   "producer-upserts-the-group",
 		Breaks: "an enqueue updates the group's row, and so waits for the running job",
 		Edits: []Edit{{
