@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,19 @@ func (j *Job) Decode(v any) error {
 	return nil
 }
 
+// decodeStrictly is Decode for a payload without fields that v does not have.
+func (j *Job) decodeStrictly(v any) error {
+	if !json.Valid(j.Payload) {
+		return j.Decode(v)
+	}
+	d := json.NewDecoder(bytes.NewReader(j.Payload))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, &payloadError{err})
+	}
+	return nil
+}
+
 // A payloadError is an error of encoding/json, or of a type's own method, without the values that those quote.
 type payloadError struct{ err error }
 
@@ -30,6 +44,8 @@ func (e *payloadError) Error() string {
 		kind, _, _ := strings.Cut(misfit.Value, " ") // "number 4111111111111111"
 		return fmt.Sprintf("JSON %s for %s of type %v, at byte %d", kind, cmp.Or(misfit.Field, "a value"),
 			misfit.Type, misfit.Offset)
+	case strings.HasPrefix(e.err.Error(), "json: unknown field "): // it has no type of its own
+		return "it has a field that its type does not have"
 	default:
 		return fmt.Sprintf("a value does not fit its type (%T)", e.err)
 	}

@@ -116,6 +116,38 @@ func ExampleJSON() {
 	// Output: to user-7: welcome to London, Ada
 }
 
+// A message with a field that the worker does not know becomes a dead letter, and is not worked by half.
+func ExampleStrictJSON() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+
+	type Payment struct{ Cents int }
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("payments", fifo.StrictJSON(func(ctx context.Context, job *fifo.Job, p Payment) error {
+		fmt.Println("paid:", p.Cents)
+		stop()
+		return nil
+	}))
+	_, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "payments", GroupID: "ada", Payload: `{"cents": 100, "currency": "JPY"}`},
+		fifo.Message{Queue: "payments", GroupID: "ada", Payload: Payment{200}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	letters, err := client.Queue("payments").DeadLetters(context.Background(), fifo.Page{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("dead:", string(letters[0].Payload))
+	// Output:
+	// paid: 200
+	// dead: {"cents": 100, "currency": "JPY"}
+}
+
 func ExampleHooks() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

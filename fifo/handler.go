@@ -30,14 +30,24 @@ func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx,
 
 // JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
 // letter at once: it will not get better. (A Message's Payload that is a string or []byte is sent as it is, not as a
-// JSON string.)
+// JSON string.) Fields that T does not have are passed over: see StrictJSON.
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
+	return decoding(f, (*Job).Decode)
+}
+
+// StrictJSON is JSON for producers and workers that are to agree: a payload with a field that T does not have does not
+// decode. Deploy workers before the producers of a new field, then, and redrive what was too early.
+func StrictJSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
+	return decoding(f, (*Job).decodeStrictly)
+}
+
+func decoding[T any](f func(context.Context, *Job, T) error, decode func(*Job, any) error) Handler {
 	if f == nil {
 		return HandlerFunc(nil)
 	}
 	return HandlerFunc(func(ctx context.Context, job *Job) error {
 		var payload T
-		if err := job.Decode(&payload); err != nil {
+		if err := decode(job, &payload); err != nil {
 			return DeadLetter(err)
 		}
 		return f(ctx, job, payload)

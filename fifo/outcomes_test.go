@@ -249,6 +249,30 @@ func TestJSONHandler(t *testing.T) {
 	}
 }
 
+// Where payloads are to fit exactly, one with a field of nobody's is not worked as if it had none. The error does not
+// quote it.
+func TestStrictJSONHandler(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", `{"name":"Ada"}`, `{"name":"Bob","secret":1}`, "", `{"name":"Eve"} {}`, `{"name":7}`, parcel{"Grace"})
+	var names []string
+	h := fifo.StrictJSON(func(_ context.Context, _ *fifo.Job, p parcel) error {
+		names = append(names, p.Name) // one group: one at a time
+		return nil
+	})
+	b.work(b.worker(h.Handle))
+	require.Equal(t, []string{"Ada", "Grace"}, names)
+	letters := b.deadLetters()
+	require.Len(t, letters, 4)
+	for i, says := range []string{"it has a field", "not JSON", "not JSON", "JSON number for name"} {
+		require.Contains(t, letters[i].Failures[0].Error, says)
+		require.NotContains(t, letters[i].Failures[0].Error, "secret")
+	}
+	require.Panics(t, func() {
+		new(fifo.Worker).Handle("q", fifo.StrictJSON[parcel](nil))
+	})
+}
+
 // What a handler's error says can be asserted in the test of a handler.
 func TestWhatErrorsSay(t *testing.T) {
 	t.Parallel()
