@@ -122,7 +122,7 @@ func TestPoisonJobBecomesDeadLetter(t *testing.T) {
 			}
 			require.Equal(t, lives, deaths)
 			require.Len(t, s.find("start", ids[1]), lives)
-			dead, err := s.client.DeadLetters(t.Context(), fifo.Page{})
+			dead, err := s.client.DeadLetters(t.Context(), fifo.Letters{})
 			require.NoError(t, err)
 			require.Len(t, dead, 1)
 			require.Equal(t, ids[1], dead[0].ID)
@@ -203,7 +203,7 @@ func TestDeathOfAllLosesNothing(t *testing.T) {
 	s.drained()
 	s.stop(procs...)
 	require.Equal(t, want, s.effects())
-	dead, err := s.client.DeadLetters(t.Context(), fifo.Page{})
+	dead, err := s.client.DeadLetters(t.Context(), fifo.Letters{})
 	require.NoError(t, err)
 	require.Empty(t, dead)
 	s.replay()

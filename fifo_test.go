@@ -222,7 +222,7 @@ func TestFailedAttemptsLeaveNoEffect(t *testing.T) {
 	p := s.start(2)
 	s.drained()
 	s.stop(p)
-	dead, err := s.client.DeadLetters(t.Context(), fifo.Page{})
+	dead, err := s.client.DeadLetters(t.Context(), fifo.Letters{})
 	require.NoError(t, err)
 	require.Len(t, dead, 2)
 	for _, d := range dead {

@@ -95,7 +95,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 	require.Equal(t, len(kinds)+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
 
-	dead, err := client.DeadLetters(ctx, fifo.Page{Limit: 1000})
+	dead, err := client.DeadLetters(ctx, fifo.Letters{Limit: 1000})
 	require.NoError(t, err)
 	for _, d := range dead {
 		for _, f := range d.Failures {

@@ -149,7 +149,7 @@ func (s *staff) everything(settings []string) {
 	require.EqualValues(s, 8, w.Stats().Lost, "%+v", w.Stats())
 
 	reader := s.client(s.as(s.roles.Reader, settings...))
-	dead, err := reader.Queue(queue).DeadLetters(ctx, fifo.Page{})
+	dead, err := reader.Queue(queue).DeadLetters(ctx, fifo.Letters{})
 	require.NoError(s, err)
 	require.Len(s, dead, 8)
 	depth, err := reader.Queue(queue).Measure(ctx)
@@ -159,24 +159,30 @@ func (s *staff) everything(settings []string) {
 	depth, err = group.Measure(ctx)
 	require.NoError(s, err)
 	require.Positive(s, depth.DeadLetters)
-	n, err := group.Redrive(ctx, dead[0].ID)
-	require.NoError(s, err)
-	require.Equal(s, 1, n)
+	for _, tail := range []bool{false, true} {
+		c := s.client(s.as(s.roles.Admin, settings...), func(c *fifo.Config) { c.CommitOrder = tail })
+		back, err := c.Queue(queue).Group(dead[0].GroupID).Redrive(ctx, fifo.Redrive{
+			Letters: fifo.Letters{Kind: dead[0].Failures[0].Kind, Error: dead[0].Failures[0].Error, Limit: 1},
+			ToTail:  tail,
+		})
+		require.NoError(s, err)
+		require.Len(s, back, 1)
+	}
 	jobs, err := reader.Jobs(ctx, fifo.Page{})
 	require.NoError(s, err)
-	require.Len(s, jobs, 1)
+	require.Len(s, jobs, 2)
 	for _, scope := range []fifo.Scope{reader.Queue(queue), group} {
 		jobs, err = scope.Jobs(ctx, fifo.Page{})
 		require.NoError(s, err)
-		require.Len(s, jobs, 1)
+		require.Len(s, jobs, 2)
 	}
 	list, err := reader.Groups(ctx, fifo.Page{})
 	require.NoError(s, err)
 	require.Len(s, list, 1)
-	n, err = group.Purge(ctx)
+	n, err := group.Purge(ctx)
 	require.NoError(s, err)
-	require.Equal(s, 1, n)
-	n, err = admin.Queue(queue).DeleteDeadLetters(ctx, dead[1].ID)
+	require.Equal(s, 2, n)
+	n, err = admin.Queue(queue).DeleteDeadLetters(ctx, one(dead[2].ID))
 	require.NoError(s, err)
 	require.Equal(s, 1, n)
 	w.Sweep.DeadLetterRetention = time.Microsecond

@@ -140,7 +140,6 @@ var refusedToReader = slices.Concat(workersOnly, changes, []string{
 
 var refusedToAdmin = slices.Concat(workersOnly, []string{
 	"INSERT INTO pgfifo.pauses (queue, paused_at) VALUES ('other', now())",
-	"SELECT FROM pgfifo.dead_letters FOR KEY SHARE",
 	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.fences",
 })
@@ -169,6 +168,7 @@ var permitted = map[string][]string{
 		"LOCK TABLE pgfifo.jobs IN ACCESS EXCLUSIVE MODE",
 		"UPDATE pgfifo.jobs SET run_at = 'infinity'",
 		"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
+		"SELECT FROM pgfifo.dead_letters FOR UPDATE",
 	},
 	outsider: {
 		"SELECT pg_notify('pgfifo', 'anything')",

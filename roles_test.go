@@ -61,7 +61,7 @@ func TestProducerRole(t *testing.T) {
 		_, err = listener.WaitForNotification(waiting)
 		require.NoError(t, err, "it tells workers")
 
-		_, err = s.client(pool).Queue(queue).RedriveAll(ctx)
+		_, err = s.client(pool).Queue(queue).Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
 		requireRefused(t, err, "through the API, too")
 		require.Error(t, s.client(pool).Queue(queue).Pause(ctx, ""))
 	})
@@ -95,12 +95,15 @@ func TestReaderRole(t *testing.T) {
 
 		_, err = client.Queue(queue).Purge(ctx)
 		require.Error(t, err)
-		_, err = client.Queue(queue).DeleteAllDeadLetters(ctx)
+		_, err = client.Queue(queue).DeleteDeadLetters(ctx, fifo.Letters{All: true})
 		require.Error(t, err)
 		_, err = client.Enqueue(ctx, message("g", task{}))
 		requireRefused(t, err, "through the API, too")
 	})
 }
+
+// one is the dead letter with that id.
+func one(id int64) fifo.Letters { return fifo.Letters{IDs: []int64{id}} }
 
 // stock puts jobs, a pause and dead letters into the tables, as the owner.
 func (s *staff) stock() {
@@ -122,7 +125,7 @@ func (s *staff) look(client *fifo.Client) {
 	require.NoError(s, err)
 	require.Len(s, jobs, 3)
 	require.Equal(s, "x", string(jobs[0].Payload))
-	dead, err := client.Queue(queue).DeadLetters(ctx, fifo.Page{})
+	dead, err := client.Queue(queue).DeadLetters(ctx, fifo.Letters{})
 	require.NoError(s, err)
 	require.Len(s, dead, 3)
 	list, err := client.Groups(ctx, fifo.Page{})
@@ -153,11 +156,11 @@ func TestAdminRole(t *testing.T) {
 		require.True(t, resumed)
 		require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
 
-		n, err := client.Queue(queue).Group("b").Redrive(ctx, 1001)
+		back, err := client.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001)})
 		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		require.Len(t, back, 1)
 		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE id = 1001"), "its old place")
-		n, err = client.Queue(queue).DeleteDeadLetters(ctx, 1002)
+		n, err := client.Queue(queue).DeleteDeadLetters(ctx, one(1002))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		n, err = client.Queue(queue).Purge(ctx)

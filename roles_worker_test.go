@@ -85,7 +85,7 @@ func TestWorkerRole(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, did)
 
-		_, err = client.DeadLetters(ctx, fifo.Page{})
+		_, err = client.DeadLetters(ctx, fifo.Letters{})
 		requireRefused(t, err, "payloads of dead letters")
 		_, err = client.Queue(queue).Resume(ctx)
 		require.Error(t, err)

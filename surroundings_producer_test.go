@@ -182,7 +182,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	_, err = client.Enqueue(ctx, message("paused", task{}), message("bad", task{}))
 	require.NoError(t, err)
 	s.until("a dead letter", func() bool {
-		dead, err := client.DeadLetters(ctx, fifo.Page{})
+		dead, err := client.DeadLetters(ctx, fifo.Letters{})
 		require.NoError(t, err)
 		return len(dead) == 1
 	})
@@ -196,7 +196,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	resumed, err := group.Resume(ctx)
 	require.NoError(t, err)
 	require.True(t, resumed)
-	n, err = client.Queue(queue).DeleteAllDeadLetters(ctx)
+	n, err = client.Queue(queue).DeleteDeadLetters(ctx, fifo.Letters{All: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Zero(t, s.jobs())

@@ -223,7 +223,7 @@ func (s *site) requireAll(p *producer, before int, after state, l *loss) {
 	require.Empty(s, minus(append(after.all(), later...), end.effects), "neither done nor there")
 	extra := minus(minus(end.effects, after.all()), later)
 	require.LessOrEqual(s, len(extra), p.unknown, "jobs that nobody enqueued: %v", extra)
-	dead, err := s.client.DeadLetters(s.Context(), fifo.Page{})
+	dead, err := s.client.DeadLetters(s.Context(), fifo.Letters{})
 	require.NoError(s, err)
 	require.Empty(s, dead)
 }

@@ -195,7 +195,7 @@ func (b *bed) jobs() []fifo.Job {
 
 func (b *bed) deadLetters() []fifo.DeadLetterJob {
 	b.t.Helper()
-	list, err := b.client.DeadLetters(b.t.Context(), fifo.Page{})
+	list, err := b.client.DeadLetters(b.t.Context(), fifo.Letters{})
 	require.NoError(b.t, err)
 	return list
 }

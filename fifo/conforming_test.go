@@ -109,9 +109,9 @@ func (b *bed) operate(c *fifo.Client) {
 		require.Equal(b.t, 1, n)
 	}
 	require.NoError(b.t, g.Pause(ctx, escaping))
-	dead, err := g.DeadLetters(ctx, fifo.Page{})
+	dead, err := g.DeadLetters(ctx, fifo.Letters{})
 	did(len(dead), err)
-	did(g.Redrive(ctx, dead[0].ID))
+	did(counted(g.Redrive(ctx, again(dead[0].ID))))
 	jobs, err := g.Jobs(ctx, fifo.Page{})
 	did(len(jobs), err)
 	list, err := g.Groups(ctx, fifo.Page{})
@@ -125,10 +125,10 @@ func (b *bed) operate(c *fifo.Client) {
 	require.NoError(b.t, err)
 	require.True(b.t, paused)
 	did(g.Purge(ctx))
-	dead, err = c.DeadLetters(ctx, fifo.Page{After: jobs[0].Position()})
+	dead, err = c.DeadLetters(ctx, fifo.Letters{After: jobs[0].Position()})
 	did(len(dead), err)
 	require.Equal(b.t, "g", dead[0].GroupID)
-	did(c.Queue("q").DeleteAllDeadLetters(ctx))
+	did(c.Queue("q").DeleteDeadLetters(ctx, fifo.Letters{All: true}))
 	b.ledger.sent = nil // they are lost on purpose
 }
 

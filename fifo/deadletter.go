@@ -1,7 +1,9 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -15,7 +17,7 @@ type DeadLetterJob struct {
 
 	Queue       string    `bun:"queue,pk"`
 	GroupID     string    `bun:"group_id,pk"`
-	ID          int64     `bun:"id,pk"` // the job's, which a redrive keeps
+	ID          int64     `bun:"id,pk"` // the job's, which a redrive keeps unless it is to the tail
 	Payload     []byte    `bun:"payload,notnull"`
 	Headers     Headers   `bun:"headers,type:jsonb,nullzero"`
 	Attempts    int       `bun:"attempts,notnull"`
@@ -28,58 +30,174 @@ type DeadLetterJob struct {
 // Group returns the key of the group that the job belonged to.
 func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, GroupID: d.GroupID} }
 
-// Redrive moves the dead letters with the given ids, and no others, back to their original places in their groups, to
-// be tried anew. It returns how many there were: ids that are not among the scope's dead letters are passed over, and
-// without ids it does nothing.
-//
-// Jobs of the group that were enqueued later run after them, but for those that a worker has claimed before it hears of
-// the redrive. A worker that hears no notifications learns of it when it next looks for work: within PollInterval, or
-// twenty times as long as such a look takes if that is more.
-func (s Scope) Redrive(ctx context.Context, ids ...int64) (int, error) {
-	if len(ids) == 0 {
-		return 0, s.validate()
-	}
-	return s.redrive(ctx, intArray(ids))
+// Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and Error
+// say, or All. These three exclude each other. With none of them a list has all, and a verb that changes something does
+// nothing.
+type Letters struct {
+	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. None, but not nil, are none.
+	IDs []int64
+	// Kind is that of the last failure, one of the Kind constants. Empty: any.
+	Kind string
+	// Error is a part of the last failure's Error, letter by letter. Empty: any.
+	Error string
+	// All means all of the queue or group.
+	All bool
+	// After and Limit take a part of them, in the order of lists, as those of a Page do. Limit defaults to 100 in a
+	// list, as negative does; elsewhere there is none then. Many thousands at once are one long transaction: go in
+	// steps.
+	After Position
+	Limit int
 }
 
-// RedriveAll is Redrive of all dead letters of the queue or group.
-func (s Scope) RedriveAll(ctx context.Context) (int, error) { return s.redrive(ctx, nil) }
+// chosen reports whether the Letters name any, and returns ErrInvalidID if they cannot be. The scope is checked first.
+func (l *Letters) chosen(s Scope) (bool, error) {
+	if err := s.validate(); err != nil {
+		return false, err
+	}
+	if err := (Page{After: l.After}).check(); err != nil {
+		return false, err
+	}
+	if !storable(l.Kind) || !storable(l.Error) {
+		return false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL", ErrInvalidID, l.Kind, l.Error)
+	}
+	n := 0
+	for _, named := range []bool{l.IDs != nil, l.Kind != "" || l.Error != "", l.All} {
+		if named {
+			n++
+		}
+	}
+	if n > 1 {
+		return false, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
+	}
+	return n > 0 && (l.IDs == nil || len(l.IDs) > 0), nil
+}
 
-// redrive takes ids as an array's text, or nil for all.
-func (s Scope) redrive(ctx context.Context, ids any) (int, error) {
-	n, xid, back := 0, int64(0), make(hints)
-	err := s.change(ctx, "redrive", redriveSQL, func(r row) error {
-		var group string
-		var id int64
-		err := r.Scan(&group, &id, &xid)
-		n++
-		back.add(s.queue, group, id, true)
+// args are the first arguments of redrive.sql and delete_dead_letters.sql, or nil if all of the scope is before After.
+func (l *Letters) args(s Scope) []any {
+	from, some := s.from(l.After)
+	if !some {
+		return nil
+	}
+	return []any{s.queue, s.groupOrNull(), from.GroupID, from.ID, orNull(l.IDs, intArray[int64]), l.Kind, l.Error,
+		max(l.Limit, 0)}
+}
+
+// A Redrive says which dead letters are to be jobs again, where, and with what.
+type Redrive struct {
+	Letters
+
+	// ToTail puts them at the ends of their groups, under new ids, in the order that they had. The default is their
+	// original places, under their old ids.
+	ToTail bool
+	// Payload and Headers replace those of one dead letter: the scope is a group then, and there is one of the IDs. They
+	// are checked as a Message's are. Nil: it keeps them. Headers that are empty, but not nil, are none.
+	Payload any
+	Headers Headers
+}
+
+// A Redriven is a dead letter that has become a job again. Its Position is the dead letter's.
+type Redriven struct {
+	Position
+
+	JobID int64 // the job's: the same, unless it went to the tail
+}
+
+// Redrive makes jobs of dead letters, to be tried anew, with all their attempts, and returns them in the order of
+// lists. Their failures and EnqueuedAt stay. If it names no letters it does nothing.
+//
+// In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
+// claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
+// work: within PollInterval, or twenty times as long as such a look takes if that is more. If there is a job with that
+// id again, in a database that has lost commits, nothing is redriven, with the server's error (23505): redrive that one
+// to the tail.
+//
+// At the tail it runs behind all that was enqueued before, as a message that is enqueued now does, also with
+// Config.CommitOrder.
+//
+// It returns ErrInvalidID for Letters that cannot be, and for a payload or headers with other than one id of a group,
+// and ErrInvalidMessage for a payload or headers that cannot be.
+func (s Scope) Redrive(ctx context.Context, r Redrive) ([]Redriven, error) {
+	some, err := r.chosen(s)
+	if err != nil {
+		return nil, err
+	}
+	payload, headers, err := s.edit(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	args := r.args(s)
+	if !some || args == nil {
+		return nil, nil
+	}
+	var list []Redriven
+	xid, placed := int64(0), make(hints)
+	err = s.change(ctx, "redrive", redriveSQL, func(row row) error {
+		l := Redriven{Position: Position{Key: groups.Key{Queue: s.queue}}}
+		err := row.Scan(&l.GroupID, &l.ID, &l.JobID, &xid)
+		list = append(list, l)
+		placed.add(s.queue, l.GroupID, l.JobID, !r.ToTail)
 		return err
-	}, s.queue, s.groupOrNull(), ids)
+	}, append(args, r.ToTail, r.ToTail && s.client.cfg.CommitOrder, payload, headers)...)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 {
+		s.announce(xid, func(h hints) { h.addAll(placed) })
+	}
+	return list, nil
+}
+
+// edit returns the new payload and headers as redrive.sql has them: nil is the old ones.
+func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err error) {
+	if r.Payload == nil && r.Headers == nil {
+		return nil, nil, nil
+	}
+	if s.level != ofGroup || len(r.IDs) != 1 {
+		return nil, nil, fmt.Errorf("%w: Payload and Headers are for one of the IDs of a group, not for %d of %v",
+			ErrInvalidID, len(r.IDs), s)
+	}
+	edited := Message{Queue: s.queue, GroupID: s.group, Payload: r.Payload, Headers: r.Headers}
+	bytes, object, err := edited.encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Payload != nil {
+		payload = bytes
+	}
+	if r.Headers != nil {
+		headers = cmp.Or(object, &noHeaders)
+	}
+	if payload != nil && headers != nil {
+		return payload, headers, nil
+	}
+	kept, err := s.DeadLetters(ctx, r.Letters) // a dead letter does not change
+	for i := range kept {
+		d := &kept[i]
+		size := len(bytes) + r.Headers.size()
+		if payload == nil {
+			size += len(d.Payload)
+		} else {
+			size += d.Headers.size()
+		}
+		if size > MaxPayloadBytes {
+			err = tooLarge(size)
+		}
+	}
+	return payload, headers, err
+}
+
+var noHeaders = "{}"
+
+// DeleteDeadLetters deletes dead letters for good, and returns how many there were. If it names none it does nothing.
+// It returns ErrInvalidID for Letters that cannot be.
+func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
+	some, err := of.chosen(s)
 	if err != nil {
 		return 0, err
 	}
-	if n > 0 {
-		s.announce(xid, func(h hints) { h.addAll(back) })
+	args := of.args(s)
+	if !some || args == nil {
+		return 0, nil
 	}
-	return n, nil
-}
-
-// DeleteDeadLetters deletes the dead letters with the given ids, and no others, for good. It returns how many there
-// were: ids that are not among the scope's dead letters are passed over, and without ids it does nothing.
-func (s Scope) DeleteDeadLetters(ctx context.Context, ids ...int64) (int, error) {
-	if len(ids) == 0 {
-		return 0, s.validate()
-	}
-	return s.deleteDeadLetters(ctx, intArray(ids))
-}
-
-// DeleteAllDeadLetters deletes all dead letters of the queue or group for good, and returns how many there were.
-func (s Scope) DeleteAllDeadLetters(ctx context.Context) (int, error) {
-	return s.deleteDeadLetters(ctx, nil)
-}
-
-// deleteDeadLetters takes ids as an array's text, or nil for all.
-func (s Scope) deleteDeadLetters(ctx context.Context, ids any) (int, error) {
-	return s.count(ctx, "delete dead letters of", deleteDeadLettersSQL, s.queue, s.groupOrNull(), ids)
+	return s.count(ctx, "delete dead letters of", deleteDeadLettersSQL, args...)
 }

@@ -30,6 +30,17 @@ func letterIDs(list []fifo.DeadLetterJob) (ids []int64) {
 	return ids
 }
 
+// named are dead letters by their ids.
+func named(ids ...int64) fifo.Letters { return fifo.Letters{IDs: ids} }
+
+// again redrives the dead letters with the given ids to their places.
+func again(ids ...int64) fifo.Redrive { return fifo.Redrive{Letters: named(ids...)} }
+
+var allAgain = fifo.Redrive{Letters: fifo.Letters{All: true}}
+
+// counted returns how many were redriven.
+func counted(list []fifo.Redriven, err error) (int, error) { return len(list), err }
+
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -40,7 +51,7 @@ func TestDeadLetters(t *testing.T) {
 	b.bury()
 	list := func(of lister) []int64 {
 		t.Helper()
-		l, err := of.DeadLetters(t.Context(), fifo.Page{})
+		l, err := of.DeadLetters(t.Context(), fifo.Letters{})
 		require.NoError(t, err)
 		return letterIDs(l)
 	}
@@ -55,7 +66,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Empty(t, list(b.client.Queue("none").Group("g1")))
 	require.Empty(t, list(q.Group("' OR ?0 --")))
 
-	l, err := b.client.DeadLetters(t.Context(), fifo.Page{Limit: 1})
+	l, err := b.client.DeadLetters(t.Context(), fifo.Letters{Limit: 1})
 	require.NoError(t, err)
 	require.Len(t, l, 1)
 	require.Equal(t, groups.Key{Queue: "q", GroupID: "g0"}, l[0].Group())
@@ -82,24 +93,24 @@ func TestRedrive(t *testing.T) {
 		return n
 	}
 	ctx := t.Context()
-	require.Zero(t, did(b.client.Queue("none").RedriveAll(ctx)))
-	require.Zero(t, did(b.client.Queue("none").Redrive(ctx, ids...)))
-	require.Zero(t, did(g.Redrive(ctx, other[0])), "of another group")
+	require.Zero(t, did(counted(b.client.Queue("none").Redrive(ctx, allAgain))))
+	require.Zero(t, did(counted(b.client.Queue("none").Redrive(ctx, again(ids...)))))
+	require.Zero(t, did(counted(g.Redrive(ctx, again(other[0])))), "of another group")
 	for _, none := range [][]int64{nil, {}} {
-		require.Zero(t, did(g.Redrive(ctx, none...)), "those given, which are none")
-		require.Zero(t, did(q.Redrive(ctx, none...)))
+		require.Zero(t, did(counted(g.Redrive(ctx, again(none...)))), "those given, which are none")
+		require.Zero(t, did(counted(q.Redrive(ctx, again(none...)))))
 	}
 
 	waiting := b.send("g", "waits")
-	require.Equal(t, 1, did(g.Redrive(ctx, ids[2], ids[1])))
+	require.Equal(t, 1, did(counted(g.Redrive(ctx, again(ids[2], ids[1])))))
 	jobs := b.jobs()
 	require.Len(t, jobs, 2)
 	require.Equal(t, ids[2], jobs[0].ID)
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 1)
-	require.Equal(t, 2, did(g.RedriveAll(ctx)), "the rest of the group")
-	require.Zero(t, did(g.RedriveAll(ctx)))
-	require.Equal(t, 1, did(q.Redrive(ctx, other[0])), "of any group of the queue")
+	require.Equal(t, 2, did(counted(g.Redrive(ctx, allAgain))), "the rest of the group")
+	require.Zero(t, did(counted(g.Redrive(ctx, allAgain))))
+	require.Equal(t, 1, did(counted(q.Redrive(ctx, again(other[0])))), "of any group of the queue")
 	require.Empty(t, b.deadLetters())
 
 	n := len(b.ledger.order())
@@ -129,7 +140,7 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 	later := b.send("g", nil, nil)
 	step <- struct{}{}
 	b.holder("g")
-	_, err := b.client.Queue("q").RedriveAll(t.Context())
+	_, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
 	require.NoError(t, err)
 	close(step)
 	b.drained()
@@ -151,16 +162,16 @@ func TestDeleteDeadLetters(t *testing.T) {
 	}
 	ctx, q := t.Context(), b.client.Queue("q")
 	g := q.Group("g")
-	require.Zero(t, did(q.Group("h").DeleteDeadLetters(ctx, ids...)))
-	require.Zero(t, did(b.client.Queue("none").DeleteAllDeadLetters(ctx)))
+	require.Zero(t, did(q.Group("h").DeleteDeadLetters(ctx, named(ids...))))
+	require.Zero(t, did(b.client.Queue("none").DeleteDeadLetters(ctx, fifo.Letters{All: true})))
 	for _, none := range [][]int64{nil, {}} {
-		require.Zero(t, did(g.DeleteDeadLetters(ctx, none...)), "those given, which are none")
-		require.Zero(t, did(q.DeleteDeadLetters(ctx, none...)))
+		require.Zero(t, did(g.DeleteDeadLetters(ctx, named(none...))), "those given, which are none")
+		require.Zero(t, did(q.DeleteDeadLetters(ctx, named(none...))))
 	}
-	require.Equal(t, 1, did(g.DeleteDeadLetters(ctx, ids[1])))
-	require.Equal(t, 1, did(q.DeleteDeadLetters(ctx, ids[0], ids[1])), "of any group of the queue")
-	require.Equal(t, 1, did(g.DeleteAllDeadLetters(ctx)))
-	require.Equal(t, 1, did(q.DeleteAllDeadLetters(ctx)))
+	require.Equal(t, 1, did(g.DeleteDeadLetters(ctx, named(ids[1]))))
+	require.Equal(t, 1, did(q.DeleteDeadLetters(ctx, named(ids[0], ids[1]))), "of any group of the queue")
+	require.Equal(t, 1, did(g.DeleteDeadLetters(ctx, fifo.Letters{All: true})))
+	require.Equal(t, 1, did(q.DeleteDeadLetters(ctx, fifo.Letters{All: true})))
 	require.Empty(t, b.deadLetters())
 }
 

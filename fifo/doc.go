@@ -26,7 +26,7 @@
 // A producer sends a message; stored, it is a job. A queue has a handler; a message group, named by its group id, is
 // an ordered line of jobs within a queue. A worker has lanes, one connection each; a lane claims a group, runs the
 // job at its head, and settles it: records what became of it. A job whose attempts are used up is a dead letter;
-// redriving moves it back to its old place.
+// redriving makes it a job again, in its old place or at the tail of its group.
 //
 // # What is promised
 //
@@ -68,7 +68,7 @@
 //	              ├────────────────┤
 //	              │                ├─ Snooze: same place, later, no attempt counted; the group waits
 //	              └────────────────┤
-//	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place
+//	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place, or the tail
 //
 // A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
 // resumes it or skips its head, or discard the job.
@@ -118,12 +118,13 @@
 //
 // What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts
 // (Measure), stops the work and lets it go on (Pause, Resume), and moves or deletes (SkipHead, Redrive,
-// DeleteDeadLetters, Purge): what is in that scope and nothing else, the ids that are given and no others. The verbs
-// for all dead letters have All in their names. A Client lists what is in all queues, and changes nothing there.
+// DeleteDeadLetters, Purge): what is in that scope and nothing else. Letters says which dead letters: by their ids, by
+// the kind or the text of their last failures, so many at a time; all only if it says All. A Client lists what is in all
+// queues, and changes nothing there.
 //
 //	g := client.Queue("payments").Group("account-7")
 //	err := g.Pause(ctx, "under audit")
-//	n, err := g.RedriveAll(ctx)
+//	back, err := g.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{Kind: fifo.KindTimeout, Limit: 100}})
 //	was, err := g.Resume(ctx)
 //	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
 //

@@ -83,7 +83,7 @@ func ExampleDeadLetter() {
 		log.Fatal(err)
 	}
 
-	dead, err := client.Queue("mail").DeadLetters(context.Background(), fifo.Page{})
+	dead, err := client.Queue("mail").DeadLetters(context.Background(), fifo.Letters{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func ExampleDeadLetter() {
 }
 
 // A dead letter goes back to its place, before what was enqueued after it.
-func ExampleScope_RedriveAll() {
+func ExampleScope_Redrive() {
 	ctx := context.Background()
 	client := fifo.Open(pgtest.ExamplePool(), nil)
 
@@ -130,12 +130,50 @@ func ExampleScope_RedriveAll() {
 	if _, err := client.Enqueue(ctx, page(3)); err != nil {
 		log.Fatal(err)
 	}
-	n, err := client.Queue("print").Group("printer-1").RedriveAll(ctx)
-	fmt.Println("redriven:", n, err)
+	back, err := client.Queue("print").Group("printer-1").Redrive(ctx, fifo.Redrive{
+		Letters: fifo.Letters{Error: "font"},
+	})
+	fmt.Println("redriven:", len(back), err)
 	printUntil(3)
 	// Output:
 	// page 2
 	// redriven: 1 <nil>
 	// page 1
 	// page 3
+}
+
+// A dead letter is mended, and goes behind what waits.
+func ExampleScope_Redrive_edited() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx, fifo.Message{Queue: "sms", GroupID: "bob", Payload: "to: bop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("sms", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "to: bop" {
+			return fifo.DeadLetter(errors.New("unknown number"))
+		}
+		fmt.Printf("sent %s\n", job.Payload)
+		return nil
+	}))
+	work := func() {
+		if _, err := worker.RunOne(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	work()
+	dead, err := client.Queue("sms").DeadLetters(ctx, fifo.Letters{Error: "unknown number"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	back, err := client.Queue("sms").Group("bob").Redrive(ctx, fifo.Redrive{
+		Letters: fifo.Letters{IDs: []int64{dead[0].ID}}, Payload: "to: bob", ToTail: true,
+	})
+	fmt.Println(len(back), back[0].JobID > dead[0].ID, err)
+	work()
+	// Output:
+	// 1 true <nil>
+	// sent to: bob
 }

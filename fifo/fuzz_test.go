@@ -121,7 +121,7 @@ func FuzzErrorText(f *testing.F) {
 		_, err := r.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, err)
 		id := r.one(t, fifo.DeadLetter(errors.New(s))).ID
-		letters, err := r.client.DeadLetters(t.Context(), fifo.Page{})
+		letters, err := r.client.DeadLetters(t.Context(), fifo.Letters{})
 		require.NoError(t, err)
 		require.Len(t, letters, 1)
 		require.Equal(t, id, letters[0].ID)
@@ -133,7 +133,7 @@ func FuzzErrorText(f *testing.F) {
 		if len(s) <= 4<<10 && utf8.ValidString(s) && !strings.Contains(s, "\x00") {
 			require.Equal(t, s, stored)
 		}
-		n, err := r.client.Queue("q").DeleteDeadLetters(t.Context(), id)
+		n, err := r.client.Queue("q").DeleteDeadLetters(t.Context(), named(id))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	})

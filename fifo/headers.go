@@ -61,19 +61,26 @@ func headerValue(raw json.RawMessage) string {
 	return string(raw)
 }
 
+// size returns how many bytes names and values have.
+func (h Headers) size() (n int) {
+	for name, v := range h {
+		n += len(name) + len(v)
+	}
+	return n
+}
+
 // encode checks the headers, and returns what is to be stored and how many bytes names and values have. No headers are
 // nil.
 func (h Headers) encode() (stored []byte, size int, err error) {
 	if len(h) == 0 {
 		return nil, 0, nil
 	}
-	for name, v := range h {
+	for name := range h {
 		if err := groups.ValidateID("header name", name); err != nil {
 			return nil, 0, err
 		}
-		size += len(name) + len(v)
 	}
-	if size > MaxPayloadBytes {
+	if size = h.size(); size > MaxPayloadBytes {
 		return nil, size, nil
 	}
 	stored, err = json.Marshal(h)

@@ -17,6 +17,11 @@ const (
 		FROM pgfifo.dead_letters WHERE `
 )
 
+// lettersSQL is what Letters choose: $5 ids (NULL: any), $6 kind and $7 part of the error of the last failure (empty: any).
+const lettersSQL = ` AND ($5::bigint[] IS NULL OR id = ANY ($5::bigint[]))
+		AND ($6::text = '' OR failures -> (-1) ->> 'kind' = $6)
+		AND ($7::text = '' OR pg_catalog.strpos(failures -> (-1) ->> 'error', $7) > 0)`
+
 // placeSQL is one range of the primary key: $1, $2, $3 are a Position.
 var placeSQL = map[level]string{
 	ofAll:   "(queue, group_id, id) > ($1, $2, $3)",
@@ -27,7 +32,7 @@ var placeSQL = map[level]string{
 // Jobs lists live jobs, those that wait and those that run, in the order of group id and id. A page is one index range,
 // however many jobs there are. It returns ErrInvalidID also for a page that is After a place that cannot be.
 func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
-	err = s.list(ctx, "jobs", jobsSQL, page, func(r row) error {
+	err = s.list(ctx, "jobs", jobsSQL, "", page, func(r row) error {
 		var j Job
 		var runAt *time.Time
 		var headers, failures []byte
@@ -47,9 +52,14 @@ func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
 	return list, nil
 }
 
-// DeadLetters lists dead letters, in the order of Jobs and with its errors.
-func (s Scope) DeadLetters(ctx context.Context, page Page) (list []DeadLetterJob, err error) {
-	err = s.list(ctx, "dead letters", deadLettersSQL, page, func(r row) error {
+// DeadLetters lists dead letters, in the order of Jobs and with its errors: the first 100 of those that are chosen, or
+// of all if none are. To choose by a failure it may have to pass over many others.
+func (s Scope) DeadLetters(ctx context.Context, of Letters) (list []DeadLetterJob, err error) {
+	if _, err := of.chosen(s); err != nil {
+		return nil, err
+	}
+	page := Page{After: of.After, Limit: of.Limit}
+	err = s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page, func(r row) error {
 		var d DeadLetterJob
 		var headers, failures []byte
 		err := r.Scan(&d.Queue, &d.GroupID, &d.ID, &d.Payload, &headers, &d.Attempts, &d.MaxAttempts, &d.EnqueuedAt,
@@ -61,7 +71,7 @@ func (s Scope) DeadLetters(ctx context.Context, page Page) (list []DeadLetterJob
 		d.Failures, err = decodeFailures(failures)
 		list = append(list, d)
 		return err
-	})
+	}, orNull(of.IDs, intArray[int64]), of.Kind, of.Error)
 	if err != nil {
 		return nil, err
 	}
@@ -71,12 +81,15 @@ func (s Scope) DeadLetters(ctx context.Context, page Page) (list []DeadLetterJob
 // Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.
 func (c *Client) Jobs(ctx context.Context, page Page) ([]Job, error) { return c.all().Jobs(ctx, page) }
 
-// DeadLetters lists dead letters of all queues, in the order of Jobs and with its errors.
-func (c *Client) DeadLetters(ctx context.Context, page Page) ([]DeadLetterJob, error) {
-	return c.all().DeadLetters(ctx, page)
+// DeadLetters lists dead letters of all queues, in the order of Jobs, otherwise as Scope.DeadLetters does.
+func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]DeadLetterJob, error) {
+	return c.all().DeadLetters(ctx, of)
 }
 
-func (s Scope) list(ctx context.Context, what, sql string, page Page, f func(row) error) error {
+// list reads a page of a table. The arguments are those of only, from $5 on.
+func (s Scope) list(
+	ctx context.Context, what, table, only string, page Page, f func(row) error, args ...any,
+) error {
 	if err := page.check(); err != nil {
 		return err
 	}
@@ -85,8 +98,9 @@ func (s Scope) list(ctx context.Context, what, sql string, page Page, f func(row
 	if !some {
 		limit = 0
 	}
-	sql += placeSQL[s.level] + " ORDER BY queue, group_id, id LIMIT $4"
-	return s.read(ctx, "list "+what+" of", sql, f, from.Queue, from.GroupID, from.ID, limit)
+	sql := table + placeSQL[s.level] + only + " ORDER BY queue, group_id, id LIMIT $4"
+	args = append([]any{from.Queue, from.GroupID, from.ID, limit}, args...)
+	return s.read(ctx, "list "+what+" of", sql, f, args...)
 }
 
 // orZero is the time that t points to, if any.

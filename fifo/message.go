@@ -55,14 +55,17 @@ func (m Message) encode() (payload []byte, headers *string, err error) {
 		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	if size += len(payload); size > MaxPayloadBytes {
-		return nil, nil, fmt.Errorf("%w: Payload and Headers have %d bytes, at most %d",
-			ErrPayloadTooLarge, size, MaxPayloadBytes)
+		return nil, nil, tooLarge(size)
 	}
 	if stored != nil {
 		text := string(stored)
 		headers = &text
 	}
 	return payload, headers, nil
+}
+
+func tooLarge(size int) error {
+	return fmt.Errorf("%w: Payload and Headers have %d bytes, at most %d", ErrPayloadTooLarge, size, MaxPayloadBytes)
 }
 
 // check looks at everything but the payload and the headers.

@@ -72,7 +72,7 @@ func (b *bed) inPages(of lister, want []fifo.Position, limit int) {
 			require.LessOrEqual(b.t, len(list), limit)
 		}
 		jobs = append(jobs, jobPlaces(list)...)
-		letters, err := of.DeadLetters(b.t.Context(), page)
+		letters, err := of.DeadLetters(b.t.Context(), fifo.Letters{After: page.After, Limit: page.Limit})
 		require.NoError(b.t, err)
 		for i := range letters {
 			dead = append(dead, letters[i].Position())
@@ -107,7 +107,7 @@ func TestPagesAreChecked(t *testing.T) {
 			page := fifo.Page{After: fifo.Position{Key: key, ID: 1}}
 			_, err := of.Jobs(t.Context(), page)
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)
-			_, err = of.DeadLetters(t.Context(), page)
+			_, err = of.DeadLetters(t.Context(), fifo.Letters{After: page.After})
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)
 			_, err = of.Groups(t.Context(), page)
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)

@@ -100,16 +100,16 @@ func (b *bed) tidy(s fifo.Scope) {
 	require.NoError(b.t, err)
 	require.Equal(b.t, 2, n)
 	require.Empty(b.t, b.groups(s, fifo.Page{}))
-	dead, err := s.DeadLetters(ctx, fifo.Page{})
+	dead, err := s.DeadLetters(ctx, fifo.Letters{})
 	require.NoError(b.t, err)
 	require.Len(b.t, dead, 2)
 	require.Equal(b.t, "one", string(dead[0].Payload))
 	require.Len(b.t, dead[0].Failures, 1)
 	require.Empty(b.t, dead[1].Failures)
-	n, err = s.Redrive(ctx, 1001)
+	n, err = counted(s.Redrive(ctx, again(1001)))
 	require.NoError(b.t, err)
 	require.Equal(b.t, 1, n)
-	n, err = s.DeleteDeadLetters(ctx, 1001, 1002, 1003)
+	n, err = s.DeleteDeadLetters(ctx, named(1001, 1002, 1003))
 	require.NoError(b.t, err)
 	require.Equal(b.t, 1, n)
 	d, err := s.Measure(ctx)
@@ -126,10 +126,10 @@ func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
 	_, errs["resume"] = s.Resume(ctx)
 	_, errs["purge"] = s.Purge(ctx)
 	_, errs["list jobs"] = s.Jobs(ctx, fifo.Page{})
-	_, errs["list dead letters"] = s.DeadLetters(ctx, fifo.Page{})
+	_, errs["list dead letters"] = s.DeadLetters(ctx, fifo.Letters{})
 	_, errs["list groups"] = s.Groups(ctx, fifo.Page{})
-	_, errs["redrive"] = s.Redrive(ctx, 1)
-	_, errs["delete dead letters"] = s.DeleteDeadLetters(ctx, 1)
+	_, errs["redrive"] = s.Redrive(ctx, again(1))
+	_, errs["delete dead letters"] = s.DeleteDeadLetters(ctx, named(1))
 	_, errs["measure"] = s.Measure(ctx)
 	return errs
 }
@@ -156,10 +156,10 @@ func TestScopesAreChecked(t *testing.T) {
 		q.Group(""), q.Group("a").Group(""), q.Group("\x00"), q.Group("\xff"), q.Group(long), c.Queue(long),
 	} {
 		errs := verbsOf(ctx, s)
-		_, errs["redrive none"] = s.Redrive(ctx)
-		_, errs["redrive all"] = s.RedriveAll(ctx)
-		_, errs["delete none"] = s.DeleteDeadLetters(ctx)
-		_, errs["delete all"] = s.DeleteAllDeadLetters(ctx)
+		_, errs["redrive none"] = s.Redrive(ctx, again())
+		_, errs["redrive all"] = s.Redrive(ctx, allAgain)
+		_, errs["delete none"] = s.DeleteDeadLetters(ctx, named())
+		_, errs["delete all"] = s.DeleteDeadLetters(ctx, fifo.Letters{All: true})
 		for verb, err := range errs {
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%s %q", verb, s)
 		}

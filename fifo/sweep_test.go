@@ -118,11 +118,15 @@ func TestChangesBesideOthers(t *testing.T) {
 		},
 		"Redrive": {
 			"UPDATE pgfifo.dead_letters SET attempts = 1",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Redrive(ctx, 1000) },
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) {
+				return counted(g.Redrive(ctx, again(1000)))
+			},
 		},
 		"DeleteDeadLetters": {
 			"UPDATE pgfifo.dead_letters SET attempts = 1",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.DeleteAllDeadLetters(ctx) },
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) {
+				return g.DeleteDeadLetters(ctx, fifo.Letters{All: true})
+			},
 		},
 		"Fence": {
 			"UPDATE pgfifo.fences SET token = DEFAULT",

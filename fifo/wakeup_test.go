@@ -69,7 +69,7 @@ func TestNotified(t *testing.T) {
 	}
 	b.send("dead", "dead")
 	ends("death")
-	got, err := b.client.Queue("q").RedriveAll(t.Context())
+	got, err := counted(b.client.Queue("q").Redrive(t.Context(), allAgain))
 	require.NoError(t, err)
 	require.Equal(t, 1, got)
 	await(t, "the redriven job to end", func() bool { return b.count("jobs") == 0 })
@@ -106,16 +106,16 @@ func TestNoticeOfManyPutBack(t *testing.T) {
 	require.NoError(t, err)
 	other := b.open(b.pool) // which has no notices of enqueues left to send
 	for _, redrive := range []struct {
-		do   func(context.Context) (int, error)
+		do   fifo.Redrive
 		want string
 	}{
 		{
-			func(ctx context.Context) (int, error) { return other.Queue("q").Redrive(ctx, 1) },
+			again(1),
 			`{"q":"q","g":[{"g":"0","i":1}],"b":true}`,
 		},
-		{other.Queue("q").RedriveAll, `{"q":"q","b":true}`},
+		{allAgain, `{"q":"q","b":true}`},
 	} {
-		_, err = redrive.do(t.Context())
+		_, err = other.Queue("q").Redrive(t.Context(), redrive.do)
 		require.NoError(t, err)
 		n := &pgconn.Notification{}
 		for !strings.Contains(n.Payload, `"b"`) {

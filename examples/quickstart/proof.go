@@ -58,7 +58,7 @@ func prove(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, held in
 	if err != nil {
 		return nil, err
 	}
-	dead, err := client.Queue(queue).DeadLetters(ctx, fifo.Page{})
+	dead, err := client.Queue(queue).DeadLetters(ctx, fifo.Letters{})
 	if err != nil {
 		return nil, err
 	}

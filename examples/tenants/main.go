@@ -97,7 +97,7 @@ func run(ctx context.Context) (err error) {
 	if err = worker.Run(work); err != nil {
 		return err
 	}
-	dead, err := client.Queue("notes").DeadLetters(ctx, fifo.Page{})
+	dead, err := client.Queue("notes").DeadLetters(ctx, fifo.Letters{})
 	for _, d := range dead {
 		fmt.Printf("refused to %s: %s: %s\n", d.GroupID, d.Payload, d.Failures[0].Error)
 	}

@@ -183,7 +183,7 @@ func TestLooksFindRedrivenJobs(t *testing.T) {
 	require.Positive(t, turns.floors.get(group("a")).id)
 	tx := s.Session()
 	tx.Do("BEGIN")
-	tx.Do(s.Statement("redrive"), queue, nil, nil)
+	tx.Do(s.Statement("redrive"), queue, nil, "", math.MinInt64, nil, "", "", 0, false, false, nil, nil)
 	scout.look.known.id = 100 // their ids are not new
 	for range 3 {
 		require.Empty(t, s.found(scout, conn))

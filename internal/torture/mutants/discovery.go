@@ -209,10 +209,26 @@ var discovery = []Mutant{
 		Name:   "no-ids-are-all",
 		Breaks: "dead letters that nobody named are deleted",
 		Edits: []Edit{{
-			"fifo/deadletter.go", "		return 0, s.validate()\n	}\n	return s.deleteDeadLetters(",
-			"		return s.deleteDeadLetters(ctx, nil)\n	}\n	return s.deleteDeadLetters(",
+			"fifo/deadletter.go", "return n > 0 && (l.IDs == nil || len(l.IDs) > 0), nil", "return true, nil",
 		}},
 		Test: Test{"fifo", "TestDeleteDeadLetters"},
+	},
+	{
+		Name:   "letters-of-any-kind",
+		Breaks: "a redrive of dead letters of one kind takes others, too",
+		Edits: []Edit{{
+			"fifo/sql/redrive.sql", "($6::text = '' OR d.failures -> (-1) ->> 'kind' = $6)",
+			"($6::text = '' OR d.failures ->> 0 > $6)",
+		}},
+		Test: Test{"fifo", "TestLettersAreChosen"},
+	},
+	{
+		Name:   "step-is-not-locked",
+		Breaks: "of two who redrive a part of the dead letters at once, the second is told that there are no more",
+		Edits: []Edit{{
+			"fifo/sql/redrive.sql", "    LIMIT nullif($8::bigint, 0)\n    FOR UPDATE\n", "    LIMIT nullif($8::bigint, 0)\n",
+		}},
+		Test: Test{"fifo", "TestRedrivesAtOnce"},
 	},
 	{
 		Name:   "resume-is-not-told",

@@ -109,4 +109,13 @@ var ids = []Mutant{
 		}},
 		Test: Test{"fifo", "TestRedrive"},
 	},
+	{
+		Name:   "tail-in-any-order",
+		Breaks: "dead letters that are redriven to the tail change their order",
+		Edits: []Edit{{
+			"fifo/sql/redrive.sql", "    ORDER BY id\n    RETURNING group_id, id\n), job",
+			"    ORDER BY id DESC\n    RETURNING group_id, id\n), job",
+		}},
+		Test: Test{"fifo", "TestRedriveToTail"},
+	},
 }

@@ -1,0 +1,448 @@
+package fifo_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// died plants dead letters of queue q, each with its last failure, or with none if that has no kind.
+func (b *bed) died(list ...fifo.DeadLetterJob) {
+	b.t.Helper()
+	for _, d := range list {
+		b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, headers, attempts, enqueued_at, failures)
+			VALUES ('q', $1, $2, 'old', '{"old": "1"}', 7, '2026-01-01 UTC', jsonb_build_array(
+				jsonb_build_object('kind', 'error', 'error', 'the one before', 'at', now()),
+				jsonb_build_object('kind', $3::text, 'error', $4::text, 'at', now())))`,
+			d.GroupID, d.ID, d.Failures[0].Kind, d.Failures[0].Error)
+	}
+}
+
+func letter(group string, id int64, kind, text string) fifo.DeadLetterJob {
+	return fifo.DeadLetterJob{GroupID: group, ID: id, Failures: []fifo.Failure{{Kind: kind, Error: text}}}
+}
+
+// audited has the jobs that were redriven audited in place of the dead letters.
+func (b *bed) audited(list []fifo.Redriven) {
+	b.ledger.mu.Lock()
+	defer b.ledger.mu.Unlock()
+	for _, r := range list {
+		b.ledger.sent = append(slices.DeleteFunc(b.ledger.sent, func(id int64) bool { return id == r.ID }), r.JobID)
+	}
+}
+
+func redriven(list []fifo.Redriven) (ids []int64) {
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func toTail(of fifo.Letters) fifo.Redrive { return fifo.Redrive{Letters: of, ToTail: true} }
+
+// What is redriven to the tail is a new job behind all that was enqueued, if and when the transaction commits; of what
+// the message was, nothing changes.
+func TestRedriveToTail(t *testing.T) {
+	t.Parallel()
+	for kind, within := range scopesWithin {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			head := fifo.Headers{"h": "\x00"}
+			dead := b.sendAll(
+				fifo.Message{Queue: "q", GroupID: "g", Payload: "dead", Headers: head, MaxAttempts: 3},
+				fifo.Message{Queue: "q", GroupID: "h", Payload: "dead"},
+				fifo.Message{Queue: "q", GroupID: "g", Payload: "dead"})
+			b.bury()
+			waiting := b.send("g", "waits", "waits")
+			letters := b.deadLetters()
+			s, end := within(b, b.client.Queue("q"))
+			if end.undo != nil {
+				_, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+				require.NoError(t, err)
+				require.NoError(t, end.undo())
+				require.Len(t, b.deadLetters(), 3)
+				require.Len(t, b.jobs(), 2)
+				s, end = within(b, b.client.Queue("q"))
+			}
+			list, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+			require.NoError(t, err)
+			if end.commit != nil {
+				require.Len(t, b.jobs(), 2, "not yet")
+				require.NoError(t, end.commit())
+			}
+			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, redriven(list), "in the order of lists")
+			require.Equal(t, letters[0].Position(), list[0].Position)
+			require.Greater(t, list[0].JobID, waiting[1])
+			require.Greater(t, list[1].JobID, list[2].JobID, "the order of the letters is kept")
+			require.Empty(t, b.deadLetters())
+			b.audited(list)
+
+			jobs := b.jobs()
+			require.Len(t, jobs, 5)
+			job := jobs[2]
+			require.Equal(t, list[0].JobID, job.ID)
+			require.Equal(t, "dead", string(job.Payload))
+			require.Equal(t, head, job.Headers)
+			require.Zero(t, job.Attempts)
+			require.Equal(t, 3, job.MaxAttempts)
+			require.Equal(t, letters[0].EnqueuedAt, job.EnqueuedAt)
+			require.Equal(t, letters[0].Failures, job.Failures)
+			require.Zero(t, job.RunAt)
+
+			n := len(b.ledger.order())
+			b.work(b.worker(nop, oneLane))
+			var order []int64
+			for _, job := range b.ledger.starts[n:] {
+				if job.GroupID == "g" {
+					order = append(order, job.ID)
+				}
+			}
+			require.Equal(t, append(waiting, list[0].JobID, list[1].JobID), order)
+		})
+	}
+}
+
+// A worker that would poll once an hour hears of it, also while it runs a job of the group, which is not disturbed.
+func TestRedriveToTailOfBusyGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "dead")
+	b.bury()
+	step := make(chan struct{})
+	b.run(b.worker(func(context.Context, *fifo.Job) error {
+		<-step
+		return nil
+	}, rarePolls))
+	later := b.send("g", nil, nil)
+	b.holder("g")
+	list, err := b.client.Queue("q").Group("g").Redrive(promptly(t), toTail(fifo.Letters{All: true}))
+	require.NoError(t, err)
+	b.audited(list)
+	for range 3 {
+		step <- struct{}{}
+	}
+	b.drained()
+	require.Equal(t, append(later, list[0].JobID), b.ledger.order()[1:])
+
+	b.send("g", nil)
+	step <- struct{}{}
+	b.drained()
+	b.died(letter("g", 1, "error", ""))
+	_, err = b.client.Queue("q").Redrive(t.Context(), toTail(named(1)))
+	require.NoError(t, err)
+	step <- struct{}{}
+	b.drained()
+}
+
+// A paused group gets what is redriven when it is resumed.
+func TestRedriveIntoPausedGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.unordered = true
+	dead := b.send("g", "dead", "dead")
+	b.bury()
+	g := b.client.Queue("q").Group("g")
+	require.NoError(t, g.Pause(t.Context(), ""))
+	w := b.worker(nop, rarePolls)
+	b.run(w)
+	for _, tail := range []bool{true, false} {
+		list, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		b.audited(list)
+	}
+	b.send("other", nil)
+	await(t, "the other group's job", func() bool { return w.Stats().Succeeded == 1 })
+	require.Equal(t, 2, b.count("jobs"))
+	_, err := g.Resume(t.Context())
+	require.NoError(t, err)
+	b.drained()
+	order := b.ledger.order()
+	require.Equal(t, dead[1], order[len(order)-2])
+	require.Greater(t, order[len(order)-1], dead[1])
+}
+
+// A list, a redrive and a deletion choose the same dead letters: by their ids, or by their last failures, a part of
+// them at a time.
+func TestLettersAreChosen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx, q := t.Context(), b.client.Queue("q")
+	planted := []fifo.DeadLetterJob{
+		letter("a", 1001, fifo.KindError, "no such font: 100%"), letter("a", 1004, fifo.KindTimeout, "too late"),
+		letter("a", 1005, fifo.KindError, "No such font"), letter("b", 1002, fifo.KindError, "no such font"),
+		letter("b", 1003, fifo.KindPanic, "the one after"),
+	}
+	b.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)" +
+		"VALUES ('q', 'c', 1006, '', 0, now(), NULL), ('q', 'd', 1007, '', 0, now(), '[]')," +
+		"('p', 'a', 1001, '', 0, now(), NULL)")
+	place := func(group string, id int64) fifo.Position {
+		return fifo.Position{Key: groups.Key{Queue: "q", GroupID: group}, ID: id}
+	}
+	for _, x := range []struct {
+		of   fifo.Scope
+		what fifo.Letters
+		want []int64
+	}{
+		{q, fifo.Letters{All: true}, []int64{1001, 1004, 1005, 1002, 1003, 1006, 1007}},
+		{q, fifo.Letters{All: true, Limit: 3}, []int64{1001, 1004, 1005}},
+		{q, fifo.Letters{All: true, Limit: 2, After: place("a", 1004)}, []int64{1005, 1002}},
+		{q, fifo.Letters{All: true, After: place("a", 1<<62)}, []int64{1002, 1003, 1006, 1007}},
+		{q, fifo.Letters{All: true, After: fifo.Position{Key: groups.Key{Queue: "r"}}}, nil},
+		{q.Group("b"), fifo.Letters{All: true, After: place("a", 1005)}, []int64{1002, 1003}},
+		{q.Group("b"), fifo.Letters{All: true, After: place("b", 1002)}, []int64{1003}},
+		{q.Group("b"), fifo.Letters{All: true, After: place("c", 0)}, nil},
+		{q, fifo.Letters{IDs: []int64{1003, 1001, 1001, 7}}, []int64{1001, 1003}},
+		{q, fifo.Letters{IDs: []int64{1003, 1001}, Limit: 1}, []int64{1001}},
+		{q.Group("b"), fifo.Letters{IDs: []int64{1003, 1001}}, []int64{1003}},
+		{q, fifo.Letters{Kind: fifo.KindError}, []int64{1001, 1005, 1002}},
+		{q, fifo.Letters{Kind: fifo.KindError, Limit: 2}, []int64{1001, 1005}},
+		{q, fifo.Letters{Kind: fifo.KindError, After: place("a", 1004)}, []int64{1005, 1002}},
+		{q.Group("a"), fifo.Letters{Kind: fifo.KindTimeout}, []int64{1004}},
+		{q, fifo.Letters{Kind: "err"}, nil},
+		{q, fifo.Letters{Error: "such font"}, []int64{1001, 1005, 1002}},
+		{q, fifo.Letters{Error: "no such"}, []int64{1001, 1002}},
+		{q, fifo.Letters{Error: "0%"}, []int64{1001}},
+		{q, fifo.Letters{Error: "%"}, []int64{1001}},
+		{q, fifo.Letters{Error: "the one before"}, nil},
+		{q, fifo.Letters{Kind: fifo.KindPanic, Error: "one"}, []int64{1003}},
+		{q, fifo.Letters{Kind: fifo.KindTimeout, Error: "font"}, nil},
+		{q, fifo.Letters{Kind: "' OR true --", Error: `\`}, nil},
+		{q, fifo.Letters{IDs: []int64{}}, nil},
+	} {
+		b.exec("DELETE FROM pgfifo.dead_letters WHERE queue = 'q' AND group_id < 'c'")
+		b.died(planted...)
+		list, err := x.of.DeadLetters(ctx, x.what)
+		require.NoError(t, err)
+		require.Equal(t, x.want, letterIDs(list), "list %v %+v", x.of, x.what)
+		for _, tail := range []bool{false, true} {
+			tx, err := b.pool.Begin(ctx)
+			require.NoError(t, err)
+			moved, err := x.of.InPgx(tx).Redrive(ctx, fifo.Redrive{Letters: x.what, ToTail: tail})
+			require.NoError(t, err)
+			require.Equal(t, x.want, redriven(moved), "redrive %v %+v", x.of, x.what)
+			require.NoError(t, tx.Rollback(ctx))
+		}
+		n, err := x.of.DeleteDeadLetters(ctx, x.what)
+		require.NoError(t, err)
+		require.Len(t, x.want, n, "delete %v %+v", x.of, x.what)
+		list, err = x.of.DeadLetters(ctx, x.what)
+		require.NoError(t, err)
+		if x.what.Limit == 0 {
+			require.Empty(t, list, "%v %+v", x.of, x.what)
+		}
+		b.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)" +
+			"VALUES ('q', 'c', 1006, '', 0, now(), NULL), ('q', 'd', 1007, '', 0, now(), '[]') " +
+			"ON CONFLICT DO NOTHING")
+	}
+	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.dead_letters WHERE queue = 'p'"))
+}
+
+// What names nothing is nothing, and what names too much is an error before any SQL.
+func TestLettersAreChecked(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	q := nowhere(t).Queue("q")
+	for _, s := range []fifo.Scope{q, q.Group("g")} {
+		for _, none := range []fifo.Letters{
+			{}, named(), {IDs: []int64{}}, {Limit: 10}, {After: fifo.Position{Key: groups.Key{Queue: "q"}}},
+		} {
+			n, err := s.DeleteDeadLetters(ctx, none)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			list, err := s.Redrive(ctx, toTail(none))
+			require.NoError(t, err)
+			require.Empty(t, list)
+		}
+		for _, bad := range []fifo.Letters{
+			{IDs: []int64{1}, All: true}, {IDs: []int64{}, Kind: fifo.KindError}, {All: true, Error: "x"},
+			{Kind: "\x00"}, {Error: "\xff"}, {All: true, After: fifo.Position{Key: groups.Key{GroupID: "\x00"}}},
+		} {
+			_, err := s.DeleteDeadLetters(ctx, bad)
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
+			_, err = s.Redrive(ctx, fifo.Redrive{Letters: bad})
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
+			_, err = s.DeadLetters(ctx, bad)
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
+		}
+	}
+	for _, x := range []struct {
+		of   fifo.Scope
+		edit fifo.Redrive
+		want error
+	}{
+		{q, fifo.Redrive{Letters: named(1), Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Letters: named(1, 2), Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Letters: named(1), Payload: func() {}}, fifo.ErrInvalidMessage},
+		{q.Group("g"), fifo.Redrive{Letters: named(1), Headers: fifo.Headers{"": ""}}, fifo.ErrInvalidMessage},
+		{
+			q.Group("g"), fifo.Redrive{Letters: named(1), Payload: strings.Repeat("x", fifo.MaxPayloadBytes+1)},
+			fifo.ErrPayloadTooLarge,
+		},
+	} {
+		_, err := x.of.Redrive(ctx, x.edit)
+		require.ErrorIs(t, err, x.want, "%+v", x.edit)
+	}
+}
+
+// One dead letter may be mended on the way, in any transaction, in its place or at the tail. What is not replaced
+// stays, and what is too large together is refused.
+func TestRedriveEdited(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", fifo.MaxPayloadBytes)
+	for kind, within := range scopesWithin {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			for i, x := range []struct {
+				payload any
+				headers fifo.Headers
+				want    string
+				and     fifo.Headers
+			}{
+				{nil, nil, "old", fifo.Headers{"old": "1"}},
+				{"new", nil, "new", fifo.Headers{"old": "1"}},
+				{[]byte(nil), nil, "", fifo.Headers{"old": "1"}},
+				{map[string]int{"a": 1}, fifo.Headers{}, `{"a":1}`, nil},
+				{nil, fifo.Headers{"new": "\x00"}, "old", fifo.Headers{"new": "\x00"}},
+				{nil, fifo.Headers{}, "old", nil},
+				{large, fifo.Headers{}, large, nil},
+				{large, nil, "", nil},
+				{nil, fifo.Headers{"n": large[4:]}, "old", fifo.Headers{"n": large[4:]}},
+				{nil, fifo.Headers{"n": large[3:]}, "", nil},
+			} {
+				group, id := string(rune('a'+i)), int64(1000+i)
+				b.died(letter(group, id, "error", ""))
+				s, end := within(b, b.client.Queue("q").Group(group))
+				list, err := s.Redrive(t.Context(), fifo.Redrive{
+					Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
+				})
+				if end.commit != nil {
+					require.NoError(t, end.commit())
+				}
+				if x.want+"" == "" && x.and == nil {
+					require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
+					require.Empty(t, list)
+					require.Len(t, b.deadLetters(), 1)
+					b.exec("DELETE FROM pgfifo.dead_letters")
+					continue
+				}
+				require.NoError(t, err)
+				require.Len(t, list, 1)
+				jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
+				require.NoError(t, err)
+				require.Len(t, jobs, 1)
+				require.True(t, x.want == string(jobs[0].Payload))
+				require.Equal(t, x.and, jobs[0].Headers)
+			}
+			s, end := within(b, b.client.Queue("q").Group("none"))
+			list, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
+			require.NoError(t, err)
+			require.Empty(t, list)
+			if end.undo != nil {
+				require.NoError(t, end.undo())
+			}
+		})
+	}
+}
+
+// Of two who redrive a part at once, the second has the next ones, or the first's if those were put back.
+func TestRedrivesAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{true, false} {
+		for _, tail := range []bool{true, false} {
+			b := newBed(t)
+			b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
+				letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
+			step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
+			q := b.client.Queue("q")
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			first, err := q.InPgx(tx).Redrive(t.Context(), step)
+			require.NoError(t, err)
+			require.Equal(t, []int64{1001, 1002}, redriven(first))
+			type answer struct {
+				list []fifo.Redriven
+				err  error
+			}
+			done := make(chan answer, 1)
+			go func() {
+				list, err := q.Redrive(context.WithoutCancel(t.Context()), step)
+				done <- answer{list, err}
+			}()
+			await(t, "the second to wait", func() bool { return b.waiting("") })
+			want := []int64{1003, 1004}
+			if kept {
+				require.NoError(t, tx.Commit(t.Context()))
+			} else {
+				require.NoError(t, tx.Rollback(t.Context()))
+				want = redriven(first)
+			}
+			second := receive(t, done, "the second")
+			require.NoError(t, second.err)
+			require.Equal(t, want, redriven(second.list))
+			require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
+		}
+	}
+}
+
+// A dead letter whose id is alive again goes to the tail only. Nothing is lost.
+func TestRedriveOfALivingID(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.died(letter("g", 1001, "error", ""), letter("g", 1002, "error", ""))
+	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1002, 'other')")
+	g := b.client.Queue("q").Group("g")
+	_, err := g.Redrive(t.Context(), allAgain)
+	var refused *pgconn.PgError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "23505", refused.Code)
+	require.Equal(t, 2, b.count("dead_letters"))
+	require.Equal(t, 1, b.count("jobs"))
+	list, err := g.Redrive(t.Context(), toTail(named(1002)))
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	list, err = g.Redrive(t.Context(), allAgain)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, 3, b.count("jobs"))
+}
+
+// With CommitOrder, a redrive to the tail waits for who has enqueued to the group, and comes behind; one to the
+// original place does not.
+func TestRedriveToTailInCommitOrder(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, commitOrder)
+	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
+	p := producers["pgx.Tx"](t, b.client, b)
+	_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+	require.NoError(t, err)
+	q := b.client.Queue("q")
+	for _, r := range []fifo.Redrive{again(-3), toTail(named(-1))} {
+		list, err := q.Redrive(promptly(t), r)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+	}
+	done := make(chan []fifo.Redriven, 1)
+	go func() {
+		list, _ := q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
+		done <- list
+	}()
+	await(t, "the redrive to wait", func() bool { return b.waiters() == 1 })
+	ids, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+	require.NoError(t, err)
+	require.NoError(t, p.commit())
+	list := receive(t, done, "the redrive")
+	require.Len(t, list, 1)
+	require.Greater(t, list[0].JobID, ids[0])
+}
