@@ -157,6 +157,7 @@ var permitted = map[string][]string{
 		"DELETE FROM pgfifo.jobs",
 		"DELETE FROM pgfifo.dead_letters",
 		"UPDATE pgfifo.jobs SET run_at = 'infinity'",
+		"INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', '[]')",
 		"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 	},
 	"reader": {

@@ -142,6 +142,35 @@ func ExampleScope_Redrive() {
 	// page 3
 }
 
+// What has used up its attempts is a job of another queue, whose handler tells somebody.
+func ExampleQueue_deadLetterQueue() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+
+	worker := &fifo.Worker{Client: client}
+	worker.HandleQueue("invoices", fifo.Queue{
+		MaxAttempts:     1,
+		DeadLetterQueue: "complaints",
+		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+			return errors.New("no such customer")
+		}),
+	})
+	worker.Handle("complaints", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		fmt.Printf("%s: %s: %s\n", job.Headers[fifo.OriginQueue], job.Payload, job.Headers[fifo.OriginError])
+		stop()
+		return nil
+	}))
+	_, err := client.Enqueue(ctx, fifo.Message{Queue: "invoices", GroupID: "ada", Payload: "invoice 7"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: invoices: invoice 7: no such customer
+}
+
 // A dead letter is mended, and goes behind what waits.
 func ExampleScope_Redrive_edited() {
 	ctx := context.Background()

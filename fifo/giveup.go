@@ -12,7 +12,7 @@ import (
 type GiveUp int
 
 const (
-	// ToDeadLetters moves the job to the dead letters; its group goes on.
+	// ToDeadLetters moves the job to the dead letters, or to Queue.DeadLetterQueue; its group goes on.
 	ToDeadLetters GiveUp = iota
 	// BlockGroup stops the group, with the job at its head: nothing behind it runs before it. The group is among
 	// Client.Pauses, with the job. Scope.Resume gives the job all its attempts again, Scope.SkipHead moves it to the
@@ -22,21 +22,33 @@ const (
 	Discard
 )
 
+// Headers of a job that has come from another queue, as what would have been a dead letter there: see
+// Queue.DeadLetterQueue. Its Failures are those of before, too.
+const (
+	OriginQueue    = "pgfifo-origin-queue"    // the queue
+	OriginID       = "pgfifo-origin-id"       // the job's id there
+	OriginAttempts = "pgfifo-origin-attempts" // how many it had there
+	OriginError    = "pgfifo-origin-error"    // of the last one, as in Failure.Error
+)
+
 // giveUpCall returns what records the last attempt of a job. args begin with its key and attempts, how is the failure
 // as failCall has it.
 func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
-	switch {
+	switch up := s.queue.OnGiveUp; {
 	case IsDeadLetter(r.failure.err):
-	case s.queue.OnGiveUp == Discard:
+	case up == Discard:
 		r.outcome = Discarded
 		return lease.Call{Statement: discardStmt, Args: args}
-	case s.queue.OnGiveUp == BlockGroup:
+	case up == BlockGroup:
 		r.outcome = Blocked
 		reason := fmt.Sprintf("job %d has used up its attempts: %v", r.job.ID, r.failure.err)
 		reason = scrub(reason, MaxReasonBytes-len("…"))
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason))}
 	}
 	r.outcome = Buried
+	if to := s.queue.DeadLetterQueue; to != "" {
+		return lease.Call{Statement: forwardStmt, Args: append(append(args, how...), []byte(to))}
+	}
 	return lease.Call{Statement: buryStmt, Args: append(args, how...)}
 }
 

@@ -23,6 +23,12 @@ type Queue struct {
 	MaxAttempts int
 	// OnGiveUp says what becomes of a job that has used them up. Defaults to ToDeadLetters.
 	OnGiveUp GiveUp
+	// DeadLetterQueue is another queue, to which a job moves in place of the dead letters, in the transaction that ends
+	// its last attempt: to the end of the group with the same id there, under a new id. A handler works it there as any
+	// job, with all the attempts that the queue gives. Its payload and headers stay; the Origin headers are added, and
+	// may go beyond the limit of both. What an operator makes a dead letter (SkipHead) stays one. Config.CommitOrder does
+	// not order such a move. Defaults to none.
+	DeadLetterQueue string
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
 	Retry RetryPolicy
 	// JobTimeout is how long a handler may run; see Worker.JobTimeout. Defaults to the worker's; negative: no limit.
@@ -56,8 +62,9 @@ type Queue struct {
 func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
 
 // HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
-// was given before, if there is no handler or there are two, or for bounds that make no sense. A nil HandlerFunc or
-// BatchHandlerFunc is no handler.
+// was given before, if there is no handler or there are two, or for bounds that make no sense. Nor may its dead letters
+// come back to it, by the DeadLetterQueues of the worker's queues; what other workers do with theirs is not known. A nil
+// HandlerFunc or BatchHandlerFunc is no handler.
 func (w *Worker) HandleQueue(queue string, q Queue) {
 	if err := groups.ValidateID("queue", queue); err != nil {
 		panic(err)
@@ -70,6 +77,11 @@ func (w *Worker) HandleQueue(queue string, q Queue) {
 	}
 	if err := q.validate(); err != nil {
 		panic(fmt.Sprintf("fifo: queue %s: %v", queue, err))
+	}
+	for next := q.DeadLetterQueue; next != ""; next = w.queues[next].DeadLetterQueue {
+		if next == queue {
+			panic(fmt.Sprintf("fifo: queue %s: its dead letters come back to it", queue))
+		}
 	}
 	if w.queues == nil {
 		w.queues = make(map[string]Queue)
@@ -95,6 +107,11 @@ func (q *Queue) validate() error {
 		return fmt.Errorf("invalid batch: %+v", b)
 	case q.OnGiveUp < ToDeadLetters || q.OnGiveUp > Discard:
 		return fmt.Errorf("invalid OnGiveUp: %d", q.OnGiveUp)
+	}
+	if q.DeadLetterQueue != "" {
+		if err := groups.ValidateID("DeadLetterQueue", q.DeadLetterQueue); err != nil {
+			return err
+		}
 	}
 	return validLanes(q.MinLanes, q.MaxLanes)
 }

@@ -34,6 +34,7 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 		for i := range a.results {
 			s.tell(ctx, &a.results[i])
 		}
+		s.forwarded(a)
 		s.crew.worker.Client.hookSettled(ctx, a.results)
 	})
 	return recorded
@@ -62,6 +63,19 @@ func (s *seat) tell(ctx context.Context, r *result) {
 		c.teller.log(ctx, c.log, r)
 	}
 	c.left.settled(r)
+}
+
+// forwarded tells workers of jobs that have moved to the queue of dead letters: as of an enqueue, from here on.
+func (s *seat) forwarded(a *attempt) {
+	to := s.queue.DeadLetterQueue
+	if to == "" {
+		return
+	}
+	for i := range a.results {
+		if r := &a.results[i]; r.outcome == Buried {
+			s.crew.worker.Client.announce.say(func(h hints) { h.add(to, r.job.GroupID, 0, false) })
+		}
+	}
 }
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed

@@ -37,6 +37,8 @@ var (
 	skipSQL string
 	//go:embed sql/bury.sql
 	burySQL string
+	//go:embed sql/forward.sql
+	forwardSQL string
 	//go:embed sql/pause.sql
 	pauseSQL string
 	//go:embed sql/resume.sql
@@ -68,6 +70,7 @@ const (
 	retryStmt        = "pgfifo_retry"
 	snoozeStmt       = "pgfifo_snooze"
 	buryStmt         = "pgfifo_bury"
+	forwardStmt      = "pgfifo_forward"
 	blockStmt        = "pgfifo_block"
 	discardStmt      = "pgfifo_discard"
 )
@@ -75,5 +78,5 @@ const (
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
 	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
-	blockStmt: blockSQL, discardStmt: discardSQL, leaveStmt: leaveSQL, relaxStmt: relaxSQL,
+	blockStmt: blockSQL, discardStmt: discardSQL, leaveStmt: leaveSQL, relaxStmt: relaxSQL, forwardStmt: forwardSQL,
 }

@@ -199,7 +199,7 @@ type Stats struct {
 
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
-	Buried    int64 // jobs that became dead letters
+	Buried    int64 // jobs that became dead letters, or moved to a DeadLetterQueue
 	Returned  int64 // jobs given back: the worker stopped, or a job before them in their batch failed
 	Snoozed   int64 // jobs that their handlers gave back until later
 	Blocked   int64 // jobs that block their groups

@@ -52,7 +52,7 @@ GRANT EXECUTE ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, tim
 -- its group. It cannot change a payload or a job's place, resume, or read the payloads of dead letters. UPDATE of one
 -- column is what PostgreSQL asks for a row lock; DELETE lets it lock the whole table, too, and there is no DELETE
 -- without that.
-GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts),
+GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, failures),
       UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;

@@ -184,6 +184,12 @@ var attempts = []Mutant{
 		Test:   Test{"fifo", "TestBlockedGroup"},
 	},
 	{
+		Name:   "moved-job-forgets",
+		Breaks: "a job that moves to a queue of dead letters does not say where it was",
+		Edits:  []Edit{{"fifo/sql/forward.sql", "'pgfifo-origin-id', id::text", "'pgfifo-origin-id', attempts::text"}},
+		Test:   Test{"fifo", "TestDeadLetterQueue"},
+	},
+	{
 		Name:   "head-skipped-that-runs",
 		Breaks: "an operator who skips a head that runs skips the job behind it",
 		Edits: []Edit{{

@@ -231,6 +231,12 @@ var discovery = []Mutant{
 		Test: Test{"fifo", "TestRedrivesAtOnce"},
 	},
 	{
+		Name:   "moved-job-is-not-told",
+		Breaks: "workers learn of what has moved to a queue of dead letters at their next poll",
+		Edits:  []Edit{{"fifo/settle.go", "	if to == \"\" {\n		return\n", "	if to != \"\" || s == nil {\n		return\n"}},
+		Test:   Test{"fifo", "TestDeadLetterQueue"},
+	},
+	{
 		Name:   "resume-is-not-told",
 		Breaks: "workers learn of what is resumed at their next poll",
 		Edits:  []Edit{{"fifo/pause.go", "	if paused {\n", "	if paused && s.within {\n"}},

@@ -1,0 +1,194 @@
+package fifo_test
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/receipt"
+)
+
+// hopeless enqueues jobs to a group of queue q, which are to leave it for another queue.
+func (b *bed) hopeless(group string, msgs ...fifo.Message) []int64 {
+	b.t.Helper()
+	for i := range msgs {
+		msgs[i].Queue, msgs[i].GroupID = "q", group
+	}
+	ids, err := receipt.IDs(b.client.Enqueue(b.t.Context(), msgs...))
+	require.NoError(b.t, err)
+	return ids
+}
+
+// origin returns what a job's headers must be that has moved from queue q.
+func origin(headers fifo.Headers, id int64, attempts int, text string) fifo.Headers {
+	all := fifo.Headers{
+		fifo.OriginQueue: "q", fifo.OriginID: strconv.FormatInt(id, 10),
+		fifo.OriginAttempts: strconv.Itoa(attempts), fifo.OriginError: text,
+	}
+	maps.Copy(all, headers)
+	return all
+}
+
+// A job that has used up its attempts moves to the queue of dead letters, to the end of the group there, and its group
+// goes on. A worker of that queue hears of it.
+func TestDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	headers := fifo.Headers{"traceparent": "00-x", "bytes": "\x00\xff", fifo.OriginError: "of an earlier move"}
+	moved := make(chan *fifo.Job, 3)
+	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), MaxAttempts: 5}
+	rarePolls(other)
+	other.Handle("morgue", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		moved <- job
+		return nil
+	}))
+	b.run(other)
+	w := b.bare(nil)
+	w.HandleQueue("q", fifo.Queue{
+		DeadLetterQueue: "morgue",
+		Handler: b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+			if string(job.Payload) == "fine" {
+				return nil
+			}
+			return errOnPurpose
+		}),
+	})
+	b.run(w)
+	for range 2 { // then the other worker is idle
+		first := b.hopeless("g", fifo.Message{Payload: "one", Headers: headers, MaxAttempts: 2},
+			fifo.Message{Payload: "two"}, fifo.Message{Payload: "fine"})
+		for i, want := range []string{"one", "two"} {
+			job := receive(t, moved, "a dead letter")
+			require.Equal(t, "g", job.GroupID)
+			require.Equal(t, want, string(job.Payload))
+			require.Greater(t, job.ID, first[2])
+			require.Zero(t, job.Attempts)
+			require.Equal(t, 5, job.MaxAttempts, "not the message's")
+			if i == 0 {
+				its := maps.Clone(headers)
+				delete(its, fifo.OriginError)
+				require.Equal(t, origin(its, first[0], 2, errOnPurpose.Error()), job.Headers)
+			} else {
+				require.Equal(t, origin(nil, first[1], 3, errOnPurpose.Error()), job.Headers)
+			}
+		}
+		b.drained()
+	}
+	require.Empty(t, b.deadLetters())
+	require.EqualValues(t, 4, w.Stats().Buried)
+	b.ledger.mu.Lock()
+	defer b.ledger.mu.Unlock()
+	require.Equal(t, 4, b.ledger.count(fifo.Buried))
+}
+
+// So it does if what failed is recorded elsewhere than in the job's transaction, in a batch, of an attempt that was
+// lost, and if its handler says that it is a dead letter. Its failures go along.
+func TestDeadLetterQueueElsewhere(t *testing.T) {
+	t.Parallel()
+	ended := func(ctx context.Context, job *fifo.Job) error {
+		if tx, err := job.PgxTx(ctx); err == nil {
+			_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
+		}
+		return errOnPurpose
+	}
+	second := func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "2" {
+			return errOnPurpose
+		}
+		return nil
+	}
+	killed := func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err == nil {
+			_, _ = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+			<-ctx.Done()
+		}
+		return err
+	}
+	for name, x := range map[string]struct {
+		queue fifo.Queue
+		sent  []string
+		moves string
+	}{
+		"transaction ended": {fifo.Queue{Handler: fifo.HandlerFunc(ended), MaxAttempts: 1}, []string{"1"}, "1"},
+		"batch of a group": {
+			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
+			[]string{"1", "2", "3"}, "2",
+		},
+		"batch of groups": {
+			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Groups: 3}},
+			[]string{"2"}, "2",
+		},
+		"lost": {fifo.Queue{Handler: fifo.HandlerFunc(killed), MaxAttempts: 1}, []string{"1"}, "1"},
+		"as told": {
+			fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), OnGiveUp: fifo.BlockGroup}, []string{"1"}, "1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.overlaps = true
+			x.queue.DeadLetterQueue = "morgue"
+			var msgs []fifo.Message
+			for _, payload := range x.sent {
+				msgs = append(msgs, fifo.Message{Payload: payload})
+			}
+			b.hopeless("g", msgs...)
+			w := b.bare(nil)
+			w.HandleQueue("q", x.queue)
+			r := b.run(w)
+			await(t, "the move", func() bool {
+				return b.count("jobs WHERE queue = 'q'") == 0 && b.count("jobs WHERE queue = 'morgue'") == 1
+			})
+			require.NoError(t, r.stop())
+			job := b.jobs()[0]
+			require.Equal(t, "g", job.GroupID)
+			require.Equal(t, x.moves, string(job.Payload))
+			require.Zero(t, job.Attempts)
+			require.Len(t, job.Failures, max(1, x.queue.MaxAttempts))
+			require.Equal(t, job.Failures[len(job.Failures)-1].Error, job.Headers[fifo.OriginError])
+			require.Empty(t, b.deadLetters())
+			require.Zero(t, b.count("attempt_marks"))
+		})
+	}
+}
+
+// A job that cannot be moved stays, with its attempts, until it can.
+func TestDeadLetterQueueThatRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''full''; END'`)
+	b.exec(`CREATE TRIGGER refuse BEFORE INSERT ON pgfifo.jobs FOR EACH ROW WHEN (NEW.queue = 'morgue')
+		EXECUTE FUNCTION refuse()`)
+	ids := b.hopeless("g", fifo.Message{Payload: "x"})
+	w := b.bare(nil)
+	w.HandleQueue("q", fifo.Queue{Handler: failing(99, errOnPurpose), DeadLetterQueue: "morgue", MaxAttempts: 1})
+	b.run(w)
+	await(t, "trouble", func() bool { return w.Stats().Troubles > 0 })
+	require.Equal(t, ids[0], b.jobs()[0].ID)
+	b.exec("DROP TRIGGER refuse ON pgfifo.jobs")
+	await(t, "the move", func() bool { return b.count("jobs WHERE queue = 'morgue'") == 1 })
+	require.Equal(t, 1, b.count("jobs"))
+}
+
+// Dead letters that come back to their queue by way of others would go round for ever.
+func TestInvalidDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	to := func(queue string) fifo.Queue {
+		return fifo.Queue{Handler: fifo.HandlerFunc(nop), DeadLetterQueue: queue}
+	}
+	for _, bad := range []string{"q", "x\x00", "\n"} {
+		require.Panics(t, func() { new(fifo.Worker).HandleQueue("q", to(bad)) }, bad)
+	}
+	w := new(fifo.Worker)
+	w.HandleQueue("a", to("b"))
+	w.HandleQueue("b", to("c"))
+	w.HandleQueue("d", to("c"))
+	require.Panics(t, func() { w.HandleQueue("c", to("a")) })
+	w.HandleQueue("c", to("elsewhere"))
+}
