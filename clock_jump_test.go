@@ -162,7 +162,7 @@ func (c *clocks) jump(round string, by time.Duration) {
 	fails := send("fail", fifo.Message{})
 	delayed := send("delayed", fifo.Message{Delay: clockDelay})
 	group := c.client.Queue("clock").Group("paused")
-	require.NoError(c, group.Pause(c.Context(), "a test"))
+	require.NoError(c, pausing(group.Pause(c.Context(), "a test")))
 	paused := send("paused", fifo.Message{})
 	c.has("the job that waits", waits, 1)
 	c.has("the job that passes a late one", passed, 1)

@@ -53,7 +53,7 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 	var again []fifo.Message
 	for i := range each {
 		paused, backoff, delayed := fmt.Sprint("paused", i), fmt.Sprint("backoff", i), fmt.Sprint("delayed", i)
-		require.NoError(t, s.client.Queue(queue).Group(paused).Pause(ctx, ""))
+		require.NoError(t, pausing(s.client.Queue(queue).Group(paused).Pause(ctx, "")))
 		head := message(delayed, task{})
 		head.Delay = time.Hour
 		ids := s.enqueue(message(paused, task{}), message(backoff, task{Do: "postpone"}), head,

@@ -117,7 +117,7 @@ func (s *staff) everything(settings []string) {
 	}
 	admin := s.client(s.as(s.roles.Admin, settings...))
 	later := admin.Queue("later").Group("g")
-	require.NoError(s, later.Pause(ctx, "why"))
+	require.NoError(s, pausing(later.Pause(ctx, "why")))
 	pauses, err := admin.Pauses(ctx)
 	require.NoError(s, err)
 	require.Len(s, pauses, 1)

@@ -42,7 +42,6 @@ var refusedToAll = []string{
 	"SELECT last_value FROM pgfifo.fences_token_seq",
 	"SELECT nextval('pgfifo.fences_token_seq')",
 	"SELECT setval('pgfifo.fences_token_seq', 1)",
-	"UPDATE pgfifo.jobs SET payload = ''",
 	"UPDATE pgfifo.jobs SET queue = 'other'",
 	"UPDATE pgfifo.jobs SET group_id = 'other'",
 	"UPDATE pgfifo.jobs SET id = id + 1000",
@@ -80,6 +79,8 @@ var changes = []string{
 	"LOCK TABLE pgfifo.jobs IN ACCESS EXCLUSIVE MODE",
 	"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
 	"UPDATE pgfifo.jobs SET attempts = 9",
+	"UPDATE pgfifo.jobs SET payload = ''",
+	"UPDATE pgfifo.jobs SET headers = NULL",
 	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) " +
 		"VALUES ('q', 'g', 1, '', 1, now())",
 	"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
@@ -112,6 +113,8 @@ var refusedToProducer = slices.Concat(workersOnly, changes, []string{
 })
 
 var refusedToWorker = []string{
+	"UPDATE pgfifo.jobs SET payload = ''",
+	"UPDATE pgfifo.jobs SET headers = NULL",
 	"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at) VALUES ('q', 'g', '', now())",
 	"SELECT * FROM pgfifo.dead_letters",
@@ -170,6 +173,7 @@ var permitted = map[string][]string{
 		"UPDATE pgfifo.jobs SET run_at = 'infinity'",
 		"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
 		"SELECT FROM pgfifo.dead_letters FOR UPDATE",
+		"UPDATE pgfifo.jobs SET payload = ''",
 	},
 	outsider: {
 		"SELECT pg_notify('pgfifo', 'anything')",

@@ -63,7 +63,7 @@ func TestProducerRole(t *testing.T) {
 
 		_, err = s.client(pool).Queue(queue).Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
 		requireRefused(t, err, "through the API, too")
-		require.Error(t, s.client(pool).Queue(queue).Pause(ctx, ""))
+		require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
 	})
 }
 
@@ -147,9 +147,9 @@ func TestAdminRole(t *testing.T) {
 		client := s.client(pool)
 		group := client.Queue(queue).Group("c")
 		s.look(client)
-		require.NoError(t, group.Pause(ctx, "why"))
-		require.NoError(t, group.Pause(ctx, "why not"))
-		require.NoError(t, client.Queue(queue).Pause(ctx, "all"))
+		require.NoError(t, pausing(group.Pause(ctx, "why")))
+		require.NoError(t, pausing(group.Pause(ctx, "why not")))
+		require.NoError(t, pausing(client.Queue(queue).Pause(ctx, "all")))
 		require.Equal(t, 3, s.number("SELECT count(*) FROM pgfifo.pauses"))
 		resumed, err := group.Resume(ctx)
 		require.NoError(t, err)
@@ -163,9 +163,18 @@ func TestAdminRole(t *testing.T) {
 		n, err := client.Queue(queue).DeleteDeadLetters(ctx, one(1002))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
+		jobs, err := client.Queue(queue).Jobs(ctx, fifo.Page{})
+		require.NoError(t, err)
+		require.NoError(t, client.Queue(queue).RetryNow(ctx, jobs[0].ID))
+		require.NoError(t, client.Queue(queue).Edit(ctx, jobs[0].ID, func(job *fifo.Job) error {
+			job.Payload = []byte("mended")
+			return nil
+		}))
+		require.NoError(t, client.Queue(queue).Bury(ctx, jobs[0].ID, "why"))
+		require.NoError(t, client.Queue(queue).Delete(ctx, jobs[1].ID))
 		n, err = client.Queue(queue).Purge(ctx)
 		require.NoError(t, err)
-		require.Equal(t, 4, n)
+		require.Equal(t, 2, n)
 		require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
 
 		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema}),

@@ -167,3 +167,6 @@ func (j *logbook) String() string {
 func (j *logbook) handler(level slog.Level) slog.Handler {
 	return slog.NewTextHandler(j, &slog.HandlerOptions{Level: level})
 }
+
+// pausing is the error of Pause.
+func pausing(_ bool, _ int, err error) error { return err }

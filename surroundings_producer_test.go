@@ -178,7 +178,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	require.Equal(t, ids[0], awaitValue(s, done, "the job"))
 
 	group := client.Queue(queue).Group("paused")
-	require.NoError(t, group.Pause(ctx, "why"))
+	require.NoError(t, pausing(group.Pause(ctx, "why")))
 	_, err = client.Enqueue(ctx, message("paused", task{}), message("bad", task{}))
 	require.NoError(t, err)
 	s.until("a dead letter", func() bool {

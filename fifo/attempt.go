@@ -266,7 +266,7 @@ func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
 func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Context) error) (err, held, cause error) {
 	c := s.crew
 	hctx, stop := context.WithCancelCause(ctx)
-	unwatch := s.watch(stop)
+	unwatch := s.watch(stop, tasks)
 	defer unwatch()
 	if timeout := s.queue.JobTimeout; timeout > 0 {
 		var cancel context.CancelFunc

@@ -214,6 +214,9 @@ func (b *bed) holder(group string) (pid int) {
 	return pid
 }
 
+// pausing is the error of Pause.
+func pausing(_ bool, _ int, err error) error { return err }
+
 // patience bounds every wait of a test. Nothing takes that long unless it is broken.
 const patience = 30 * time.Second
 

@@ -108,7 +108,7 @@ func (b *bed) operate(c *fifo.Client) {
 		require.NoError(b.t, err)
 		require.Equal(b.t, 1, n)
 	}
-	require.NoError(b.t, g.Pause(ctx, escaping))
+	require.NoError(b.t, pausing(g.Pause(ctx, escaping)))
 	dead, err := g.DeadLetters(ctx, fifo.Letters{})
 	did(len(dead), err)
 	did(counted(g.Redrive(ctx, again(dead[0].ID))))

@@ -10,19 +10,20 @@ type Depth struct {
 	Jobs        int       // those that wait and those that run
 	Groups      int       // groups with jobs; of a group 0 or 1
 	OldestAt    time.Time // when the oldest of them was enqueued; zero: there are none
+	DueSince    time.Time // since when a job's own time has come, whatever is before it; zero: that of none
 	DeadLetters int       // given up and not deleted
 }
 
 // Measure counts, for gauges. It reads an index entry of every job: of a queue with a million once a minute is fine,
 // once a second is not.
 func (s Scope) Measure(ctx context.Context) (d Depth, err error) {
-	var oldest *time.Time
+	var oldest, due *time.Time
 	err = s.read(ctx, "measure", measureSQL, func(r row) error {
-		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest)
+		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due)
 	}, s.queue, s.groupOrNull())
 	if err != nil {
 		return Depth{}, err
 	}
-	d.OldestAt = orZero(oldest)
+	d.OldestAt, d.DueSince = orZero(oldest), orZero(due)
 	return d, nil
 }

@@ -19,8 +19,16 @@ var (
 	// UTF-8, or not printable, and for a text that PostgreSQL cannot have: of a Page or Letters, or of a pause's reason,
 	// which may have MaxReasonBytes; and for Letters that contradict each other.
 	ErrInvalidID = groups.ErrInvalidID
-	// ErrInvalidState is returned by Groups for a State that is none.
+	// ErrInvalidState is returned by Groups for a State that it cannot be asked for.
 	ErrInvalidState = errors.New("fifo: invalid state")
+)
+
+// What verbs on one job return if they did nothing.
+var (
+	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was.
+	ErrJobNotFound = errors.New("fifo: there is no such job")
+	// ErrJobHeld says that the job is running, or that somebody else is changing it; the text says who.
+	ErrJobHeld = errors.New("fifo: the job is held")
 )
 
 // Errors of messages, before any SQL.
@@ -66,12 +74,20 @@ var (
 	// ErrShutdown says that the worker is stopping and DrainTimeout has passed. The job is given back and no attempt
 	// is counted, unless the handler returns nil then.
 	ErrShutdown = errors.New("fifo: worker is shutting down")
+	// ErrCanceled says that an operator has canceled what runs in the queue or group: Scope.Cancel. The job is given
+	// back and no attempt is counted, unless the handler returns nil then.
+	ErrCanceled = errors.New("fifo: canceled by an operator")
 	// ErrLost says that the connection that holds the job is gone: somebody else may run it by now.
 	ErrLost = lease.ErrLost
 )
 
 // ErrNoJob is returned by Tx, PgxTx and Fence of a Job that is not being handled.
 var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
+
+// uncounted reports whether what a handler returns after the end of its context says nothing about the job.
+func uncounted(cause error) bool {
+	return errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrCanceled)
+}
 
 // A PanicError is the error of a handler or a hook that panicked, or that ended its goroutine.
 type PanicError struct {

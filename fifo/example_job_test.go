@@ -138,7 +138,7 @@ func ExampleStrictJSON() {
 	if err := worker.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
-	letters, err := client.Queue("payments").DeadLetters(context.Background(), fifo.Page{})
+	letters, err := client.Queue("payments").DeadLetters(context.Background(), fifo.Letters{})
 	if err != nil {
 		log.Fatal(err)
 	}

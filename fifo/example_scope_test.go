@@ -16,10 +16,12 @@ func ExampleScope_Pause() {
 	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	account := client.Queue("payments").Group("account-7")
-	if err := account.Pause(ctx, "under audit"); err != nil {
+	was, jobs, err := account.Pause(ctx, "under audit")
+	if err != nil {
 		log.Fatal(err)
 	}
-	_, err := client.Enqueue(ctx,
+	fmt.Println("paused already:", was, "jobs:", jobs)
+	_, err = client.Enqueue(ctx,
 		fifo.Message{Queue: "payments", GroupID: "account-7"}, fifo.Message{Queue: "payments", GroupID: "account-8"})
 	if err != nil {
 		log.Fatal(err)
@@ -46,6 +48,7 @@ func ExampleScope_Pause() {
 		log.Fatal(err)
 	}
 	// Output:
+	// paused already: false jobs: 0
 	// account-8
 	// account-7 is paused: under audit
 	// account-7

@@ -60,16 +60,28 @@ func (s Scope) SkipHead(ctx context.Context) (bool, error) {
 	if s.level != ofGroup {
 		return false, fmt.Errorf("%w: SkipHead is for a group", ErrInvalidID)
 	}
-	skipped, xid := false, int64(0)
-	err := s.change(ctx, "skip the head of", skipSQL, func(r row) error {
-		skipped = true
+	return s.takeOut(ctx, "skip the head of", nil, true, nil)
+}
+
+// takeOut takes a job out of its group: that with the id, or for nil the one that blocks the group, or else its head.
+// It reports whether it did. reason is a text, or nil.
+func (s Scope) takeOut(ctx context.Context, verb string, id any, bury bool, reason any) (bool, error) {
+	return s.alter(ctx, verb, skipSQL, s.queue, s.group, id, bury, reason, maxFailures)
+}
+
+// alter changes one job of a group by a statement that answers with its transaction's id, or with no row if it has done
+// nothing, which alter reports. Workers are told.
+func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (bool, error) {
+	done, xid := false, int64(0)
+	err := s.change(ctx, verb, sql, func(r row) error {
+		done = true
 		return r.Scan(&xid)
-	}, s.queue, s.group)
+	}, args...)
 	if err != nil {
 		return false, err
 	}
-	if skipped {
+	if done {
 		s.announce(xid, func(h hints) { h.add(s.queue, s.group, 0, false) })
 	}
-	return skipped, nil
+	return done, nil
 }

@@ -107,7 +107,7 @@ func TestSkipHeadThatRuns(t *testing.T) {
 	skipped, err := g.SkipHead(promptly(t))
 	require.NoError(t, err)
 	require.False(t, skipped)
-	require.NoError(t, g.Pause(t.Context(), "by hand"))
+	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 	close(h.release)
 	await(t, "the end of the head", func() bool { return b.count("jobs") == 1 })
 	await(t, "the head to be free", func() bool {
@@ -133,7 +133,7 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 			return nil
 		}
 		failed = true
-		require.NoError(t, g.Pause(ctx, "by hand"))
+		require.NoError(t, pausing(g.Pause(ctx, "by hand")))
 		return errOnPurpose
 	})}, oneLane)
 	b.run(w)
@@ -166,7 +166,7 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 				// A lower id comes late: it is not what blocks the group.
 				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -1, '')")
 				if byHand {
-					require.NoError(t, g.Pause(t.Context(), "by hand"))
+					require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 				}
 				require.NoError(t, do(t.Context(), g))
 				pauses, err := b.client.Pauses(t.Context())

@@ -57,7 +57,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 
 // failed adds the failure of a job whose handler has returned with an error.
 func (s *seat) failed(a *attempt, t task, err, cause error) {
-	if errors.Is(cause, ErrShutdown) {
+	if uncounted(cause) {
 		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: err}})
 		t.place.outcome.More = true
 		return
@@ -97,7 +97,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	}
 	s.giveBack(a, tasks)
 	a.revoke(Returned, "", err)
-	if !errors.Is(cause, ErrShutdown) {
+	if !uncounted(cause) {
 		a.oneByOne()
 	}
 }

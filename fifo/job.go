@@ -56,6 +56,8 @@ const (
 	KindPanic   = "panic"   // the handler panicked
 	KindTimeout = "timeout" // the handler failed after Worker.JobTimeout had passed
 	KindLost    = "lost"    // the worker or its connection died with the job
+
+	KindOperator = "operator" // no attempt has failed: an operator has given the job up; see Scope.Bury
 )
 
 // Group returns the key of the job's group.

@@ -33,16 +33,7 @@ var placeSQL = map[level]string{
 // however many jobs there are. It returns ErrInvalidID also for a page that is After a place that cannot be.
 func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
 	err = s.list(ctx, "jobs", jobsSQL, "", page, func(r row) error {
-		var j Job
-		var runAt *time.Time
-		var headers, failures []byte
-		err := r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &runAt, &j.Attempts, &j.MaxAttempts,
-			&j.EnqueuedAt, &failures)
-		if err != nil {
-			return err
-		}
-		j.RunAt, j.Headers = orZero(runAt), decodeHeaders(headers)
-		j.Failures, err = decodeFailures(failures)
+		j, err := scanJob(r)
 		list = append(list, j)
 		return err
 	})
@@ -50,6 +41,20 @@ func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
 		return nil, err
 	}
 	return list, nil
+}
+
+// scanJob reads what jobsSQL selects.
+func scanJob(r row) (j Job, err error) {
+	var runAt *time.Time
+	var headers, failures []byte
+	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &runAt, &j.Attempts, &j.MaxAttempts,
+		&j.EnqueuedAt, &failures)
+	if err != nil {
+		return j, err
+	}
+	j.RunAt, j.Headers = orZero(runAt), decodeHeaders(headers)
+	j.Failures, err = decodeFailures(failures)
+	return j, err
 }
 
 // DeadLetters lists dead letters, in the order of Jobs and with its errors: the first 100 of those that are chosen, or

@@ -16,16 +16,7 @@ import (
 // A page reads one range of the index, wherever it is, also with the plan that is made for any parameters.
 func TestPagesReadOneRange(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	ctx := t.Context()
-	_, err := pool.Exec(ctx, `INSERT INTO pgfifo.jobs (queue, group_id, payload)
-		SELECT q, 'g' || i % 3, '' FROM unnest('{p,q,r}'::text[]) q, generate_series(1, 20000) i`)
-	require.NoError(t, err)
-	_, err = pool.Exec(ctx, "VACUUM ANALYZE pgfifo.jobs")
-	require.NoError(t, err)
-	conn := pgtest.Conn(t, pool.Config().ConnString())
-	_, err = conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan")
-	require.NoError(t, err)
+	conn := crowded(t)
 	q := (&Client{}).Queue("q")
 	last := Position{groups.Key{Queue: "q", GroupID: "g1"}, 39990}
 	for _, x := range []struct {
@@ -57,6 +48,42 @@ func TestPagesReadOneRange(t *testing.T) {
 		} {
 			read := blocksOf(t, conn, statement.sql, statement.args)
 			require.Less(t, read, statement.most, "%s of %v after %v", what, x.scope, x.after)
+		}
+	}
+}
+
+// crowded returns a connection to a database with 60,000 jobs, which makes plans for any parameters.
+func crowded(t *testing.T) *pgx.Conn {
+	t.Helper()
+	pool := pgtest.Pool(t)
+	ctx := t.Context()
+	_, err := pool.Exec(ctx, `INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT q, 'g' || i % 3, '' FROM unnest('{p,q,r}'::text[]) q, generate_series(1, 20000) i`)
+	require.NoError(t, err)
+	_, err = pool.Exec(ctx, "VACUUM ANALYZE pgfifo.jobs")
+	require.NoError(t, err)
+	conn := pgtest.Conn(t, pool.Config().ConnString())
+	_, err = conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan")
+	require.NoError(t, err)
+	return conn
+}
+
+// A job is found by its id, and whether there is one by an entry of the index, however many others there are.
+func TestOneJobReadsOneRow(t *testing.T) {
+	t.Parallel()
+	conn := crowded(t)
+	for _, group := range []any{nil, "g1"} {
+		for what, statement := range map[string]struct {
+			sql  string
+			args []any
+		}{
+			"find":  {jobSQL, []any{"q", group, 25000, 3}},
+			"none":  {jobSQL, []any{"q", group, 1 << 40, 3}},
+			"some":  {anySQL, []any{"q", "a", "z"}},
+			"retry": {retryNowSQL, []any{"q", "g1", 25000}},
+			"bury":  {skipSQL, []any{"q", "g1", 25001, true, "", 3}},
+		} {
+			require.Less(t, blocksOf(t, conn, statement.sql, statement.args), 80, what)
 		}
 	}
 }

@@ -43,19 +43,27 @@ func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		c.hear(n.Payload)
+		c.hear(ctx, n.Payload)
 	}
 }
 
 // hear acts on a notice. Any role may send one, so it is checked like any input; the worst it can do is to make the
-// worker look.
-func (c *crew) hear(payload string) {
+// worker look, or to cancel what runs in a group that is paused.
+func (c *crew) hear(ctx context.Context, payload string) {
 	var n notice
 	if err := json.Unmarshal([]byte(payload), &n); err != nil {
 		c.scout.Hurry()
 		return
 	}
 	if _, ok := c.set.queues[n.Queue]; !ok {
+		return
+	}
+	if n.Cancel {
+		key := groups.Key{Queue: n.Queue}
+		if len(n.Groups) > 0 {
+			key.GroupID = n.Groups[0].GroupID
+		}
+		c.cancel(ctx, key)
 		return
 	}
 	if len(n.Groups) == 0 {

@@ -47,6 +47,11 @@ func (m Message) encode() (payload []byte, headers *string, err error) {
 	if err := m.check(); err != nil {
 		return nil, nil, err
 	}
+	return m.encodeContent()
+}
+
+// encodeContent is encode without a look at the rest.
+func (m Message) encodeContent() (payload []byte, headers *string, err error) {
 	if payload, err = m.encodePayload(); err != nil {
 		return nil, nil, err
 	}

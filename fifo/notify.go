@@ -8,6 +8,7 @@ type notice struct {
 	Queue  string      `json:"q"`
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
 	Back   bool        `json:"b,omitempty"` // there may be jobs with old ids among them
+	Cancel bool        `json:"c,omitempty"` // what runs there, or in all of the queue, and nothing else
 }
 
 type groupHint struct {
@@ -35,6 +36,7 @@ type hint struct {
 	groups map[string]int64 // the lowest new id of each; more than noticeHints: too many to name them
 	all    bool             // it may be any group
 	back   bool
+	cancel []string // groups; "": the queue
 }
 
 func (h hints) of(queue string) *hint {
@@ -48,6 +50,12 @@ func (h hints) of(queue string) *hint {
 
 // addQueue tells of all groups of a queue.
 func (h hints) addQueue(queue string) { h.of(queue).all = true }
+
+// cancel tells that what runs in a group, or for "" in the queue, is canceled.
+func (h hints) cancel(queue, group string) {
+	q := h.of(queue)
+	q.cancel = append(q.cancel, group)
+}
 
 func (h hints) add(queue, group string, id int64, back bool) {
 	q := h.of(queue)
@@ -73,13 +81,26 @@ func (h hints) addAll(more hints) {
 		for group, id := range q.groups {
 			h.add(queue, group, id, q.back)
 		}
+		for _, group := range q.cancel {
+			h.cancel(queue, group)
+		}
 	}
 }
 
-// notices returns one notice for each queue.
+// notices returns one notice for each queue, and one for each Cancel.
 func (h hints) notices() []string {
 	var texts []string
 	for queue, q := range h {
+		for _, group := range q.cancel {
+			n := notice{Queue: queue, Cancel: true}
+			if group != "" {
+				n.Groups = []groupHint{{GroupID: group}}
+			}
+			texts = append(texts, n.String())
+		}
+		if !q.all && len(q.groups) == 0 {
+			continue
+		}
 		n := notice{Queue: queue, Back: q.back}
 		for group, id := range q.groups {
 			n.Groups = append(n.Groups, groupHint{group, id})

@@ -29,12 +29,30 @@ const MaxReasonBytes = 1024
 // Pause has returned (in a transaction of the caller's: after its commit) starts a job: each claim looks. Pausing what
 // is paused replaces the reason, which is for people and may be empty: valid UTF-8 without a NUL, at most
 // MaxReasonBytes. Else Pause returns ErrInvalidID.
-func (s Scope) Pause(ctx context.Context, reason string) error {
+//
+// It returns whether it was paused already, or blocked, and how many jobs it has, a running one included: at most
+// MaxQueued are counted. Where there are none, what is enqueued there will wait; or the name is not what was meant.
+func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, err error) {
+	was, jobs, _, err = s.pause(ctx, "pause", reason)
+	return was, jobs, err
+}
+
+func (s Scope) pause(ctx context.Context, verb, reason string) (was bool, jobs int, xid int64, err error) {
+	if err := checkReason(reason); err != nil {
+		return false, 0, 0, err
+	}
+	err = s.change(ctx, verb, pauseSQL, func(r row) error { return r.Scan(&was, &xid, &jobs) },
+		s.queue, s.group, reason, MaxQueued)
+	return was, jobs, xid, err
+}
+
+// checkReason looks at what an operator gives as a reason.
+func checkReason(reason string) error {
 	if len(reason) > MaxReasonBytes || !storable(reason) {
 		return fmt.Errorf("%w: the reason is over %d bytes long, not valid UTF-8, or has a NUL",
 			ErrInvalidID, MaxReasonBytes)
 	}
-	return s.change(ctx, "pause", pauseSQL, nil, s.queue, s.group, reason)
+	return nil
 }
 
 // Resume undoes Pause of the same queue or group, and reports whether it was paused. What was paused by itself stays

@@ -25,7 +25,7 @@ func TestPausesAndResume(t *testing.T) {
 		{q.Group("a"), "changed"},
 		{q.Group("long"), strings.Repeat("\n", fifo.MaxReasonBytes)},
 	} {
-		require.NoError(t, x.scope.Pause(ctx, x.reason))
+		require.NoError(t, pausing(x.scope.Pause(ctx, x.reason)))
 	}
 	pauses, err := b.client.Pauses(ctx)
 	require.NoError(t, err)
@@ -58,7 +58,9 @@ func TestPausesAndResume(t *testing.T) {
 func TestInvalidReason(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"a\x00b", "\xff", strings.Repeat("x", fifo.MaxReasonBytes+1)} {
-		require.ErrorIs(t, nowhere(t).Queue("q").Pause(t.Context(), reason), fifo.ErrInvalidID, "%q", reason)
+		q := nowhere(t).Queue("q")
+		require.ErrorIs(t, pausing(q.Pause(t.Context(), reason)), fifo.ErrInvalidID, "%q", reason)
+		require.ErrorIs(t, q.Bury(t.Context(), 1, reason), fifo.ErrInvalidID, "%q", reason)
 	}
 }
 
@@ -76,7 +78,7 @@ func TestResumeIsAnnounced(t *testing.T) {
 			}{
 				{q, `{"q":"q"}`}, {q.Group("g"), `{"q":"q","g":[{"g":"g","i":0}]}`},
 			} {
-				require.NoError(t, x.scope.Pause(t.Context(), ""))
+				require.NoError(t, pausing(x.scope.Pause(t.Context(), "")))
 				for _, paused := range []bool{true, false} {
 					scope, end := within(b, x.scope)
 					was, err := scope.Resume(t.Context())
@@ -108,7 +110,7 @@ func TestResumeWakesWorkers(t *testing.T) {
 	b.quiet(w)
 	q := b.client.Queue("q")
 	for group, scope := range map[string]fifo.Scope{"g": q.Group("g"), "h": q} { // a known group may not be claimed
-		require.NoError(t, scope.Pause(t.Context(), ""))
+		require.NoError(t, pausing(scope.Pause(t.Context(), "")))
 		claims := w.Stats().Claims
 		b.send(group, nil)
 		await(t, "the worker to look", func() bool { return w.Stats().Claims > claims })

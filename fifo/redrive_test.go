@@ -150,7 +150,7 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 	dead := b.send("g", "dead", "dead")
 	b.bury()
 	g := b.client.Queue("q").Group("g")
-	require.NoError(t, g.Pause(t.Context(), ""))
+	require.NoError(t, pausing(g.Pause(t.Context(), "")))
 	w := b.worker(nop, rarePolls)
 	b.run(w)
 	for _, tail := range []bool{true, false} {

@@ -92,7 +92,7 @@ func TestScopeInATransaction(t *testing.T) {
 func (b *bed) tidy(s fifo.Scope) {
 	b.t.Helper()
 	ctx := b.t.Context()
-	require.NoError(b.t, s.Pause(ctx, "for now"))
+	require.NoError(b.t, pausing(s.Pause(ctx, "for now")))
 	jobs, err := s.Jobs(ctx, fifo.Page{})
 	require.NoError(b.t, err)
 	require.Len(b.t, jobs, 2)
@@ -114,7 +114,7 @@ func (b *bed) tidy(s fifo.Scope) {
 	require.Equal(b.t, 1, n)
 	d, err := s.Measure(ctx)
 	require.NoError(b.t, err)
-	require.Equal(b.t, fifo.Depth{Jobs: 1, Groups: 1, OldestAt: d.OldestAt}, d)
+	require.Equal(b.t, fifo.Depth{Jobs: 1, Groups: 1, OldestAt: d.OldestAt, DueSince: d.DueSince}, d)
 	list := b.groups(s, fifo.Page{}, fifo.Paused)
 	require.Len(b.t, list, 1)
 	require.Equal(b.t, "for now", list[0].PauseReason)
@@ -122,9 +122,11 @@ func (b *bed) tidy(s fifo.Scope) {
 
 // verbsOf calls every verb of a scope, with ids where they take some.
 func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
-	errs := map[string]error{"pause": s.Pause(ctx, "")}
+	errs := map[string]error{"pause": pausing(s.Pause(ctx, ""))}
+	_, errs["look for a job of"] = s.WhyJob(ctx, 1)
 	_, errs["resume"] = s.Resume(ctx)
 	_, errs["purge"] = s.Purge(ctx)
+	_, errs["move"] = s.Move(ctx, s)
 	_, errs["list jobs"] = s.Jobs(ctx, fifo.Page{})
 	_, errs["list dead letters"] = s.DeadLetters(ctx, fifo.Letters{})
 	_, errs["list groups"] = s.Groups(ctx, fifo.Page{})
@@ -160,6 +162,13 @@ func TestScopesAreChecked(t *testing.T) {
 		_, errs["redrive all"] = s.Redrive(ctx, allAgain)
 		_, errs["delete none"] = s.DeleteDeadLetters(ctx, named())
 		_, errs["delete all"] = s.DeleteDeadLetters(ctx, fifo.Letters{All: true})
+		_, errs["move to"] = q.Move(ctx, s)
+		errs["wait"] = s.WaitEmpty(ctx)
+		_, errs["terminate"] = s.Group("").Terminate(ctx)
+		_, _, errs["cancel"] = s.Cancel(ctx, "")
+		for verb, f := range oneJob {
+			errs[verb] = f(ctx, s, 1)
+		}
 		for verb, err := range errs {
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%s %q", verb, s)
 		}

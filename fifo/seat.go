@@ -29,6 +29,7 @@ type seat struct {
 
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
+	lent     []task                  // its jobs
 	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool
 }
@@ -230,19 +231,32 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Tu
 }
 
 // watch lets others cancel the handler that is about to run; the returned function ends that.
-func (s *seat) watch(stop context.CancelCauseFunc) func() {
+func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 	s.mu.Lock()
-	s.stop = stop
+	s.stop, s.lent = stop, tasks
 	if s.shutting {
 		stop(ErrShutdown)
 	}
 	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()
-		s.stop = nil
+		s.stop, s.lent = nil, nil
 		s.mu.Unlock()
 		stop(nil)
 	}
+}
+
+// running returns what cancels the handler that runs, if it has a job of the group, or for an empty group id of the
+// queue; else nil. The Jobs are the handler's: what is held says whose they are.
+func (s *seat) running(key groups.Key) context.CancelCauseFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.lent {
+		if h := s.lent[i].held; h.Queue == key.Queue && (key.GroupID == "" || h.GroupID == key.GroupID) {
+			return s.stop
+		}
+	}
+	return nil
 }
 
 // cancel cancels the running handler's context, if there is one.

@@ -51,6 +51,20 @@ var (
 	deleteDeadLettersSQL string
 	//go:embed sql/groups.sql
 	groupsSQL string
+	//go:embed sql/job.sql
+	jobSQL string
+	//go:embed sql/retry_now.sql
+	retryNowSQL string
+	//go:embed sql/edit.sql
+	editSQL string
+	//go:embed sql/move.sql
+	moveSQL string
+	//go:embed sql/any.sql
+	anySQL string
+	//go:embed sql/paused.sql
+	pausedSQL string
+	//go:embed sql/terminate.sql
+	terminateSQL string
 	//go:embed sql/measure.sql
 	measureSQL string
 	//go:embed sql/expire.sql

@@ -21,7 +21,8 @@ type Status struct {
 	Queued      int       // jobs, the running one included; at most MaxQueued are counted
 	Paused      bool      // the group or its queue
 	PauseReason string
-	Held        bool // a worker is running the head
+	PauseJob    int64 // the job that blocks the group (BlockGroup), or 0
+	Held        bool  // a worker is running the head
 	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
 	// transaction, that is of the job. Of a session of another role's, ClientAddr and HeldSince are empty, unless one's
 	// own is a member of that role or of pg_read_all_stats.
@@ -29,6 +30,12 @@ type Status struct {
 	ApplicationName string
 	ClientAddr      string
 	HeldSince       time.Time
+
+	JobID       int64     // the job that State, Since and Reason are about: the head, but for WhyJob
+	Ahead       int       // jobs of the group before that one; at most MaxQueued are counted
+	State       State     // the one reason why it does not run, or Held
+	Since       time.Time // since when it is Held, Paused, Due or Dead; zero: not known
+	LastFailure *Failure  // the head's last failed or lost attempt, or nil
 }
 
 // Group returns the group's key.
@@ -37,14 +44,43 @@ func (s *Status) Group() groups.Key { return groups.Key{Queue: s.Queue, GroupID:
 // MaxQueued is how many jobs of a group its Status counts at most: an exact count of a long group is slow.
 const MaxQueued = 10_000
 
-// A State is what Groups may ask of a group.
+// A State is what a job is doing. Of several that are true it is the first in this order.
 type State int
 
-// States of groups.
+// States of the head of a group. Groups may be asked for Held and Paused.
 const (
-	Held   State = iota + 1 // a job of it is running
-	Paused                  // it is paused, or its queue
+	Held       State = iota + 1 // it is running
+	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
+	BackingOff                  // it has failed, and waits for its next attempt
+	Delayed                     // it is to run later: the message says so, or its handler has snoozed it
+	Due                         // it may run, and nobody has taken it
+
+	// States of other jobs.
+
+	Behind // others of its group are before it
+	Dead   // it is a dead letter
 )
+
+func (s State) String() string {
+	switch s {
+	case Held:
+		return "held"
+	case Paused:
+		return "paused"
+	case BackingOff:
+		return "backing off"
+	case Delayed:
+		return "delayed"
+	case Due:
+		return "due"
+	case Behind:
+		return "behind"
+	case Dead:
+		return "dead"
+	default:
+		return "unknown"
+	}
+}
 
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
 // given states. A page goes on behind the whole group of its After, whatever id that has.
@@ -70,10 +106,13 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 	}
 	err = s.read(ctx, "list groups of", groupsSQL, func(r row) error {
 		var g Status
-		var due, since *time.Time
+		var due, heldSince, since *time.Time
+		var failure []byte
 		err := r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
-			&g.PauseReason, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &since)
-		g.DueAt, g.HeldSince = orZero(due), orZero(since)
+			&g.PauseReason, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
+			&g.PauseJob, &failure)
+		g.DueAt, g.HeldSince, g.Since = orZero(due), orZero(heldSince), orZero(since)
+		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)
 		list = append(list, g)
 		return err
 	}, from.Queue, from.GroupID, from.ID, s.queueOrNull(), s.groupOrNull(), limit, MaxQueued,

@@ -60,14 +60,17 @@ func TestGroups(t *testing.T) {
 	b.exec(`UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour', attempts = 2
 		WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = 'q' AND group_id = 'b')`)
 	q := b.client.Queue("q")
-	require.NoError(t, q.Group("c").Pause(t.Context(), "broken"))
-	require.NoError(t, b.client.Queue("other").Pause(t.Context(), "all"))
+	require.NoError(t, pausing(q.Group("c").Pause(t.Context(), "broken")))
+	require.NoError(t, pausing(b.client.Queue("other").Pause(t.Context(), "all")))
 
 	list := b.groups(b.client, fifo.Page{})
 	require.Equal(t, "other/a other/e q/a q/b q/c q/d", keysOf(list))
 	x, y, c, d := list[2], list[3], list[4], list[5]
 	head := query[int64](b, "SELECT min(id) FROM pgfifo.jobs WHERE queue = 'q' AND group_id = 'a'")
-	require.Equal(t, fifo.Status{Queue: "q", GroupID: "a", HeadID: head, OldestAt: x.OldestAt, Queued: 3}, x)
+	require.Equal(t, fifo.Status{
+		Queue: "q", GroupID: "a", HeadID: head, OldestAt: x.OldestAt, Queued: 3,
+		JobID: head, State: fifo.Due, Since: x.OldestAt,
+	}, x)
 	require.WithinDuration(t, time.Now(), x.OldestAt, time.Minute)
 	require.Equal(t, fifo.Position{Key: groups.Key{Queue: "q", GroupID: "a"}, ID: head}, x.Position())
 	require.Equal(t, 2, y.Attempts)
@@ -208,5 +211,28 @@ func TestMeasure(t *testing.T) {
 		} else {
 			require.Zero(t, d.OldestAt)
 		}
+	}
+}
+
+// What is delayed is not due, however long ago it was enqueued; what was delayed is, since its time has come.
+func TestDueSince(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, x := range []struct{ add, want string }{
+		{"now() - interval '9 hours', now() + interval '1 hour'", ""},
+		{"now() - interval '8 hours', now() - interval '2 hours'", "2h"},
+		{"now() - interval '3 hours', NULL", "3h"},
+	} {
+		b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at, run_at) SELECT 'q', 'g', '', " + x.add)
+		d, err := b.client.Queue("q").Measure(t.Context())
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now().Add(-9*time.Hour), d.OldestAt, time.Minute)
+		if x.want == "" {
+			require.Zero(t, d.DueSince)
+			continue
+		}
+		ago, err := time.ParseDuration(x.want)
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now().Add(-ago), d.DueSince, time.Minute)
 	}
 }

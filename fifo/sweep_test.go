@@ -104,7 +104,7 @@ func TestChangesBesideOthers(t *testing.T) {
 		},
 		"Pause": {
 			"UPDATE pgfifo.pauses SET reason = 'other'",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return 1, g.Pause(ctx, "mine") },
+			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return 1, pausing(g.Pause(ctx, "mine")) },
 		},
 		"Resume": {
 			"UPDATE pgfifo.pauses SET reason = 'other'",

@@ -70,10 +70,10 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 -- grant that to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
 
--- Admin: reads, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks before. It owns
--- nothing, so it cannot migrate.
+-- Admin: reads, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks before, retries,
+-- edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures),
-      UPDATE (run_at, attempts), DELETE
+      UPDATE (payload, headers, run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason, job, by_hand), DELETE ON pgfifo.pauses TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures),

@@ -11,7 +11,7 @@
 -- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats.
 WITH RECURSIVE walk AS (
     SELECT first.*
-    FROM (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.xmax AS xid
+    FROM (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.failures, j.xmax AS xid
           FROM pgfifo.jobs j
           WHERE (j.queue, j.group_id, j.id) > ($1, $2, $3)
           ORDER BY j.queue, j.group_id, j.id
@@ -21,7 +21,7 @@ WITH RECURSIVE walk AS (
     SELECT next.*
     FROM walk
     CROSS JOIN LATERAL (
-        SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.xmax
+        SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.failures, j.xmax
         FROM pgfifo.jobs j
         WHERE (j.queue, j.group_id) > (walk.queue, walk.group_id)
         ORDER BY j.queue, j.group_id, j.id
@@ -37,9 +37,16 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
        p.queue IS NOT NULL AS paused,
        coalesce(p.reason, '') AS pause_reason,
        a.pid IS NOT NULL AS held, coalesce(a.pid, 0) AS pid, coalesce(a.application_name, '') AS application_name,
-       coalesce(host(a.client_addr), '') AS client_addr, a.xact_start AS held_since
+       coalesce(host(a.client_addr), '') AS client_addr, a.xact_start AS held_since,
+       CASE WHEN a.pid IS NOT NULL THEN a.xact_start
+            WHEN p.queue IS NOT NULL THEN p.paused_at
+            WHEN walk.run_at > statement_timestamp() THEN NULL
+            ELSE greatest(walk.run_at, walk.enqueued_at)
+       END AS since,
+       coalesce(p.job, 0) AS pause_job,
+       walk.failures -> -1 AS last_failure
 FROM walk
-LEFT JOIN LATERAL (SELECT p.queue, p.reason FROM pgfifo.pauses p
+LEFT JOIN LATERAL (SELECT p.queue, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id)
                    ORDER BY p.group_id LIMIT 1) p ON true
 LEFT JOIN pg_stat_activity a ON walk.xid <> '0'::xid AND a.backend_xid = walk.xid

@@ -1,7 +1,16 @@
--- Pauses a group, or a queue. What is paused already gets the new reason, and keeps its time.
+-- Pauses a group, or a queue, and tells whether it was paused already, the transaction's id, and how many jobs it has.
+-- What is paused already gets the new reason, and keeps its time.
 --
--- $1 queue, $2 group id ('': the queue), $3 reason. It touches no row of a job or group, so it never waits for a
--- running job. Each claim looks here, so none that begins after the commit starts a job.
-INSERT INTO pgfifo.pauses (queue, group_id, reason)
-VALUES ($1, $2, $3)
-ON CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason, by_hand = true
+-- $1 queue, $2 group id ('': the queue), $3 reason, $4 count at most so many jobs. It locks no row of a job or group,
+-- so it never waits for a running job. Each claim looks here, so none that begins after the commit starts a job.
+WITH pause AS (
+    INSERT INTO pgfifo.pauses (queue, group_id, reason)
+    VALUES ($1, $2, $3)
+    ON CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason, by_hand = true
+    RETURNING paused_at <> statement_timestamp() AS was
+)
+SELECT pause.was, pg_current_xact_id()::text::bigint AS xid,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM pgfifo.jobs j
+                                         WHERE j.queue = $1 AND ($2::text = '' OR j.group_id = $2)
+                                         LIMIT $4) few) AS jobs
+FROM pause

@@ -1,12 +1,15 @@
--- Moves the job that blocks a group to the dead letters, or else its head, as it is, and undoes the block that it has
--- made. No row: the group has no jobs, or that one is running: it has its row locked, and is not waited for.
+-- Takes a job out of its group, into the dead letters or for good, and undoes the block that it has made. No row: there
+-- is no such job, or it is running: it has its row locked, and is not waited for.
 --
--- $1 queue, $2 group id. xid is the transaction's id. A pause that an operator has made stays.
+-- $1 queue, $2 group id, $3 id (NULL: the job that blocks the group, or else its head), $4 whether it becomes a dead
+-- letter, $5 why, to be the last of its failures (NULL: they stay as they are), $6 how many failures to keep. xid is
+-- the transaction's id. A pause that an operator has made stays.
 WITH head AS (
     SELECT h.ctid
     FROM pgfifo.jobs h
     WHERE h.queue = $1 AND h.group_id = $2
-      AND h.id = coalesce((SELECT b.id
+      AND h.id = coalesce($3::bigint,
+                          (SELECT b.id
                            FROM pgfifo.pauses p
                            JOIN pgfifo.jobs b ON b.queue = p.queue AND b.group_id = p.group_id AND b.id = p.job
                            WHERE p.queue = $1 AND p.group_id = $2),
@@ -23,8 +26,16 @@ WITH head AS (
 ), letter AS (
     INSERT INTO pgfifo.dead_letters
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures)
-    SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures
+    SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at,
+           CASE WHEN $5::text IS NULL THEN failures
+                ELSE CASE WHEN jsonb_array_length(failures) >= $6::integer THEN failures - 0
+                          ELSE coalesce(failures, '[]')
+                     END
+                     || pg_catalog.jsonb_build_object('attempt', attempts, 'kind', 'operator', 'error', $5::text,
+                                                      'worker', current_user, 'at', statement_timestamp())
+           END
     FROM gone
+    WHERE $4::boolean
 ), free AS (
     DELETE FROM pgfifo.pauses p USING gone g
     WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND NOT p.by_hand

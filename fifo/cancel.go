@@ -1,0 +1,72 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// Cancel pauses the queue or the group as Pause does, and has the workers end the contexts of the handlers that run
+// there, with ErrCanceled as the cause. The job of one that returns an error then is given back and no attempt is
+// counted: it runs again after Resume. Of a batch that it is in, all jobs are. One that returns nil has succeeded.
+//
+// Workers are told, at once or when the caller's transaction has committed. It does not wait for them, and what it
+// returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (Config.PollOnly, its
+// own or that of s's Client, or RunOne) hears of no Cancel, and one that was not listening just then misses it: call it
+// again. Nobody can end a handler that ignores its context: see Terminate and Worker.AbandonAfter.
+func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
+	was, jobs, xid, err := s.pause(ctx, "cancel", reason)
+	if err == nil {
+		s.announce(xid, func(h hints) { h.cancel(s.queue, s.group) })
+	}
+	return was, jobs, err
+}
+
+// Terminate ends the session that has the head of the group, by force, and reports whether there was one. A worker's is
+// ended whatever its handler does, and the attempt is counted as lost (KindLost). The handler's context ends with
+// ErrLost, and until it returns it may run beside its successor: pause the group before. Terminate does not wait for
+// the end, and is not undone by a rollback.
+//
+// It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever
+// holds the head has its session ended, an operator too. A session that goes on to another job in the same moment loses
+// that. It returns ErrInvalidID for a queue.
+func (s Scope) Terminate(ctx context.Context) (bool, error) {
+	if s.level != ofGroup {
+		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)
+	}
+	ended := false
+	err := s.read(ctx, "terminate the holder of", terminateSQL, func(r row) error { return r.Scan(&ended) },
+		s.queue, s.group)
+	return ended, err
+}
+
+// cancelWait is how long a worker asks whether a group is paused.
+const cancelWait = 5 * time.Second
+
+// cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused.
+// Any role may send a notice, so the worker obeys only one that the table of pauses bears out.
+func (c *crew) cancel(ctx context.Context, key groups.Key) {
+	var stops []context.CancelCauseFunc // of the handlers that run now: not of those that may begin while it asks
+	for _, s := range c.seats {
+		if stop := s.running(key); stop != nil {
+			stops = append(stops, stop)
+		}
+	}
+	if len(stops) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	defer cancel()
+	paused, client := false, c.worker.Client
+	err := client.pool.QueryRow(ctx, client.schema.Qualify(pausedSQL), key.Queue, key.GroupID).Scan(&paused)
+	if err != nil {
+		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
+	}
+	if paused {
+		for _, stop := range stops {
+			stop(ErrCanceled)
+		}
+	}
+}

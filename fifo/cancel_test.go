@@ -1,0 +1,146 @@
+package fifo_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A canceled job's handler learns of it. The job is back in its place, no attempt is counted, and it runs again when
+// the group is resumed. Other groups' handlers go on, and a notice that no pause bears out does nothing.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"each", "slice"} {
+		for _, scope := range []string{"group", "queue"} {
+			t.Run(kind+" "+scope, func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				b.send("a", "one", "two", "three")
+				b.send("b", "other")
+				h := newBlocking()
+				batch, two := fifo.Batch{Jobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
+				w := b.each(batch, h.handle, two)
+				if kind == "slice" {
+					w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
+						defer func(own string) { jobs[0].GroupID = own }(jobs[0].GroupID)
+						jobs[0].GroupID = "not its own"
+						return h.handle(ctx, jobs[0])
+					}, two)
+				}
+				b.run(w)
+				receive(t, h.started, "a handler")
+				receive(t, h.started, "the other")
+				s, running := b.client.Queue("q"), 2
+				if scope == "group" {
+					s, running = s.Group("a"), 1
+				}
+				b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true}')`)
+				b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true}')`)
+				was, jobs, err := s.Cancel(promptly(t), "stuck")
+				require.NoError(t, err)
+				require.False(t, was)
+				require.Equal(t, 2+running, jobs)
+				for range running {
+					require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
+				}
+				await(t, "the jobs to be back", func() bool { return w.Stats().Returned >= int64(running) })
+				await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
+				require.Empty(t, h.causes, "the others run")
+				for _, job := range b.jobs() {
+					require.Zero(t, job.Attempts)
+					require.Empty(t, job.Failures)
+				}
+				require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Held), 2-running)
+				close(h.release)
+				require.Equal(t, "stuck", b.why("a").PauseReason)
+				_, err = s.Resume(t.Context())
+				require.NoError(t, err)
+				b.drained()
+				require.Zero(t, w.Stats().Lost)
+			})
+		}
+	}
+}
+
+// Workers are told of it when it is committed.
+func TestCancelIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for kind, within := range scopesWithin {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			e, q := b.listen(), b.client.Queue("q")
+			for want, s := range map[string]fifo.Scope{
+				`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
+			} {
+				s, end := within(b, s)
+				_, _, err := s.Cancel(t.Context(), "")
+				require.NoError(t, err)
+				if end.commit != nil {
+					require.Empty(t, e.before())
+					require.NoError(t, end.commit())
+				}
+				require.JSONEq(t, want, e.next())
+			}
+		})
+	}
+}
+
+// The session of a worker is ended by force, and nobody else's. The attempt is counted as lost.
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "stuck")
+	b.send("other", "fine")
+	h := newBlocking()
+	w := b.worker(h.handle)
+	b.run(w)
+	receive(t, h.started, "a handler")
+	receive(t, h.started, "the other")
+	g := b.client.Queue("q").Group("g")
+	ended, err := g.Terminate(promptly(t))
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
+	receive(t, h.started, "the next attempt")
+	jobs, err := g.Jobs(t.Context(), fifo.Page{})
+	require.NoError(t, err)
+	require.Equal(t, 1, jobs[0].Attempts)
+	require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
+	require.Empty(t, h.causes, "the other goes on")
+	close(h.release)
+	b.drained()
+	ended, err = g.Terminate(promptly(t))
+	require.NoError(t, err)
+	require.False(t, ended, "nobody holds it")
+	_, err = b.client.Queue("q").Terminate(t.Context())
+	require.ErrorIs(t, err, fifo.ErrInvalidID)
+}
+
+// Pausing says what it finds: whether it was paused, and how many jobs it has.
+func TestPauseSaysWhatItFinds(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", 2, "a", "b")
+	q := b.client.Queue("q")
+	for _, x := range []struct {
+		s    fifo.Scope
+		was  bool
+		jobs int
+	}{
+		{q.Group("a"), false, 2},
+		{q.Group("a"), true, 2},
+		{q.Group("c"), false, 0},
+		{q, false, 4},
+		{q, true, 4},
+		{b.client.Queue("typo"), false, 0},
+	} {
+		was, jobs, err := x.s.Pause(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, x.was, was, x.s)
+		require.Equal(t, x.jobs, jobs, x.s)
+	}
+}

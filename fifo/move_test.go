@@ -1,0 +1,213 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// places returns where jobs are, in lists' order: queue/group payload.
+func (b *bed) places() (list []string) {
+	b.t.Helper()
+	for _, j := range b.jobs() {
+		list = append(list, j.Group().String()+" "+string(j.Payload))
+	}
+	return list
+}
+
+// spread puts six jobs into two groups of queue q by turns, and one of each into the queue other.
+func (b *bed) spread() {
+	b.t.Helper()
+	for i := range 6 {
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', $1, $2)`,
+			string("ba"[i%2]), []byte(fmt.Sprint(i)))
+	}
+	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('other', 'a', 'x'), ('other', 'z', 'y')`)
+}
+
+// What is moved is behind what is there, in order, whatever is moved where.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		from, to func(c *fifo.Client) fifo.Scope
+		moved    int
+		want     []string
+	}{
+		"group to group": {
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
+			func(c *fifo.Client) fifo.Scope { return c.Queue("other").Group("z") },
+			3,
+			[]string{"other/a x", "other/z y", "other/z 1", "other/z 3", "other/z 5", "q/b 0", "q/b 2", "q/b 4"},
+		},
+		"group to queue": {
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
+			func(c *fifo.Client) fifo.Scope { return c.Queue("other") },
+			3,
+			[]string{"other/a x", "other/a 1", "other/a 3", "other/a 5", "other/z y", "q/b 0", "q/b 2", "q/b 4"},
+		},
+		"queue to queue": {
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
+			func(c *fifo.Client) fifo.Scope { return c.Queue("other") },
+			6,
+			[]string{
+				"other/a x", "other/a 1", "other/a 3", "other/a 5", "other/b 0", "other/b 2", "other/b 4", "other/z y",
+			},
+		},
+		"queue to a group of it": {
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
+			3,
+			[]string{"other/a x", "other/z y", "q/a 1", "q/a 3", "q/a 5", "q/a 0", "q/a 2", "q/a 4"},
+		},
+		"queue to a new group": {
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
+			func(c *fifo.Client) fifo.Scope { return c.Queue("n").Group("n") },
+			6,
+			[]string{"n/n 0", "n/n 1", "n/n 2", "n/n 3", "n/n 4", "n/n 5", "other/a x", "other/z y"},
+		},
+		"to itself": {
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
+			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
+			0,
+			[]string{"other/a x", "other/z y", "q/a 1", "q/a 3", "q/a 5", "q/b 0", "q/b 2", "q/b 4"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.spread()
+			n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
+			require.NoError(t, err)
+			require.Equal(t, x.moved, n)
+			require.Equal(t, x.want, b.places())
+		})
+	}
+}
+
+// A moved job is what it was, with its attempts to begin anew; one that blocks its group does so no more.
+func TestMoveKeepsTheJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`INSERT INTO pgfifo.jobs
+		(queue, group_id, payload, headers, run_at, attempts, max_attempts, enqueued_at, failures)
+		VALUES ('q', 'g', 'p', '{"n": "v"}', '2031-01-01', 2, 7, '2020-01-01', '[{"attempt": 2, "kind": "error",
+		"error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]')`)
+	before := b.jobs()[0]
+	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)`, before.ID)
+	n, err := b.client.Queue("q").Move(t.Context(), b.client.Queue("r").Group("h"))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	after := b.jobs()[0]
+	require.Greater(t, after.ID, before.ID)
+	before.Queue, before.GroupID, before.ID, before.Attempts = "r", "h", after.ID, 0
+	require.Equal(t, before, after)
+	require.Zero(t, b.count("pauses"))
+}
+
+// A job that runs is left alone. What is moved is worked by a worker that would not look for an hour, when that is
+// committed.
+func TestMoveBesideARunningJob(t *testing.T) {
+	t.Parallel()
+	for kind, within := range scopesWithin {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.ledger.unordered = true
+			ids := b.send("g", "one", "two", "three")
+			h := newBlocking()
+			w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
+			b.run(w)
+			require.Equal(t, ids[0], receive(t, h.started, "the head"))
+			s, end := within(b, b.client.Queue("q").Group("g"))
+			n, err := s.Move(promptly(t), b.client.Queue("q").Group("h"))
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+			if end.commit != nil {
+				require.Equal(t, []string{"q/g one", "q/g two", "q/g three"}, b.places())
+				require.NoError(t, end.commit())
+			}
+			receive(t, h.started, "the head of what was moved")
+			require.Equal(t, []string{"q/g one", "q/h two", "q/h three"}, b.places())
+			close(h.release)
+			b.drained()
+			require.Equal(t, []string{"one", "two", "three"}, b.ledger.payloads())
+			b.ledger.sent = nil // they have other ids now
+		})
+	}
+}
+
+// Jobs that run behind the head of a batch are moved, and nothing of what the batch did with them stays.
+func TestMoveOutOfABatch(t *testing.T) {
+	t.Parallel()
+	b := newList(t)
+	b.send("g", "one", "two", "three")
+	moved := false
+	b.work(b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+		if !moved {
+			moved = true
+			n, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group("h"))
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+		}
+		return noteAll(ctx, jobs)
+	}))
+	require.Equal(t, "g h h", query[string](b, "SELECT string_agg(group_id, ' ' ORDER BY id) FROM list"))
+	b.ledger.sent = nil
+}
+
+// Moves of one group here and there again and beside workers lose nothing, double nothing, and keep the order of what
+// is in one place.
+func TestMovesBesideWorkers(t *testing.T) {
+	t.Parallel()
+	b := newList(t)
+	b.ledger.unordered = true // ids change
+	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 300) i`)
+	b.exec("CREATE TABLE done (n bigserial, payload integer)")
+	w := b.each(fifo.Batch{Jobs: 7}, func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
+		}
+		return err
+	}, func(w *fifo.Worker) { w.Concurrency = 3 })
+	r := b.run(w)
+	q := b.client.Queue("q")
+	for i := 0; b.count("jobs") > 0; i++ {
+		from, to := "g", "h"
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		_, err := q.Group(from).Move(promptly(t), q.Group(to))
+		require.NoError(t, err)
+	}
+	require.NoError(t, r.stop())
+	require.Equal(t, 300, query[int](b, "SELECT count(*) FROM done"))
+	require.Equal(t, 300, query[int](b, "SELECT count(DISTINCT payload) FROM done"))
+}
+
+// In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.
+func TestMoveInTheOrderOfCommits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, commitOrder)
+	b.plant("q", 2, "g")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "h", Payload: "before"})
+	require.NoError(t, err)
+	moved := make(chan error, 1)
+	go func() {
+		_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group("h"))
+		moved <- err
+	}()
+	await(t, "the move to wait", func() bool { return b.waiters() == 1 })
+	require.Len(t, b.jobs(), 2)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, receive(t, moved, "the move"))
+	require.Equal(t, []string{"q/h before", "q/h ", "q/h "}, b.places())
+}

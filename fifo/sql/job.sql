@@ -1,0 +1,18 @@
+-- Finds a job by its id: its group, how many jobs of that are before it, and what it was given up with if it is a dead
+-- letter. For people: takes no lock, and may be stale when it arrives.
+--
+-- $1 queue, $2 group id (NULL: any of the queue), $3 id, $4 count at most so many. No row: there is no such job.
+--
+-- A live job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
+SELECT job.group_id, false AS dead,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM pgfifo.jobs b
+                                         WHERE b.queue = $1 AND b.group_id = job.group_id AND b.id < $3
+                                         LIMIT $4) few) AS ahead,
+       0 AS attempts, NULL::timestamptz AS enqueued_at, NULL::timestamptz AS died_at, NULL::jsonb AS last_failure
+FROM (SELECT j.queue, j.group_id FROM pgfifo.jobs j WHERE j.id + 0 = $3::bigint OFFSET 0) job
+WHERE job.queue = $1 AND ($2::text IS NULL OR job.group_id = $2)
+UNION ALL
+SELECT d.group_id, true, 0, d.attempts, d.enqueued_at, d.died_at, d.failures -> -1
+FROM pgfifo.dead_letters d
+WHERE d.queue = $1 AND ($2::text IS NULL OR d.group_id = $2) AND d.id = $3
+LIMIT 1

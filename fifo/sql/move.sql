@@ -1,0 +1,44 @@
+-- Moves the jobs that wait to another queue or group, behind what is there: under new ids, in the order of their old
+-- ones, with their payloads, headers, times and failures, and their attempts to begin anew. A row for each group that
+-- they are in then: how many there are, the lowest new id, and the transaction's id.
+--
+-- $1 queue, $2 group id (NULL: the whole queue), $3 queue to move to, $4 group id to move to (NULL: each job to the one
+-- that it has), $5 whether in the order of commits, as enqueue.sql has it. What is there already stays as it is.
+--
+-- It passes over what somebody has locked: a running job has its row locked, those behind it in a batch have not, and
+-- succeed_batch.sql finds that they are gone. A group that one of them has blocked is free.
+--
+-- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row.
+WITH waiting AS (
+    SELECT j.group_id, j.id, coalesce($4::text, j.group_id) AS to_group
+    FROM pgfifo.jobs j
+    WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
+      AND NOT (j.queue = $3::text AND j.group_id = coalesce($4::text, j.group_id))
+    FOR UPDATE SKIP LOCKED
+), turn AS ( -- the locks are counted, so that all of them are taken before the first id is drawn
+    SELECT pg_catalog.count(pg_advisory_xact_lock(k.hash)) AS locks
+    FROM (SELECT DISTINCT hashtextextended('pgfifo ' || $3::text || '/' || w.to_group, length($3::text)::bigint)
+          FROM waiting w
+          WHERE $5::boolean
+          ORDER BY 1) AS k (hash)
+), gone AS (
+    DELETE FROM pgfifo.jobs j USING waiting w
+    WHERE j.queue = $1 AND j.group_id = w.group_id AND j.id = w.id AND (SELECT turn.locks FROM turn) >= 0
+    RETURNING j.*, w.to_group
+), moved AS (
+    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, enqueued_at, failures)
+    SELECT $3::text, g.to_group, g.payload, g.headers, g.run_at, g.max_attempts, g.enqueued_at, g.failures
+    FROM gone g
+    ORDER BY g.id
+    RETURNING group_id, id
+), free AS ( -- what they have blocked
+    DELETE FROM pgfifo.pauses p USING gone g
+    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND NOT p.by_hand
+), paused AS (
+    UPDATE pgfifo.pauses p SET job = NULL
+    FROM gone g
+    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND p.by_hand
+)
+SELECT m.group_id, pg_catalog.count(*) AS jobs, min(m.id) AS first, pg_current_xact_id()::text::bigint AS xid
+FROM moved m
+GROUP BY m.group_id

@@ -1,0 +1,15 @@
+-- Lets a job that is delayed or backs off run as soon as its turn comes. No row: there is no such job, or it is
+-- running: it has its row locked, and is not waited for.
+--
+-- $1 queue, $2 group id, $3 id. xid is the transaction's id. The time is kept, so that workers which are not told find
+-- the job when they look for what is due.
+WITH job AS (
+    SELECT j.ctid
+    FROM pgfifo.jobs j
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE pgfifo.jobs j SET run_at = statement_timestamp()
+FROM job
+WHERE j.ctid = job.ctid
+RETURNING pg_current_xact_id()::text::bigint AS xid

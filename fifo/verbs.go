@@ -1,0 +1,100 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RetryNow lets a job that is delayed or backs off run as soon as its turn comes: at once, if it is the head of its
+// group and that is not paused. It keeps its attempts. Workers are told as of Resume.
+//
+// Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and waits for nobody. What it
+// returns if it did nothing says why: ErrJobHeld for a job that is running, or that somebody else is changing, and
+// ErrJobNotFound. Jobs that run in a batch behind the head of their group are not held: they are changed, and the batch
+// is undone and runs again without them, or with what they are then.
+func (s Scope) RetryNow(ctx context.Context, id int64) error {
+	return s.one(ctx, "retry", id, func(g Scope) (bool, error) {
+		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
+	})
+}
+
+// Delete deletes a job that does not run for good, with the block that it has made (BlockGroup). It returns what
+// RetryNow does.
+func (s Scope) Delete(ctx context.Context, id int64) error {
+	return s.one(ctx, "delete", id, func(g Scope) (bool, error) {
+		return g.takeOut(ctx, "delete a job of", id, false, nil)
+	})
+}
+
+// Bury moves a job that does not run to the dead letters, whatever attempts it has left, and undoes the block that it
+// has made (BlockGroup). The reason is the last of its Failures, of KindOperator: it is a text as of Pause, or Bury
+// returns ErrInvalidID. It returns what RetryNow does.
+func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
+	if err := checkReason(reason); err != nil {
+		return err
+	}
+	return s.one(ctx, "bury", id, func(g Scope) (bool, error) {
+		return g.takeOut(ctx, "bury a job of", id, true, reason)
+	})
+}
+
+// Edit calls f with a job that does not run, and stores the Payload and the Headers that f leaves in it, and nothing
+// else. They are checked as a Message's: ErrInvalidMessage. An error of f's is returned, and nothing is changed then.
+// The job does not begin while f runs. It returns what RetryNow does.
+func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error {
+	if _, err := s.session(ctx); err != nil {
+		return err
+	}
+	if !s.within {
+		return pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
+			return s.InPgx(tx).Edit(ctx, id, f)
+		})
+	}
+	return s.one(ctx, "edit", id, func(g Scope) (bool, error) {
+		var job *Job
+		const lock = jobsSQL + "queue = $1 AND group_id = $2 AND id = $3 FOR NO KEY UPDATE SKIP LOCKED"
+		err := g.read(ctx, "lock a job of", lock, func(r row) error {
+			j, err := scanJob(r)
+			job = &j
+			return err
+		}, g.queue, g.group, id)
+		if err != nil || job == nil {
+			return false, err
+		}
+		if err := f(job); err != nil {
+			return false, err
+		}
+		payload, headers, err := Message{Payload: job.Payload, Headers: job.Headers}.encodeContent()
+		if err != nil {
+			return false, err
+		}
+		done := false
+		err = g.read(ctx, "edit a job of", editSQL, func(r row) error {
+			done = true
+			return r.Scan(&id)
+		}, g.queue, g.group, id, payload, headers)
+		return done, err
+	})
+}
+
+// one finds the group of a job, and calls do with it. If that does nothing, the error says why.
+func (s Scope) one(ctx context.Context, verb string, id int64, do func(group Scope) (bool, error)) error {
+	why, err := s.WhyJob(ctx, id)
+	if err != nil {
+		return err
+	}
+	if why.State != Dead {
+		if done, err := do(s.Group(why.GroupID)); done || err != nil {
+			return err
+		}
+		if why, err = s.WhyJob(ctx, id); err != nil {
+			return err
+		}
+	}
+	if why.State == Dead {
+		return fmt.Errorf("%w: %s", ErrJobNotFound, why.Reason())
+	}
+	return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
+}

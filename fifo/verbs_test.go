@@ -1,0 +1,230 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// oneJob has the verbs for one job.
+var oneJob = map[string]func(ctx context.Context, s fifo.Scope, id int64) error{
+	"retry":  func(ctx context.Context, s fifo.Scope, id int64) error { return s.RetryNow(ctx, id) },
+	"delete": func(ctx context.Context, s fifo.Scope, id int64) error { return s.Delete(ctx, id) },
+	"bury":   func(ctx context.Context, s fifo.Scope, id int64) error { return s.Bury(ctx, id, "of no use") },
+	"edit": func(ctx context.Context, s fifo.Scope, id int64) error {
+		return s.Edit(ctx, id, func(job *fifo.Job) error {
+			job.Payload, job.Headers = []byte("mended"), fifo.Headers{"by": "\x00"}
+			return nil
+		})
+	},
+}
+
+// A job that runs is not touched, and not waited for; what is not there is told.
+func TestVerbsPassOverARunningJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "one", "two")
+	h := newBlocking()
+	b.run(b.worker(h.handle, oneLane))
+	receive(t, h.started, "the head")
+	b.plant("q", 1, "dead")
+	q := b.client.Queue("q")
+	dead := b.why("dead").HeadID
+	require.NoError(t, q.Bury(t.Context(), dead, ""))
+	for name, verb := range oneJob {
+		err := verb(promptly(t), q, ids[0])
+		require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+		require.ErrorContains(t, err, "cannot "+name+" it: job ")
+		require.ErrorContains(t, err, " runs since ")
+		require.ErrorIs(t, verb(promptly(t), q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
+		require.ErrorIs(t, verb(promptly(t), q, -1), fifo.ErrJobNotFound, name)
+		err = verb(promptly(t), q, dead)
+		require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
+		require.ErrorContains(t, err, "is a dead letter since")
+	}
+	jobs := b.jobs()
+	require.Len(t, jobs, 2)
+	require.Equal(t, "one", string(jobs[0].Payload))
+	require.Zero(t, jobs[0].RunAt)
+	close(h.release)
+	b.drained()
+	require.Equal(t, ids, b.ledger.order())
+}
+
+// A job that backs off runs at once when it is told to, with its attempts, also by a worker that would not look for an
+// hour.
+func TestRetryNow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "one", "two")
+	w := b.worker(failing(1, fifo.RetryAfter(time.Hour, errOnPurpose)), rarePolls, oneLane)
+	r := b.run(w)
+	for i, id := range ids {
+		await(t, "the failure", func() bool { return w.Stats().Retried == int64(i+1) })
+		require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	}
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Equal(t, []int64{ids[0], ids[0], ids[1], ids[1]}, b.ledger.order(), "in order")
+	require.Equal(t, 1, b.ledger.starts[1].Attempts)
+}
+
+// What is done to one job in a transaction is there if and when that commits.
+func TestVerbsOnOneJob(t *testing.T) {
+	t.Parallel()
+	for kind, within := range scopesWithin {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, run_at, failures)
+				SELECT 'q', 'g', 'p', 1, '2030-01-01', '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
+				"at": "2026-01-01T00:00:00Z"}]' FROM generate_series(1, 4)`)
+			before := b.jobs()
+			names := []string{"retry", "delete", "bury", "edit"}
+			for _, kept := range []bool{false, true} {
+				s, end := within(b, b.client.Queue("q"))
+				if end.commit == nil && !kept {
+					continue
+				}
+				for i, name := range names {
+					require.NoError(t, oneJob[name](t.Context(), s, before[i].ID), name)
+				}
+				switch {
+				case !kept:
+					require.NoError(t, end.undo())
+					require.Equal(t, before, b.jobs())
+				case end.commit != nil:
+					require.Equal(t, before, b.jobs(), "not yet")
+					require.NoError(t, end.commit())
+				}
+			}
+			jobs, dead := b.jobs(), b.deadLetters()
+			require.Len(t, jobs, 2)
+			require.Equal(t, before[0].ID, jobs[0].ID)
+			require.Equal(t, 1, jobs[0].Attempts)
+			require.WithinDuration(t, time.Now(), jobs[0].RunAt, time.Minute)
+			require.Equal(t, "mended", string(jobs[1].Payload))
+			require.Equal(t, fifo.Headers{"by": "\x00"}, jobs[1].Headers)
+			jobs[1].Payload, jobs[1].Headers = before[3].Payload, nil
+			require.Equal(t, before[3], jobs[1], "nothing else has changed")
+			require.Len(t, dead, 1)
+			require.Equal(t, before[2].ID, dead[0].ID)
+			require.Len(t, dead[0].Failures, 2)
+			last := dead[0].Failures[1]
+			require.Equal(t, fifo.KindOperator, last.Kind)
+			require.Equal(t, "of no use", last.Error)
+			require.NotEmpty(t, last.Worker)
+			require.WithinDuration(t, time.Now(), last.At, time.Minute)
+		})
+	}
+}
+
+// What an edit leaves is checked like a message, and an error of the function's changes nothing.
+func TestEditIsChecked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.send("g", "fine")[0]
+	g := b.client.Queue("q").Group("g")
+	for want, f := range map[error]func(job *fifo.Job){
+		fifo.ErrPayloadTooLarge: func(job *fifo.Job) { job.Payload = make([]byte, fifo.MaxPayloadBytes+1) },
+		fifo.ErrInvalidMessage:  func(job *fifo.Job) { job.Headers = fifo.Headers{"\n": ""} },
+		errOnPurpose:            func(job *fifo.Job) { job.Payload = []byte("other") },
+	} {
+		err := g.Edit(t.Context(), id, func(job *fifo.Job) error {
+			if f(job); errors.Is(want, errOnPurpose) {
+				return want
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, want)
+	}
+	require.Equal(t, "fine", string(b.jobs()[0].Payload))
+	require.NoError(t, g.Edit(t.Context(), id, func(job *fifo.Job) error {
+		job.Payload, job.GroupID, job.Attempts, job.ID = nil, "other", 7, 1<<40 // but for the payload, to no avail
+		return nil
+	}))
+	require.Empty(t, b.jobs()[0].Payload)
+	require.Equal(t, "g", b.jobs()[0].GroupID)
+	require.Zero(t, b.jobs()[0].Attempts)
+	b.work(b.worker(nop))
+}
+
+// No worker takes a job that is being edited, nor one behind it.
+func TestJobThatIsEditedStandsStill(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids := b.send("g", "one", "two")
+	require.NoError(t, b.client.Queue("q").Edit(t.Context(), ids[0], func(job *fifo.Job) error {
+		job.Payload = []byte("mended")
+		ran, err := b.worker(nop).RunOne(t.Context())
+		require.False(t, ran)
+		for name, verb := range oneJob {
+			require.ErrorIs(t, verb(promptly(t), b.client.Queue("q"), ids[0]), fifo.ErrJobHeld, name)
+		}
+		return err
+	}))
+	b.work(b.worker(nop))
+	require.Equal(t, []string{"mended", "two"}, b.ledger.payloads())
+}
+
+// A job that runs behind the head of a batch is not held. If it is changed, nothing of the batch is committed, and it
+// runs again with what is there.
+func TestVerbsInsideABatch(t *testing.T) {
+	t.Parallel()
+	for name, verb := range oneJob {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			ids := b.send("g", "one", "two", "three")
+			var payloads []string
+			changed := false
+			w := b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+				if !changed && len(jobs) > 1 {
+					changed = true
+					require.NoError(t, verb(promptly(t), b.client.Queue("q"), ids[1]))
+				} else {
+					for _, job := range jobs {
+						payloads = append(payloads, string(job.Payload))
+					}
+				}
+				return noteAll(ctx, jobs)
+			})
+			b.work(w)
+			want := map[string]string{
+				"retry": "one two three", "edit": "one mended three", "delete": "one three", "bury": "one three",
+			}[name]
+			require.Equal(t, want, strings.Join(payloads, " "), "once each, and in order")
+			require.Equal(t, len(payloads), query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
+			b.ledger.sent = nil // one may have been deleted
+		})
+	}
+}
+
+// Deleting or burying the job that blocks a group lets the group go on; a pause of an operator's stays.
+func TestOneJobThatBlocks(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"delete", "bury"} {
+		for _, byHand := range []bool{false, true} {
+			b := newBed(t)
+			b.plant("q", 2, "g")
+			id := b.why("g").HeadID
+			b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, $2)`,
+				id, byHand)
+			require.NoError(t, oneJob[name](t.Context(), b.client.Queue("q"), id))
+			pauses, err := b.client.Pauses(t.Context())
+			require.NoError(t, err)
+			if !byHand {
+				require.Empty(t, pauses, name)
+				continue
+			}
+			require.Len(t, pauses, 1, name)
+			require.Zero(t, pauses[0].Job)
+		}
+	}
+}

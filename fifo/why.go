@@ -1,0 +1,139 @@
+package fifo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Why tells why the head of a group does not run, or who runs it: State, and Reason for people. It is what was true a
+// moment ago. Which workers handle a queue the database does not know: a head that is Due waits for one, or for a lane
+// of one. Somebody who changes the head by hand holds it as well. It returns ErrJobNotFound for a group that has no
+// jobs, and ErrInvalidID for a queue.
+func (s Scope) Why(ctx context.Context) (Status, error) {
+	if s.level != ofGroup {
+		return Status{}, fmt.Errorf("%w: Why is for a group", ErrInvalidID)
+	}
+	list, err := s.Groups(ctx, Page{Limit: 1})
+	if err != nil {
+		return Status{}, err
+	}
+	if len(list) == 0 {
+		return Status{}, fmt.Errorf("%w: %v has no jobs", ErrJobNotFound, s)
+	}
+	return list[0], nil
+}
+
+// WhyJob is Why for a job of the queue or group. One that is Behind has the Status of its group, with Ahead: in a batch
+// it may be running together with the head. Of one that is Dead only its own are told: GroupID, JobID, Attempts,
+// OldestAt, Since and LastFailure. It returns ErrJobNotFound for a job that is neither there nor a dead letter: it is
+// done, was deleted, or never was.
+func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
+	job, found := Status{Queue: s.queue, JobID: id}, false
+	err := s.read(ctx, "look for a job of", jobSQL, func(r row) error {
+		found = true
+		var dead bool
+		var enqueuedAt, diedAt *time.Time
+		var failure []byte
+		err := r.Scan(&job.GroupID, &dead, &job.Ahead, &job.Attempts, &enqueuedAt, &diedAt, &failure)
+		job.OldestAt, job.Since, job.LastFailure = orZero(enqueuedAt), orZero(diedAt), decodeFailure(failure)
+		if dead {
+			job.State = Dead
+		}
+		return err
+	}, s.queue, s.groupOrNull(), id, MaxQueued)
+	if err != nil || job.State == Dead {
+		return job, err
+	}
+	notFound := fmt.Errorf("%w: %d of %v", ErrJobNotFound, id, s)
+	if !found {
+		return Status{}, notFound
+	}
+	list, err := s.Group(job.GroupID).Groups(ctx, Page{Limit: 1})
+	switch {
+	case err != nil:
+		return Status{}, err
+	case len(list) == 0 || list[0].HeadID > id: // it has gone since
+		return Status{}, notFound
+	case list[0].HeadID < id:
+		list[0].JobID, list[0].Ahead, list[0].State, list[0].Since = id, max(job.Ahead, 1), Behind, time.Time{}
+	}
+	return list[0], nil
+}
+
+// state is that of the head.
+func (s *Status) state() State {
+	switch {
+	case s.Held:
+		return Held
+	case s.Paused:
+		return Paused
+	case s.DueAt.IsZero():
+		return Due
+	case s.Attempts > 0:
+		return BackingOff
+	default:
+		return Delayed
+	}
+}
+
+// Reason says State in a sentence, with what is known of it.
+func (s *Status) Reason() string {
+	job := fmt.Sprintf("job %d of %v ", s.JobID, s.Group())
+	switch s.State {
+	case Behind:
+		return fmt.Sprintf("%swaits behind %d of its group; at its head, job %d %s",
+			job, s.Ahead, s.HeadID, s.reason(s.state()))
+	case Dead:
+		return fmt.Sprintf("%sis a dead letter since %s, after %d attempts%s",
+			job, when(s.Since), s.Attempts, s.after())
+	default:
+		return job + s.reason(s.State)
+	}
+}
+
+// reason says what the head is doing, without its name.
+func (s *Status) reason(state State) string {
+	switch state {
+	case Held:
+		return fmt.Sprintf("runs since %s, in session %d of %q", when(s.HeldSince), s.PID, s.ApplicationName)
+	case Paused:
+		what := "the group or its queue is paused"
+		if s.PauseJob != 0 {
+			what = fmt.Sprintf("job %d blocks the group", s.PauseJob)
+		}
+		return fmt.Sprintf("waits: %s: %q", what, s.PauseReason)
+	case BackingOff:
+		return fmt.Sprintf("waits until %s for its next attempt, after %d%s", when(s.DueAt), s.Attempts, s.after())
+	case Delayed:
+		return fmt.Sprintf("is delayed until %s", when(s.DueAt))
+	default:
+		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
+			"no worker handles the queue, or its lanes are busy", when(s.Since))
+	}
+}
+
+// after tells of the last failure, if there is one.
+func (s *Status) after() string {
+	if s.LastFailure == nil {
+		return ""
+	}
+	return fmt.Sprintf("; the last failure: %s: %q", s.LastFailure.Kind, s.LastFailure.Error)
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "a time that this role may not see"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// decodeFailure returns a stored failure, or nil. What is none, written by hand, is none.
+func decodeFailure(stored []byte) *Failure {
+	f := new(Failure)
+	if stored == nil || json.Unmarshal(stored, f) != nil {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,115 @@
+package fifo_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// One call tells why a job does not run, for each reason that there is.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("held", nil, nil)
+	h := newBlocking()
+	w := b.worker(h.handle, oneLane, func(w *fifo.Worker) { w.Name = "worker of TestWhy" })
+	r := b.run(w)
+	held := receive(t, h.started, "the head")
+	b.plant("q", 1, "due")
+	b.plant("q", 3, "failed", "delayed", "paused", "blocked", "stopped")
+	b.plant("other", 1, "stopped")
+	b.exec(`UPDATE pgfifo.jobs SET attempts = 2, run_at = statement_timestamp() + interval '1 hour', failures =
+		'[{"attempt": 1}, {"attempt": 2, "kind": "error", "error": "no route", "at": "2026-01-01T00:00:00Z"}]'
+		WHERE group_id = 'failed'`)
+	b.exec(`UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE group_id = 'delayed'`)
+	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
+		SELECT 'q', 'blocked', 'job has used up', min(id), false FROM pgfifo.jobs WHERE group_id = 'blocked'`)
+	q := b.client.Queue("q")
+	require.NoError(t, pausing(q.Group("paused").Pause(t.Context(), "under audit")))
+	require.NoError(t, pausing(q.Group("failed").Pause(t.Context(), "")))
+	_, err := q.Group("failed").Resume(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, pausing(b.client.Queue("other").Pause(t.Context(), "all of it")))
+	for _, x := range []struct {
+		queue, group string
+		state        fifo.State
+		since        bool
+		reason       string
+	}{
+		{"q", "held", fifo.Held, true, `of q/held runs since 20.*, in session [0-9]+ of "worker of TestWhy"`},
+		{"q", "due", fifo.Due, true, "may run since 20.*, and nobody has taken it: no worker handles"},
+		{"q", "failed", fifo.BackingOff, false, `waits until 2.* for its next attempt, after 2; .* error: "no route"$`},
+		{"q", "delayed", fifo.Delayed, false, "is delayed until 9999-12-31"},
+		{"q", "paused", fifo.Paused, true, `waits: the group or its queue is paused: "under audit"$`},
+		{"q", "blocked", fifo.Paused, true, `waits: job [0-9]+ blocks the group: "job has used up"$`},
+		{"other", "stopped", fifo.Paused, true, `waits: the group or its queue is paused: "all of it"$`},
+	} {
+		s := b.client.Queue(x.queue)
+		why, err := s.Group(x.group).Why(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, x.state, why.State, x.group)
+		require.Equal(t, x.since, !why.Since.IsZero(), x.group)
+		require.Regexp(t, x.reason, why.Reason())
+		require.Equal(t, why.HeadID, why.JobID)
+		require.Equal(t, why.PauseJob, map[string]int64{"blocked": why.HeadID}[x.group])
+		byID, err := s.WhyJob(t.Context(), why.HeadID)
+		require.NoError(t, err)
+		require.Equal(t, why, byID, "the same of the job")
+		if why.Queued == 1 {
+			continue
+		}
+		jobs, err := s.Group(x.group).Jobs(t.Context(), fifo.Page{})
+		require.NoError(t, err)
+		last := jobs[len(jobs)-1].ID
+		behind, err := s.Group(x.group).WhyJob(t.Context(), last)
+		require.NoError(t, err)
+		require.Equal(t, fifo.Behind, behind.State)
+		require.Equal(t, len(jobs)-1, behind.Ahead)
+		require.Equal(t, last, behind.JobID)
+		require.Equal(t, why.HeadID, behind.HeadID)
+		tail := x.reason[len(x.reason)-8:]
+		require.Regexp(t, `waits behind [12] of its group; at its head, job [0-9]+ .*`+tail, behind.Reason())
+	}
+	require.Equal(t, "no route", b.why("failed").LastFailure.Error)
+	require.Nil(t, b.why("due").LastFailure)
+	close(h.release)
+	require.NoError(t, r.stop())
+
+	_, err = q.WhyJob(t.Context(), held)
+	require.ErrorIs(t, err, fifo.ErrJobNotFound)
+	_, err = q.Group("held").WhyJob(t.Context(), b.why("failed").HeadID)
+	require.ErrorIs(t, err, fifo.ErrJobNotFound, "it is another group's")
+	_, err = q.Group("none").Why(t.Context())
+	require.ErrorIs(t, err, fifo.ErrJobNotFound)
+	_, err = q.Why(t.Context())
+	require.ErrorIs(t, err, fifo.ErrInvalidID)
+
+	id := b.why("failed").HeadID
+	require.NoError(t, q.Bury(t.Context(), id, "of no use"))
+	dead, err := q.WhyJob(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, fifo.Dead, dead.State)
+	require.Equal(t, "failed", dead.GroupID)
+	require.WithinDuration(t, time.Now(), dead.Since, time.Minute)
+	require.Regexp(t, `is a dead letter since 20.*, after 2 attempts; the last failure: operator: "of no use"`,
+		dead.Reason())
+}
+
+func (b *bed) why(group string) fifo.Status {
+	b.t.Helper()
+	why, err := b.client.Queue("q").Group(group).Why(b.t.Context())
+	require.NoError(b.t, err)
+	return why
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for s := fifo.State(0); s <= fifo.Dead; s++ {
+		names = append(names, s.String())
+	}
+	require.Equal(t, []string{"unknown", "held", "paused", "backing off", "delayed", "due", "behind", "dead"}, names)
+}
