@@ -52,6 +52,8 @@ var refusedToAll = []string{
 	"UPDATE pgfifo.dead_letters SET died_at = now()",
 	"UPDATE pgfifo.queue_groups SET group_id = 'other'",
 	"UPDATE pgfifo.pauses SET queue = 'other'",
+	"UPDATE pgfifo.queues SET queue = 'other'",
+	"DELETE FROM pgfifo.queues",
 }
 
 // What nobody may do but the workers.
@@ -86,6 +88,8 @@ var changes = []string{
 	"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 	"UPDATE pgfifo.pauses SET reason = 'mine'",
 	"DELETE FROM pgfifo.pauses",
+	"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
+	"UPDATE pgfifo.queues SET dedup_window = 1",
 	"DELETE FROM pgfifo.dead_letters",
 	"SELECT FROM pgfifo.dead_letters FOR KEY SHARE",
 	"LOCK TABLE pgfifo.dead_letters IN ROW SHARE MODE",
@@ -128,6 +132,8 @@ var refusedToWorker = []string{
 	"UPDATE pgfifo.pauses SET reason = 'mine'",
 	"DELETE FROM pgfifo.pauses",
 	"LOCK TABLE pgfifo.pauses IN ACCESS SHARE MODE",
+	"UPDATE pgfifo.queues SET dedup_window = 1",
+	"SELECT FROM pgfifo.queues FOR KEY SHARE",
 	"INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', now())",
 	"INSERT INTO pgfifo.fences (queue, group_id, token) OVERRIDING SYSTEM VALUE VALUES ('q', 'g', 7)",
 	"UPDATE pgfifo.fences SET group_id = 'other'",
@@ -151,6 +157,7 @@ var refusedToAdmin = slices.Concat(workersOnly, []string{
 var permitted = map[string][]string{
 	"producer": {
 		"SELECT count(*), min(id), max(id) FROM pgfifo.jobs",
+		"SELECT * FROM pgfifo.queues",
 		"SELECT pg_notify('pgfifo', 'anything')",
 		"LISTEN pgfifo",
 	},
@@ -162,6 +169,7 @@ var permitted = map[string][]string{
 		"UPDATE pgfifo.jobs SET run_at = 'infinity'",
 		"INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', '[]')",
 		"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
+		"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
 	},
 	"reader": {
 		"SELECT payload FROM pgfifo.jobs",

@@ -61,7 +61,13 @@ func TestProducerRole(t *testing.T) {
 		_, err = listener.WaitForNotification(waiting)
 		require.NoError(t, err, "it tells workers")
 
-		_, err = s.client(pool).Queue(queue).Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
+		q := s.client(pool).Queue(queue)
+		requireRefused(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may not choose settings")
+		s.exec("INSERT INTO pgfifo.queues VALUES ('" + queue + "', 300000000, true)")
+		require.NoError(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may look")
+		require.ErrorIs(t, q.Configure(ctx, fifo.Settings{}), fifo.ErrConflict)
+
+		_, err = q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
 		requireRefused(t, err, "through the API, too")
 		require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
 	})
@@ -155,6 +161,9 @@ func TestAdminRole(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, resumed)
 		require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
+
+		require.NoError(t, client.Queue(queue).Configure(ctx, fifo.Settings{}))
+		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{}, fifo.Settings{DedupByGroup: true}))
 
 		back, err := client.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001)})
 		require.NoError(t, err)

@@ -85,6 +85,9 @@ func TestWorkerRole(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, did)
 
+		require.NoError(t, client.Queue(queue).Configure(ctx, fifo.Settings{}))
+		requireRefused(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{}, fifo.Settings{DedupByGroup: true}),
+			"it sets them once")
 		_, err = client.DeadLetters(ctx, fifo.Letters{})
 		requireRefused(t, err, "payloads of dead letters")
 		_, err = client.Queue(queue).Resume(ctx)

@@ -134,6 +134,9 @@
 //	was, err = g.Resume(ctx)
 //	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
 //
+// What all processes that use a queue must agree on is in the database, one row a queue: Settings. Each process says at
+// its start what it should be, with Configure, and one that says something else than is stored gets an error.
+//
 // # Whether it works
 //
 // Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for

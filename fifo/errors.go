@@ -31,6 +31,15 @@ var (
 	ErrJobHeld = errors.New("fifo: the job is held")
 )
 
+// Errors of settings.
+var (
+	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL; the text names the field.
+	ErrInvalidSettings = errors.New("fifo: invalid settings")
+	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings; the text has both.
+	// Nothing was changed.
+	ErrConflict = errors.New("fifo: conflict of settings")
+)
+
 // Errors of messages, before any SQL.
 var (
 	// ErrInvalidMessage is returned for a message that cannot be enqueued as it is; the text names the message's

@@ -149,7 +149,7 @@ func encode(msgs []Message) (*batch, error) {
 			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
 		b.queues[i], b.groups[i], b.payloads[i] = m.Queue, m.GroupID, payload
-		b.delays[i] = int64((m.Delay + time.Microsecond - 1) / time.Microsecond)
+		b.delays[i] = microseconds(m.Delay)
 		b.maxAttempts[i] = int32(m.MaxAttempts)
 		if headers != nil {
 			if b.headers == nil {

@@ -39,6 +39,12 @@ var (
 	burySQL string
 	//go:embed sql/forward.sql
 	forwardSQL string
+	//go:embed sql/settings.sql
+	settingsSQL string
+	//go:embed sql/configure.sql
+	configureSQL string
+	//go:embed sql/reconfigure.sql
+	reconfigureSQL string
 	//go:embed sql/pause.sql
 	pauseSQL string
 	//go:embed sql/resume.sql

@@ -16,7 +16,7 @@ var tables = []string{
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",
 	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
 	"relation pauses", "relation pauses_pkey",
-	"relation queue_groups", "relation queue_groups_pkey",
+	"relation queue_groups", "relation queue_groups_pkey", "relation queues", "relation queues_pkey",
 }
 
 func TestUpDownUp(t *testing.T) {

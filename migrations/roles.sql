@@ -24,7 +24,7 @@ END
 $roles$;
 
 REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON TABLE pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences,
+REVOKE ALL ON TABLE pgfifo.queues, pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences,
     pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
@@ -38,6 +38,12 @@ REVOKE ALL ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timest
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+
+-- All may see the settings of queues, and so check that theirs are the same. A worker may set those of a queue that has
+-- none; only an admin may change them.
+GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
+GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
+GRANT UPDATE (dedup_window, dedup_by_group) ON pgfifo.queues TO pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, locks, changes and deletes
 -- nothing.
@@ -70,8 +76,8 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 -- grant that to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
 
--- Admin: reads, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks before, retries,
--- edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
+-- Admin: reads, configures, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks before,
+-- retries, edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures),
       UPDATE (payload, headers, run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;

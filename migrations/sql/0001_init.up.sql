@@ -3,6 +3,13 @@ CREATE DOMAIN pgfifo.key AS text COLLATE "C" CHECK (octet_length(VALUE) BETWEEN 
 CREATE DOMAIN pgfifo.payload AS bytea CHECK (octet_length(VALUE) <= 1048576);
 CREATE DOMAIN pgfifo.count AS integer CHECK (VALUE >= 0);
 
+-- What all processes that use a queue must agree on. A queue without a row has the defaults.
+CREATE TABLE pgfifo.queues (
+    queue          pgfifo.key PRIMARY KEY,
+    dedup_window   bigint     NOT NULL CHECK (dedup_window > 0), -- in microseconds
+    dedup_by_group boolean    NOT NULL
+);
+
 -- Live jobs, one row each, in the order of their ids within a group. Nothing is written to say "running": that is
 -- the row lock of the worker's open transaction. A job that succeeds is deleted, one that is given up moves to
 -- dead_letters, so this table holds only work still to be done.

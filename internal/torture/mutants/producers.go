@@ -109,4 +109,12 @@ var producers = []Mutant{
 		Edits:  []Edit{{"fifo/handle.go", "	a.leave(done)\n", ""}},
 		Test:   Test{"fifo", "TestUngrouped"},
 	},
+	{
+		Name:   "settings-of-the-last",
+		Breaks: "of processes that start with settings of a queue that differ, the last wins and nobody is told",
+		Edits: []Edit{{
+			"fifo/sql/configure.sql", "DO NOTHING", "DO UPDATE SET dedup_window = EXCLUDED.dedup_window",
+		}},
+		Test: Test{"fifo", "TestConfigureWaits"},
+	},
 }

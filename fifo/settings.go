@@ -1,0 +1,121 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Settings of a queue are what all processes that use it must agree on, so they are in the database: see
+// Scope.Configure. The zero value has the defaults.
+type Settings struct {
+	// DedupWindow is for how long a Message.DedupID is remembered. Defaults to 5 minutes; at most MaxDelay. Rounded up
+	// to microseconds.
+	DedupWindow time.Duration
+	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue.
+	DedupByGroup bool
+}
+
+func (s Settings) withDefaults() Settings {
+	s.DedupWindow = orDefault(s.DedupWindow, 5*time.Minute)
+	s.DedupWindow = time.Duration(microseconds(s.DedupWindow)) * time.Microsecond
+	return s
+}
+
+// checked returns the settings with their defaults.
+func (s Settings) checked() (Settings, error) {
+	if s.DedupWindow < 0 || s.DedupWindow > MaxDelay {
+		return s, fmt.Errorf("%w: DedupWindow %v is negative, or over %v", ErrInvalidSettings, s.DedupWindow, MaxDelay)
+	}
+	return s.withDefaults(), nil
+}
+
+// columns are the settings as they are stored, in the order of the statements.
+func (s Settings) columns() []any { return []any{microseconds(s.DedupWindow), s.DedupByGroup} }
+
+// microseconds rounds up.
+func microseconds(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+// Settings returns those of the queue: the defaults, if nobody has configured it. It returns ErrInvalidID for a group.
+func (s Scope) Settings(ctx context.Context) (Settings, error) {
+	stored, _, err := s.settings(ctx, "read the settings of")
+	return stored, err
+}
+
+// settings reports whether there are some besides.
+func (s Scope) settings(ctx context.Context, verb string) (stored Settings, found bool, err error) {
+	if s.level != ofQueue {
+		return Settings{}, false, fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
+	}
+	err = s.read(ctx, verb, settingsSQL, func(r row) error {
+		found = true
+		var window int64
+		err := r.Scan(&window, &stored.DedupByGroup)
+		stored.DedupWindow = time.Duration(window) * time.Microsecond
+		return err
+	}, s.queue)
+	return stored.withDefaults(), found, err
+}
+
+// Configure gives settings to a queue that nobody has configured. If it has the same already, it changes nothing: call
+// it at each start, in every process. If it has others, Configure returns ErrConflict and changes nothing either; see
+// Reconfigure. It returns ErrInvalidID for a group, and ErrInvalidSettings.
+//
+// To look, it needs the right to read them only.
+func (s Scope) Configure(ctx context.Context, want Settings) error {
+	const verb = "configure"
+	want, err := want.checked()
+	if err != nil {
+		return err
+	}
+	stored, found, err := s.settings(ctx, verb)
+	if err != nil {
+		return err
+	}
+	if !found {
+		done := false
+		err := s.change(ctx, verb, configureSQL, func(r row) error { return r.Scan(&done) },
+			append([]any{s.queue}, want.columns()...)...)
+		if err != nil || done {
+			return err
+		}
+		if stored, _, err = s.settings(ctx, verb); err != nil { // somebody else was quicker
+			return err
+		}
+	}
+	if stored != want {
+		return s.failed(verb, fmt.Errorf("%w: it has %+v, not %+v", ErrConflict, stored, want))
+	}
+	return nil
+}
+
+// Reconfigure replaces the settings of a queue, if they are those of from. Else it returns ErrConflict and changes
+// nothing. A queue that nobody has configured has the defaults. Processes that go on calling Configure with what was
+// replaced have that refused. It returns ErrInvalidID for a group, and ErrInvalidSettings.
+func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
+	const verb = "reconfigure"
+	from, err := from.checked()
+	if err != nil {
+		return err
+	}
+	if to, err = to.checked(); err != nil {
+		return err
+	}
+	if s.level != ofQueue {
+		return fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
+	}
+	args, have, want := []any{s.queue, from == Settings{}.withDefaults()}, from.columns(), to.columns()
+	for i := range have {
+		args = append(args, have[i], want[i])
+	}
+	done := false
+	err = s.change(ctx, verb, reconfigureSQL, func(r row) error { return r.Scan(&done) }, args...)
+	if err != nil || done {
+		return err
+	}
+	stored, _, err := s.settings(ctx, verb)
+	if err != nil {
+		return err
+	}
+	return s.failed(verb, fmt.Errorf("%w: it has %+v, not %+v", ErrConflict, stored, from))
+}

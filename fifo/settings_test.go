@@ -1,0 +1,136 @@
+package fifo_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// The first that configures a queue wins, the same again changes nothing, and others are refused, with both values.
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx, q := t.Context(), b.client.Queue("q")
+	defaults := fifo.Settings{DedupWindow: 5 * time.Minute}
+	requireSettings := func(want fifo.Settings) {
+		t.Helper()
+		got, err := q.Settings(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	requireSettings(defaults)
+	mine := fifo.Settings{DedupWindow: time.Hour + time.Nanosecond, DedupByGroup: true}
+	stored := fifo.Settings{DedupWindow: time.Hour + time.Microsecond, DedupByGroup: true}
+	for range 2 {
+		require.NoError(t, q.Configure(ctx, mine))
+		require.NoError(t, q.Configure(ctx, stored))
+		requireSettings(stored)
+	}
+	for _, other := range []fifo.Settings{{}, {DedupByGroup: true}, {DedupWindow: stored.DedupWindow}} {
+		err := q.Configure(ctx, other)
+		require.ErrorIs(t, err, fifo.ErrConflict)
+		require.ErrorContains(t, err, "it has {DedupWindow:1h0m0.000001s DedupByGroup:true}, not {DedupWindow:")
+		requireSettings(stored)
+	}
+	require.NoError(t, b.client.Queue("other").Configure(ctx, fifo.Settings{}), "of another queue")
+	require.NoError(t, b.client.Queue("other").Configure(ctx, defaults), "zero is the default")
+
+	for _, invalid := range []fifo.Settings{{DedupWindow: -1}, {DedupWindow: fifo.MaxDelay + 1}} {
+		require.ErrorIs(t, q.Configure(ctx, invalid), fifo.ErrInvalidSettings)
+		require.ErrorIs(t, q.Reconfigure(ctx, invalid, stored), fifo.ErrInvalidSettings)
+		require.ErrorIs(t, q.Reconfigure(ctx, stored, invalid), fifo.ErrInvalidSettings)
+	}
+	for _, s := range []fifo.Scope{q.Group("g"), b.client.Queue("")} {
+		_, err := s.Settings(ctx)
+		require.ErrorIs(t, err, fifo.ErrInvalidID)
+		require.ErrorIs(t, s.Configure(ctx, stored), fifo.ErrInvalidID)
+		require.ErrorIs(t, s.Reconfigure(ctx, stored, stored), fifo.ErrInvalidID)
+	}
+	requireSettings(stored)
+}
+
+// A change says what it replaces, and is refused if that is not what there is.
+func TestReconfigure(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx, q := t.Context(), b.client.Queue("q")
+	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{DedupByGroup: true}
+	err := q.Reconfigure(ctx, first, second)
+	require.ErrorIs(t, err, fifo.ErrConflict)
+	require.ErrorContains(t, err, "it has {DedupWindow:5m0s DedupByGroup:false}, not {DedupWindow:1h")
+	require.Zero(t, b.count("queues"))
+	require.NoError(t, q.Reconfigure(ctx, fifo.Settings{}, first), "a queue without settings has the defaults")
+	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{}, second), fifo.ErrConflict)
+	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{DedupWindow: time.Hour, DedupByGroup: true}, second),
+		fifo.ErrConflict)
+	require.NoError(t, q.Reconfigure(ctx, first, second))
+	require.ErrorIs(t, q.Configure(ctx, first), fifo.ErrConflict)
+	require.NoError(t, q.Configure(ctx, second))
+
+	err = b.client.InTx(ctx, func(tx pgx.Tx) error {
+		require.NoError(t, q.InPgx(tx).Reconfigure(ctx, second, first))
+		require.NoError(t, b.client.Queue("r").InPgx(tx).Configure(ctx, second))
+		return errors.New("undone")
+	})
+	require.ErrorContains(t, err, "undone")
+	got, err := q.Settings(ctx)
+	require.NoError(t, err)
+	require.Equal(t, fifo.Settings{DedupWindow: 5 * time.Minute, DedupByGroup: true}, got)
+	require.Equal(t, 1, b.count("queues"))
+}
+
+// Of many processes that start at once with settings that differ, all agree in the end on whose they are: one has its
+// own, and the others are told so.
+func TestConfigureAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var wg sync.WaitGroup
+	errs := make([]error, 16)
+	for i := range errs {
+		wg.Go(func() {
+			errs[i] = b.client.Queue("q").Configure(t.Context(), fifo.Settings{DedupWindow: time.Duration(i%4+1) * time.Hour})
+		})
+	}
+	wg.Wait()
+	got, err := b.client.Queue("q").Settings(t.Context())
+	require.NoError(t, err)
+	for i, err := range errs {
+		if time.Duration(i%4+1)*time.Hour == got.DedupWindow {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, fifo.ErrConflict)
+			require.ErrorContains(t, err, fmt.Sprintf("it has %+v", got))
+		}
+	}
+}
+
+// The second waits for a transaction that configures the queue, and takes its place if that is undone.
+func TestConfigureWaits(t *testing.T) {
+	t.Parallel()
+	for _, undo := range []bool{false, true} {
+		b := newBed(t)
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		q := b.client.Queue("q")
+		require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
+		second := make(chan error, 1)
+		go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
+		await(t, "the second to wait", func() bool {
+			return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
+		})
+		if undo {
+			require.NoError(t, tx.Rollback(t.Context()))
+			require.NoError(t, receive(t, second, "the second"))
+		} else {
+			require.NoError(t, tx.Commit(t.Context()))
+			require.ErrorIs(t, receive(t, second, "the second"), fifo.ErrConflict)
+		}
+	}
+}

@@ -1,0 +1,6 @@
+-- Returns the settings of a queue. No row: it has the defaults.
+--
+-- $1 queue.
+SELECT dedup_window, dedup_by_group
+FROM pgfifo.queues
+WHERE queue = $1
