@@ -20,7 +20,7 @@ const traps = `
 	DO $do$
 	DECLARE
 		types text[] := '{text,smallint,integer,bigint,numeric,double precision,interval,timestamptz,
-			xid,xid8,jsonb,oid,regclass,name,tid,boolean}';
+			bytea,xid,xid8,jsonb,oid,regclass,name,tid,boolean}';
 		l text; r text; result text; op text; f text;
 		body text := $$ LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''trapped by foreign code''; END'$$;
 	BEGIN
@@ -109,6 +109,9 @@ func (s *staff) everything(settings []string) {
 			require.NoError(s, err)
 			require.NoError(s, tx.Commit())
 		}
+		_, err := c.Enqueue(ctx, fifo.Message{Queue: "slice", GroupID: "g", DedupID: "a"},
+			fifo.Message{Queue: "slice", GroupID: "g", DedupID: fmt.Sprint(inOrder)})
+		require.NoError(s, err)
 		for i := range 20 {
 			_, err := c.Enqueue(ctx, fifo.Message{Queue: "slice", GroupID: "g"},
 				fifo.Message{Queue: "many", GroupID: fmt.Sprint(i)})
@@ -116,6 +119,8 @@ func (s *staff) everything(settings []string) {
 		}
 	}
 	admin := s.client(s.as(s.roles.Admin, settings...))
+	require.NoError(s, admin.Queue("later").Configure(ctx, fifo.Settings{}))
+	require.NoError(s, admin.Queue("later").Reconfigure(ctx, fifo.Settings{}, fifo.Settings{DedupByGroup: true}))
 	later := admin.Queue("later").Group("g")
 	require.NoError(s, pausing(later.Pause(ctx, "why")))
 	pauses, err := admin.Pauses(ctx)

@@ -54,6 +54,8 @@ var refusedToAll = []string{
 	"UPDATE pgfifo.pauses SET queue = 'other'",
 	"UPDATE pgfifo.queues SET queue = 'other'",
 	"DELETE FROM pgfifo.queues",
+	"UPDATE pgfifo.dedup_ids SET key = sha256('other')",
+	"TRUNCATE pgfifo.dedup_ids",
 }
 
 // What nobody may do but the workers.
@@ -67,6 +69,8 @@ var workersOnly = []string{
 	"INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')",
 	"DELETE FROM pgfifo.fences",
 	"UPDATE pgfifo.jobs SET failures = NULL",
+	"DELETE FROM pgfifo.dedup_ids",
+	"LOCK TABLE pgfifo.dedup_ids IN ROW SHARE MODE",
 }
 
 // What is refused to producers and readers both, of what workers or admins may do.
@@ -114,6 +118,7 @@ var refusedToProducer = slices.Concat(workersOnly, changes, []string{
 	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.pauses",
 	"SELECT FROM pgfifo.fences",
+	"INSERT INTO pgfifo.dedup_ids (key, job, expires) VALUES (sha256('mine'), 1, now())",
 })
 
 var refusedToWorker = []string{
@@ -143,6 +148,8 @@ var refusedToReader = slices.Concat(workersOnly, changes, []string{
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')",
 	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.fences",
+	"SELECT FROM pgfifo.dedup_ids",
+	"INSERT INTO pgfifo.dedup_ids (key, expires) VALUES (sha256('mine'), now())",
 	"LOCK TABLE pgfifo.pauses IN ROW SHARE MODE",
 	"SELECT FROM pgfifo.pauses FOR KEY SHARE",
 })
@@ -151,6 +158,7 @@ var refusedToAdmin = slices.Concat(workersOnly, []string{
 	"INSERT INTO pgfifo.pauses (queue, paused_at) VALUES ('other', now())",
 	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.fences",
+	"SELECT FROM pgfifo.dedup_ids",
 })
 
 // What the roles' rights let them do to others because PostgreSQL has no finer ones: SECURITY.md tells of each.
@@ -158,6 +166,8 @@ var permitted = map[string][]string{
 	"producer": {
 		"SELECT count(*), min(id), max(id) FROM pgfifo.jobs",
 		"SELECT * FROM pgfifo.queues",
+		"SELECT key, job, expires FROM pgfifo.dedup_ids FOR UPDATE",
+		"UPDATE pgfifo.dedup_ids SET job = 1, expires = 'infinity'",
 		"SELECT pg_notify('pgfifo', 'anything')",
 		"LISTEN pgfifo",
 	},

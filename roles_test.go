@@ -55,6 +55,14 @@ func TestProducerRole(t *testing.T) {
 			require.NoError(t, tx.Commit())
 			want += 7
 		}
+		first := message("d", task{})
+		first.DedupID = "a"
+		for _, duplicate := range []bool{false, true} {
+			got, err := s.client(pool).Enqueue(ctx, first)
+			require.NoError(t, err)
+			require.Equal(t, duplicate, got[0].Duplicate)
+		}
+		want++
 		require.Equal(t, want, s.number("SELECT count(*) FROM pgfifo.jobs"))
 		waiting, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()

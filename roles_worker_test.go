@@ -24,6 +24,7 @@ func TestWorkerRole(t *testing.T) {
 		pool := s.as(s.roles.Worker)
 		client := s.client(pool)
 		producer := s.client(s.as(s.roles.Producer))
+		s.exec("INSERT INTO pgfifo.dedup_ids VALUES (sha256('old'), 1, '2000-01-01')")
 		for _, p := range []string{"tx", "bun", "fence", "error", "panic", "die", "enqueue", "dead"} {
 			_, err := producer.Enqueue(ctx, fifo.Message{Queue: "each", GroupID: p, Payload: p},
 				fifo.Message{Queue: "each", GroupID: p})
@@ -67,7 +68,8 @@ func TestWorkerRole(t *testing.T) {
 		})
 		s.work(w, "everything to be done and swept", func() bool {
 			return s.number(`SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)
-				+ (SELECT count(*) FROM pgfifo.dead_letters) + (SELECT count(*) FROM pgfifo.fences)`) == 0
+				+ (SELECT count(*) FROM pgfifo.dead_letters) + (SELECT count(*) FROM pgfifo.fences)
+				+ (SELECT count(*) FROM pgfifo.dedup_ids WHERE expires < now())`) == 0
 		})
 		require.GreaterOrEqual(t, ran.Load(), int64(16))
 		require.Equal(t, 2, s.number("SELECT count(*) FROM effects"))
@@ -148,7 +150,7 @@ func (s *staff) act(ctx context.Context, client *fifo.Client, job *fifo.Job) err
 		if err != nil {
 			return err
 		}
-		_, err = client.EnqueueTx(ctx, tx, fifo.Message{Queue: "each", GroupID: "spawned"})
+		_, err = client.EnqueueTx(ctx, tx, fifo.Message{Queue: "each", GroupID: "spawned", DedupID: "spawned"})
 		return err
 	case "dead":
 		return fifo.DeadLetter(errors.New("as told"))

@@ -57,8 +57,9 @@
 //   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
 //     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
 //     nor fails because of one.
-//   - No waiting. An enqueue never waits for a running job, whatever that job does. (With Config.CommitOrder it waits
-//     for transactions that have enqueued to its groups, and a handler's may be one.)
+//   - No waiting. An enqueue never waits for a running job, whatever that job does. (One with a DedupID waits for
+//     transactions that have enqueued the same, and with Config.CommitOrder an enqueue waits for those that have
+//     enqueued to its groups. A handler's may be one.)
 //
 // # The life of a job
 //
@@ -75,6 +76,14 @@
 // of the dead letters, for a handler to work: at the end of the group there, with headers that say where it was.
 //
 // A Message that is Ungrouped is a group of its own: it has all of the above, and is ordered with nobody.
+//
+// # Duplicates
+//
+// A message with a DedupID is enqueued once: another one with the same is a duplicate, for 5 minutes from the first, by
+// the server's clock. That is remembered when the job is done, dead or purged. Its receipt says so, with the first
+// job's id. Ids are those of the queue, or of each group (Settings). ContentID makes one from a payload. Of two that
+// are enqueued at once, the second waits for the first one's transaction: it is a duplicate if that commits, and takes
+// its place if not. A redrive is no enqueue.
 //
 // # Batches
 //

@@ -26,23 +26,33 @@ type Tx interface {
 // A Receipt says what became of a message.
 type Receipt struct {
 	ID int64 // the job's
+	// Duplicate says that the message was not enqueued, because its DedupID is remembered. ID is the job's that was
+	// enqueued with that first; it may be done by now.
+	Duplicate bool
 }
 
 // Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns a receipt for each, in
 // the order of the messages; of a group, the job with the larger id is worked later. It never waits for a running job,
-// unless with Config.CommitOrder that has enqueued to one of its groups.
+// unless that has enqueued something with the same DedupID or, with Config.CommitOrder, to one of its groups.
+//
+// With a DedupID it takes a transaction of four round trips. Of two messages with the same that are enqueued at once,
+// the second waits for the first one's transaction to end: if that commits it is a duplicate, else it takes its place.
+// A transaction that enqueues several times, with the same DedupIDs as another one in a different order, may deadlock
+// with it; PostgreSQL ends one of them (40P01). So it does one at REPEATABLE READ that meets a duplicate which has been
+// committed since it began (40001).
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
 // connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed
-// that way. Whether to send them again is the caller's to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least,
-// also says true of a COMMIT that was sent and whose answer was lost.
+// that way. Messages with a DedupID can be sent again then, within its window. Whether to send others again is for the
+// caller to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least, also says true of a COMMIT that was sent and
+// whose answer was lost.
 func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		if err := c.checkPool(ctx); err != nil {
 			return nil, err
 		}
-		ids, _, err := c.enqueuePgx(ctx, c.pool, b)
-		if err == nil {
+		ids, err := c.enqueuePool(ctx, b)
+		if err == nil && len(ids) > 0 {
 			c.announce.committed(b, ids)
 		}
 		return ids, err
@@ -69,7 +79,7 @@ func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]Recei
 			return nil, err
 		}
 		ids, xid, err := c.enqueueSQL(ctx, plain, b)
-		if err == nil {
+		if err == nil && len(ids) > 0 {
 			c.announce.enqueued(b, ids, xid, nil)
 		}
 		return ids, err
@@ -85,8 +95,8 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 		if err := c.check(ctx, tx); err != nil {
 			return nil, err
 		}
-		ids, xid, err := c.enqueuePgx(ctx, tx, b)
-		if err == nil {
+		ids, xid, err := c.enqueuePgx(ctx, pgxSession{tx}, b)
+		if err == nil && len(ids) > 0 {
 			c.announce.enqueued(b, ids, xid, tx.Conn())
 		}
 		return ids, err
@@ -140,11 +150,7 @@ func (c *Client) enqueue(
 	if err != nil {
 		return nil, fmt.Errorf("fifo: enqueue: %w", err)
 	}
-	receipts = make([]Receipt, len(ids))
-	for i, id := range ids {
-		receipts[i].ID = id
-	}
-	return receipts, nil
+	return b.receipts(ids), nil
 }
 
 // one reports whether enqueue_one.sql does it.
@@ -166,14 +172,25 @@ type pgxQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (c *Client) enqueuePgx(ctx context.Context, db pgxQuerier, b *batch) (ids []int64, xid int64, err error) {
+// texts are the arguments of enqueue.sql, arrays as text: not every driver of database/sql takes slices.
+func (c *Client) texts(b *batch) []any {
+	return []any{
+		textArray(b.queues), textArray(b.groups), byteaArray(b.payloads), intArray(b.delays), intArray(b.maxAttempts),
+		c.cfg.CommitOrder, orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
+	}
+}
+
+func (c *Client) enqueuePgx(ctx context.Context, s pgxSession, b *batch) (ids []int64, xid int64, err error) {
+	if b.dedupIDs != nil {
+		return c.enqueueNew(ctx, s, b)
+	}
 	sql, args := enqueueSQL, []any{
 		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.cfg.CommitOrder, b.headers, b.runAts,
 	}
 	if c.one(b) {
 		sql, args = enqueueOneSQL, b.single()
 	}
-	rows, err := db.Query(ctx, c.schema.Qualify(sql), args...)
+	rows, err := s.db.Query(ctx, c.schema.Qualify(sql), args...)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -188,17 +205,15 @@ func (c *Client) enqueuePgx(ctx context.Context, db pgxQuerier, b *batch) (ids [
 	return ids, xid, b.sort(ids)
 }
 
-// enqueueSQL passes arrays as text: not every driver of database/sql takes slices.
 func (c *Client) enqueueSQL(ctx context.Context, tx Tx, b *batch) (ids []int64, xid int64, err error) {
+	if b.dedupIDs != nil {
+		return c.enqueueNew(ctx, sqlQuerier{tx}, b)
+	}
 	query, args := enqueueOneSQL, []any(nil)
 	if c.one(b) {
 		args = b.single()
 	} else {
-		query, args = enqueueSQL, []any{
-			textArray(b.queues), textArray(b.groups), byteaArray(b.payloads),
-			intArray(b.delays), intArray(b.maxAttempts), c.cfg.CommitOrder,
-			orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
-		}
+		query, args = enqueueSQL, c.texts(b)
 	}
 	rows, err := tx.QueryContext(ctx, c.schema.Qualify(query), args...)
 	if err != nil {

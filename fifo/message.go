@@ -40,6 +40,10 @@ type Message struct {
 	// Headers go with the payload, and count with it for MaxPayloadBytes. Names are at most 128 bytes of printable
 	// UTF-8, values any bytes.
 	Headers Headers
+	// DedupID names the message among those of its queue, or of its group (Settings.DedupByGroup): while it is
+	// remembered, another message with it is a duplicate, which is not enqueued. See Receipt.Duplicate, ContentID. At
+	// most 128 bytes of printable UTF-8; empty: none.
+	DedupID string
 }
 
 // encode checks a message and returns its payload's bytes, and its headers or nil.
@@ -52,7 +56,7 @@ func (m Message) encode() (payload []byte, headers *string, err error) {
 
 // encodeContent is encode without a look at the rest.
 func (m Message) encodeContent() (payload []byte, headers *string, err error) {
-	if payload, err = m.encodePayload(); err != nil {
+	if payload, err = encodePayload(m.Payload); err != nil {
 		return nil, nil, err
 	}
 	stored, size, err := m.Headers.encode()
@@ -81,6 +85,11 @@ func (m Message) check() error {
 	if err := (groups.Key{Queue: m.Queue, GroupID: m.GroupID}).Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
+	if m.DedupID != "" {
+		if err := groups.ValidateID("DedupID", m.DedupID); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+		}
+	}
 	switch {
 	case m.Delay < 0:
 		return fmt.Errorf("%w: Delay %v is negative", ErrInvalidMessage, m.Delay)
@@ -96,9 +105,9 @@ func (m Message) check() error {
 	return nil
 }
 
-func (m Message) encodePayload() ([]byte, error) {
+func encodePayload(v any) ([]byte, error) {
 	var payload []byte
-	switch p := m.Payload.(type) {
+	switch p := v.(type) {
 	case nil:
 		payload = []byte{}
 	case []byte:
@@ -133,6 +142,8 @@ type batch struct {
 	maxAttempts    []int32
 	headers        []*string // nil: none has any
 	runAts         []int64   // in microseconds since 1970; nil: none has one
+	dedupIDs       []string  // "": none; nil: none has one
+	slots          []slot    // of all messages; nil: none was taken out
 }
 
 func encode(msgs []Message) (*batch, error) {
@@ -162,6 +173,12 @@ func encode(msgs []Message) (*batch, error) {
 				b.runAts = make([]int64, len(msgs))
 			}
 			b.runAts[i] = m.RunAt.Add(time.Microsecond - 1).UnixMicro()
+		}
+		if m.DedupID != "" {
+			if b.dedupIDs == nil {
+				b.dedupIDs = make([]string, len(msgs))
+			}
+			b.dedupIDs[i] = m.DedupID
 		}
 	}
 	return b, nil

@@ -139,6 +139,10 @@ func TestInvalidMessage(t *testing.T) {
 		"group NUL":         {func(m *fifo.Message) { m.GroupID = "a\x00" }, groups.ErrInvalidID, "GroupID"},
 		"group not UTF-8":   {func(m *fifo.Message) { m.GroupID = "\xed\xa0\x80" }, groups.ErrInvalidID, "GroupID"},
 		"group not printed": {func(m *fifo.Message) { m.GroupID = "a\u200b" }, groups.ErrInvalidID, "GroupID"},
+		"dedup control":     {func(m *fifo.Message) { m.DedupID = "a\n" }, groups.ErrInvalidID, "DedupID"},
+		"long dedup": {func(m *fifo.Message) {
+			m.DedupID = strings.Repeat("d", 129)
+		}, groups.ErrInvalidID, "DedupID"},
 		"negative delay":    {func(m *fifo.Message) { m.Delay = -1 }, fifo.ErrInvalidMessage, "Delay"},
 		"long delay":        {func(m *fifo.Message) { m.Delay = fifo.MaxDelay + 1 }, fifo.ErrInvalidMessage, "Delay"},
 		"negative attempts": {func(m *fifo.Message) { m.MaxAttempts = -1 }, fifo.ErrInvalidMessage, "MaxAttempts"},

@@ -9,10 +9,11 @@ import (
 // Settings of a queue are what all processes that use it must agree on, so they are in the database: see
 // Scope.Configure. The zero value has the defaults.
 type Settings struct {
-	// DedupWindow is for how long a Message.DedupID is remembered. Defaults to 5 minutes; at most MaxDelay. Rounded up
-	// to microseconds.
+	// DedupWindow is for how long a Message.DedupID is remembered, from the first enqueue with it on. Defaults to 5
+	// minutes; at most MaxDelay. Rounded up to microseconds. A change is for what is enqueued after it.
 	DedupWindow time.Duration
-	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue.
+	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue. Ungrouped
+	// messages count as one group. With a change, what was remembered is forgotten.
 	DedupByGroup bool
 }
 

@@ -95,7 +95,8 @@ func TestConfigureAtOnce(t *testing.T) {
 	errs := make([]error, 16)
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = b.client.Queue("q").Configure(t.Context(), fifo.Settings{DedupWindow: time.Duration(i%4+1) * time.Hour})
+			mine := fifo.Settings{DedupWindow: time.Duration(i%4+1) * time.Hour}
+			errs[i] = b.client.Queue("q").Configure(t.Context(), mine)
 		})
 	}
 	wg.Wait()
@@ -122,9 +123,7 @@ func TestConfigureWaits(t *testing.T) {
 		require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
 		second := make(chan error, 1)
 		go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
-		await(t, "the second to wait", func() bool {
-			return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
-		})
+		await(t, "the second to wait", func() bool { return b.blocked() == 1 })
 		if undo {
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.NoError(t, receive(t, second, "the second"))

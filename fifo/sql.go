@@ -11,6 +11,10 @@ var (
 	enqueueSQL string
 	//go:embed sql/enqueue_one.sql
 	enqueueOneSQL string
+	//go:embed sql/dedup.sql
+	dedupSQL string
+	//go:embed sql/enqueue_new.sql
+	enqueueNewSQL string
 	//go:embed sql/ended.sql
 	endedSQL string
 	//go:embed sql/succeed.sql
@@ -75,6 +79,8 @@ var (
 	measureSQL string
 	//go:embed sql/expire.sql
 	expireSQL string
+	//go:embed sql/expire_dedup.sql
+	expireDedupSQL string
 	//go:embed sql/sweep.sql
 	sweepSQL string
 )

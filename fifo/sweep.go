@@ -14,7 +14,8 @@ import (
 )
 
 // Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
-// dead letters past their retention. Missing group rows need no sweep: looking for work makes them.
+// deduplication ids that have expired and dead letters past their retention. Missing group rows need no sweep: looking
+// for work makes them.
 //
 // Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If the
 // job at the head of such a queue's first group has been due for ten times Interval, 10 minutes by default, and is
@@ -101,26 +102,35 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			break
 		}
 	}
+	if _, err := c.expire(ctx, "deduplication ids", expireDedupSQL, sweepBatch); err != nil {
+		return after, err
+	}
 	if c.set.sweep.DeadLetterRetention <= 0 {
 		return after, nil
 	}
+	n, err := c.expire(ctx, "dead letters", expireSQL, c.set.sweep.DeadLetterRetention.Microseconds(), sweepBatch)
+	if n > 0 {
+		c.log.Info("pgfifo: dead letters expired", "count", n)
+	}
+	return after, err
+}
+
+// expire deletes what has expired, in transactions of sweepBatch rows at most, and returns how many those were.
+func (c *crew) expire(ctx context.Context, what, sql string, args ...any) (all int64, err error) {
+	client := c.worker.Client
 	for range sweepBudget {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, client.schema.Qualify(expireSQL),
-				c.set.sweep.DeadLetterRetention.Microseconds(), sweepBatch)
+			tag, err := tx.Exec(ctx, client.schema.Qualify(sql), args...)
 			n = tag.RowsAffected()
 			return err
 		})
 		if err != nil {
-			return after, fmt.Errorf("fifo: expire dead letters: %w", err)
+			return all, fmt.Errorf("fifo: expire %s: %w", what, err)
 		}
-		if n > 0 {
-			c.log.Info("pgfifo: dead letters expired", "count", n)
-		}
-		if n < sweepBatch {
+		if all += n; n < sweepBatch {
 			break
 		}
 	}
-	return after, nil
+	return all, nil
 }

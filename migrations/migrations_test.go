@@ -13,6 +13,7 @@ var tables = []string{
 	"function enqueue", "function enqueue", "function enqueue", "function schema_version",
 	"relation attempt_marks", "relation attempt_marks_pkey",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",
+	"relation dedup_ids", "relation dedup_ids_expires", "relation dedup_ids_pkey",
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",
 	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
 	"relation pauses", "relation pauses_pkey",

@@ -24,7 +24,7 @@ END
 $roles$;
 
 REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON TABLE pgfifo.queues, pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences,
+REVOKE ALL ON TABLE pgfifo.queues, pgfifo.dedup_ids, pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences,
     pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
@@ -45,9 +45,11 @@ GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, 
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
 GRANT UPDATE (dedup_window, dedup_by_group) ON pgfifo.queues TO pgfifo_admin;
 
--- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, locks, changes and deletes
--- nothing.
+-- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
+-- no job. Deduplication ids it finds as hashes, and has to write.
 GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts), SELECT (id) ON pgfifo.jobs TO pgfifo_producer;
+GRANT SELECT (key, job, expires), INSERT (key, expires), UPDATE (job, expires)
+    ON pgfifo.dedup_ids TO pgfifo_producer, pgfifo_worker;
 
 GRANT EXECUTE ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean),
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
@@ -62,6 +64,7 @@ GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, f
       UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
+GRANT DELETE ON pgfifo.dedup_ids TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
 GRANT SELECT (queue, group_id, job), INSERT (queue, group_id, reason, job, by_hand), UPDATE (job)
     ON pgfifo.pauses TO pgfifo_worker; -- to block groups

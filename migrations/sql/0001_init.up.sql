@@ -10,6 +10,15 @@ CREATE TABLE pgfifo.queues (
     dedup_by_group boolean    NOT NULL
 );
 
+-- Deduplication ids that are remembered. The key is a hash, so that a producer, who has to read it, learns neither the
+-- ids of others nor where they have sent what: see fifo/sql/dedup.sql.
+CREATE TABLE pgfifo.dedup_ids (
+    key     bytea       PRIMARY KEY CHECK (octet_length(key) = 32),
+    job     bigint,               -- the first one's id; NULL: there is none yet
+    expires timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX dedup_ids_expires ON pgfifo.dedup_ids (expires);
+
 -- Live jobs, one row each, in the order of their ids within a group. Nothing is written to say "running": that is
 -- the row lock of the worker's open transaction. A job that succeeds is deleted, one that is given up moves to
 -- dead_letters, so this table holds only work still to be done.

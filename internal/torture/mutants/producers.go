@@ -52,8 +52,8 @@ var producers = []Mutant{
 		Name:   "enqueued-outside-the-transaction",
 		Breaks: "an enqueue in the caller's transaction is committed by itself",
 		Edits: []Edit{{
-			enqueueFile, "		ids, xid, err := c.enqueuePgx(ctx, tx, b)",
-			"		ids, xid, err := c.enqueuePgx(ctx, c.pool, b)",
+			enqueueFile, "		ids, xid, err := c.enqueuePgx(ctx, pgxSession{tx}, b)",
+			"		ids, xid, err := c.enqueuePgx(ctx, pgxSession{c.pool}, b)",
 		}},
 		Torture: contended, By: []string{"I2", "I5"},
 	},
@@ -61,9 +61,9 @@ var producers = []Mutant{
 		Name:   "unknown-tx-is-never-committed",
 		Breaks: "an enqueue returns when the jobs are not committed yet, and rolls them back",
 		Edits: []Edit{{
-			enqueueFile, "		ids, _, err := c.enqueuePgx(ctx, c.pool, b)\n",
+			enqueueFile, "		ids, err := c.enqueuePool(ctx, b)\n",
 			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n" +
-				"		defer tx.Rollback(ctx)\n		ids, _, err := c.enqueuePgx(ctx, tx, b)\n" +
+				"		defer tx.Rollback(ctx)\n		ids, _, err := c.enqueuePgx(ctx, pgxSession{tx}, b)\n" +
 				"		if len(ids) != 1 || ids[0]%50 != 0 {\n" +
 				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n",
 		}},
@@ -116,5 +116,22 @@ var producers = []Mutant{
 			"fifo/sql/configure.sql", "DO NOTHING", "DO UPDATE SET dedup_window = EXCLUDED.dedup_window",
 		}},
 		Test: Test{"fifo", "TestConfigureWaits"},
+	},
+	{
+		Name:   "duplicate-by-the-snapshot",
+		Breaks: "who has waited for the first of two duplicates does not see it, and enqueues the other",
+		Edits: []Edit{{
+			"fifo/sql/dedup.sql", "THEN d.job END,",
+			"THEN (SELECT o.job FROM pgfifo.dedup_ids o WHERE o.key = d.key) END,",
+		}},
+		Test: Test{"fifo", "TestDedupAtOnce"},
+	},
+	{
+		Name:   "dedup-ids-forgotten",
+		Breaks: "the sweep takes deduplication ids away whose window is not over",
+		Edits: []Edit{{
+			"fifo/sql/expire_dedup.sql", "expires <= statement_timestamp()", "expires IS NOT NULL",
+		}},
+		Test: Test{"fifo", "TestDedupIsSwept"},
 	},
 }

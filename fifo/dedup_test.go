@@ -1,0 +1,407 @@
+package fifo_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// deduped returns a message of queue q with a deduplication id, whose payload is its group and the id.
+func deduped(group, id string) fifo.Message {
+	return fifo.Message{Queue: "q", GroupID: group, DedupID: id, Payload: group + " " + id}
+}
+
+// A duplicate is not enqueued, and its receipt has the first one's job, also when that is done or dead, and until the
+// window is over by the server's clock.
+func TestDedup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx := t.Context()
+	first, err := b.client.Enqueue(ctx, deduped("g", "a"))
+	require.NoError(t, err)
+	require.False(t, first[0].Duplicate)
+	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
+	requireDuplicate := func(what string) {
+		t.Helper()
+		for _, group := range []string{"g", "another"} {
+			got, err := b.client.Enqueue(ctx, deduped(group, "a"))
+			require.NoError(t, err)
+			require.Equal(t, duplicate, got, what)
+		}
+	}
+	requireDuplicate("it waits")
+	b.work(b.worker(nop))
+	requireDuplicate("it is done")
+	require.Zero(t, b.count("jobs"))
+	other, err := b.client.Enqueue(ctx, deduped("g", "A"),
+		fifo.Message{Queue: "other", GroupID: "g", DedupID: "a"}, fifo.Message{Queue: "q", GroupID: "g"})
+	require.NoError(t, err)
+	for _, r := range other {
+		require.False(t, r.Duplicate, "another id, another queue, none")
+	}
+	require.Equal(t, 3, b.count("jobs"))
+
+	b.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp() + interval '1 second' - interval '1 second'")
+	again, err := b.client.Enqueue(ctx, deduped("g", "a"))
+	require.NoError(t, err)
+	require.False(t, again[0].Duplicate)
+	require.Greater(t, again[0].ID, other[2].ID)
+	duplicate[0].ID = again[0].ID
+	requireDuplicate("the window is over, and the next one has begun")
+	require.Equal(t, 5*time.Minute, query[time.Duration](b,
+		"SELECT max(d.expires) - max(j.enqueued_at) FROM pgfifo.dedup_ids d JOIN pgfifo.jobs j ON j.id = d.job "+
+			"WHERE d.job = $1", again[0].ID).Round(time.Minute))
+}
+
+// The window and the scope are the queue's.
+func TestDedupSettings(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	q := b.client.Queue("q")
+	require.NoError(t, q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
+	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"), deduped("h", "a"), deduped("g", "a"))
+	require.NoError(t, err)
+	require.False(t, got[0].Duplicate)
+	require.False(t, got[1].Duplicate, "an id of another group")
+	require.Equal(t, fifo.Receipt{ID: got[0].ID, Duplicate: true}, got[2])
+	alone := fifo.Message{Queue: "q", Ungrouped: true, DedupID: "b"}
+	two, err := b.client.Enqueue(t.Context(), alone, alone)
+	require.NoError(t, err)
+	require.Equal(t, fifo.Receipt{ID: two[0].ID, Duplicate: true}, two[1], "those of no group are of one here")
+	require.Equal(t, 3, query[int](b, `SELECT count(*) FROM pgfifo.dedup_ids
+		WHERE expires BETWEEN now() + interval '47 hours' AND now() + interval '48 hours'`))
+}
+
+// Duplicates within one call, beside messages without a deduplication id, in each kind of transaction: the receipts are
+// in the order of the messages, and all of them keep their headers and times.
+func TestDedupInOneCall(t *testing.T) {
+	t.Parallel()
+	for _, order := range []bool{false, true} {
+		for kind, begin := range producers {
+			t.Run(fmt.Sprint(kind, order), func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+				first, err := b.client.Enqueue(t.Context(), deduped("g", "stored"))
+				require.NoError(t, err)
+				msgs := []fifo.Message{
+					{Queue: "q", GroupID: "g", Payload: "0"},
+					deduped("g", "stored"), deduped("g", "b"), deduped("h", "a"), deduped("h", "b"),
+					{Queue: "q", GroupID: "h", Payload: "5", Headers: fifo.Headers{"n": "5\x00"}},
+					{Queue: "r", GroupID: "g", Payload: "6", DedupID: `b"\{},`, RunAt: time.Now().Add(time.Hour)},
+					deduped("g", "a"),
+				}
+				p := begin(t, b.client, b)
+				ids, err := p.enqueue(msgs...)
+				require.NoError(t, err)
+				require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
+				require.IsIncreasing(t, []int64{ids[1], ids[0], ids[2], ids[3], ids[5], ids[6]})
+				again, err := p.enqueue(msgs[1:5]...)
+				require.NoError(t, err)
+				require.Equal(t, ids[1:5], again, "in a second call")
+				require.NoError(t, p.commit())
+				got := make(map[int64]fifo.Job)
+				for _, job := range b.jobs() {
+					got[job.ID] = job
+				}
+				require.Len(t, got, 6)
+				for n, payload := range map[int]string{0: "0", 1: "g stored", 2: "g b", 3: "h a", 5: "5", 6: "6"} {
+					require.Equal(t, payload, string(got[ids[n]].Payload))
+				}
+				require.Equal(t, fifo.Headers{"n": "5\x00"}, got[ids[5]].Headers)
+				require.NotZero(t, got[ids[6]].RunAt)
+				receipts, err := b.client.Enqueue(t.Context(), msgs...)
+				require.NoError(t, err)
+				for n, r := range receipts {
+					require.Equal(t, msgs[n].DedupID != "", r.Duplicate)
+					require.Equal(t, r.Duplicate, r.ID == ids[n])
+				}
+			})
+		}
+	}
+}
+
+// blocked returns how many sessions wait for another one's transaction.
+func (b *bed) blocked() int {
+	return query[int](b, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0`)
+}
+
+// The second of two concurrent duplicates waits for the first one's transaction: it is a duplicate if that commits, and
+// else takes its place, with an id that is drawn then.
+func TestDedupAtOnce(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		for _, end := range []string{"commit", "undo"} {
+			t.Run(kind+", "+end, func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				first := begin(t, b.client, b)
+				ids, err := first.enqueue(deduped("g", "a"))
+				require.NoError(t, err)
+				second := make(chan []fifo.Receipt, 1)
+				failed := make(chan error, 1)
+				go func() {
+					got, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
+					failed <- err
+					second <- got
+				}()
+				await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
+				third, err := b.client.Enqueue(promptly(t), deduped("g", "other"))
+				require.NoError(t, err)
+				if end == "commit" {
+					require.NoError(t, first.commit())
+				} else {
+					require.NoError(t, first.undo())
+				}
+				require.NoError(t, receive(t, failed, "the second producer"))
+				got := receive(t, second, "its receipts")
+				require.Greater(t, got[0].ID, third[0].ID, "no id is drawn while it waits")
+				if end == "commit" {
+					require.Equal(t, fifo.Receipt{ID: ids[0], Duplicate: true}, got[1])
+				} else {
+					require.False(t, got[1].Duplicate)
+					require.Greater(t, got[1].ID, got[0].ID)
+				}
+				require.Equal(t, 3, b.count("jobs"))
+			})
+		}
+	}
+}
+
+// What is undone to a savepoint was not taken: neither for the transaction itself nor for one that waits for it.
+func TestDedupSavepoint(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	inner, err := tx.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = b.client.EnqueuePgxTx(t.Context(), inner, deduped("g", "mine"), deduped("g", "other"))
+	require.NoError(t, err)
+	second := make(chan error, 1)
+	go func() {
+		got, err := b.client.Enqueue(t.Context(), deduped("g", "other"))
+		if err == nil && got[0].Duplicate {
+			err = errors.New("a duplicate of nothing")
+		}
+		second <- err
+	}()
+	await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
+	require.NoError(t, inner.Rollback(t.Context()))
+	require.NoError(t, receive(t, second, "the second producer"))
+	got, err := b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "mine"), deduped("g", "other"))
+	require.NoError(t, err)
+	require.False(t, got[0].Duplicate)
+	require.True(t, got[1].Duplicate)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 2, b.count("jobs"))
+}
+
+// Many producers that enqueue the same ids in different orders: no deadlock, and one job of each id.
+func TestDedupBatches(t *testing.T) {
+	t.Parallel()
+	for _, order := range []bool{false, true} {
+		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+		b.run(b.worker(nop))
+		var wg sync.WaitGroup
+		errs := make(chan error, 200)
+		var mu sync.Mutex
+		fresh, seen := make(map[string]int), make(map[string]int64)
+		for p := range 8 {
+			wg.Go(func() {
+				for i := range 25 {
+					var msgs []fifo.Message
+					for j := range 6 {
+						k := (p*5 + j*(2*(p%2)+5)) % 6
+						msgs = append(msgs, deduped(fmt.Sprint("g", k%3), fmt.Sprint(i, " ", k)))
+					}
+					got, err := b.client.Enqueue(t.Context(), msgs...)
+					errs <- err
+					mu.Lock()
+					for n, r := range got {
+						id := msgs[n].DedupID
+						if seen[id] != 0 && seen[id] != r.ID {
+							fresh[id] += 100
+						}
+						if seen[id] = r.ID; !r.Duplicate {
+							fresh[id]++
+						}
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		close(errs)
+		for err := range errs {
+			require.NoError(t, err)
+		}
+		b.drained()
+		require.NotEmpty(t, fresh)
+		for id, n := range fresh {
+			require.Equal(t, 1, n, id)
+		}
+		await(t, "all jobs", func() bool { return len(b.ledger.order()) == len(fresh) })
+	}
+}
+
+// An id that was taken in a transaction which then enqueued nothing, because its context ended in between, is not one
+// of a message that was enqueued.
+func TestDedupTakenAndNotUsed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`INSERT INTO pgfifo.dedup_ids (key, expires)
+		VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), now() + interval '1 hour')`)
+	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
+	require.NoError(t, err)
+	require.False(t, got[0].Duplicate)
+	require.Equal(t, 1, b.count("jobs"))
+	require.Equal(t, got[0].ID, query[int64](b, "SELECT job FROM pgfifo.dedup_ids"))
+	require.True(t, query[bool](b, "SELECT expires < now() + interval '10 minutes' FROM pgfifo.dedup_ids"))
+}
+
+// A caller at REPEATABLE READ meets what was committed since it began with an error, and never enqueues twice.
+func TestDedupRepeatableRead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		id := string(isolation)
+		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: isolation})
+		require.NoError(t, err)
+		_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", id+" mine"), deduped("g", id+" mine"))
+		require.NoError(t, err)
+		_, err = b.client.Enqueue(t.Context(), deduped("g", id))
+		require.NoError(t, err)
+		_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", id))
+		var pgErr *pgconn.PgError
+		require.ErrorAs(t, err, &pgErr)
+		require.Equal(t, "40001", pgErr.Code)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+	require.Equal(t, 2, b.count("jobs"))
+	b.isolate("repeatable read")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 20 {
+				_, err := b.client.Enqueue(t.Context(), deduped("g", fmt.Sprint(i)))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 22, b.count("jobs"), "the database's default is not Enqueue's")
+}
+
+// A redrive is no enqueue: a dead letter whose id is remembered goes back, and remains the first.
+func TestDedupAndRedrive(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	first, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
+	require.NoError(t, err)
+	b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errors.New("on purpose")) }))
+	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
+	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
+	require.NoError(t, err)
+	require.Equal(t, duplicate, got)
+	back, err := b.client.Queue("q").Redrive(t.Context(), again(first[0].ID))
+	require.NoError(t, err)
+	require.Len(t, back, 1)
+	require.Equal(t, first[0].ID, b.jobs()[0].ID)
+	got, err = b.client.Enqueue(t.Context(), deduped("g", "a"))
+	require.NoError(t, err)
+	require.Equal(t, duplicate, got)
+	require.Equal(t, 1, b.count("jobs"))
+}
+
+// A hook may give an id, and sees what became of it.
+func TestDedupByHook(t *testing.T) {
+	t.Parallel()
+	var seen []fifo.Receipt
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks = []fifo.Hooks{{Enqueue: func(
+			ctx context.Context, msgs []fifo.Message,
+		) (context.Context, func([]fifo.Receipt, error)) {
+			for i := range msgs {
+				msgs[i].DedupID, _ = fifo.ContentID(msgs[i].Payload)
+			}
+			return ctx, func(receipts []fifo.Receipt, err error) { seen = append(seen, receipts...) }
+		}}}
+	})
+	m := fifo.Message{Queue: "q", GroupID: "g", Payload: map[string]int{"b": 1, "a": 2}}
+	for range 2 {
+		_, err := b.client.Enqueue(t.Context(), m)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []fifo.Receipt{{ID: seen[0].ID}, {ID: seen[0].ID, Duplicate: true}}, seen)
+}
+
+// What is announced of a call with duplicates are its new jobs, and of one with nothing else nothing.
+func TestDedupIsAnnounced(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
+	for i := range 3 {
+		for range 2 {
+			_, err := b.client.Enqueue(t.Context(), deduped("g", "always"), deduped("h", fmt.Sprint(i)))
+			require.NoError(t, err)
+		}
+		await(t, "the new jobs", func() bool { return len(b.ledger.order()) == 2+i })
+	}
+}
+
+func TestContentID(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte(`{"a":1}`))
+	want := hex.EncodeToString(sum[:])
+	for _, payload := range []any{
+		`{"a":1}`, []byte(`{"a":1}`), json.RawMessage(`{"a":1}`), map[string]int{"a": 1}, struct {
+			A int `json:"a"`
+		}{1},
+	} {
+		got, err := fifo.ContentID(payload)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := fifo.ContentID(func() {})
+	require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+}
+
+// Ids that have expired are swept in the background, a thousand in a transaction, and those that a producer has just
+// taken are left.
+func TestDedupIsSwept(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`INSERT INTO pgfifo.dedup_ids (key, job, expires) SELECT sha256(n::text::bytea), n,
+		now() - interval '1 second' + CASE WHEN n > 2500 THEN interval '1 hour' ELSE '0' END
+		FROM generate_series(1, 2600) n`)
+	b.exec("INSERT INTO pgfifo.dedup_ids VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), 7, '2000-01-01')")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "a"))
+	require.NoError(t, err)
+	b.run(b.worker(nop, func(w *fifo.Worker) { w.Sweep.Interval = 10 * time.Millisecond }))
+	await(t, "the sweep", func() bool { return b.count("dedup_ids") == 101 })
+	require.NoError(t, tx.Commit(t.Context()))
+	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
+	require.NoError(t, err)
+	require.True(t, got[0].Duplicate)
+	await(t, "a job", func() bool { return len(b.ledger.order()) == 1 })
+	require.Equal(t, 101, b.count("dedup_ids"))
+}

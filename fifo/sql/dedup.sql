@@ -1,0 +1,35 @@
+-- Takes the deduplication ids of messages for this transaction, and tells of each whether it is remembered. Enqueueing
+-- begins with it: no id of a job is drawn while somebody else may have taken the same.
+--
+-- $1 queues, $2 group ids, $3 deduplication ids ('': none), all of one length; $4 the default window in microseconds.
+-- One row for each message with a deduplication id: its number, the key, and the job that was enqueued with it first,
+-- or NULL: it is new, and enqueue_new.sql is to remember its job.
+--
+-- Whoever takes a key second waits until the first one's transaction has ended, and then finds its job, or takes the
+-- key itself. ON CONFLICT evaluates SET with the row as it is when it has been locked. Keys are taken in one order, so
+-- that calls cannot deadlock with each other. One that has expired by this server's clock, or that was taken and not
+-- used, is taken anew.
+--
+-- Ids are printable, so no two keys are made of the same text.
+WITH message AS (
+    SELECT m.n, pg_catalog.sha256(pg_catalog.convert_to(
+               m.queue || E'\n' || CASE WHEN q.dedup_by_group THEN m.group_id ELSE '' END || E'\n' || m.dedup_id,
+               'UTF8')) AS key,
+           coalesce(q.dedup_window, $4::bigint) AS lasts
+    FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS m (queue, group_id, dedup_id, n)
+    LEFT JOIN pgfifo.queues q ON q.queue = m.queue
+    WHERE m.dedup_id <> ''
+), taken AS (
+    INSERT INTO pgfifo.dedup_ids AS d (key, expires)
+    SELECT DISTINCT m.key, statement_timestamp() + m.lasts::float8 * interval '1 microsecond'
+    FROM message m
+    ORDER BY 1
+    ON CONFLICT (key) DO UPDATE
+    SET job = CASE WHEN d.expires > statement_timestamp() THEN d.job END,
+        expires = CASE WHEN d.expires > statement_timestamp() AND d.job IS NOT NULL
+                       THEN d.expires ELSE EXCLUDED.expires END
+    RETURNING d.key, d.job
+)
+SELECT m.n, t.key, t.job
+FROM message m
+JOIN taken t ON t.key = m.key
