@@ -190,7 +190,7 @@ func (s *staff) everything(settings []string) {
 	n, err = admin.Queue(queue).DeleteDeadLetters(ctx, one(dead[2].ID))
 	require.NoError(s, err)
 	require.Equal(s, 1, n)
-	w.Sweep.DeadLetterRetention = time.Microsecond
+	require.NoError(s, admin.Queue(queue).Configure(ctx, fifo.Settings{DeadLetterRetention: time.Microsecond}))
 	s.work(w, "dead letters to expire", func() bool {
 		return s.number("SELECT count(*) FROM pgfifo.dead_letters") == 0
 	})

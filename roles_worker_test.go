@@ -44,9 +44,10 @@ func TestWorkerRole(t *testing.T) {
 			Retry:   fifo.Backoff(time.Millisecond, time.Millisecond),
 			Session: groups.Session{Heartbeat: 50 * time.Millisecond},
 			Sweep: fifo.Sweep{
-				Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond, DeadLetterRetention: time.Microsecond,
+				Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 			},
 		}
+		require.NoError(t, client.Queue("each").Configure(ctx, fifo.Settings{DeadLetterRetention: time.Microsecond}))
 		w.Handle("each", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
 			defer ran.Add(1)
 			return s.act(ctx, client, job)

@@ -30,11 +30,12 @@ type DeadLetterJob struct {
 // Group returns the key of the group that the job belonged to.
 func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, GroupID: d.GroupID} }
 
-// Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and Error
-// say, or All. These three exclude each other. With none of them a list has all, and a verb that changes something does
-// nothing.
+// Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and
+// Error say, or All. These three exclude each other. With none of them a list has all, and a verb that changes
+// something does nothing.
 type Letters struct {
-	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. None, but not nil, are none.
+	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. An empty slice, but not
+	// nil, is none in a list, too.
 	IDs []int64
 	// Kind is that of the last failure, one of the Kind constants. Empty: any.
 	Kind string
@@ -58,7 +59,8 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 		return false, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
-		return false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL", ErrInvalidID, l.Kind, l.Error)
+		return false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
+			ErrInvalidID, l.Kind, l.Error)
 	}
 	n := 0
 	for _, named := range []bool{l.IDs != nil, l.Kind != "" || l.Error != "", l.All} {
@@ -78,8 +80,10 @@ func (l *Letters) args(s Scope) []any {
 	if !some {
 		return nil
 	}
-	return []any{s.queue, s.groupOrNull(), from.GroupID, from.ID, orNull(l.IDs, intArray[int64]), l.Kind, l.Error,
-		max(l.Limit, 0)}
+	return []any{
+		s.queue, s.groupOrNull(), from.GroupID, from.ID, orNull(l.IDs, intArray[int64]), l.Kind, l.Error,
+		max(l.Limit, 0),
+	}
 }
 
 // A Redrive says which dead letters are to be jobs again, where, and with what.
@@ -89,8 +93,8 @@ type Redrive struct {
 	// ToTail puts them at the ends of their groups, under new ids, in the order that they had. The default is their
 	// original places, under their old ids.
 	ToTail bool
-	// Payload and Headers replace those of one dead letter: the scope is a group then, and there is one of the IDs. They
-	// are checked as a Message's are. Nil: it keeps them. Headers that are empty, but not nil, are none.
+	// Payload and Headers replace those of one dead letter: the scope is a group then, and there is one of the IDs.
+	// They are checked as a Message's are. Nil: it keeps them. Headers that are empty, but not nil, are none.
 	Payload any
 	Headers Headers
 }

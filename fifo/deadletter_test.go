@@ -175,7 +175,8 @@ func TestDeleteDeadLetters(t *testing.T) {
 	require.Empty(t, b.deadLetters())
 }
 
-// The sweep drops dead letters past their retention, and rows of idle groups, and nothing else.
+// The sweep drops dead letters that are older than their queue keeps them, whether the worker handles it or not, and
+// rows of idle groups, and nothing else.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -190,13 +191,24 @@ func TestSweep(t *testing.T) {
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'fresh')")
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "1234", Delay: time.Hour}, fifo.Message{Queue: "q", GroupID: "held"})
 	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'held', '2000-01-01')`)
+	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, died_at)
+		SELECT l.queue, 'g', n, '', 1, now(), now() - l.age::interval
+		FROM (VALUES ('kept', '9 years', 1, 1), ('other', '9 years', 1, 1), ('month', '40 days', 1, 2500),
+		             ('month', '9 days', 3000, 3000), ('week', '9 days', 1, 1)) AS l (queue, age, first, last),
+		     generate_series(l.first, l.last) n`)
+	const day = 24 * time.Hour
+	for queue, age := range map[string]time.Duration{"q": time.Hour, "month": 30 * day, "kept": 0, "week": 7 * day} {
+		require.NoError(t, b.client.Queue(queue).Configure(t.Context(), fifo.Settings{DeadLetterRetention: age}))
+	}
 	h := newBlocking()
-	b.run(b.worker(h.handle, func(w *fifo.Worker) {
-		w.Sweep = fifo.Sweep{Interval: 20 * time.Millisecond, DeadLetterRetention: time.Hour}
-	}))
+	b.run(b.worker(h.handle, func(w *fifo.Worker) { w.Sweep = fifo.Sweep{Interval: 20 * time.Millisecond} }))
 	receive(t, h.started, "the holder")
-	await(t, "the sweep", func() bool { return b.count("queue_groups") == 3 && b.count("dead_letters") == 1 })
-	require.Equal(t, young, letterIDs(b.deadLetters()))
+	await(t, "the sweep", func() bool { return b.count("queue_groups") == 3 && b.count("dead_letters") == 4 })
+	require.Equal(t, []string{"kept", "month", "other", "q"},
+		query[[]string](b, "SELECT array_agg(queue ORDER BY queue) FROM pgfifo.dead_letters"))
+	letters, err := b.client.Queue("q").DeadLetters(t.Context(), fifo.Letters{})
+	require.NoError(t, err)
+	require.Equal(t, young, letterIDs(letters))
 	require.Equal(t, []string{"1234", "fresh", "held"},
 		query[[]string](b, "SELECT array_agg(group_id ORDER BY group_id) FROM pgfifo.queue_groups"))
 	close(h.release)

@@ -69,7 +69,7 @@
 //	              ├────────────────┤
 //	              │                ├─ Snooze: same place, later, no attempt counted; the group waits
 //	              └────────────────┤
-//	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ its old place, or the tail
+//	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ old place or tail
 //
 // A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
 // resumes it or skips its head, or discard the job. Queue.DeadLetterQueue names a queue to which the job moves in place
@@ -129,8 +129,8 @@
 // What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts
 // (Measure), stops the work and lets it go on (Pause, Resume), and moves or deletes (SkipHead, Redrive,
 // DeleteDeadLetters, Purge): what is in that scope and nothing else. Letters says which dead letters: by their ids, by
-// the kind or the text of their last failures, so many at a time; all only if it says All. A Client lists what is in all
-// queues, and changes nothing there.
+// the kind or the text of their last failures, so many at a time; all only if it says All. A Client lists what is in
+// all queues, and changes nothing there.
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
 // Delete change one job, wherever it is in its group; Move puts what waits into another group or queue. None of them

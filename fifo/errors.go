@@ -16,8 +16,8 @@ var ErrNonconforming = lease.ErrNonconforming
 // Errors of scopes and lists, before any SQL.
 var (
 	// ErrInvalidID is returned for a queue name or group id that is empty, longer than groups.MaxIDBytes, not valid
-	// UTF-8, or not printable, and for a text that PostgreSQL cannot have: of a Page or Letters, or of a pause's reason,
-	// which may have MaxReasonBytes; and for Letters that contradict each other.
+	// UTF-8, or not printable, and for a text that PostgreSQL cannot have: of a Page or Letters, or of a pause's
+	// reason, which may have MaxReasonBytes; and for Letters that contradict each other.
 	ErrInvalidID = groups.ErrInvalidID
 	// ErrInvalidState is returned by Groups for a State that it cannot be asked for.
 	ErrInvalidState = errors.New("fifo: invalid state")

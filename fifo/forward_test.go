@@ -4,8 +4,10 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -59,7 +61,10 @@ func TestDeadLetterQueue(t *testing.T) {
 		}),
 	})
 	b.run(w)
-	for range 2 { // then the other worker is idle
+	ear := pgtest.Conn(t, b.url)
+	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
+	require.NoError(t, err)
+	for range 2 {
 		first := b.hopeless("g", fifo.Message{Payload: "one", Headers: headers, MaxAttempts: 2},
 			fifo.Message{Payload: "two"}, fifo.Message{Payload: "fine"})
 		for i, want := range []string{"one", "two"} {
@@ -78,6 +83,10 @@ func TestDeadLetterQueue(t *testing.T) {
 			}
 		}
 		b.drained()
+	}
+	for n := (&pgconn.Notification{}); !strings.Contains(n.Payload, "morgue"); {
+		n, err = ear.WaitForNotification(promptly(t))
+		require.NoError(t, err)
 	}
 	require.Empty(t, b.deadLetters())
 	require.EqualValues(t, 4, w.Stats().Buried)
@@ -118,15 +127,19 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 		"transaction ended": {fifo.Queue{Handler: fifo.HandlerFunc(ended), MaxAttempts: 1}, []string{"1"}, "1"},
 		"batch of a group": {
 			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
-			[]string{"1", "2", "3"}, "2",
+			[]string{"1", "2", "3"},
+			"2",
 		},
 		"batch of groups": {
 			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Groups: 3}},
-			[]string{"2"}, "2",
+			[]string{"2"},
+			"2",
 		},
 		"lost": {fifo.Queue{Handler: fifo.HandlerFunc(killed), MaxAttempts: 1}, []string{"1"}, "1"},
 		"as told": {
-			fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), OnGiveUp: fifo.BlockGroup}, []string{"1"}, "1",
+			fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), OnGiveUp: fifo.BlockGroup},
+			[]string{"1"},
+			"1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

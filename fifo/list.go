@@ -17,7 +17,8 @@ const (
 		FROM pgfifo.dead_letters WHERE `
 )
 
-// lettersSQL is what Letters choose: $5 ids (NULL: any), $6 kind and $7 part of the error of the last failure (empty: any).
+// lettersSQL is what Letters choose: $5 ids (NULL: any), $6 kind and $7 part of the error of the last failure (empty:
+// any).
 const lettersSQL = ` AND ($5::bigint[] IS NULL OR id = ANY ($5::bigint[]))
 		AND ($6::text = '' OR failures -> (-1) ->> 'kind' = $6)
 		AND ($7::text = '' OR pg_catalog.strpos(failures -> (-1) ->> 'error', $7) > 0)`

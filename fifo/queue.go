@@ -26,8 +26,9 @@ type Queue struct {
 	// DeadLetterQueue is another queue, to which a job moves in place of the dead letters, in the transaction that ends
 	// its last attempt: to the end of the group with the same id there, under a new id. A handler works it there as any
 	// job, with all the attempts that the queue gives. Its payload and headers stay; the Origin headers are added, and
-	// may go beyond the limit of both. What an operator makes a dead letter (SkipHead) stays one. Config.CommitOrder does
-	// not order such a move. Defaults to none.
+	// may go beyond the limit of both. What an operator makes a dead letter (SkipHead) stays one. Config.CommitOrder
+	// does not order such a move. Workers are told after the commit; those that are not find it at their next poll.
+	// Defaults to none.
 	DeadLetterQueue string
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
 	Retry RetryPolicy
@@ -63,8 +64,8 @@ func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Ha
 
 // HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
 // was given before, if there is no handler or there are two, or for bounds that make no sense. Nor may its dead letters
-// come back to it, by the DeadLetterQueues of the worker's queues; what other workers do with theirs is not known. A nil
-// HandlerFunc or BatchHandlerFunc is no handler.
+// come back to it, by the DeadLetterQueues of the worker's queues; what other workers do with theirs is not known. A
+// nil HandlerFunc or BatchHandlerFunc is no handler.
 func (w *Worker) HandleQueue(queue string, q Queue) {
 	if err := groups.ValidateID("queue", queue); err != nil {
 		panic(err)

@@ -15,11 +15,18 @@ type Settings struct {
 	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue. Ungrouped
 	// messages count as one group. With a change, what was remembered is forgotten.
 	DedupByGroup bool
+	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
+	// those that are older, at its Sweep. Defaults to for ever: nothing is lost unasked. Rounded up to microseconds.
+	DeadLetterRetention time.Duration
 }
+
+const maxRetention = 100 * 365 * 24 * time.Hour // a Duration has room for three times as much
 
 func (s Settings) withDefaults() Settings {
 	s.DedupWindow = orDefault(s.DedupWindow, 5*time.Minute)
-	s.DedupWindow = time.Duration(microseconds(s.DedupWindow)) * time.Microsecond
+	for _, d := range []*time.Duration{&s.DedupWindow, &s.DeadLetterRetention} {
+		*d = time.Duration(microseconds(*d)) * time.Microsecond
+	}
 	return s
 }
 
@@ -28,11 +35,17 @@ func (s Settings) checked() (Settings, error) {
 	if s.DedupWindow < 0 || s.DedupWindow > MaxDelay {
 		return s, fmt.Errorf("%w: DedupWindow %v is negative, or over %v", ErrInvalidSettings, s.DedupWindow, MaxDelay)
 	}
+	if s.DeadLetterRetention < 0 || s.DeadLetterRetention > maxRetention {
+		return s, fmt.Errorf("%w: DeadLetterRetention %v is negative, or over %v",
+			ErrInvalidSettings, s.DeadLetterRetention, maxRetention)
+	}
 	return s.withDefaults(), nil
 }
 
 // columns are the settings as they are stored, in the order of the statements.
-func (s Settings) columns() []any { return []any{microseconds(s.DedupWindow), s.DedupByGroup} }
+func (s Settings) columns() []any {
+	return []any{microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention)}
+}
 
 // microseconds rounds up.
 func microseconds(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
@@ -50,9 +63,10 @@ func (s Scope) settings(ctx context.Context, verb string) (stored Settings, foun
 	}
 	err = s.read(ctx, verb, settingsSQL, func(r row) error {
 		found = true
-		var window int64
-		err := r.Scan(&window, &stored.DedupByGroup)
+		var window, retention int64
+		err := r.Scan(&window, &stored.DedupByGroup, &retention)
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
+		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err
 	}, s.queue)
 	return stored.withDefaults(), found, err

@@ -36,13 +36,16 @@ func TestConfigure(t *testing.T) {
 	for _, other := range []fifo.Settings{{}, {DedupByGroup: true}, {DedupWindow: stored.DedupWindow}} {
 		err := q.Configure(ctx, other)
 		require.ErrorIs(t, err, fifo.ErrConflict)
-		require.ErrorContains(t, err, "it has {DedupWindow:1h0m0.000001s DedupByGroup:true}, not {DedupWindow:")
+		require.ErrorContains(t, err,
+			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s}, not {DedupWindow:")
 		requireSettings(stored)
 	}
 	require.NoError(t, b.client.Queue("other").Configure(ctx, fifo.Settings{}), "of another queue")
 	require.NoError(t, b.client.Queue("other").Configure(ctx, defaults), "zero is the default")
 
-	for _, invalid := range []fifo.Settings{{DedupWindow: -1}, {DedupWindow: fifo.MaxDelay + 1}} {
+	for _, invalid := range []fifo.Settings{
+		{DedupWindow: -1}, {DedupWindow: fifo.MaxDelay + 1}, {DeadLetterRetention: -1},
+	} {
 		require.ErrorIs(t, q.Configure(ctx, invalid), fifo.ErrInvalidSettings)
 		require.ErrorIs(t, q.Reconfigure(ctx, invalid, stored), fifo.ErrInvalidSettings)
 		require.ErrorIs(t, q.Reconfigure(ctx, stored, invalid), fifo.ErrInvalidSettings)
@@ -64,12 +67,16 @@ func TestReconfigure(t *testing.T) {
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{DedupByGroup: true}
 	err := q.Reconfigure(ctx, first, second)
 	require.ErrorIs(t, err, fifo.ErrConflict)
-	require.ErrorContains(t, err, "it has {DedupWindow:5m0s DedupByGroup:false}, not {DedupWindow:1h")
+	require.ErrorContains(t, err,
+		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s}, not {DedupWindow:1h")
 	require.Zero(t, b.count("queues"))
 	require.NoError(t, q.Reconfigure(ctx, fifo.Settings{}, first), "a queue without settings has the defaults")
 	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{}, second), fifo.ErrConflict)
 	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{DedupWindow: time.Hour, DedupByGroup: true}, second),
 		fifo.ErrConflict)
+	other := first
+	other.DeadLetterRetention = time.Hour
+	require.ErrorIs(t, q.Reconfigure(ctx, other, second), fifo.ErrConflict)
 	require.NoError(t, q.Reconfigure(ctx, first, second))
 	require.ErrorIs(t, q.Configure(ctx, first), fifo.ErrConflict)
 	require.NoError(t, q.Configure(ctx, second))

@@ -14,8 +14,8 @@ import (
 )
 
 // Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
-// deduplication ids that have expired and dead letters past their retention. Missing group rows need no sweep: looking
-// for work makes them.
+// deduplication ids that have expired and dead letters, of any queue, that are older than its
+// Settings.DeadLetterRetention. Missing group rows need no sweep: looking for work makes them.
 //
 // Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If the
 // job at the head of such a queue's first group has been due for ten times Interval, 10 minutes by default, and is
@@ -28,8 +28,6 @@ type Sweep struct {
 	Interval time.Duration
 	// GroupIdle is how old a group's row must be to be collected when the group has no jobs. Defaults to 10 minutes.
 	GroupIdle time.Duration
-	// DeadLetterRetention is how long dead letters are kept. Defaults to forever: nothing is lost unasked.
-	DeadLetterRetention time.Duration
 }
 
 func (s Sweep) withDefaults() Sweep {
@@ -102,13 +100,10 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			break
 		}
 	}
-	if _, err := c.expire(ctx, "deduplication ids", expireDedupSQL, sweepBatch); err != nil {
+	if _, err := c.expire(ctx, "deduplication ids", expireDedupSQL); err != nil {
 		return after, err
 	}
-	if c.set.sweep.DeadLetterRetention <= 0 {
-		return after, nil
-	}
-	n, err := c.expire(ctx, "dead letters", expireSQL, c.set.sweep.DeadLetterRetention.Microseconds(), sweepBatch)
+	n, err := c.expire(ctx, "dead letters", expireSQL)
 	if n > 0 {
 		c.log.Info("pgfifo: dead letters expired", "count", n)
 	}
@@ -116,12 +111,12 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 }
 
 // expire deletes what has expired, in transactions of sweepBatch rows at most, and returns how many those were.
-func (c *crew) expire(ctx context.Context, what, sql string, args ...any) (all int64, err error) {
+func (c *crew) expire(ctx context.Context, what, sql string) (all int64, err error) {
 	client := c.worker.Client
 	for range sweepBudget {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, client.schema.Qualify(sql), args...)
+			tag, err := tx.Exec(ctx, client.schema.Qualify(sql), sweepBatch)
 			n = tag.RowsAffected()
 			return err
 		})

@@ -43,7 +43,7 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- none; only an admin may change them.
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
-GRANT UPDATE (dedup_window, dedup_by_group) ON pgfifo.queues TO pgfifo_admin;
+GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention) ON pgfifo.queues TO pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
 -- no job. Deduplication ids it finds as hashes, and has to write.
@@ -73,7 +73,7 @@ GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELET
     ON pgfifo.attempt_marks TO pgfifo_worker;
 GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
-    ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Sweep.DeadLetterRetention
+    ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Settings.DeadLetterRetention
 
 -- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
 -- grant that to it where you may.

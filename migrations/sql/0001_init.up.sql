@@ -7,7 +7,8 @@ CREATE DOMAIN pgfifo.count AS integer CHECK (VALUE >= 0);
 CREATE TABLE pgfifo.queues (
     queue          pgfifo.key PRIMARY KEY,
     dedup_window   bigint     NOT NULL CHECK (dedup_window > 0), -- in microseconds
-    dedup_by_group boolean    NOT NULL
+    dedup_by_group boolean    NOT NULL,
+    dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0) -- in microseconds; 0: for ever
 );
 
 -- Deduplication ids that are remembered. The key is a hash, so that a producer, who has to read it, learns neither the
@@ -113,7 +114,7 @@ CREATE TABLE pgfifo.dead_letters (
     failures     jsonb,
     PRIMARY KEY (queue, group_id, id)
 );
-CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (died_at);
+CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- for those that are kept for a time
 
 -- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns the job's
 -- id. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql does.

@@ -226,15 +226,27 @@ var discovery = []Mutant{
 		Name:   "step-is-not-locked",
 		Breaks: "of two who redrive a part of the dead letters at once, the second is told that there are no more",
 		Edits: []Edit{{
-			"fifo/sql/redrive.sql", "    LIMIT nullif($8::bigint, 0)\n    FOR UPDATE\n", "    LIMIT nullif($8::bigint, 0)\n",
+			"fifo/sql/redrive.sql", "    LIMIT nullif($8::bigint, 0)\n    FOR UPDATE\n",
+			"    LIMIT nullif($8::bigint, 0)\n",
 		}},
 		Test: Test{"fifo", "TestRedrivesAtOnce"},
 	},
 	{
+		Name:   "retention-of-others",
+		Breaks: "dead letters are deleted whose queue keeps them longer than another one, or for ever",
+		Edits: []Edit{{
+			"fifo/sql/expire.sql", "           WHERE l.queue = q.queue::text\n             AND ", "           WHERE ",
+		}},
+		Test: Test{"fifo", "TestSweep"},
+	},
+	{
 		Name:   "moved-job-is-not-told",
 		Breaks: "workers learn of what has moved to a queue of dead letters at their next poll",
-		Edits:  []Edit{{"fifo/settle.go", "	if to == \"\" {\n		return\n", "	if to != \"\" || s == nil {\n		return\n"}},
-		Test:   Test{"fifo", "TestDeadLetterQueue"},
+		Edits: []Edit{{
+			"fifo/settle.go", "	if to == \"\" {\n		return\n",
+			"	if to != \"\" || s == nil {\n		return\n",
+		}},
+		Test: Test{"fifo", "TestDeadLetterQueue"},
 	},
 	{
 		Name:   "resume-is-not-told",
