@@ -89,6 +89,10 @@ func (c *checker) checkStarts() {
 						c.count("jobs that ran again because their batch was undone", 1)
 						break
 					}
+					if c.takenBack(turns[j], t) {
+						c.count("jobs that ran again because the server had lost their relaxed completion", 1)
+						break
+					}
 					c.overtaken(group, turns[j], turns[j].job, t.job, turns[j].msg, t.msg, "started")
 					break // the nearest one: what was before it has been looked at
 				}
@@ -97,9 +101,18 @@ func (c *checker) checkStarts() {
 	}
 }
 
+// takenBack reports whether a job runs again behind the turn because the server went down meanwhile, with a completion
+// that it had not written yet.
+func (c *checker) takenBack(x, again *turn) bool {
+	return queueOf(x.group, c.batches) == queueRelaxed && c.serverWent(x.start, again.start) &&
+		slices.ContainsFunc(c.byJob[again.job], func(t *turn) bool {
+			return t.start < x.start && (t.outcome == "succeeded" || t.outcome == "unknown" || t.outcome == "")
+		})
+}
+
 // sameBatch reports whether a job had run just before, in the same batch as the turn, which was undone as a whole then.
 func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
-	if queueOf(x.group, c.batches) == queuePlain {
+	if queue := queueOf(x.group, c.batches); queue == queuePlain || queue == queueRelaxed {
 		return false
 	}
 	for i := len(before) - 1; i >= 0; i-- {

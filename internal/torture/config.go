@@ -141,12 +141,14 @@ const (
 	queueEach  = "each"  // HandleEach, several jobs of one group
 	queueSlice = "slice" // HandleBatch, several jobs of one group
 	queueWide  = "wide"  // HandleEach, one job each of several groups
+	// queueRelaxed is as queuePlain, and its completions do not wait for the disk.
+	queueRelaxed = "relaxed"
 	// queueStubborn is that of handlers that do not end. Its groups are numbered from stubbornFrom on.
 	queueStubborn = "stubborn"
 	stubbornFrom  = 1 << 20
 )
 
-// queueOf returns the queue of a group. Seven groups in ten are plain, and the groups that a Zipf distribution prefers
+// queueOf returns the queue of a group. Six groups in ten are plain, and the groups that a Zipf distribution prefers
 // are of every kind.
 func queueOf(group int32, batches bool) string {
 	if group >= stubbornFrom {
@@ -160,6 +162,8 @@ func queueOf(group int32, batches bool) string {
 		return queueEach
 	case 6:
 		return queueSlice
+	case 8:
+		return queueRelaxed
 	case 9:
 		return queueWide
 	default:

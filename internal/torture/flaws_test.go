@@ -43,6 +43,21 @@ func (b *book) twoIn(group int32) {
 	b.send(11, 11, group, resOK)
 }
 
+// takenBack has jobs 10 and 11 done, and then, when the server has crashed, again in the given order.
+func (b *book) takenBack(group int32, first, second int64) {
+	b.twoIn(group)
+	for _, id := range []int64{10, 11} {
+		b.run(0, id, group, 1, "ok", "succeeded")
+	}
+	b.mark(faultRestart, "", 0)
+	b.mark("resumed", "", 0)
+	b.now += 5000
+	for _, id := range []int64{first, second} {
+		b.run(0, id, group, 2, "ok", "succeeded")
+		b.effect(group, id, 2)
+	}
+}
+
 // passedOver has job 11 run before job 10 is committed, and then job 12, whose enqueue begins when that of job 10 has
 // returned, before job 10.
 func (b *book) passedOver() {

@@ -164,7 +164,7 @@ func (r *run) state(ctx context.Context) (s [4]int64) {
 
 // jobsSQL counts the jobs but for those of delayedID.
 const jobsSQL = `SELECT count(*) FROM pgfifo.jobs
-	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'stubborn') AND group_id < 'z'`
+	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'stubborn') AND group_id < 'z'`
 
 // jobs returns how many there are, or -1.
 func (r *run) jobs(ctx context.Context) int {

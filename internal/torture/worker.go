@@ -38,6 +38,7 @@ func work(o order, book *journal) error {
 	}
 	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))
 	if o.Batch > 1 {
+		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: fifo.HandlerFunc(h.handle), Relaxed: true})
 		worker.HandleQueue(queueEach, fifo.Queue{
 			Batch:   fifo.Batch{Jobs: o.Batch},
 			Handler: fifo.HandlerFunc(h.handle),
