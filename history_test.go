@@ -94,7 +94,7 @@ func (s *site) waiting(job int64, attempt int) (worker string) {
 // replay reads the journal as a referee, and returns how many groups ran at once at most.
 func (s *site) replay() (peak int) {
 	s.Helper()
-	dead, err := s.client.Queue(queue).DeadLetters(s.Context(), fifo.Letters{})
+	dead, err := s.client.Queue(queue).DeadLetters(s.Context(), fifo.Letters{Limit: 100_000})
 	require.NoError(s, err)
 	buried := func(id int64) bool {
 		return slices.ContainsFunc(dead, func(d fifo.DeadLetterJob) bool { return d.ID == id })

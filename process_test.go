@@ -39,7 +39,13 @@ type assignment struct {
 
 	MaxAttempts int
 	Relaxed     bool
+
+	Program string `json:"-"` // of another release; "": this test binary
+	Role    string // "": a worker, or one of roles
 }
+
+// roles are what a process of a release may be instead of a worker.
+var roles = map[string]func(context.Context, *pgxpool.Pool, *journal) error{"producer": produce, "up": up}
 
 // A task is the payload of a job: what its handler does after it has written the job's effect.
 type task struct {
@@ -89,6 +95,9 @@ func work(text string) error {
 		return err
 	}
 	defer pool.Close()
+	if a.Role != "" {
+		return roles[a.Role](ctx, pool, book)
+	}
 	client := fifo.Open(pool, &fifo.Config{
 		PollOnly: a.PollOnly,
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -216,6 +225,9 @@ func (s *site) launch(a assignment, run func(*exec.Cmd) error) *process {
 	s.Helper()
 	exe, err := os.Executable()
 	require.NoError(s, err)
+	if a.Program != "" {
+		exe = a.Program
+	}
 	s.count++
 	p := &process{name: fmt.Sprintf("worker-%d", s.count), cmd: exec.Command(exe)}
 	p.ready, p.exited = make(chan struct{}), make(chan struct{})

@@ -32,6 +32,7 @@ var refusedToAll = []string{
 		"EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 	"CREATE POLICY mine ON pgfifo.jobs",
 	"CREATE OR REPLACE FUNCTION pgfifo.schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 7'",
+	"CREATE OR REPLACE FUNCTION pgfifo.serves_from() RETURNS integer LANGUAGE sql AS 'SELECT 0'",
 	"CREATE FUNCTION pg_temp.mine(pgfifo.key) RETURNS integer LANGUAGE sql AS 'SELECT 7'",
 	"DROP TABLE pgfifo.fences",
 	"DROP SCHEMA pgfifo CASCADE",

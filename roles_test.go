@@ -194,7 +194,7 @@ func TestAdminRole(t *testing.T) {
 		require.Equal(t, 2, n)
 		require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
 
-		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema}),
+		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema, DropJobs: true}),
 			"the tables are not its own")
 	})
 }

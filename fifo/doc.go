@@ -152,6 +152,11 @@
 // gauges. The log tells of attempts that fail, of trouble with the database or a group, and of queues in which jobs
 // wait and that the worker does not handle: see Config.Logger and Sweep.
 //
+// # Upgrades
+//
+// Migrate first, then replace the processes: those of the release before work on the newer schema, beside the new ones,
+// and may be started again there. See migrations.
+//
 // # Tests of handlers
 //
 // A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx returns ErrNoJob. What it

@@ -113,8 +113,9 @@ func TestEnqueueVersion(t *testing.T) {
 		make string
 	}{
 		{"none", migrations.ErrNotMigrated, pgtest.EmptyURL, "SELECT"},
-		{"newer", migrations.ErrTooNew, pgtest.URL, `CREATE OR REPLACE FUNCTION pgfifo.schema_version() RETURNS integer
-			LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 1000'`},
+		{"newer", migrations.ErrTooNew, pgtest.URL, `
+			CREATE OR REPLACE FUNCTION pgfifo.schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 1000';
+			CREATE OR REPLACE FUNCTION pgfifo.serves_from() RETURNS integer LANGUAGE sql AS 'SELECT 999'`},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()

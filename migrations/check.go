@@ -18,47 +18,55 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, and
-// otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or ErrEncoding and says what to do. It is one read
-// of the catalog: it changes nothing, needs no privileges, and leaves a transaction usable.
+// Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, or at a
+// newer one that still serves this release, and otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or
+// ErrEncoding and says what to do. It is one read of the catalog: it changes nothing, needs no privileges, and leaves a
+// transaction usable.
 func Check(ctx context.Context, db Querier, schema string) error {
 	name, err := parse(schema)
 	if err != nil {
 		return err
 	}
-	found, err := readVersion(ctx, db, name)
+	s, err := readState(ctx, db, name)
 	if err != nil {
 		return err
 	}
-	return compare(name, found, Latest)
+	return s.check(name, Latest)
 }
 
-// compare returns the error of a schema that is at version found where latest is needed.
-func compare(name schema.Name, found, latest int) error {
+// A state is what a schema says of itself. An older release reads it, too: it knows nothing of later steps.
+type state struct {
+	version    int // that it is at; 0: not migrated
+	servesFrom int // the lowest version that a release has to know to work with it
+}
+
+// check returns the error of a release that knows the versions up to latest.
+func (s state) check(name schema.Name, latest int) error {
 	var reason error
-	advice := "run migrations.Up, or your migration tool with the files of migrations.FS"
 	switch {
-	case found == latest:
-		return nil
-	case found == 0:
+	case s.version == 0:
 		reason = ErrNotMigrated
-	case found < latest:
+	case s.version < latest:
 		reason = ErrTooOld
+	case s.servesFrom > latest:
+		return fmt.Errorf("%w: schema %q is at version %d, and serves releases that know version %d; "+
+			"this one knows %d: use a newer release of github.com/pgfifo/pgfifo",
+			ErrTooNew, name, s.version, s.servesFrom, latest)
 	default:
-		reason, advice = ErrTooNew, "use a release of github.com/pgfifo/pgfifo that knows this version"
+		return nil
 	}
-	return fmt.Errorf("%w: schema %q is at version %d, this release needs %d: %s", reason, name, found, latest, advice)
+	return fmt.Errorf("%w: schema %q is at version %d, this release needs %d: "+
+		"run migrations.Up, or your migration tool with the files of migrations.FS", reason, name, s.version, latest)
 }
 
-func readVersion(ctx context.Context, db Querier, name schema.Name) (int, error) {
-	var version int
+func readState(ctx context.Context, db Querier, name schema.Name) (s state, err error) {
 	var encoding string
-	if err := db.QueryRow(ctx, versionSQL, name.String()).Scan(&version, &encoding); err != nil {
-		return 0, fmt.Errorf("migrations: read version of schema %q: %w", name, err)
+	if err := db.QueryRow(ctx, versionSQL, name.String()).Scan(&s.version, &s.servesFrom, &encoding); err != nil {
+		return s, fmt.Errorf("migrations: read version of schema %q: %w", name, err)
 	}
 	if encoding != "UTF8" {
-		return 0, fmt.Errorf("%w but %s: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one that fits",
+		return s, fmt.Errorf("%w but %s: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one that fits",
 			ErrEncoding, encoding)
 	}
-	return version, nil
+	return s, nil
 }

@@ -25,23 +25,37 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, Check(ctx, pool, schemaName))
 	require.ErrorIs(t, Check(ctx, pool, ""), ErrNotMigrated, "another schema")
 
-	exec(t, pool, `CREATE OR REPLACE FUNCTION "Jobs".schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 17'`)
+	exec(t, pool, `CREATE OR REPLACE FUNCTION "Jobs".schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 17';
+		CREATE OR REPLACE FUNCTION "Jobs".serves_from() RETURNS integer LANGUAGE sql AS 'SELECT 16'`)
 	err = Check(ctx, pool, schemaName)
 	require.ErrorIs(t, err, ErrTooNew)
-	require.EqualError(t, err, `migrations: schema too new: schema "Jobs" is at version 17, this release needs 1: `+
-		`use a release of github.com/pgfifo/pgfifo that knows this version`)
+	require.ErrorIs(t, Up(ctx, pool, &Config{Schema: schemaName}), ErrTooNew)
+	require.EqualError(t, err, `migrations: schema too new: schema "Jobs" is at version 17, and serves releases that `+
+		`know version 16; this one knows 1: use a newer release of github.com/pgfifo/pgfifo`)
 }
 
 // There is no version between none and the first yet: the database has no part in this.
-func TestCompare(t *testing.T) {
+func TestStates(t *testing.T) {
 	t.Parallel()
 	name, err := schema.Parse("Jobs")
 	require.NoError(t, err)
-	require.NoError(t, compare(name, 3, 3))
-	require.ErrorIs(t, compare(name, 0, 3), ErrNotMigrated)
-	require.ErrorIs(t, compare(name, 4, 3), ErrTooNew)
-	err = compare(name, 2, 3)
-	require.ErrorIs(t, err, ErrTooOld)
+	for _, x := range []struct {
+		state
+		want error
+	}{
+		{state{0, 0}, ErrNotMigrated},
+		{state{2, 1}, ErrTooOld},
+		{state{3, 1}, nil},
+		{state{3, 3}, nil},
+		{state{4, 2}, nil},
+		{state{4, 3}, nil},
+		{state{4, 4}, ErrTooNew},
+		{state{9, 3}, nil}, // whom a schema serves is for its steps to say
+		{state{9, 4}, ErrTooNew},
+	} {
+		require.ErrorIs(t, x.check(name, 3), x.want, "%+v", x.state)
+	}
+	err = state{2, 1}.check(name, 3)
 	require.EqualError(t, err, `migrations: schema too old: schema "Jobs" is at version 2, this release needs 3: `+
 		`run migrations.Up, or your migration tool with the files of migrations.FS`)
 }

@@ -9,7 +9,9 @@ var (
 	// ErrTooOld is returned by Check if steps are missing that this release of the library needs.
 	ErrTooOld = errors.New("migrations: schema too old")
 
-	// ErrTooNew is returned by Check, Up, Down and To if a newer release of the library migrated the schema.
+	// ErrTooNew is returned by Check, Up and Grant if a newer release of the library migrated the schema, to a version
+	// that no longer serves this release; and by Down, and by To for a version before Latest, if a newer one migrated
+	// it at all.
 	ErrTooNew = errors.New("migrations: schema too new")
 
 	// ErrEncoding is returned by all that reads or changes a schema's version where the encoding of the database is not
@@ -18,6 +20,10 @@ var (
 
 	// ErrNoVersion is returned by To for a version that does not exist.
 	ErrNoVersion = errors.New("migrations: no such version")
+
+	// ErrNotEmpty is returned by Down, and by To for version 0, if there are jobs or dead letters, which would be
+	// dropped with their tables: see Config.DropJobs. Nothing is changed.
+	ErrNotEmpty = errors.New("migrations: jobs or dead letters are left")
 
 	// ErrLocked is returned by Up, Down and To if a step did not get its table locks in Config.LockTries tries, because
 	// a transaction, such as that of a long job, kept a table in use. Nothing of the step is left; try again later.

@@ -2,11 +2,17 @@ package migrations_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -38,6 +44,63 @@ func ExampleUp() {
 	// Output:
 	// latest: true
 	// latest: true
+}
+
+// Down keeps jobs, unless it is told to drop them.
+func ExampleDown() {
+	ctx := context.Background()
+	pool := emptyPool() // pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err := migrations.Up(ctx, pool, nil); err != nil {
+		log.Fatal(err)
+	}
+	client := fifo.Open(pool, nil)
+	defer client.Close()
+	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "orders", GroupID: "ada"}); err != nil {
+		log.Fatal(err)
+	}
+
+	err := migrations.Down(ctx, pool, nil)
+	fmt.Println("kept:", errors.Is(err, migrations.ErrNotEmpty))
+	fmt.Println(migrations.Down(ctx, pool, &migrations.Config{DropJobs: true}))
+	// Output:
+	// kept: true
+	// <nil>
+}
+
+// A tool's command wants the files in a folder.
+func ExampleAtlasFS() {
+	dir, err := os.MkdirTemp("", "migrations")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	files, err := migrations.AtlasFS("shop_queue")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.CopyFS(dir, files); err != nil {
+		log.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "atlas.sum"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.HasPrefix(string(sums), "h1:"))
+	// Output: true
+}
+
+// The provider of goose takes the files as they are.
+func ExampleGooseFS() {
+	files, err := migrations.GooseFS("shop_queue") // goose.NewProvider(goose.DialectPostgres, db, files)
+	if err != nil {
+		log.Fatal(err)
+	}
+	names, err := fs.Glob(files, "0001*")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(names)
+	// Output: [0001_init.sql]
 }
 
 // Grant comes after each Up. Logins are made members of the roles.

@@ -22,7 +22,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	var err error
-	server, err = pgserver.Start(context.Background(), nil)
+	server, err = pgserver.Start(context.Background(), &pgserver.Options{
+		Settings: map[string]string{"max_prepared_transactions": "10"},
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

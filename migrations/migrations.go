@@ -6,12 +6,38 @@
 // process does it while the others wait. Each step is one transaction, so that a step that fails, or whose process is
 // killed, leaves the version before it, and the next Up tries it again.
 //
+// # Upgrades
+//
+// A schema at version N serves the release that brought N, and the one before. Processes of both may work on it side
+// by side: the schema itself says whom it serves, as the result of its function serves_from, so that the older release
+// need not know the newer one. Where it starts again it works, and its Up and Grant leave the schema as it is. A
+// release that is too old for the schema, or too new, returns ErrTooNew or ErrTooOld instead of working.
+// docs/upgrades.md has the order of deploys, and the way back.
+//
+// For release N-1 each step keeps this:
+//
+//   - It only adds: columns that may be null or have a constant default, tables, functions, indexes. The statements
+//     of N-1 run unchanged and mean the same; what N-1 inserts is good for N. Nothing gets another name or type or a
+//     tighter check.
+//   - What release N needs no longer, the step of release N+1 drops.
+//   - Processes of N-1 neither know a new column nor keep a new rule: a job that they give up or redrive loses what
+//     is in such a column. So a value that must not be lost, or a rule that holds only if all processes keep it, is
+//     understood by one release and used by the next.
+//   - It replaces schema_version and serves_from, up and down; the latter with Latest of the release before. A
+//     release has one step at most.
+//   - It holds its table locks for milliseconds: no rewrite of a table, no scan of jobs.
+//
 // # Your own migration tool
 //
-// FS returns the same steps as files. golang-migrate runs them as they are. goose and tern want both directions in
-// one file: put the two together, under "-- +goose Up" and "-- +goose Down", or around tern's "---- create above /
-// drop below ----". Have your tool set lock_timeout to a second or two, and try again after a pause: a step that
-// waits for a running job holds up the enqueues behind it.
+// FS, GooseFS and AtlasFS return the same steps as files, for golang-migrate, goose and atlas:
+//
+//	files, err := migrations.GooseFS("") // or of your schema
+//	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName("pgfifo_goose"))
+//	source, err := iofs.New(files, ".")         // golang-migrate, of FS
+//	err = os.CopyFS("migrations/pgfifo", files) // what a command wants
+//
+// Give the tool a table of its own for these (x-migrations-table, atlas's --revisions-schema): their versions are not
+// those of your migrations. Or copy each file among yours, under a number of yours, and have atlas hash again.
 //
 // One function in them has semicolons in its body, and is between goose's marks for that. Other tools pass over those.
 //
@@ -28,7 +54,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Latest is the version that this release of the library works with.
+// Latest is the version that this release of the library needs. It works with a newer one that serves it, too.
 const Latest = 1
 
 // Config says where to migrate, and how. A nil *Config is the zero value, which is good for most.
@@ -48,26 +74,35 @@ type Config struct {
 	// LockTries is how often a step is tried that does not get its locks in time. In between it pauses twice as long as
 	// LockTimeout, for those who waited behind it. Defaults to 10, which takes about a minute.
 	LockTries int
+
+	// DropJobs has Down, and To version 0, drop jobs and dead letters. Without it they return ErrNotEmpty while there
+	// are any.
+	DropJobs bool
 }
 
-// Up migrates to Latest. It returns nil if that is done already, and ErrTooNew if a newer release went further.
+// Up migrates to Latest. It returns nil if that is done already, or if a newer release went further and the schema
+// still serves this one: it leaves that as it is. If the schema does not, Up returns ErrTooNew.
 func Up(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return To(ctx, pool, Latest, cfg)
 }
 
-// Down removes everything, the jobs included. The schema goes too, if nothing is left that depends on it, if the
-// current role owns it, and unless it is public. Down returns nil if nothing was migrated.
+// Down removes everything, all or nothing. The schema goes too, if nothing is left that depends on it, if the current
+// role owns it, and unless it is public. Down returns nil if nothing was migrated, and ErrNotEmpty if there are jobs or
+// dead letters, unless Config.DropJobs is set.
 func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return To(ctx, pool, 0, cfg)
 }
 
-// To migrates up or down to a version, step by step; 0 is the version before the first step, as Down. It returns
-// ErrNoVersion if there is no such version, and ErrTooNew if the schema is at one that this release doesn't know.
+// To migrates up or down to a version; Latest is Up, and 0, the version before the first step, is Down. It returns
+// ErrNoVersion if there is no such version, and ErrTooNew if it is to go down from one that this release doesn't know.
 //
-// If a step fails, the error names its file and wraps the *pgconn.PgError, and the steps before it stay. It wraps
-// ErrLocked if the tables were in use for too long: see Config.LockTimeout.
+// If a step fails, the error names its file and wraps the *pgconn.PgError. Steps up that were taken before it stay, and
+// steps down do not. It wraps ErrLocked if the tables were in use for too long: see Config.LockTimeout.
 func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
+	if err == nil && version == 0 {
+		err = m.refuse(ctx, pool)
+	}
 	if err != nil {
 		return err
 	}
@@ -80,5 +115,6 @@ func Version(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	return readVersion(ctx, pool, name)
+	s, err := readState(ctx, pool, name)
+	return s.version, err
 }

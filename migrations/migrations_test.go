@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"io/fs"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -10,7 +11,7 @@ import (
 )
 
 var tables = []string{
-	"function enqueue", "function enqueue", "function enqueue", "function schema_version",
+	"function enqueue", "function enqueue", "function enqueue", "function schema_version", "function serves_from",
 	"relation attempt_marks", "relation attempt_marks_pkey",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",
 	"relation dedup_ids", "relation dedup_ids_expires", "relation dedup_ids_pkey",
@@ -32,6 +33,7 @@ func TestUpDownUp(t *testing.T) {
 		requireVersion(t, pool, nil, Latest)
 		require.Equal(t, append(tables, "schema pgfifo"), objects(t, pool, "pgfifo"))
 		require.Equal(t, Latest, query[int](t, pool, "SELECT pgfifo.schema_version()"))
+		require.Equal(t, max(Latest-1, 1), query[int](t, pool, "SELECT pgfifo.serves_from()"))
 		require.Equal(t, []string{"schema public"}, objects(t, pool, "public"), "nothing anywhere else")
 
 		require.NoError(t, Down(ctx, pool, nil))
@@ -76,8 +78,10 @@ func TestInvalidSchema(t *testing.T) {
 	require.EqualError(t, Check(ctx, pool, cfg.Schema), want)
 	_, err := Version(ctx, pool, cfg)
 	require.EqualError(t, err, want)
-	_, err = FS(cfg.Schema)
-	require.EqualError(t, err, want)
+	for _, tool := range []func(string) (fs.FS, error){FS, GooseFS, AtlasFS} {
+		_, err = tool(cfg.Schema)
+		require.EqualError(t, err, want)
+	}
 }
 
 func TestNoVersion(t *testing.T) {
@@ -91,13 +95,14 @@ func TestNoVersion(t *testing.T) {
 func TestTooNew(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
-	newer := fake(t, nil, "SELECT", "SELECT")
-	require.NoError(t, newer.to(ctx, pool, 2))
+	require.NoError(t, newer(t, Latest+1).to(ctx, pool, Latest+1))
 
+	require.ErrorIs(t, Check(ctx, pool, ""), ErrTooNew)
 	require.ErrorIs(t, Up(ctx, pool, nil), ErrTooNew)
 	require.ErrorIs(t, Down(ctx, pool, nil), ErrTooNew)
 	require.ErrorIs(t, To(ctx, pool, 0, nil), ErrTooNew)
-	requireVersion(t, pool, nil, 2)
+	require.ErrorIs(t, Grant(ctx, pool, Roles{}, nil), ErrTooNew)
+	requireVersion(t, pool, nil, Latest+1)
 }
 
 // The user's own objects in the schema stay, and with them the schema.

@@ -20,6 +20,7 @@ type migrator struct {
 	steps       []step
 	lockTimeout time.Duration // for each lock; negative: none
 	lockTries   int
+	dropJobs    bool
 }
 
 func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
@@ -35,7 +36,7 @@ func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &migrator{name, steps, timeout, tries}, nil
+	return &migrator{name, steps, timeout, tries, cfg != nil && cfg.DropJobs}, nil
 }
 
 // to takes the steps from the version found to target, if any.
@@ -44,29 +45,60 @@ func (m *migrator) to(ctx context.Context, pool *pgxpool.Pool, target int) error
 		return fmt.Errorf("%w: %d, this release has 0 to %d", ErrNoVersion, target, len(m.steps))
 	}
 	// Read without the lock, so that a process with nothing to do waits for nobody, and needs no right to write.
-	version, err := readVersion(ctx, pool, m.name)
-	for err == nil && version != target {
-		version, err = m.tryStep(ctx, pool, target)
+	s, err := readState(ctx, pool, m.name)
+	for err == nil && s.version != target {
+		if s.version > len(m.steps) {
+			return m.newer(s, target)
+		}
+		s, err = m.tryStep(ctx, pool, target)
 	}
 	return err
 }
 
+// newer returns the error of a target where a newer release has taken steps that this one does not have. The last that
+// it does have is behind it: nothing is left to do, if the schema still serves this release.
+func (m *migrator) newer(s state, target int) error {
+	if target == len(m.steps) {
+		return s.check(m.name, target)
+	}
+	return fmt.Errorf("%w: schema %q is at version %d, this release has the steps up to %d: "+
+		"go down with the release that went up", ErrTooNew, m.name, s.version, len(m.steps))
+}
+
+// refuse returns ErrNotEmpty if jobs would be dropped unasked. It waits for nobody, and comes before any step. The last
+// file to go down looks again, when nobody can add any.
+func (m *migrator) refuse(ctx context.Context, pool *pgxpool.Pool) error {
+	s, err := readState(ctx, pool, m.name)
+	if err != nil || m.dropJobs || s.version == 0 || s.version > len(m.steps) {
+		return err
+	}
+	const sql = "SELECT EXISTS (SELECT FROM pgfifo.jobs) OR EXISTS (SELECT FROM pgfifo.dead_letters)"
+	var left bool
+	if err := pool.QueryRow(ctx, m.name.Qualify(sql)).Scan(&left); err != nil {
+		return fmt.Errorf("migrations: look for jobs in schema %q: %w", m.name, err)
+	}
+	if left {
+		return fmt.Errorf("%w: schema %q", ErrNotEmpty, m.name)
+	}
+	return nil
+}
+
 // tryStep takes one step, as soon as its tables are free.
-func (m *migrator) tryStep(ctx context.Context, pool *pgxpool.Pool, target int) (int, error) {
+func (m *migrator) tryStep(ctx context.Context, pool *pgxpool.Pool, target int) (state, error) {
 	for n := 1; ; n++ {
-		version, err := m.step(ctx, pool, target)
+		s, err := m.step(ctx, pool, target)
 		if !inUse(err) {
-			return version, err
+			return s, err
 		}
 		if n >= m.lockTries {
-			return 0, fmt.Errorf("%w: after %d tries: %w", ErrLocked, n, err)
+			return s, fmt.Errorf("%w: after %d tries: %w", ErrLocked, n, err)
 		}
 		pause := time.NewTimer(2 * m.lockTimeout) // for those who waited behind the step
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return 0, fmt.Errorf("%w: %w: %w", ErrLocked, context.Cause(ctx), err)
+			return s, fmt.Errorf("%w: %w: %w", ErrLocked, context.Cause(ctx), err)
 		}
 	}
 }
@@ -77,37 +109,35 @@ func inUse(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == "55P03" || pgErr.Code == "40P01")
 }
 
-// step takes one step towards target, unless another process got there meanwhile, and returns the version it leaves.
-func (m *migrator) step(ctx context.Context, pool *pgxpool.Pool, target int) (int, error) {
+// step takes one step up towards target, or all of them down, so that what refuses to go down leaves all as it was. It
+// returns what it leaves; another process may have got there meanwhile, or further.
+func (m *migrator) step(ctx context.Context, pool *pgxpool.Pool, target int) (s state, err error) {
 	// READ COMMITTED whatever the server's default: what is read after the wait for the lock must be what the process
 	// that held it left, and not what was there before.
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return 0, fmt.Errorf("migrations: begin: %w", err)
+		return s, fmt.Errorf("migrations: begin: %w", err)
 	}
 	defer tx.Rollback(ctx)
 	if err := m.lock(ctx, tx); err != nil {
-		return 0, err
+		return s, err
 	}
-	version, err := readVersion(ctx, tx, m.name)
-	if err != nil {
-		return 0, err
+	if s, err = readState(ctx, tx, m.name); err != nil || s.version > len(m.steps) {
+		return s, err
 	}
-	switch {
-	case version > len(m.steps):
-		return 0, compare(m.name, version, len(m.steps))
-	case version < target:
-		version, err = version+1, m.up(ctx, tx, version+1)
-	case version > target:
-		version, err = version-1, m.down(ctx, tx, version-1)
+	if s.version < target {
+		s, err = m.up(ctx, tx, s.version+1)
+	}
+	for err == nil && s.version > target {
+		s, err = m.down(ctx, tx, s.version-1)
 	}
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	if err := tx.Commit(ctx); err != nil {
-		return 0, fmt.Errorf("migrations: commit version %d: %w", version, err)
+		return s, fmt.Errorf("migrations: commit version %d: %w", s.version, err)
 	}
-	return version, nil
+	return s, nil
 }
 
 // lock keeps other migrators of the schema out until tx ends, and then limits the waits for table locks.
@@ -132,37 +162,49 @@ func (m *migrator) lock(ctx context.Context, tx pgx.Tx) error {
 const lockSQL = "SELECT pg_advisory_xact_lock(hashtextextended('pgfifo migrations of ' || $1::text, 0::bigint))"
 
 // up takes the step to version from the one before.
-func (m *migrator) up(ctx context.Context, tx pgx.Tx, version int) error {
+func (m *migrator) up(ctx context.Context, tx pgx.Tx, version int) (state, error) {
 	if version == 1 {
 		if err := createSchema(ctx, tx, m.name); err != nil {
-			return fmt.Errorf("migrations: create schema %q: %w", m.name, err)
+			return state{}, fmt.Errorf("migrations: create schema %q: %w", m.name, err)
 		}
 	}
 	return m.run(ctx, tx, m.steps[version-1].up, version)
 }
 
 // down takes the step to version from the one after.
-func (m *migrator) down(ctx context.Context, tx pgx.Tx, version int) error {
-	if err := m.run(ctx, tx, m.steps[version].down, version); err != nil || version > 0 {
-		return err
+func (m *migrator) down(ctx context.Context, tx pgx.Tx, version int) (state, error) {
+	if version == 0 && m.dropJobs {
+		if _, err := tx.Exec(ctx, m.name.Qualify("TRUNCATE pgfifo.jobs, pgfifo.dead_letters")); err != nil {
+			return state{}, fmt.Errorf("migrations: drop the jobs in schema %q: %w", m.name, err)
+		}
+	}
+	s, err := m.run(ctx, tx, m.steps[version].down, version)
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.ConstraintName == emptyConstraint {
+		return s, fmt.Errorf("%w: schema %q: %w", ErrNotEmpty, m.name, err)
+	}
+	if err != nil || version > 0 {
+		return s, err
 	}
 	if err := dropSchema(ctx, tx, m.name); err != nil {
-		return fmt.Errorf("migrations: drop schema %q: %w", m.name, err)
+		return s, fmt.Errorf("migrations: drop schema %q: %w", m.name, err)
 	}
-	return nil
+	return s, nil
 }
 
+// emptyConstraint is what a table has to satisfy before 0001_init.down.sql drops it.
+const emptyConstraint = "empty it before it is dropped"
+
 // run executes a file, which must leave the schema at version.
-func (m *migrator) run(ctx context.Context, tx pgx.Tx, f file, version int) error {
+func (m *migrator) run(ctx context.Context, tx pgx.Tx, f file, version int) (state, error) {
 	if _, err := tx.Exec(ctx, m.name.Qualify(f.sql)); err != nil {
-		return fmt.Errorf("migrations: %s: %w", f.name, err)
+		return state{}, fmt.Errorf("migrations: %s: %w", f.name, err)
 	}
-	left, err := readVersion(ctx, tx, m.name)
-	if err != nil {
-		return err
+	left, err := readState(ctx, tx, m.name)
+	if err == nil && left.version != version {
+		err = fmt.Errorf("migrations: %s: it records version %d instead of %d", f.name, left.version, version)
 	}
-	if left != version {
-		return fmt.Errorf("migrations: %s: it records version %d instead of %d", f.name, left, version)
+	if err == nil && left.servesFrom > version {
+		err = fmt.Errorf("migrations: %s: version %d serves releases from %d on", f.name, version, left.servesFrom)
 	}
-	return nil
+	return left, err
 }

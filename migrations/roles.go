@@ -52,8 +52,9 @@ func RolesSQL(schema string, roles Roles) (string, error) {
 	return roles.sql(name)
 }
 
-// Grant runs RolesSQL in one transaction, as the owner of the schema and its tables, which must be at Latest. Call it
-// after Up, each time: where nothing has changed it changes nothing, and it waits for no running job.
+// Grant runs RolesSQL in one transaction, as the owner of the schema and its tables. Call it after Up, each time: where
+// nothing has changed it changes nothing, and it waits for no running job. Where a newer release went further it does
+// nothing, as Up: the rights on what is new are not known here, and would be taken away.
 //
 // It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them: PostgreSQL would
 // give a part of the rights and a warning. Roles that are missing are created, for which the role needs CREATEROLE.
@@ -70,7 +71,11 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 		if err := m.lock(ctx, tx); err != nil {
 			return err
 		}
-		if err := Check(ctx, tx, m.name.String()); err != nil {
+		s, err := readState(ctx, tx, m.name)
+		if err == nil {
+			err = s.check(m.name, Latest)
+		}
+		if err != nil || s.version > Latest { // a newer release has granted, and what it added is not to be taken back
 			return err
 		}
 		var owner bool

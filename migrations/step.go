@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 //go:embed sql/*.sql
@@ -23,6 +24,9 @@ var files = func() fs.FS {
 
 // A step leads from the version before it to its own, and back.
 type step struct{ up, down file }
+
+// name returns the name of a file with the step, whatever its direction.
+func (s step) name() string { return strings.TrimSuffix(s.up.name, ".up.sql") + ".sql" }
 
 // A file is one direction of a step.
 type file struct{ name, sql string }

@@ -149,7 +149,24 @@ func boot() error {
 		return err
 	}
 	defer pool.Close() // a template is copied only while nobody is connected to it
-	return migrations.Up(ctx, pool, nil)
+	if err := migrations.Up(ctx, pool, nil); err != nil {
+		return err
+	}
+	return newerStep(ctx, pool)
+}
+
+// newerStep takes a step of a newer release, if PGFIFO_TEST_STEP names its file: all that this release does is to work
+// on that schema, too.
+func newerStep(ctx context.Context, pool *pgxpool.Pool) error {
+	path, ok := os.LookupEnv("PGFIFO_TEST_STEP")
+	if !ok {
+		return nil
+	}
+	sql, err := os.ReadFile(path)
+	if err == nil {
+		_, err = pool.Exec(ctx, string(sql))
+	}
+	return err
 }
 
 func stop() error {

@@ -1,3 +1,8 @@
+-- Jobs and dead letters go with their tables, so this fails while there are any, whichever tool runs it; the locks that
+-- it takes keep others from coming in. Who means it empties the two tables before: Config.DropJobs does.
+ALTER TABLE pgfifo.jobs ADD CONSTRAINT "empty it before it is dropped" CHECK (false);
+ALTER TABLE pgfifo.dead_letters ADD CONSTRAINT "empty it before it is dropped" CHECK (false);
+
 DROP FUNCTION pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean);
 DROP FUNCTION pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean);
 DROP FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean);
@@ -13,3 +18,4 @@ DROP DOMAIN pgfifo.key;
 DROP DOMAIN pgfifo.payload;
 DROP DOMAIN pgfifo.count;
 DROP FUNCTION pgfifo.schema_version();
+DROP FUNCTION pgfifo.serves_from();

@@ -217,5 +217,7 @@ CREATE FUNCTION pgfifo.enqueue(
 ) RETURNS bigint LANGUAGE sql AS $enqueue$
     SELECT pgfifo.enqueue($1, $2, pg_catalog.convert_to($3::pg_catalog.text, 'UTF8'), $4, $5, $6, $7, $8) $enqueue$;
 
--- The version, for migrations.Version and Check, which read it here. Every later step replaces it, up and down.
+-- The version, and the lowest one that a release has to know to work with this schema, for migrations.Version and
+-- Check, which read them here. Every later step replaces both, up and down.
 CREATE FUNCTION pgfifo.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 1';
+CREATE FUNCTION pgfifo.serves_from() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 1';

@@ -77,6 +77,7 @@ func Themes() []Theme {
 		{"producers", producers},
 		{"discovery, pauses and collection", discovery},
 		{"what is told", told},
+		{"upgrades", upgrades},
 	}
 }
 
