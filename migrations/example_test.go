@@ -54,7 +54,7 @@ func ExampleDown() {
 		log.Fatal(err)
 	}
 	client := fifo.Open(pool, nil)
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "orders", GroupID: "ada"}); err != nil {
 		log.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func ExampleAtlasFS() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	files, err := migrations.AtlasFS("shop_queue")
 	if err != nil {
 		log.Fatal(err)

@@ -12,7 +12,8 @@ import (
 // FS returns the steps as files for golang-migrate, NNNN_name.up.sql and NNNN_name.down.sql, for the named schema (""
 // means "pgfifo"). They are plain SQL without transaction control: who has no tool runs each in one transaction.
 //
-// A file waits for 2 seconds for each table lock, and fails then: run it again after a pause, as Up does by itself.
+// A file waits for 2 seconds for each table lock, and fails then: run it again after a pause, as Up does by itself;
+// golang-migrate wants a force to the version before.
 //
 // The first file creates the schema unless it is there (where your role may not create schemas, delete that line and
 // have it created). The last one to go down leaves it, and fails while there are jobs or dead letters.
