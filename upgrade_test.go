@@ -93,7 +93,7 @@ func TestRollingUpgrade(t *testing.T) {
 	next := nextRelease(t)
 	s := newSite(t)
 	open := s.gate()
-	require.NoError(t, s.client.Queue(queue).Group(parked).Pause(t.Context(), ""))
+	require.NoError(t, pausing(s.client.Queue(queue).Group(parked).Pause(t.Context(), "")))
 	long := s.enqueue(message("long", task{Do: "gate"}))
 	workers := []*process{s.run("", ""), s.run("", "")}
 	producers := []*process{s.run("", "producer")}
