@@ -146,6 +146,8 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 	case "nap":
 		_, err := h.pool.Exec(ctx, "SELECT pg_sleep(0.005)")
 		return err
+	case "census":
+		return h.census(ctx, job)
 	case "panic":
 		panic("as told")
 	case "postpone":
@@ -185,6 +187,28 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("unknown action %q", what)
+}
+
+// census counts the jobs that run, its own included, as the server has it: whose transactions are in progress.
+func (h *hand) census(ctx context.Context, job *fifo.Job) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
+	var xid string
+	if err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&xid); err != nil {
+		return err
+	}
+	// It is there before it counts: the last of those that run at once sees all of them.
+	if _, err := h.pool.Exec(ctx, "INSERT INTO census (xid) VALUES ($1::text::xid8)", xid); err != nil {
+		return err
+	}
+	if _, err := h.pool.Exec(ctx, `UPDATE census
+		SET running = (SELECT count(*) FROM census c WHERE pg_xact_status(c.xid) = 'in progress')
+		WHERE xid = $1::text::xid8`, xid); err != nil {
+		return err
+	}
+	return h.act(ctx, job, "nap")
 }
 
 func execute(ctx context.Context, job *fifo.Job, sql string) error {

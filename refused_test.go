@@ -57,12 +57,15 @@ var refusedToAll = []string{
 	"DELETE FROM pgfifo.queues",
 	"UPDATE pgfifo.dedup_ids SET key = sha256('other')",
 	"TRUNCATE pgfifo.dedup_ids",
+	"UPDATE pgfifo.slots SET queue = 'other'",
+	"DELETE FROM pgfifo.slots",
 }
 
 // What nobody may do but the workers.
 var workersOnly = []string{
 	"SELECT last_value FROM pgfifo.jobs_id_seq",
 	"SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE",
+	"SELECT FROM pgfifo.slots FOR NO KEY UPDATE",
 	"INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'g')",
 	"DELETE FROM pgfifo.queue_groups",
 	"LOCK TABLE pgfifo.queue_groups IN ROW SHARE MODE",
@@ -95,6 +98,7 @@ var changes = []string{
 	"DELETE FROM pgfifo.pauses",
 	"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
 	"UPDATE pgfifo.queues SET dedup_window = 1",
+	"INSERT INTO pgfifo.slots VALUES ('other', 1)",
 	"DELETE FROM pgfifo.dead_letters",
 	"SELECT FROM pgfifo.dead_letters FOR KEY SHARE",
 	"LOCK TABLE pgfifo.dead_letters IN ROW SHARE MODE",
@@ -181,6 +185,7 @@ var permitted = map[string][]string{
 		"INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', '[]')",
 		"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 		"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
+		"SELECT FROM pgfifo.slots FOR NO KEY UPDATE SKIP LOCKED",
 	},
 	"reader": {
 		"SELECT payload FROM pgfifo.jobs",

@@ -171,7 +171,9 @@ func TestAdminRole(t *testing.T) {
 		require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
 
 		require.NoError(t, client.Queue(queue).Configure(ctx, fifo.Settings{}))
-		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{}, fifo.Settings{DedupByGroup: true}))
+		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{}, fifo.Settings{Limit: 2}))
+		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{Limit: 2},
+			fifo.Settings{DedupByGroup: true}))
 
 		back, err := client.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001)})
 		require.NoError(t, err)

@@ -38,6 +38,10 @@ func TestWorkerRole(t *testing.T) {
 		_, err := producer.Enqueue(ctx, batch...)
 		require.NoError(t, err)
 
+		for _, q := range []string{"slice", "many"} {
+			require.NoError(t, client.Queue(q).Configure(ctx, fifo.Settings{Limit: 2}))
+		}
+
 		var ran atomic.Int64
 		w := &fifo.Worker{
 			Client: client, Concurrency: 4, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,

@@ -71,7 +71,11 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	a := newAttempt()
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
+		s.overLimit(claim)
 		return a
+	}
+	if claim[0].turn.HasSlot() {
+		s.crew.turns.Under(hold.Queue)
 	}
 	s.queue = s.crew.set.queues[hold.Queue]
 	lost, err := s.lane.Lost(ctx)
@@ -121,6 +125,17 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		s.handleEach(stop, ctx, a, jobs)
 	}
 	return a
+}
+
+// overLimit says so if that is why nothing was claimed.
+func (s *seat) overLimit(claim []place) {
+	if !s.lane.OverLimit() {
+		return
+	}
+	s.crew.turns.Over(claim[0].turn.Queue)
+	for i := range claim {
+		claim[i].outcome.Over = true
+	}
 }
 
 // unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those

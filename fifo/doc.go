@@ -146,6 +146,11 @@
 // What all processes that use a queue must agree on is in the database, one row a queue: Settings. Each process says at
 // its start what it should be, with Configure, and one that says something else than is stored gets an error.
 //
+// Settings.Limit is how many jobs of the queue may run at once, over all processes. It is kept by row locks, so it is
+// never exceeded, and nothing has to be repaired after a crash. A group whose turn it is waits for a slot in its place,
+// and is charged with nothing. A worker that finds none looks again after 25 to 50 ms, and at once when a job of its
+// own has ended.
+//
 // # Whether it works
 //
 // Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for

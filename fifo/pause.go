@@ -20,6 +20,9 @@ type Pause struct {
 	Job int64 `bun:"job,nullzero"`
 	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
 	ByHand bool `bun:"by_hand,notnull,default:true"`
+	// Limited says that this is no pause: the queue has a limit (Settings.Limit), and jobs without a slot stop here.
+	// Client.Pauses returns none of these.
+	Limited bool `bun:"limited,pk"`
 }
 
 // MaxReasonBytes is the longest reason of a pause, in bytes of UTF-8.
@@ -84,7 +87,7 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 // comes before its groups.
 func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
 	const sql = "SELECT queue, group_id, reason, paused_at, coalesce(job, 0), by_hand FROM pgfifo.pauses " +
-		"ORDER BY queue, group_id"
+		"WHERE NOT limited ORDER BY queue, group_id"
 	err = c.all().read(ctx, "list pauses of", sql, func(r row) error {
 		var p Pause
 		err := r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)

@@ -150,6 +150,25 @@ func (s Scope) change(ctx context.Context, verb, sql string, f func(row) error, 
 	}))
 }
 
+// together has several changes made in one transaction.
+func (s Scope) together(ctx context.Context, verb string, changes func(Scope) error) error {
+	if s.within {
+		return changes(s)
+	}
+	if _, err := s.session(ctx); err != nil {
+		return err
+	}
+	var refused error
+	err := pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
+		refused = changes(s.InPgx(tx))
+		return refused
+	})
+	if refused != nil {
+		return refused
+	}
+	return s.failed(verb, err)
+}
+
 // count is change for a statement that answers with how many rows it has changed.
 func (s Scope) count(ctx context.Context, verb, sql string, args ...any) (int, error) {
 	n := 0

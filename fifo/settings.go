@@ -18,7 +18,19 @@ type Settings struct {
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
 	// those that are older, at its Sweep. Defaults to for ever: nothing is lost unasked. Rounded up to microseconds.
 	DeadLetterRetention time.Duration
+	// Limit is how many transactions may work the queue at once, over all processes, and so how many jobs. A batch is
+	// one: its jobs run one after the other, but for those of a BatchHandler's call. Defaults to 0, no limit; at most
+	// MaxLimit.
+	//
+	// It holds for every claim that begins when Configure or Reconfigure has returned (in a transaction of the
+	// caller's: after its commit), whether its worker has heard of it or not. What runs by then goes on. Until it has
+	// ended, as many may run as the former limit says, if that was higher; if there was none, the new one says how many
+	// more.
+	Limit int
 }
+
+// MaxLimit is the highest Limit. To look for a free slot takes a microsecond or two for each that is in use.
+const MaxLimit = 1000
 
 const maxRetention = 100 * 365 * 24 * time.Hour // a Duration has room for three times as much
 
@@ -39,12 +51,15 @@ func (s Settings) checked() (Settings, error) {
 		return s, fmt.Errorf("%w: DeadLetterRetention %v is negative, or over %v",
 			ErrInvalidSettings, s.DeadLetterRetention, maxRetention)
 	}
+	if s.Limit < 0 || s.Limit > MaxLimit {
+		return s, fmt.Errorf("%w: Limit %d is negative, or over %d", ErrInvalidSettings, s.Limit, MaxLimit)
+	}
 	return s.withDefaults(), nil
 }
 
 // columns are the settings as they are stored, in the order of the statements.
 func (s Settings) columns() []any {
-	return []any{microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention)}
+	return []any{microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention), s.Limit}
 }
 
 // microseconds rounds up.
@@ -64,7 +79,7 @@ func (s Scope) settings(ctx context.Context, verb string) (stored Settings, foun
 	err = s.read(ctx, verb, settingsSQL, func(r row) error {
 		found = true
 		var window, retention int64
-		err := r.Scan(&window, &stored.DedupByGroup, &retention)
+		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit)
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err
@@ -124,7 +139,13 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 		args = append(args, have[i], want[i])
 	}
 	done := false
-	err = s.change(ctx, verb, reconfigureSQL, func(r row) error { return r.Scan(&done) }, args...)
+	err = s.together(ctx, verb, func(s Scope) error {
+		err := s.change(ctx, verb, reconfigureSQL, func(r row) error { return r.Scan(&done) }, args...)
+		if err != nil || !done || to.Limit > 0 {
+			return err
+		}
+		return s.change(ctx, verb, unlimitSQL, nil, s.queue)
+	})
 	if err != nil || done {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestConfigure(t *testing.T) {
 		err := q.Configure(ctx, other)
 		require.ErrorIs(t, err, fifo.ErrConflict)
 		require.ErrorContains(t, err,
-			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s}, not {DedupWindow:")
+			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s Limit:0}, not {DedupWindow:")
 		requireSettings(stored)
 	}
 	require.NoError(t, b.client.Queue("other").Configure(ctx, fifo.Settings{}), "of another queue")
@@ -45,6 +45,7 @@ func TestConfigure(t *testing.T) {
 
 	for _, invalid := range []fifo.Settings{
 		{DedupWindow: -1}, {DedupWindow: fifo.MaxDelay + 1}, {DeadLetterRetention: -1},
+		{Limit: -1}, {Limit: fifo.MaxLimit + 1},
 	} {
 		require.ErrorIs(t, q.Configure(ctx, invalid), fifo.ErrInvalidSettings)
 		require.ErrorIs(t, q.Reconfigure(ctx, invalid, stored), fifo.ErrInvalidSettings)
@@ -68,7 +69,7 @@ func TestReconfigure(t *testing.T) {
 	err := q.Reconfigure(ctx, first, second)
 	require.ErrorIs(t, err, fifo.ErrConflict)
 	require.ErrorContains(t, err,
-		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s}, not {DedupWindow:1h")
+		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s Limit:0}, not {DedupWindow:1h")
 	require.Zero(t, b.count("queues"))
 	require.NoError(t, q.Reconfigure(ctx, fifo.Settings{}, first), "a queue without settings has the defaults")
 	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{}, second), fifo.ErrConflict)

@@ -47,6 +47,8 @@ var (
 	settingsSQL string
 	//go:embed sql/configure.sql
 	configureSQL string
+	//go:embed sql/unlimit.sql
+	unlimitSQL string
 	//go:embed sql/reconfigure.sql
 	reconfigureSQL string
 	//go:embed sql/pause.sql

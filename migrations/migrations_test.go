@@ -19,6 +19,7 @@ var tables = []string{
 	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
 	"relation pauses", "relation pauses_pkey",
 	"relation queue_groups", "relation queue_groups_pkey", "relation queues", "relation queues_pkey",
+	"relation slots", "relation slots_pkey",
 }
 
 func TestUpDownUp(t *testing.T) {

@@ -24,8 +24,8 @@ END
 $roles$;
 
 REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON TABLE pgfifo.queues, pgfifo.dedup_ids, pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences,
-    pgfifo.attempt_marks, pgfifo.dead_letters
+REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.dedup_ids, pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses,
+    pgfifo.fences, pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -43,7 +43,8 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- none; only an admin may change them.
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
-GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention) ON pgfifo.queues TO pgfifo_admin;
+GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running) ON pgfifo.queues TO pgfifo_admin;
+GRANT INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
 -- no job. Deduplication ids it finds as hashes, and has to write.
@@ -66,8 +67,10 @@ GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, f
 GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
 GRANT DELETE ON pgfifo.dedup_ids TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
-GRANT SELECT (queue, group_id, job), INSERT (queue, group_id, reason, job, by_hand), UPDATE (job)
-    ON pgfifo.pauses TO pgfifo_worker; -- to block groups
+GRANT SELECT (queue, group_id, job, limited), INSERT (queue, group_id, reason, job, by_hand, limited),
+      UPDATE (job)
+    ON pgfifo.pauses TO pgfifo_worker; -- to block groups, and to give a queue a limit
+GRANT SELECT, UPDATE (n) ON pgfifo.slots TO pgfifo_worker; -- to lock one
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE
     ON pgfifo.attempt_marks TO pgfifo_worker;
@@ -84,7 +87,8 @@ GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures),
       UPDATE (payload, headers, run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
-GRANT SELECT, INSERT (queue, group_id, reason), UPDATE (reason, job, by_hand), DELETE ON pgfifo.pauses TO pgfifo_admin;
+GRANT SELECT, INSERT (queue, group_id, reason, limited), UPDATE (reason, job, by_hand), DELETE
+    ON pgfifo.pauses TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures),
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;

@@ -22,4 +22,4 @@ WITH job AS (
 INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 SELECT queue, group_id, $10::text, id, false
 FROM job
-ON CONFLICT (queue, group_id) DO UPDATE SET job = EXCLUDED.job
+ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = EXCLUDED.job

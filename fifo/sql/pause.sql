@@ -6,7 +6,7 @@
 WITH pause AS (
     INSERT INTO pgfifo.pauses (queue, group_id, reason)
     VALUES ($1, $2, $3)
-    ON CONFLICT (queue, group_id) DO UPDATE SET reason = EXCLUDED.reason, by_hand = true
+    ON CONFLICT (queue, group_id, limited) DO UPDATE SET reason = EXCLUDED.reason, by_hand = true
     RETURNING paused_at <> statement_timestamp() AS was
 )
 SELECT pause.was, pg_current_xact_id()::text::bigint AS xid,

@@ -11,7 +11,7 @@ WITH blocked AS (
     FOR UPDATE OF j
 ), gone AS (
     DELETE FROM pgfifo.pauses
-    WHERE queue = $1 AND group_id = $2 AND (SELECT pg_catalog.count(*) FROM blocked) >= 0
+    WHERE queue = $1 AND group_id = $2 AND NOT limited AND (SELECT pg_catalog.count(*) FROM blocked) >= 0
     RETURNING 1
 ), anew AS (
     UPDATE pgfifo.jobs j SET attempts = 0

@@ -28,14 +28,19 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
 	case next.counts():
 		pipeline.SendQueryStatement(l.stmts[stmtAhead], args, nil, claimFormats)
 	}
-	pipeline.SendQueryStatement(l.stmts[lock], args[:2], nil, claimFormats)
+	locked := args[:2]
+	if next.Slot {
+		lock, look, locked = stmtLockSlot, slotLooks[look], l.claimManyArgs(next)[:2]
+	}
+	pipeline.SendQueryStatement(l.stmts[lock], locked, nil, claimFormats)
 	pipeline.SendQueryStatement(l.stmts[look], args, nil, claimFormats)
 }
 
 // readClaim reads the answers to sendClaim.
-func readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+	l.overLimit = next.Slot // until a row says that there is one
 	if len(next.With) > 0 {
-		return readMany(pipeline, next)
+		return l.readMany(pipeline, next)
 	}
 	ahead := next.Ahead
 	if next.counts() {
@@ -45,7 +50,14 @@ func readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
 		}
 	}
 	groupXID := uint32(0)
-	if err := eachRow(pipeline, func(r *rowReader) { groupXID = r.uint32() }); err != nil {
+	err := eachRow(pipeline, func(r *rowReader) {
+		if next.Slot {
+			r.uint32() // the group's number
+			l.overLimit = false
+		}
+		groupXID, _ = r.xid()
+	})
+	if err != nil {
 		return nil, err
 	}
 	if next.Jobs > 1 {
@@ -95,7 +107,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold
 }
 
 // readMany reads the answers of lock_many.sql and claim_many.sql.
-func readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
 	asked := next.all()
 	groupXIDs, looked := make([]uint32, len(asked)), make([]bool, len(asked))
 	locked := 0
@@ -108,8 +120,10 @@ func readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
 		return n
 	}
 	err := eachRow(pipeline, func(r *rowReader) {
-		if n := place(r); n >= 0 {
-			groupXIDs[n] = r.uint32()
+		l.overLimit = false
+		n := place(r)
+		if xid, ok := r.xid(); ok && n >= 0 {
+			groupXIDs[n] = xid
 			locked++
 		}
 	})

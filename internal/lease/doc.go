@@ -101,6 +101,20 @@
 // (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made
 // again without it: no group stays locked that is not worked. Their payloads are not bounded together.
 //
+// # Limits
+//
+// A queue that may run only so many jobs at once has so many rows in slots, and a claim of it (Request.Slot) locks one
+// of them for as long as its transaction is open (sql/lock_slot.sql). Nothing is counted, so nothing can be counted
+// wrong, and a dead worker's slot is free when its transaction is. A batch has one slot.
+//
+//   - No claim gets round it. The queue has a row in pauses that a claim without a slot takes for a pause, whoever
+//     makes it, and one with a slot does not (slot.go). A queue without a limit has neither, and its claims are what
+//     they were.
+//   - The slot is locked first, in the statement that locks the group: a claim that finds none touches no group, and
+//     covers no evidence of a crash. Slots bear none: that is the groups' and jobs'.
+//   - Then the transaction has an id without a group, so the look is gated on the group's row, as that of several
+//     groups is. (FOR KEY SHARE on it, which others should not take anyway, makes such a claim miss.)
+//
 // # What a claim costs
 //
 // On the machine of the README, a job that does nothing takes about 100 microseconds of processor time, four fifths

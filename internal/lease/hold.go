@@ -136,6 +136,15 @@ func (r *rowReader) uint32() uint32 {
 	return 0
 }
 
+// xid returns a transaction's id, if there is one.
+func (r *rowReader) xid() (id uint32, ok bool) {
+	v := r.column(4, true)
+	if v == nil {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(v), true
+}
+
 func (r *rowReader) bool() bool {
 	v := r.column(1, false)
 	return v != nil && v[0] != 0

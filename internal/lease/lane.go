@@ -44,16 +44,17 @@ type Lane struct {
 
 	dialed int64 // which one of the process's lanes this is
 
-	inTx   bool    // a transaction is open as far as the lane knows
-	hold   *Hold   // what it holds, if anything
-	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
-	used   bool    // a handler has taken it since the claim
-	batch  bool    // and then the savepoint of a batch was made
-	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
-	silent time.Duration
-	bound  time.Duration // of the server's patience
-	lost   atomic.Bool   // a heartbeat found the connection dead
-	since  atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
+	inTx      bool    // a transaction is open as far as the lane knows
+	hold      *Hold   // what it holds, if anything
+	loan      *Loan   // the transaction as the handler has it; not nil while there is a hold
+	used      bool    // a handler has taken it since the claim
+	batch     bool    // and then the savepoint of a batch was made
+	marked    []*Held // heads whose attempts are marked, to be taken back with the transaction
+	overLimit bool    // the last claim was missed for want of a slot
+	silent    time.Duration
+	bound     time.Duration // of the server's patience
+	lost      atomic.Bool   // a heartbeat found the connection dead
+	since     atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
 }
 
 // dials counts the lanes of this process.
@@ -114,6 +115,11 @@ const ( // names of prepared statements
 	stmtEvidence   = "pgfifo_evidence"
 	stmtUnmark     = "pgfifo_unmark"
 	stmtRestore    = "pgfifo_restore"
+
+	stmtLockSlot       = "pgfifo_lock_slot"
+	stmtClaimSlot      = "pgfifo_claim_slot"
+	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
+	stmtClaimManySlot  = "pgfifo_claim_many_slot"
 )
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -180,6 +186,10 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
 	texts[stmtLock], texts[stmtLockMany], texts[stmtAhead] = lockSQL, lockManySQL, aheadSQL
 	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
+	texts[stmtLockSlot] = lockSlotSQL
+	for look, slotted := range slotLooks {
+		texts[slotted] = withSlot.Replace(texts[look])
+	}
 	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
 	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
 		_ = conn.Close()
@@ -232,9 +242,9 @@ func (l *Lane) Used() bool { return l.used }
 // Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
 //
 // Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
-// ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, or it
-// has no jobs behind the floor. The caller then steps on at once, because the missed group's row may be locked until it
-// does.
+// ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, it
+// has no jobs behind the floor, or its queue is at its limit (OverLimit). The caller then steps on at once, because the
+// missed group's row, or the slot, may be locked until it does.
 //
 // A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
 // run alone (Hold.Apart), another round trip gives all back and claims the others, so that no group is held that is not
@@ -297,7 +307,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	if err == nil {
 		settled, err = l.readSettled(pipeline, released, calls)
 		if err == nil && next != nil {
-			hold, err = readClaim(pipeline, next)
+			hold, err = l.readClaim(pipeline, next)
 		}
 	}
 	if closeErr := pipeline.Close(); err == nil {

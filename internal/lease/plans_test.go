@@ -13,6 +13,8 @@ import (
 // plans returns those of the statements that each claim runs, in a transaction that has locked groups.
 func plans(t *testing.T) *pgtest.Plans {
 	s := newStage(t)
+	s.Exec("INSERT INTO pgfifo.queues VALUES ('q', 1, false, 1000)") // without the mark: claims go on
+	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT 'q', n FROM generate_series(1, 1000) n")
 	return &pgtest.Plans{
 		DB:      s.DB,
 		Connect: func() (*pgx.Conn, error) { return s.dialer(groups.Session{}).Connect(t.Context()) },
@@ -23,6 +25,9 @@ func plans(t *testing.T) *pgtest.Plans {
 			"ahead":    {SQL: aheadSQL, Args: "'q', 'g00007', 0", Groups: 1},
 			"claim":    {SQL: claimSQL, Args: "'q', 'g00007', 0", Groups: 1},
 			"batch":    {SQL: claimBatchSQL, Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1},
+			"slot":     {SQL: lockSlotSQL, Args: "'q', '{g00007,g00008}'", Groups: 2},
+			"claims":   {SQL: withSlot.Replace(claimSQL), Args: "'q', 'g00007', 0", Groups: 1},
+			"batches":  {SQL: withSlot.Replace(claimBatchSQL), Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1},
 			"many":     {SQL: claimManySQL, Args: "'q', '{g00007,g00008}', '{0,0}', 16777216", Groups: 2},
 		},
 	}

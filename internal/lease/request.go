@@ -11,6 +11,9 @@ type Request struct {
 	With []Request
 	// Jobs is how many consecutive jobs of the group the claim may take; 0 means 1. Not together with With.
 	Jobs int
+	// Slot says that the queue has a limit: the claim must hold one of its slots. Without it, the jobs of such a queue
+	// are paused.
+	Slot bool
 	// Floor is an id up to which the jobs of the group are finished: the claim does not look at those. Only a lane
 	// whose number is at most Learned uses it: see the floors of package schedule.
 	Floor, Learned int64

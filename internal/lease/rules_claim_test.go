@@ -82,6 +82,10 @@ func (s *stage) gatedLane(at site, k kind) *Lane {
 	texts := map[string]string{
 		stmtLock: lockSQL, stmtLockMany: lockManySQL,
 		stmtClaim: claimSQL, stmtClaimBatch: claimBatchSQL, stmtClaimMany: claimManySQL,
+		stmtLockSlot: lockSlotSQL,
+	}
+	for look, slotted := range slotLooks {
+		texts[slotted] = withSlot.Replace(texts[look])
 	}
 	name := k.lock
 	if at.looks {
@@ -101,6 +105,9 @@ func ofLane(at site, k kind, jobs int, groups ...string) taking {
 		l := s.gatedLane(at, k)
 		next := request(groups...)
 		next.Jobs = jobs
+		if next.Slot = k.lock == stmtLockSlot; next.Slot {
+			s.limit(1)
+		}
 		return l.pg().PID(), func() (ids []int64) {
 			h, _, err := l.Step(context.WithoutCancel(s.Context()), nil, next)
 			if err != nil {
@@ -138,12 +145,16 @@ func ofStatement(sql string) taking {
 // rightTakings are all claims of a lane.
 func rightTakings(at string) map[string]taking {
 	head, batch, many := kind{stmtLock, stmtClaim}, kind{stmtLock, stmtClaimBatch}, kind{stmtLockMany, stmtClaimMany}
+	slot := func(k kind) kind { return kind{stmtLockSlot, slotLooks[k.look]} }
 	return map[string]taking{
 		"one":                       ofLane(sites[at], head, 1, "a"),
 		"a batch of the group":      ofLane(sites[at], batch, 3, "a"),
 		"with the head of another":  ofLane(sites[at], many, 0, "a", "b"),
 		"behind that of another":    ofLane(sites[at], many, 0, "b", "a"),
 		"with that of a held group": ofLane(sites[at], many, 0, "a", "held", "b"),
+		"one, with a slot":          ofLane(sites[at], slot(head), 1, "a"),
+		"a batch, with a slot":      ofLane(sites[at], slot(batch), 3, "a"),
+		"with others and a slot":    ofLane(sites[at], slot(many), 0, "b", "held", "a"),
 	}
 }
 

@@ -11,6 +11,8 @@ var (
 	lockSQL string
 	//go:embed sql/lock_many.sql
 	lockManySQL string
+	//go:embed sql/lock_slot.sql
+	lockSlotSQL string
 	//go:embed sql/ahead.sql
 	aheadSQL string
 	//go:embed sql/claim.sql

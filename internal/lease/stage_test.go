@@ -98,6 +98,16 @@ func (s *stage) end(l *Lane, calls ...Call) {
 	require.Nil(s, h)
 }
 
+// limit gives the queue a limit.
+func (s *stage) limit(n int) {
+	s.Helper()
+	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, max_running) VALUES ($1, 1, false, $2) "+
+		"ON CONFLICT (queue) DO UPDATE SET max_running = EXCLUDED.max_running", queue, n)
+	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT $1, generate_series(1, $2::integer) ON CONFLICT DO NOTHING",
+		queue, n)
+	s.Exec("INSERT INTO pgfifo.pauses (queue, limited) VALUES ($1, true) ON CONFLICT DO NOTHING", queue)
+}
+
 // misses reports whether a new claim of the group finds nothing, and leaves nothing locked.
 func (s *stage) misses(l *Lane, id string) bool {
 	s.Helper()

@@ -115,7 +115,8 @@ func (p *Plans) UseTheKeys() {
 				for _, scan := range p.explain(c, name, "COSTS OFF").scans() {
 					require.Contains(p, []string{
 						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey",
-						"pauses by pauses_pkey", "attempt_marks by attempt_marks_pkey", st.Index,
+						"pauses by pauses_pkey", "attempt_marks by attempt_marks_pkey",
+						"queues by queues_pkey", "slots by slots_pkey", st.Index,
 					}, scan, "%s, %s", name, when)
 				}
 			}

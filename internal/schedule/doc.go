@@ -10,7 +10,9 @@
 //
 // The queues have their turns by the time of lanes that they have used, the groups of a queue in the order in which
 // they came (line.go). So no queue waits for another one's backlog or long jobs, and no group for another one's jobs. A
-// queue may have lanes kept, and may not exceed its most (lanes.go). A group that is not due waits in memory (due.go);
+// queue may have lanes kept, and may not exceed its most (lanes.go). One that is at its limit over all processes waits
+// until one of its own jobs ends here, or the scout has looked at one of its groups, which it does every 25 to 50 ms
+// (slots.go). A group that is not due waits in memory (due.go);
 // one that another process holds is watched (watch.go).
 //
 // # How groups are found

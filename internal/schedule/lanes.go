@@ -15,7 +15,8 @@ type lanes struct {
 	line   *line // its rows have the count of each queue
 	of     int   // in all
 	busy   int
-	bounds map[string]Lanes // of queues that have any
+	bounds map[string]Lanes  // of queues that have any
+	slots  map[string]*slots // of queues that have one
 }
 
 func (l *lanes) set(queue string, b Lanes) {
@@ -35,6 +36,9 @@ func (l *lanes) change(queue string, by int) {
 	r.charge(time.Now())
 	r.working += by
 	l.busy += by
+	if m := l.slots[queue]; m != nil && m.met {
+		m.tries -= by
+	}
 }
 
 func (l *lanes) working(queue string) int {
@@ -44,9 +48,12 @@ func (l *lanes) working(queue string) int {
 	return 0
 }
 
-// may reports whether a free lane may begin to work the queue: it has not its Max, and either is short of its Min, or
-// the other queues can still have theirs.
+// may reports whether a free lane may begin to work the queue: it is not at its limit, has not its Max, and either is
+// short of its Min, or the other queues can still have theirs.
 func (l *lanes) may(queue string) bool {
+	if m := l.slots[queue]; m != nil && m.met && m.tries <= 0 {
+		return false
+	}
 	if len(l.bounds) == 0 {
 		return true
 	}

@@ -203,12 +203,14 @@ func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...an
 	var c Candidate
 	var dueUS int64
 	var missing bool
+	var paused *bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &c.Paused, &missing,
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &missing,
 	}, func() error {
 		n, last = n+1, c.GroupID
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.Orphan = s.orphans[c.Key]
+		c.Paused, c.Slot = paused != nil && *paused, paused != nil && !*paused
 		found = append(found, c)
 		if missing && !c.Paused {
 			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)

@@ -16,6 +16,8 @@ type Turn struct {
 	hinted  bool    // a message was announced rather than found: the group may have no row yet
 	with    []*Turn // other groups of the queue, to be claimed together with this one
 	jobs    int     // how many a claim may take
+	slot    bool    // and it needs a slot
+	asks    bool    // held for want of one: when it is looked at, another claim of the queue may try
 	alone   bool    // the head is not to be worked in company: it has failed before, say
 	again   bool    // announced while a lane had it
 	head    int64
@@ -44,10 +46,13 @@ type Batch struct {
 // With returns the turns of the other groups that are to be claimed together with this one.
 func (t *Turn) With() []*Turn { return t.with }
 
+// HasSlot reports whether its claim is for a slot of the queue, too.
+func (t *Turn) HasSlot() bool { return t.slot }
+
 // Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
 func (t *Turn) Request() *lease.Request {
 	r := t.request(0)
-	r.Jobs = t.jobs
+	r.Jobs, r.Slot = t.jobs, t.slot
 	for i, other := range t.with {
 		r.With = append(r.With, other.request(i+1))
 	}

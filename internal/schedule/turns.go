@@ -52,7 +52,7 @@ func NewTurns(limit int) *Turns {
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
 		most: maxParked, earlier: make(chan struct{}, 1),
 	}
-	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes)}
+	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
 	return t
 }
 
@@ -119,7 +119,7 @@ func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered = 0
-	turn.with, turn.jobs = nil, t.batches[turn.Queue].Jobs
+	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	if turn.single > 0 {
 		turn.jobs = 1
 	}
@@ -182,7 +182,8 @@ const quantum = 4
 
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
-	Missed   bool          // the claim found nothing: held elsewhere, no jobs, or no row
+	Missed   bool          // the claim found nothing: held elsewhere, no jobs, no row,
+	Over     bool          // or no slot: the queue is at its limit
 	Finished int64         // the id of the job that is gone from the group, or 0
 	More     bool          // there was another job behind it
 	DueIn    time.Duration // the head may not run before this, or 0
@@ -201,6 +202,11 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	again := turn.again
 	hinted := turn.hinted
 	turn.again, turn.hinted = false, false
+	if o.Over {
+		turn.hinted = hinted
+		t.queueUp(turn)
+		return
+	}
 	t.learn(turn, o)
 	r.paused = r.paused || o.Paused
 	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
@@ -280,6 +286,7 @@ type Candidate struct {
 	DueIn  time.Duration
 	Holder int64 // the transaction that runs it, or 0
 	Paused bool  // not to be claimed
+	Slot   bool  // its queue has a limit
 	Orphan bool  // its worker has just died: it had its turn, and goes first
 }
 
@@ -293,6 +300,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		if c.Paused {
 			continue
 		}
+		t.lanes.setLimit(c.Queue, c.Slot)
 		turn := t.known[c.Key]
 		switch {
 		case turn == nil:
@@ -321,6 +329,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 			}
 		}
 	}
+	t.dispatch() // a queue may have no limit any more
 	return news
 }
 
@@ -365,6 +374,6 @@ func (t *Turns) unlink(turn *Turn) {
 	case dueLater:
 		t.due.remove(turn)
 	case heldElsewhere:
-		delete(t.held, turn)
+		t.unhold(turn)
 	}
 }

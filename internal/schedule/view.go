@@ -166,10 +166,11 @@ func (t *Turns) Gone(keys []groups.Key) {
 	defer t.mu.Unlock()
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
-			delete(t.held, turn)
+			t.unhold(turn)
 			delete(t.known, key)
 		}
 	}
+	t.dispatch()
 }
 
 // Wake asks the scout to look again; Woken tells it.

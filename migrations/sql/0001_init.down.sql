@@ -13,6 +13,7 @@ DROP TABLE pgfifo.pauses;
 DROP TABLE pgfifo.queue_groups;
 DROP TABLE pgfifo.jobs;
 DROP TABLE pgfifo.dedup_ids;
+DROP TABLE pgfifo.slots;
 DROP TABLE pgfifo.queues;
 DROP DOMAIN pgfifo.key;
 DROP DOMAIN pgfifo.payload;

@@ -8,7 +8,17 @@ CREATE TABLE pgfifo.queues (
     queue          pgfifo.key PRIMARY KEY,
     dedup_window   bigint     NOT NULL CHECK (dedup_window > 0), -- in microseconds
     dedup_by_group boolean    NOT NULL,
-    dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0) -- in microseconds; 0: for ever
+    dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0), -- in microseconds; 0: for ever
+    max_running    pgfifo.count NOT NULL DEFAULT 0 -- jobs at once, over all processes; 0: no limit
+);
+
+-- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
+-- for as long as its transaction is open. See internal/lease/sql/lock_slot.sql. Those above a limit that was lowered
+-- stay.
+CREATE TABLE pgfifo.slots (
+    queue pgfifo.key   NOT NULL,
+    n     pgfifo.count NOT NULL,
+    PRIMARY KEY (queue, n)
 );
 
 -- Deduplication ids that are remembered. The key is a hash, so that a producer, who has to read it, learns neither the
@@ -77,7 +87,8 @@ CREATE TABLE pgfifo.pauses (
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     job       bigint,              -- that has used up its attempts and blocks the group
     by_hand   boolean NOT NULL DEFAULT true, -- an operator has paused it, a job perhaps as well
-    PRIMARY KEY (group_id, queue) -- in this order, so that one look-up finds both
+    limited   boolean NOT NULL DEFAULT false, -- no pause: the queue has a limit, and claims without a slot stop here
+    PRIMARY KEY (group_id, queue, limited) -- in this order, so that one look-up finds all
 );
 
 -- The last fencing token of each group whose handlers ask for them: see internal/lease/sql/fence.sql. All tokens are of one

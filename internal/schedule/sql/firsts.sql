@@ -31,7 +31,7 @@ SELECT walk.queue, walk.group_id,
             WHEN walk.xid <> '0'::xid
                  AND walk.xid IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid') THEN 0
             WHEN (SELECT true FROM pgfifo.pauses p
-                  WHERE p.group_id IN ('', walk.group_id) AND p.queue = walk.queue LIMIT 1) THEN 0
+                  WHERE p.group_id IN ('', walk.group_id) AND p.queue = walk.queue AND NOT p.limited LIMIT 1) THEN 0
             ELSE extract(epoch FROM statement_timestamp()
                                     - greatest(walk.run_at, walk.enqueued_at,
                                                statement_timestamp() - interval '10 years')) * 1000000.0

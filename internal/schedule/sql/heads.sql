@@ -5,6 +5,7 @@
 -- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
 -- id that is none.
 -- due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
+-- paused is false, and not null, for a group that is not paused, in a queue that has a limit.
 -- missing says that the group has no row yet; ensure.sql makes it.
 --
 -- The look-ups are scalar sub-selects on whole keys: as joins, or hashed, a plan made while a table was empty would
@@ -33,9 +34,11 @@ SELECT head.queue,
             THEN head.full_xid
             ELSE 0
        END AS holder,
-       (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) IS TRUE -- once for all
-           AND (SELECT true FROM pgfifo.pauses p
-                WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue LIMIT 1) IS TRUE AS paused,
+       CASE WHEN (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) -- once for all
+            THEN (SELECT NOT p.limited FROM pgfifo.pauses p
+                  WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue
+                  ORDER BY p.limited LIMIT 1)
+       END AS paused,
        (SELECT true FROM pgfifo.queue_groups g
         WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
 FROM head

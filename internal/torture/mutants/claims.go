@@ -43,6 +43,18 @@ var claims = []Mutant{
 		Test:   Test{"internal/lease", "TestHeldGroupAmongMany"},
 	},
 	{
+		Name:   "slot-not-locked",
+		Breaks: "a queue runs more jobs at once than its limit says",
+		Edits:  []Edit{{"internal/lease/sql/lock_slot.sql", "LIMIT 1\n    " + lock, "LIMIT 1"}},
+		Test:   Test{"internal/lease", "TestSlots"},
+	},
+	{
+		Name:   "slot-for-the-group",
+		Breaks: "a claim that has a slot and has missed the group looks at its jobs all the same",
+		Edits:  []Edit{{"internal/lease/slot.go", "= pg_current_xact_id_if_assigned()::xid", "IS NOT NULL"}},
+		Test:   Test{"internal/lease", "TestSlotAndNoGroup"},
+	},
+	{
 		Name:   "head-skip-locked",
 		Breaks: "the head is the first job that nobody has locked",
 		Edits:  []Edit{{claimFile, "LIMIT 1)" + gate, "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)" + gate}},

@@ -113,7 +113,8 @@ var producers = []Mutant{
 		Name:   "settings-of-the-last",
 		Breaks: "of processes that start with settings of a queue that differ, the last wins and nobody is told",
 		Edits: []Edit{{
-			"fifo/sql/configure.sql", "DO NOTHING", "DO UPDATE SET dedup_window = EXCLUDED.dedup_window",
+			"fifo/sql/configure.sql", "(queue) DO NOTHING",
+			"(queue) DO UPDATE SET dedup_window = EXCLUDED.dedup_window",
 		}},
 		Test: Test{"fifo", "TestConfigureWaits"},
 	},

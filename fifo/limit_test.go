@@ -1,0 +1,248 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A gauge knows how many handlers run at once. They wait until it is opened.
+type gauge struct {
+	now, most atomic.Int64
+	open      chan struct{}
+}
+
+func newGauge() *gauge { return &gauge{open: make(chan struct{})} }
+
+func (g *gauge) handle(ctx context.Context, _ *fifo.Job) error {
+	n := g.now.Add(1)
+	defer g.now.Add(-1)
+	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+	}
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// reach waits until n run at once.
+func (g *gauge) reach(t *testing.T, n int64) {
+	t.Helper()
+	await(t, fmt.Sprint(n, " at once"), func() bool { return g.now.Load() == n })
+}
+
+// limit changes the limit of queue q.
+func (b *bed) limit(from, to int) {
+	b.t.Helper()
+	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), fifo.Settings{Limit: from},
+		fifo.Settings{Limit: to}))
+}
+
+// sendMany enqueues n jobs to each of so many groups.
+func (b *bed) sendMany(queue string, groups, n int) {
+	b.t.Helper()
+	var msgs []fifo.Message
+	for i := range groups * n {
+		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint("g", i%groups), Payload: i})
+	}
+	b.sendAll(msgs...)
+}
+
+// gauged returns a worker of eight lanes that works q, so much at a time.
+func (b *bed) gauged(g *gauge, batch fifo.Batch) *fifo.Worker {
+	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w.HandleQueue("q", fifo.Queue{Handler: b.ledger.record(g.handle), Batch: batch})
+	return w
+}
+
+// misses waits until the worker has claimed in vain so many times more.
+func misses(t *testing.T, w *fifo.Worker, n int64) {
+	t.Helper()
+	from := w.Stats().Missed
+	await(t, "claims in vain", func() bool { return w.Stats().Missed >= from+n })
+}
+
+// Workers together run as many jobs of a queue as its limit says, and no more, whatever a transaction takes. A queue
+// without one that they work beside it has all other lanes.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}, "groups": {Groups: 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const limit = 3
+			b := newBed(t)
+			require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{Limit: limit}))
+			b.sendMany("q", 20, 12)
+			b.sendMany("r", 13, 1)
+			q, r := newGauge(), newGauge()
+			workers := []*fifo.Worker{b.gauged(q, batch), b.gauged(q, batch)}
+			for _, w := range workers {
+				w.Handle("r", b.ledger.record(r.handle))
+				b.run(w)
+			}
+			q.reach(t, limit)
+			r.reach(t, 13)
+			close(r.open)
+			for _, w := range workers {
+				misses(t, w, 5)
+			}
+			close(q.open)
+			b.drained()
+			require.Equal(t, int64(limit), q.most.Load())
+		})
+	}
+}
+
+// A worker that finds no slot tries again now and then, however many lanes and groups it has.
+func TestOverLimitDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.limit(0, 1)
+	b.sendMany("q", 200, 1)
+	g := newGauge()
+	first, second := b.gauged(g, fifo.Batch{}), b.gauged(g, fifo.Batch{Groups: 5})
+	b.run(first)
+	g.reach(t, 1)
+	b.run(second)
+	misses(t, second, 10)
+	began := time.Now()
+	from := second.Stats().Missed
+	misses(t, second, 25)
+	missed := second.Stats().Missed - from
+	looks := int64(time.Since(began)/(25*time.Millisecond)) + 1
+	require.LessOrEqual(t, missed, 5*(looks+1), "five groups a look")
+	close(g.open)
+	b.drained()
+	require.Equal(t, int64(1), g.most.Load())
+}
+
+// A limit holds for workers that have not heard of it: those that run when it is made, raised, lowered or taken away.
+func TestLimitMadeBesideWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.sendMany("q", 30, 1)
+	before, under := newGauge(), newGauge()
+	var now atomic.Pointer[gauge]
+	now.Store(before)
+	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
+		return now.Load().handle(ctx, job)
+	}))
+	b.run(w)
+	before.reach(t, 8)
+	now.Store(under)
+	b.limit(0, 2)
+	close(before.open)
+	under.reach(t, 2)
+	misses(t, w, 5)
+	require.Equal(t, int64(2), under.most.Load())
+	b.limit(2, 5)
+	under.reach(t, 5)
+	misses(t, w, 5)
+	require.Equal(t, int64(5), under.most.Load())
+
+	last := newGauge()
+	now.Store(last)
+	b.limit(5, 1)
+	close(under.open)
+	last.reach(t, 1)
+	misses(t, w, 5)
+	require.Equal(t, int64(1), last.most.Load())
+	b.limit(1, 0)
+	last.reach(t, 8)
+	close(last.open)
+	b.drained()
+}
+
+// A limit that a transaction makes holds from its commit on, and one that is rolled back does not.
+func TestLimitInATransaction(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	marks := func() int { return query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited") }
+	err := b.client.InTx(t.Context(), func(tx pgx.Tx) error {
+		require.NoError(t, b.client.Queue("q").InPgx(tx).Configure(t.Context(), fifo.Settings{Limit: 2}))
+		return errors.New("undone")
+	})
+	require.ErrorContains(t, err, "undone")
+	require.Zero(t, b.count("slots"))
+	require.Zero(t, marks())
+	b.limit(0, 2)
+	require.Equal(t, 2, b.count("slots"))
+	require.Equal(t, 1, marks())
+	require.ErrorIs(t, b.client.Queue("q").Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{}), fifo.ErrConflict)
+	require.Equal(t, 1, marks())
+	require.NoError(t, b.client.InTx(t.Context(), func(tx pgx.Tx) error {
+		return b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{Limit: 2}, fifo.Settings{})
+	}))
+	require.Zero(t, marks())
+
+	// Of two that change it at once, the second sees what the first has made.
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
+	second := make(chan error, 1)
+	go func() {
+		second <- b.client.Queue("q").Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
+			fifo.Settings{})
+	}()
+	await(t, "the second to wait", func() bool {
+		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, receive(t, second, "the second"))
+	require.Zero(t, marks())
+}
+
+// A limit is no pause: it is not listed as one, resuming the queue leaves it, and a pause beside it holds.
+func TestLimitIsNoPause(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.limit(0, 1)
+	b.send("a", 1)
+	q := b.client.Queue("q")
+	requirePaused := func(want bool) {
+		t.Helper()
+		pauses, err := b.client.Pauses(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, len(pauses) == 1)
+		list, err := q.Groups(t.Context(), fifo.Page{})
+		require.NoError(t, err)
+		require.Equal(t, want, list[0].Paused)
+		ran, err := b.worker(func(context.Context, *fifo.Job) error { return fifo.RetryAfter(0, errors.New("again")) },
+			func(w *fifo.Worker) { w.MaxAttempts = -1 }).RunOne(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, !want, ran)
+	}
+	requirePaused(false)
+	resumed, err := q.Resume(t.Context())
+	require.NoError(t, err)
+	require.False(t, resumed)
+	requirePaused(false)
+	require.NoError(t, pausing(q.Pause(t.Context(), "for a while")))
+	requirePaused(true)
+	resumed, err = q.Resume(t.Context())
+	require.NoError(t, err)
+	require.True(t, resumed)
+	requirePaused(false)
+	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
+
+	// RunOne finds nothing to do while the only slot is in use.
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.slots FOR UPDATE")
+	require.NoError(t, err)
+	ran, err := b.worker(func(context.Context, *fifo.Job) error { return nil }).RunOne(t.Context())
+	require.NoError(t, err)
+	require.False(t, ran)
+	require.NoError(t, tx.Rollback(t.Context()))
+	requirePaused(false)
+}

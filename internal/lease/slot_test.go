@@ -1,0 +1,172 @@
+package lease
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// slot steps to a claim of these groups with a slot.
+func (s *stage) slot(l *Lane, calls []Call, ids ...string) *Hold {
+	s.Helper()
+	next := request(ids...)
+	next.Slot = true
+	h, _, err := l.Step(s.Context(), calls, next)
+	require.NoError(s, err)
+	return h
+}
+
+// slots returns which of the queue's slots are free.
+func (s *stage) slots() []int {
+	s.Helper()
+	return pgtest.Column[int](s.DB, "SELECT n::integer FROM pgfifo.slots ORDER BY n FOR UPDATE SKIP LOCKED")
+}
+
+// So many claims hold a job as there are slots, whatever a claim takes. One more finds none: it holds nothing, and the
+// slot of the first to end is the next one's, in the same round trip too.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(3, "a", "b", "c", "d", "e", "f")
+	s.limit(3)
+	one, batch, many, more := s.lane(), s.lane(), s.lane(), s.lane()
+	h := s.slot(one, nil, "a")
+	require.Equal(t, int64(1), h.ID)
+	require.False(t, one.OverLimit())
+	next := request("b")
+	next.Slot, next.Jobs = true, 2
+	b, _, err := batch.Step(t.Context(), nil, next)
+	require.NoError(t, err)
+	require.Len(t, b.Rest, 1)
+	require.Len(t, s.slot(many, nil, "c", "d").Rest, 1)
+	require.False(t, many.OverLimit())
+	require.Empty(t, s.slots())
+
+	held := s.Locked()
+	for _, ids := range [][]string{{"e"}, {"e", "f"}} {
+		require.Nil(t, s.slot(more, nil, ids...))
+		require.True(t, more.OverLimit())
+		require.Equal(t, held, s.Locked())
+	}
+	require.Equal(t, int64(7), s.slot(one, succeed(h), "a").ID)
+	require.Empty(t, s.slots(), "freed and taken again")
+	s.end(batch)
+	require.Equal(t, []int{2}, s.slots())
+	require.NotNil(t, s.slot(more, nil, "e"))
+	require.False(t, more.OverLimit())
+	require.Empty(t, s.slots())
+	for _, l := range []*Lane{one, many, more} {
+		s.end(l)
+	}
+	require.Equal(t, []int{1, 2, 3}, s.slots())
+	require.Empty(t, s.Locked())
+}
+
+// A claim without a slot finds the jobs of a queue with a limit paused. One with a slot heeds a pause all the same.
+func TestClaimWithoutASlot(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a", "b")
+	s.limit(2)
+	l := s.lane()
+	for name, next := range map[string]*Request{
+		"one": request("a"), "several": request("a", "b"), "a batch": {Key: group("a"), Jobs: 2},
+	} {
+		for _, paused := range []bool{false, true} {
+			s.Exec("DELETE FROM pgfifo.pauses WHERE NOT limited")
+			if paused {
+				s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'a')", queue)
+			}
+			for _, next.Slot = range []bool{false, true} {
+				h, _, err := l.Step(t.Context(), nil, next)
+				require.NoError(t, err)
+				require.Equal(t, next.Slot && !paused, h.GroupID == "a" && h.Ready(),
+					"%s, %v, %v", name, paused, next.Slot)
+				s.end(l)
+			}
+		}
+	}
+	s.Exec("DELETE FROM pgfifo.pauses")
+	require.True(t, s.claim(l, "a").Ready(), "no limit any more")
+}
+
+// A slot is not enough to look at a group that somebody else holds: he may free the head meanwhile.
+func TestSlotAndNoGroup(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]*Request{
+		"one": request("a"), "several": request("a", "b"), "a batch": {Key: group("a"), Jobs: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			s.limit(2)
+			other, l := s.Session(), s.lane()
+			other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
+			next.Slot = true
+			h, _, err := l.Step(t.Context(), nil, next)
+			require.NoError(t, err)
+			require.Nil(t, h)
+			require.False(t, l.OverLimit())
+			require.Equal(t, []string{"a"}, s.Locked())
+			require.Equal(t, []int{2}, s.slots())
+			s.end(l)
+			require.Equal(t, []int{1, 2}, s.slots())
+		})
+	}
+}
+
+// What a claim leaves on slots is no evidence, and one that finds no slot covers none.
+func TestSlotsAndEvidence(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a", "b")
+	s.limit(1)
+	dies, l := s.lane(), s.lane()
+	require.NotNil(t, s.slot(dies, nil, "a"))
+	s.Terminate(dies.pg().PID())
+
+	holder := s.lane()
+	require.NotNil(t, s.slot(holder, nil, "b"), "the slot of the dead")
+	lost, err := holder.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, lost, "of another group")
+	for range 3 {
+		require.Nil(t, s.slot(l, nil, "a"))
+		require.True(t, l.OverLimit())
+	}
+	s.end(holder)
+	require.Equal(t, int64(1), s.slot(l, nil, "a").ID)
+	lost, err = l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	s.end(l)
+	s.slot(l, nil, "a")
+	lost, err = l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, lost, "once")
+}
+
+// A limit that is lowered or raised holds for the claims from then on.
+func TestLimitThatChanges(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b", "c", "d")
+	s.limit(3)
+	lanes := []*Lane{s.lane(), s.lane(), s.lane()}
+	for i, id := range []string{"a", "b", "c"} {
+		require.NotNil(t, s.slot(lanes[i], nil, id))
+	}
+	s.limit(1)
+	l := s.lane()
+	s.end(lanes[1])
+	require.Nil(t, s.slot(l, nil, "d"))
+	require.True(t, l.OverLimit(), "slot 2 is none any more")
+	s.end(lanes[0])
+	require.NotNil(t, s.slot(l, nil, "d"))
+	require.Nil(t, s.slot(lanes[0], nil, "a"))
+	s.limit(2)
+	require.NotNil(t, s.slot(lanes[0], nil, "a"))
+}

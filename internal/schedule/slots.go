@@ -1,0 +1,66 @@
+package schedule
+
+// Slots are what the process knows of a queue that may run only so many jobs at once, over all processes. How many it
+// is not told: it takes slots until a claim finds none (package lease). From then on a lane may try when one of its own
+// has ended a job and so freed a slot; and for others' sake now and then, one lane after the other until a claim finds
+// none again. Nobody tells of a slot that another process has freed, nor of a group that it has: so one look of the
+// scout does for both (Turns.queueUp).
+type slots struct {
+	met     bool // a claim has found no slot; from then on only so many may try
+	tries   int
+	probing bool // they try for others' sake, until one finds no slot
+	asked   bool // a group is held that is looked at before they do
+}
+
+// setLimit enters whether a queue has a limit.
+func (l *lanes) setLimit(queue string, has bool) {
+	switch {
+	case !has:
+		delete(l.slots, queue)
+	case l.slots[queue] == nil:
+		l.slots[queue] = new(slots)
+	}
+}
+
+func (l *lanes) limited(queue string) bool { return l.slots[queue] != nil }
+
+// Over says that a claim has found no slot of a queue free. The lane has the queue still.
+func (t *Turns) Over(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m := t.lanes.slots[queue]; m != nil {
+		m.met, m.probing = true, false
+		m.tries-- // its end is no slot's
+	}
+}
+
+// Under says that a claim has a slot of a queue.
+func (t *Turns) Under(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m := t.lanes.slots[queue]; m != nil && m.probing {
+		m.tries++
+		t.dispatch()
+	}
+}
+
+// queueUp gives a group back that found no slot. The first of a queue is held as one that another process has, so the
+// scout looks at it before long: then another claim may try.
+func (t *Turns) queueUp(turn *Turn) {
+	if m := t.lanes.slots[turn.Queue]; m != nil && !m.asked {
+		m.asked, turn.asks = true, true
+		t.hold(turn, 0)
+		return
+	}
+	t.put(turn)
+}
+
+// unhold takes a turn out of those that others hold.
+func (t *Turns) unhold(turn *Turn) {
+	delete(t.held, turn)
+	if m := t.lanes.slots[turn.Queue]; turn.asks && m != nil {
+		m.asked, m.probing = false, true
+		m.tries++
+	}
+	turn.asks = false
+}

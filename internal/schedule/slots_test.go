@@ -1,0 +1,74 @@
+package schedule
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// limited are groups of a queue that has a limit.
+func limited(ids ...string) []Candidate {
+	cs := ready(ids...)
+	for i := range cs {
+		cs[i].Slot = true
+	}
+	return cs
+}
+
+// over is what a lane does whose claim has found no slot.
+func over(turns *Turns, turn *Turn) {
+	turns.Over(turn.Queue)
+	turns.Free(turn.Queue)
+	turns.Done(turn, Outcome{Missed: true, Over: true})
+}
+
+func TestQueueOverItsLimit(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	turns.Offer(limited("a", "b", "c", "d"))
+	turns.Offer(of("other", ready("a")))
+	a, b := turns.TryNext(), turns.TryNext()
+	if a.Queue == "other" {
+		a = turns.TryNext()
+	}
+	if b.Queue == "other" {
+		b = turns.TryNext()
+	}
+	require.True(t, a.HasSlot())
+	require.True(t, a.Request().Slot)
+	turns.Under(a.Queue)
+	over(turns, b)
+	require.Nil(t, turns.TryNext(), "it is at its limit, and what there was of the other queue is taken")
+	_, unknown := turns.Held()
+	require.Len(t, unknown, 1, "the scout is to look at the group that found no slot")
+
+	// A lane that has ended a job has freed a slot, and one may try.
+	next, _ := turns.Swap(a.Queue, false)
+	require.NotNil(t, next)
+	require.Nil(t, turns.TryNext())
+	turns.Done(a, Outcome{Finished: 1})
+
+	// When the scout has looked, one may, and another one if that had success.
+	turns.Gone(unknown)
+	turns.Offer(limited(b.GroupID))
+	probe := turns.TryNext()
+	require.NotNil(t, probe)
+	require.Nil(t, turns.TryNext())
+	turns.Under(probe.Queue)
+	last := turns.TryNext()
+	require.NotNil(t, last)
+	require.Nil(t, turns.TryNext())
+	over(turns, last)
+	require.Nil(t, turns.TryNext())
+
+	// So it is when a walk finds the group before the scout looks.
+	turns.Offer(limited(last.GroupID))
+	require.Equal(t, last.GroupID, turns.TryNext().GroupID)
+
+	// A queue that has no limit any more waits for nothing.
+	turns.Offer(limited("e", "f"))
+	over(turns, last)
+	require.Nil(t, turns.TryNext())
+	turns.Offer(ready(last.GroupID))
+	require.Len(t, drained(turns), 3)
+}
