@@ -31,6 +31,7 @@ var scenarios = map[string]func() scenario{
 	"long-job":   func() scenario { return new(longJob) },
 	"lookback":   func() scenario { return new(lookback) },
 	"memory":     func() scenario { return new(memory) },
+	"outage":     func() scenario { return new(outage) },
 	"outbox":     func() scenario { return new(outbox) },
 	"queues":     func() scenario { return new(queues) },
 	"recovery":   func() scenario { return new(recovery) },

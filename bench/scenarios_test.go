@@ -81,6 +81,15 @@ func TestRecovery(t *testing.T) {
 	require.Positive(t, results[0].P50)
 }
 
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	results := run(t, "outage", "-groups", "200", "-for", "2s", "-attempts", "2", "-lanes", "4")
+	require.Len(t, results, 2)
+	require.Zero(t, results[0].Extra["dead_letters"])
+	require.Less(t, results[0].Extra["tried"], 50.0)
+	require.InDelta(t, 200, results[1].Extra["dead_letters"], 0)
+}
+
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	results := run(t, "idle", "-lanes", "3", "-settle", "100ms", "-for", "2s")

@@ -121,6 +121,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	jobs := s.newJobs(claim, hold)
 	if slice := s.queue.BatchHandler; slice != nil {
 		s.handleSlice(ctx, a, jobs, slice)
+		s.answered(a.results)
 	} else {
 		s.handleEach(stop, ctx, a, jobs)
 	}
@@ -170,7 +171,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	for _, h := range lost {
 		s.crew.worker.stats.lost.Add(1)
 		t := task{job: s.newJob(h), place: &claim[h.N], held: h}
-		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.job, diedError{}))
+		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.place, t.job, diedError{}))
 	}
 }
 
@@ -330,23 +331,33 @@ func times(n int, d time.Duration) time.Duration {
 }
 
 // delay returns how long the group waits before the next attempt.
-func (s *seat) delay(job *Job, err error) time.Duration {
-	if after, ok := AsSnooze(err); ok && !errors.As(err, new(*PanicError)) {
-		return min(max(after, minSnooze), MaxDelay)
+func (s *seat) delay(p *place, job *Job, err error) time.Duration {
+	least, most := time.Duration(0), MaxDelay
+	givenBack := uncounted(err)
+	if givenBack {
+		least = minSnooze
 	}
-	if after, ok := AsRetryAfter(err); ok {
-		return min(max(after, 0), MaxDelay)
+	after, says := AsSnooze(err)
+	if !says || !givenBack {
+		after, says = AsRetryAfter(err)
 	}
-	return min(max(s.backoff(job, err), 0), MaxDelay)
+	if !says {
+		its := *job
+		if givenBack { // Unavailable
+			its.Attempts, most = its.Attempts+p.turn.Unavailable-1, maxUnavailable
+		}
+		after = s.backoff(its, err)
+	}
+	return min(max(after, least), most)
 }
 
 // backoff asks the queue's RetryPolicy, which is a hook: it may take its time, panic, or end its goroutine. Then the
 // default is used.
-func (s *seat) backoff(job *Job, err error) time.Duration {
-	d, its := DefaultRetry(job, err), *job
-	its.Headers = maps.Clone(job.Headers)
+func (s *seat) backoff(job Job, err error) time.Duration {
+	d := DefaultRetry(&job, err)
+	job.Headers = maps.Clone(job.Headers)
 	s.lane.Aside(func() {
-		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(&its, err) })
+		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(&job, err) })
 	})
 	return d
 }
@@ -369,7 +380,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 }
 
 // fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
-// snoozed.
+// not counted.
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 	r := a.add(result{job: t.job, place: t.place, failure: f})
 	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
@@ -393,7 +404,7 @@ func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 		[]byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
 	us := []byte(strconv.FormatInt(delay.Microseconds(), 10))
-	if _, snoozed := AsSnooze(f.err); snoozed && f.kind != KindPanic && !IsDeadLetter(f.err) {
+	if uncounted(f.err) {
 		r.outcome = Snoozed
 		return lease.Call{Statement: snoozeStmt, Args: append(args, us)}
 	}

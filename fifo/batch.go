@@ -54,7 +54,8 @@ const MaxBatch = 1000
 // it, and return a BatchError with a DeadLetter.
 //
 // Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
-// itself then, and until then no attempt is counted. Its context ends after JobTimeout times the number of jobs.
+// itself then, and until then no attempt is counted. After Unavailable its groups wait instead, all of them. Its
+// context ends after JobTimeout times the number of jobs.
 type BatchHandler interface {
 	HandleBatch(ctx context.Context, jobs []*Job) error
 }
@@ -65,7 +66,7 @@ type BatchHandlerFunc func(ctx context.Context, jobs []*Job) error
 // HandleBatch calls f.
 func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) error { return f(ctx, jobs) }
 
-// A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and DeadLetter work as in the
+// A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and its like work as in the
 // error of a Handler: in it for one of the jobs, around it for all that it names. One that is empty is no error. One
 // that names no job of the batch is an error as any other.
 type BatchError map[int64]error

@@ -67,7 +67,7 @@
 //	              ▲                │
 //	              │                ├─ error, panic, timeout, lost: same place, after Retry's delay; the group waits
 //	              ├────────────────┤
-//	              │                ├─ Snooze: same place, later, no attempt counted; the group waits
+//	              │                ├─ Snooze, Unavailable: same place, later, no attempt counted; the group waits
 //	              └────────────────┤
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ old place or tail
 //
@@ -84,6 +84,10 @@
 // job's id. Ids are those of the queue, or of each group (Settings). ContentID makes one from a payload. Of two that
 // are enqueued at once, the second waits for the first one's transaction: it is a duplicate if that commits, and takes
 // its place if not. A redrive is no enqueue.
+//
+// An outage of what jobs depend on is not their fault: a handler that returns Unavailable uses up no attempt. When
+// several groups of a queue have said so, the worker tries one job of it now and then, until one is done; then all of
+// them, at once.
 //
 // # Batches
 //
@@ -165,10 +169,10 @@
 // # Tests of handlers
 //
 // A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx returns ErrNoJob. What it
-// decides can be tested with that: AsRetryAfter and IsDeadLetter tell what its error says. With a database, give each
-// test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false. It works
-// one job, also of a queue with a Batch, and passes over jobs that wait for their time: Backoff(0, 0) is a RetryPolicy
-// without waits. Test batches with Run, and end it by a Settled hook.
+// decides can be tested with that: AsRetryAfter, IsDeadLetter and the like tell what its error says. With a database,
+// give each test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false.
+// It works one job, also of a queue with a Batch, and passes over jobs that wait for their time: Backoff(0, 0) is a
+// RetryPolicy without waits. Test batches with Run, and end it by a Settled hook.
 //
 // # What it costs
 //

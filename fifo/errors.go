@@ -93,8 +93,8 @@ var (
 // ErrNoJob is returned by Tx, PgxTx and Fence of a Job that is not being handled.
 var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
 
-// uncounted reports whether what a handler returns after the end of its context says nothing about the job.
-func uncounted(cause error) bool {
+// interrupted reports whether what a handler returns after the end of its context says nothing about the job.
+func interrupted(cause error) bool {
 	return errors.Is(cause, ErrShutdown) || errors.Is(cause, ErrCanceled)
 }
 

@@ -11,7 +11,28 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A partner that is down is not the job's fault: no attempt is counted, and the group waits.
+// A partner that is down is not the job's fault: no attempt is counted. When more groups say so, the partner is asked
+// ever less often until it answers.
+func ExampleUnavailable() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx, fifo.Message{Queue: "invoices", GroupID: "ada", MaxAttempts: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker := &fifo.Worker{Client: client}
+	worker.Handle("invoices", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		return fifo.Unavailable(errors.New("connection refused"))
+	}))
+	if _, err := worker.RunOne(ctx); err != nil {
+		log.Fatal(err)
+	}
+	jobs, err := client.Queue("invoices").Jobs(ctx, fifo.Page{})
+	fmt.Println(len(jobs), jobs[0].Attempts, err)
+	// Output: 1 0 <nil>
+}
+
+// A quota that is used up is not the job's fault: no attempt is counted, and the group waits.
 func ExampleSnooze() {
 	ctx := context.Background()
 	client := fifo.Open(pgtest.ExamplePool(), nil)
@@ -21,7 +42,7 @@ func ExampleSnooze() {
 	}
 	worker := &fifo.Worker{Client: client}
 	worker.Handle("exports", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
-		return fifo.Snooze(time.Minute, errors.New("503 Service Unavailable"))
+		return fifo.Snooze(time.Minute, errors.New("no exports left in this minute"))
 	}))
 	if _, err := worker.RunOne(ctx); err != nil {
 		log.Fatal(err)

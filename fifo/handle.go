@@ -15,12 +15,14 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 	h := s.queue.Handler // which is also called when the seat has gone on
 	done := tasks[:0]    // those up to the present one have been read
 	var stopped *place
+	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && stop.Err() != nil {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed) {
 			t.place.outcome.More = true
 			continue
 		}
+		before := len(a.results)
 		job, one := t.job, [1]task{t}
 		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h.Handle(ctx, job) })
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
@@ -36,6 +38,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
 			done = append(done, t)
+			probed = s.answered(a.results[before:])
 			continue
 		case err == nil:
 			err = held
@@ -45,9 +48,11 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			a.revoke(Returned, "", err)
 			s.failed(a, t, err, cause)
 			a.calls, a.broken = nil, true
+			s.answered(a.results[before:])
 			return
 		}
 		s.failed(a, t, err, cause)
+		probed = s.answered(a.results[before:])
 		if !last {
 			_ = s.lane.Keep(ctx) // if this fails, nothing is held, and so does the step
 		}
@@ -57,12 +62,15 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 
 // failed adds the failure of a job whose handler has returned with an error.
 func (s *seat) failed(a *attempt, t task, err, cause error) {
-	if uncounted(cause) {
+	if interrupted(cause) {
 		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: err}})
 		t.place.outcome.More = true
 		return
 	}
-	s.fail(a, t, newFailure(err, cause, s.queue.JobTimeout), s.delay(t.job, err))
+	if saysDown(err) {
+		t.place.turn.Unavailable++
+	}
+	s.fail(a, t, newFailure(err, cause, s.queue.JobTimeout), s.delay(t.place, t.job, err))
 }
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.
@@ -88,8 +96,12 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 		err = held
 	}
 	a.broken = s.lane.Undo(ctx) != nil
-	if len(tasks) == 1 {
-		s.failed(a, tasks[0], err, cause)
+	if len(tasks) == 1 || saysDown(err) && !errors.As(err, &named) {
+		all := make(BatchError, len(tasks))
+		for i := range tasks {
+			all[tasks[i].job.ID] = err
+		}
+		s.partly(a, tasks, all, cause)
 		if a.broken {
 			a.calls = nil
 		}
@@ -97,14 +109,14 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	}
 	s.giveBack(a, tasks)
 	a.revoke(Returned, "", err)
-	if !uncounted(cause) {
+	if !interrupted(cause) {
 		a.oneByOne()
 	}
 }
 
-// batchError returns the BatchError that a handler returned, wrapped perhaps: a RetryAfter, Snooze or DeadLetter around
-// it is for each of its jobs. Not one that it panicked with, or joined with another error: then more went wrong than it
-// tells.
+// batchError returns the BatchError that a handler returned, wrapped perhaps: a RetryAfter, Snooze, Unavailable or
+// DeadLetter around it is for each of its jobs. Not one that it panicked with, or joined with another error: then more
+// went wrong than it tells.
 func batchError(err error) (_ BatchError, is bool) {
 	var around []func(error) error
 	for err != nil {
@@ -127,6 +139,8 @@ func batchError(err error) (_ BatchError, is bool) {
 				}
 				return Snooze(e.after, reason)
 			})
+		case *unavailableError:
+			around = append(around, Unavailable)
 		case *deadLetterError:
 			around = append(around, DeadLetter)
 		}

@@ -140,6 +140,8 @@ func tryMethods(err error) {
 	_ = err.Error()
 	_, _ = AsRetryAfter(err)
 	_ = IsDeadLetter(err)
+	_, _ = AsSnooze(err)
+	_ = IsUnavailable(err)
 	for _, target := range []error{ErrLost, ErrAbandoned, errNone} {
 		_ = errors.Is(err, target)
 	}

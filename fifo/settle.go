@@ -133,7 +133,7 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	if failed == nil {
 		return s.lane.Record(ctx, p.held)
 	}
-	delay := s.delay(failed.job, failed.failure.err)
+	delay := s.delay(p, failed.job, failed.failure.err)
 	if err := s.lane.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
 		return err
 	}

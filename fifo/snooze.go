@@ -18,7 +18,8 @@ func (e *snoozeError) Unwrap() error { return e.err }
 
 // Snooze wraps the error that a handler returns: the job is given back until after d, and no attempt is counted,
 // however often. Its group waits. What the handler wrote through the job's transaction is undone. For what is nobody's
-// fault, and passes: a partner that is down, a quota that is used up, a time at which nothing may be sent.
+// fault, and passes: a quota that is used up, a time at which nothing may be sent. If a partner is down, see
+// Unavailable.
 //
 // d is at least a tenth of a second and at most MaxDelay. A nil err stands for "snoozed". In a BatchError it is for the
 // jobs that it names; any other error of a BatchHandler undoes the batch, and its jobs run again one at a time.
@@ -36,4 +37,10 @@ func AsSnooze(err error) (d time.Duration, ok bool) {
 		return snooze.after, true
 	}
 	return 0, false
+}
+
+// uncounted reports whether an error gives the job back, and nothing has the last word over that.
+func uncounted(err error) bool {
+	_, snoozed := AsSnooze(err)
+	return (snoozed || IsUnavailable(err)) && !IsDeadLetter(err) && !errors.As(err, new(*PanicError))
 }

@@ -184,8 +184,8 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	return c.runOne(ctx)
 }
 
-// Stats are counters since the Worker was made, except Lanes, LookedAt, Running, Overdue and Abandoned, which tell of
-// this moment.
+// Stats are counters since the Worker was made, except Lanes, LookedAt, Running, Overdue, Abandoned and Probed, which
+// tell of this moment.
 type Stats struct {
 	Lanes    int       // lanes that have a connection, as far as is known; none unless Run is under way
 	LookedAt time.Time // when Run last looked for work with success, see Ready; zero: not yet, or it is not under way
@@ -209,13 +209,15 @@ type Stats struct {
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
 	Troubles  int64 // times that the server refused something about a group, which then waits, longer each time
+
+	Probed []string // queues that are unavailable, of which Run tries one job at a time, see Unavailable; sorted
 }
 
 // Stats returns a snapshot of the counters.
 func (w *Worker) Stats() Stats {
 	s := w.stats.snapshot()
 	if c := w.lanes.crew(); c != nil {
-		s.Lanes, s.LookedAt = c.connected(), c.scout.Looked()
+		s.Lanes, s.LookedAt, s.Probed = c.connected(), c.scout.Looked(), c.turns.Probed()
 	}
 	return s
 }

@@ -12,8 +12,8 @@
 // they came (line.go). So no queue waits for another one's backlog or long jobs, and no group for another one's jobs. A
 // queue may have lanes kept, and may not exceed its most (lanes.go). One that is at its limit over all processes waits
 // until one of its own jobs ends here, or the scout has looked at one of its groups, which it does every 25 to 50 ms
-// (slots.go). A group that is not due waits in memory (due.go);
-// one that another process holds is watched (watch.go).
+// (slots.go). A group that is not due waits in memory (due.go); one that another process holds is watched (watch.go). A
+// queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now and then (probe.go).
 //
 // # How groups are found
 //

@@ -21,14 +21,19 @@ func (t *Turns) park(turn *Turn, at time.Time) {
 	t.known[turn.Key] = turn
 	t.due.push(turn)
 	if turn.index == 0 {
-		select {
-		case t.earlier <- struct{}{}:
-		default:
-		}
+		t.rouse()
 	}
 }
 
-// Run puts groups in line when they are due, until ctx ends.
+// rouse has Run look at the time anew.
+func (t *Turns) rouse() {
+	select {
+	case t.earlier <- struct{}{}:
+	default:
+	}
+}
+
+// Run puts groups in line when they are due, and has queues probed, until ctx ends.
 func (t *Turns) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -45,19 +50,23 @@ func (t *Turns) Run(ctx context.Context) {
 	}
 }
 
-// Due puts the groups in line whose time has come, and returns how long it is until the next one, or -1.
+// Due puts the groups in line whose time has come, and returns how long it is until the next one, or probe, or -1.
 func (t *Turns) Due() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	next := t.nextProbe()
 	for t.due.Len() > 0 {
 		turn := t.due.turns[0]
 		if wait := time.Until(turn.at); wait > 0 {
-			return wait
+			if next < 0 || wait < next {
+				next = wait
+			}
+			break
 		}
 		t.due.remove(turn)
 		t.put(turn)
 	}
-	return -1
+	return next
 }
 
 // dueHeap orders turns by the time at which they are due.

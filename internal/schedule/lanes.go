@@ -12,11 +12,12 @@ type Lanes struct {
 
 // lanes counts the lanes by the queues that they work, and says which queue may have another one.
 type lanes struct {
-	line   *line // its rows have the count of each queue
-	of     int   // in all
-	busy   int
-	bounds map[string]Lanes  // of queues that have any
-	slots  map[string]*slots // of queues that have one
+	line    *line // its rows have the count of each queue
+	of      int   // in all
+	busy    int
+	probing int               // queues
+	bounds  map[string]Lanes  // of queues that have any
+	slots   map[string]*slots // of queues that have one
 }
 
 func (l *lanes) set(queue string, b Lanes) {
@@ -48,10 +49,13 @@ func (l *lanes) working(queue string) int {
 	return 0
 }
 
-// may reports whether a free lane may begin to work the queue: it is not at its limit, has not its Max, and either is
-// short of its Min, or the other queues can still have theirs.
+// may reports whether a free lane may begin to work the queue: it is not at its limit, is not probed, or the next probe
+// is due, has not its Max, and either is short of its Min, or the other queues can still have theirs.
 func (l *lanes) may(queue string) bool {
 	if m := l.slots[queue]; m != nil && m.met && m.tries <= 0 {
+		return false
+	}
+	if p := l.probed(queue); p != nil && !p.ready() {
 		return false
 	}
 	if len(l.bounds) == 0 {

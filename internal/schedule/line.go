@@ -56,6 +56,8 @@ type row struct {
 	started bool // the first walk has ended, or has found more than the row holds
 	dropped bool // a group left it since then although it has more jobs
 	paused  bool // a group left it since the last look because it was paused
+
+	probe probe
 }
 
 func (r *row) len() int { return r.fresh.len() + r.rest.len() }

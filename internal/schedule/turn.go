@@ -11,8 +11,11 @@ import (
 // until it is given back.
 type Turn struct {
 	groups.Key
+	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
+	Unavailable int
 
 	state   turnState
+	probe   int     // it was lent when its queue was probed for the nth time
 	hinted  bool    // a message was announced rather than found: the group may have no row yet
 	with    []*Turn // other groups of the queue, to be claimed together with this one
 	jobs    int     // how many a claim may take

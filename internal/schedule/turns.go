@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
@@ -23,10 +24,11 @@ type Turns struct {
 	due     dueHeap              // groups whose head is not due yet
 	most    int                  // of them are parked,
 	soon    time.Duration        // and half of that is for those due within this
-	earlier chan struct{}        // the first of them has changed
+	earlier chan struct{}        // the first of them has changed, or when a queue is to be probed
 	held    map[*Turn]bool       // groups that another process holds
 	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes   lanes
+	sick    atomic.Int64 // queues of which some group has said that it is unavailable
 	floors  floors
 	limit   int    // of each queue's row
 	scouted []*row // those of the scout's queues
@@ -85,6 +87,7 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	}
 	turn := <-ch // handed over just now, with its company
 	t.lanes.end(turn.Queue)
+	t.landed(turn)
 	for _, back := range append([]*Turn{turn}, turn.with...) {
 		t.put(back)
 	}
@@ -103,9 +106,8 @@ func (t *Turns) take() *Turn {
 	if !ok {
 		return nil
 	}
-	t.lanes.begin(turn.Queue)
-	t.lend(turn)
-	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.alone {
+	t.begin(turn)
+	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.alone && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
 	if r := t.line.row(turn.Queue); r.over && r.len() < t.limit/2 {
@@ -120,7 +122,7 @@ func (t *Turns) lend(turn *Turn) {
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered = 0
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
-	if turn.single > 0 {
+	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
 		turn.jobs = 1
 	}
 }
@@ -154,7 +156,7 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 	if id <= 0 {
 		return
 	}
-	t.worked = true
+	t.worked, turn.Unavailable = true, 0
 	if id >= turn.single {
 		turn.single = 0
 	}
@@ -167,8 +169,7 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 func (t *Turns) put(turn *Turn) {
 	t.known[turn.Key] = turn
 	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
-		t.lanes.begin(turn.Queue)
-		t.lend(turn)
+		t.begin(turn)
 		t.hand(turn)
 		return
 	}
@@ -198,6 +199,9 @@ type Outcome struct {
 func (t *Turns) Done(turn *Turn, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.landed(turn) {
+		defer t.dispatch()
+	}
 	r := t.line.row(turn.Queue)
 	again := turn.again
 	hinted := turn.hinted

@@ -130,7 +130,7 @@ var attempts = []Mutant{
 	{
 		Name:    "lost-retried-at-once",
 		Breaks:  "a job that kills its worker does not wait before it kills the next one",
-		Edits:   []Edit{{attemptFile, "s.delay(t.job, diedError{})", "0"}},
+		Edits:   []Edit{{attemptFile, "s.delay(t.place, t.job, diedError{})", "0"}},
 		Torture: killing, By: []string{"I6"},
 	},
 	{
@@ -176,6 +176,12 @@ var attempts = []Mutant{
 			"fifo/sql/snooze.sql", "SET run_at = statement_timestamp()", "SET attempts = attempts + 1, run_at = now()",
 		}},
 		Test: Test{"fifo", "TestSnooze"},
+	},
+	{
+		Name:   "unavailable-counts",
+		Breaks: "a job whose handler says that what it needs is down is charged an attempt",
+		Edits:  []Edit{{"fifo/snooze.go", "return (snoozed || IsUnavailable(err)) &&", "return snoozed &&"}},
+		Test:   Test{"fifo", "TestUnavailable"},
 	},
 	{
 		Name:   "blocked-group-goes-on",

@@ -16,8 +16,8 @@ var batches = []Mutant{
 		Name:   "batch-goes-on",
 		Breaks: "the jobs of a group run on behind one that failed",
 		Edits: []Edit{{
-			handleFile, "		if t.place == stopped || i > 0 && stop.Err() != nil {",
-			"		if t.place == stopped && len(tasks) == 1 || i > 0 && stop.Err() != nil {",
+			handleFile, "		if t.place == stopped || i > 0 && (",
+			"		if t.place == stopped && len(tasks) == 1 || i > 0 && (",
 		}},
 		Torture: crowded, By: []string{"I4"},
 	},

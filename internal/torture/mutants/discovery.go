@@ -82,7 +82,7 @@ var discovery = []Mutant{
 		Name:   "refused-retried-at-once",
 		Breaks: "a job whose end the server refuses is tried again at once, and again",
 		Edits: []Edit{{
-			"fifo/settle.go", "	delay := s.delay(failed.job, failed.failure.err)\n",
+			"fifo/settle.go", "	delay := s.delay(p, failed.job, failed.failure.err)\n",
 			"	delay := 0 * s.delay(failed.job, failed.failure.err)\n",
 		}},
 		Torture: stuck, By: []string{"I12"},
@@ -94,6 +94,18 @@ var discovery = []Mutant{
 			turnsFile, "append([]*Turn{turn}, turn.with...)", "[]*Turn{turn}",
 		}},
 		Test: Test{"internal/schedule", "TestNextReturnsTheCompany"},
+	},
+	{
+		Name:   "breaker-never-opens",
+		Breaks: "jobs of a queue that is unavailable are tried as fast as ever",
+		Edits:  []Edit{{probeFile, "	sickGroups = 5\n", "	sickGroups = 1 << 30\n"}},
+		Test:   Test{"fifo", "TestOutage"},
+	},
+	{
+		Name:   "breaker-never-closes",
+		Breaks: "a queue that is available again is worked one job at a time for ever",
+		Edits:  []Edit{{probeFile, "	case up:\n", "	case up && !p.open:\n"}},
+		Test:   Test{"fifo", "TestOutage"},
 	},
 	{
 		Name:   "pause-between-looks",

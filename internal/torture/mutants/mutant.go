@@ -25,6 +25,7 @@ const (
 	floorFile      = "internal/schedule/floor.go"
 	turnsFile      = "internal/schedule/turns.go"
 	lineFile       = "internal/schedule/line.go"
+	probeFile      = "internal/schedule/probe.go"
 	lookFile       = "internal/schedule/look.go"
 	savepointFile  = "internal/lease/savepoint.go"
 	nestedPgxFile  = "internal/lease/nested_pgx.go"

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
+)
+
+// outage asks what jobs do while something that all of them need is down, and how soon they are done afterwards: with
+// handlers that say Unavailable, and with those that return any error. The goal is 5 seconds until there is full speed.
+type outage struct {
+	groups, lanes, attempts int
+	down                    time.Duration
+}
+
+func (*outage) about() string {
+	return "attempts while a downstream is down, and time until all is done afterwards"
+}
+
+func (s *outage) flags(f *flag.FlagSet) {
+	f.IntVar(&s.groups, "groups", 10_000, "message groups, with a job each")
+	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
+	f.IntVar(&s.attempts, "attempts", fifo.DefaultMaxAttempts, "of each job")
+	f.DurationVar(&s.down, "for", time.Minute, "how long it is down")
+}
+
+func (*outage) settings() map[string]string { return nil }
+
+func (s *outage) run(ctx context.Context, b *bench) error {
+	b.progress.begin(b.scenario, 2)
+	for _, say := range []string{"Unavailable", "error"} {
+		if err := s.suffer(ctx, b, say); err != nil {
+			return err
+		}
+		b.progress.add()
+	}
+	return nil
+}
+
+// suffer measures an outage of which handlers say so, or just fail.
+func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
+	if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups, pgfifo.dead_letters"); err != nil {
+		return err
+	}
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
+	c.prepare()
+	if err := c.fill(ctx, s.groups); err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, b.url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	defer func() { _ = client.Close() }()
+	var up atomic.Bool
+	var tried atomic.Int64
+	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, MaxAttempts: s.attempts, Name: workerName}
+	worker.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		if up.Load() {
+			return c.handle(ctx, job)
+		}
+		tried.Add(1)
+		if say == "error" {
+			return errors.New("503 Service Unavailable")
+		}
+		return fifo.Unavailable(nil)
+	}))
+	wctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(wctx) }()
+	err = pause.For(ctx, s.down)
+	up.Store(true)
+	end, full := time.Now(), 0.0
+	for done := false; err == nil && !done; {
+		err = pool.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM pgfifo.jobs)").Scan(&done)
+		if full == 0 && c.ledger.count.Load() > int64(s.lanes) {
+			full = time.Since(end).Seconds()
+		}
+		err = errors.Join(err, c.ledger.err(), pause.For(ctx, 10*time.Millisecond))
+	}
+	r := Result{System: "pgfifo", Params: map[string]any{"say": say, "groups": s.groups, "for": s.down.String()}}
+	r.Extra = map[string]float64{
+		"tried": float64(tried.Load()), "tried_per_s": float64(tried.Load()) / s.down.Seconds(), "full_speed_s": full,
+		"all_done_s": time.Since(end).Seconds(), "dead_letters": float64(worker.Stats().Buried),
+	}
+	if stop(); say == "Unavailable" {
+		r.Goal = append(atMost(6, "full_speed_s"), atMost(0, "dead_letters")...)
+	}
+	b.report(r)
+	return errors.Join(err, <-ended)
+}

@@ -1,0 +1,80 @@
+package fifo
+
+import (
+	"errors"
+
+	"github.com/pgfifo/pgfifo/internal/schedule"
+)
+
+type unavailableError struct{ err error }
+
+func (e *unavailableError) Error() string { return e.err.Error() }
+func (e *unavailableError) Unwrap() error { return e.err }
+
+// Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
+// attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's RetryPolicy says: at
+// least a tenth of a second, and 5 seconds at most, so that it does not wait long for what is up again. To the policy
+// each time in a row is one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a Snooze
+// around it, or in it, says how long instead. A nil err stands for "unavailable".
+//
+// When 5 groups of a queue have said so, and no job of it was done in between, the worker probes the queue: it tries
+// one job at a time, in no batch, with a pause behind each that says so again, of half a second first, then twice as
+// long each time, up to 5 seconds. The other groups wait in line, and are not asked. When a handler returns without
+// an error, the queue has full speed again at once. Another failure, a panic, a Snooze, or an attempt that is lost or
+// given back says nothing of what was down: the next probe follows at once. So it does when a probe has taken a minute,
+// beside that. Jobs that ran when probing began go on, and say nothing either. Other queues do not wait, each worker
+// probes for itself, and RunOne never does. See Stats.Probed.
+//
+// In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the first job
+// of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around it, or
+// in it, has the last word, and a panic with it is a panic.
+func Unavailable(err error) error {
+	if err == nil {
+		err = errors.New("unavailable")
+	}
+	return &unavailableError{err}
+}
+
+// IsUnavailable reports whether an error says Unavailable: for the tests of a handler.
+func IsUnavailable(err error) bool {
+	down := (*unavailableError)(nil)
+	return errors.As(err, &down)
+}
+
+// maxUnavailable bounds how long a group waits that the RetryPolicy has wait. Probes come as often.
+const maxUnavailable = schedule.MaxPause
+
+// saysDown reports whether the error gives the job back because what it depends on is down.
+func saysDown(err error) bool { return IsUnavailable(err) && uncounted(err) }
+
+// answered has the breaker know what a call of a handler tells of what its jobs depend on, and reports whether the
+// queue is probed now. These are the call's results.
+func (s *seat) answered(results []result) (probed bool) {
+	var down *result
+	for i := range results {
+		switch r := &results[i]; {
+		case r.outcome == Succeeded:
+			return s.answer(r, true)
+		case r.outcome == Snoozed && IsUnavailable(r.failure.err) && down == nil:
+			down = r
+		}
+	}
+	return down != nil && s.answer(down, false)
+}
+
+func (s *seat) answer(r *result, up bool) (probed bool) {
+	probed, changed := s.crew.turns.Answer(r.place.turn, up)
+	if !changed {
+		return probed
+	}
+	log := s.crew.log
+	s.lane.Aside(func() {
+		if probed {
+			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", r.job.Queue,
+				"error", r.failure.err)
+		} else {
+			log.Info("pgfifo: queue is available again", "queue", r.job.Queue)
+		}
+	})
+	return probed
+}
