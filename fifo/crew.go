@@ -53,6 +53,10 @@ func newCrew(w *Worker, set settings) *crew {
 		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
 			c.turns.SetBatch(name, schedule.Batch(q.Batch))
 		}
+		if q.Share != nil {
+			s := &sharer{queue: name, of: q.Share, log: log}
+			c.turns.SetShares(name, schedule.Shares{Of: s.shares, Weights: q.Weights})
+		}
 	}
 	c.scout = schedule.NewScout(c.turns, set.names, w.Client.schema, set.poll)
 	for range set.lanes {

@@ -128,6 +128,14 @@
 // job of the queue starts at once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while
 // the worker runs.
 //
+// # Several tenants in one queue
+//
+// The groups of a queue have turns one after the other, so whoever has most groups gets most. A Queue's Share says to
+// whom a group belongs. Then the shares have the lanes' time in equal parts, or as its Weights say, as far as they want
+// it, and the groups of each have turns within that. A share that wants nothing saves nothing up. Each worker divides
+// its own lanes, not all workers together. At its start a worker looks at all groups of such a queue before it has
+// surely found those of every share: some seconds for a million.
+//
 // # For operators
 //
 // What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,6 +129,45 @@ func ExampleQueue_relaxed() {
 	// first
 	// second
 	// third
+}
+
+// A tenant with a thousand users keeps no other waiting: the tenants have the lanes in turn.
+func ExampleQueue_share() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+
+	var large atomic.Int64
+	worker := &fifo.Worker{Client: client, Concurrency: 1}
+	worker.HandleQueue("mail", fifo.Queue{
+		Share: func(group string) string {
+			tenant, _, _ := strings.Cut(group, "/")
+			return tenant
+		},
+		Weights: map[string]int{"gold": 2},
+		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+			if strings.HasPrefix(job.GroupID, "large/") {
+				large.Add(1)
+				return nil
+			}
+			fmt.Println(job.GroupID, "waited for all:", large.Load() == 1000)
+			stop()
+			return nil
+		}),
+	})
+	var msgs []fifo.Message
+	for user := range 1000 {
+		msgs = append(msgs, fifo.Message{Queue: "mail", GroupID: fmt.Sprintf("large/%d", user)})
+	}
+	msgs = append(msgs, fifo.Message{Queue: "mail", GroupID: "small/ada"})
+	if _, err := client.Enqueue(ctx, msgs...); err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// small/ada waited for all: false
 }
 
 // By day one report is made at a time. When the night comes, three may be.

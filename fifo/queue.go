@@ -3,6 +3,7 @@ package fifo
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -57,7 +58,20 @@ type Queue struct {
 	// MaxLanes is how many of the worker's lanes may work this queue at once. It is a bound for this worker, not for
 	// all. Defaults to all of them, as negative does.
 	MaxLanes int
+	// Share says to which share of the queue a group belongs: to which tenant, say. The shares have the queue's lanes
+	// in turn, by the time that they have used, and the groups of a share have its turns: so one with 10,000 groups
+	// gets no more than one with 10 that want as much. It is called whenever the worker finds or is told of a group,
+	// by several goroutines at once, and they wait for it: it should be quick, and always say the same of a group. If
+	// it panics the group belongs to share "", and the first panic is logged. Of a queue's shares, 1,024 are told apart
+	// that have groups waiting or running at once; those beyond count as one. Defaults to one share.
+	Share func(groupID string) string
+	// Weights says by share how many times as much of the lanes' time it gets as one with weight 1, which is the
+	// default: from 1 to MaxWeight.
+	Weights map[string]int
 }
+
+// MaxWeight is the largest weight of a share.
+const MaxWeight = 1000
 
 // Handle makes h work the jobs of a queue, each in a transaction of its own: HandleQueue with the defaults.
 func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
@@ -106,12 +120,20 @@ func (q *Queue) validate() error {
 		return errors.New("both a Handler and a BatchHandler")
 	case min(b.Jobs, b.Groups) < 0, max(b.Jobs, b.Groups) > MaxBatch, b.Jobs > 1 && b.Groups > 1:
 		return fmt.Errorf("invalid batch: %+v", b)
+	case len(q.Weights) > 0 && q.Share == nil:
+		return errors.New("weights without a Share")
 	case q.OnGiveUp < ToDeadLetters || q.OnGiveUp > Discard:
 		return fmt.Errorf("invalid OnGiveUp: %d", q.OnGiveUp)
 	}
 	if q.DeadLetterQueue != "" {
 		if err := groups.ValidateID("DeadLetterQueue", q.DeadLetterQueue); err != nil {
 			return err
+		}
+	}
+	q.Weights = maps.Clone(q.Weights)
+	for share, weight := range q.Weights {
+		if weight < 1 || weight > MaxWeight {
+			return fmt.Errorf("invalid weight of share %q: %d", share, weight)
 		}
 	}
 	return validLanes(q.MinLanes, q.MaxLanes)

@@ -212,7 +212,7 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Tu
 	}
 	if !a.now {
 		more := slices.ContainsFunc(claim, func(p place) bool { return p.outcome.More && p.outcome.DueIn <= 0 })
-		next, stay := s.crew.turns.Swap(claim[0].turn.Queue, more)
+		next, stay := s.crew.turns.Swap(claim[0].turn, more)
 		if next != nil || !stay {
 			return next
 		}

@@ -10,10 +10,12 @@
 //
 // The queues have their turns by the time of lanes that they have used, the groups of a queue in the order in which
 // they came (line.go). So no queue waits for another one's backlog or long jobs, and no group for another one's jobs. A
-// queue may have lanes kept, and may not exceed its most (lanes.go). One that is at its limit over all processes waits
-// until one of its own jobs ends here, or the scout has looked at one of its groups, which it does every 25 to 50 ms
-// (slots.go). A group that is not due waits in memory (due.go); one that another process holds is watched (watch.go). A
-// queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now and then (probe.go).
+// queue may have lanes kept, and may not exceed its most (lanes.go). A queue may be divided among shares, which have
+// its turns in the same way, by time (shares.go): tenants, whoever has how many groups. One that is at its limit over
+// all processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
+// every 25 to 50 ms (slots.go). A group that is not due waits in memory (due.go); one that another process holds is
+// watched (watch.go). A queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now
+// and then (probe.go).
 //
 // # How groups are found
 //
@@ -35,5 +37,6 @@
 // within these seconds, they are found as there is room.
 //
 // When a queue's part of the line is full, its walk stops, and goes on there when that is half empty. The others go on
-// meanwhile: no queue waits for another one's backlog.
+// meanwhile: no queue waits for another one's backlog. A queue with shares is walked to the end nevertheless, and what
+// its full shares have no room for is found as each of them runs low (refill.go).
 package schedule

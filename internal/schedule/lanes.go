@@ -1,7 +1,5 @@
 package schedule
 
-import "time"
-
 // Lanes bounds how many lanes of a process work a queue at once.
 type Lanes struct {
 	// Min is how many are kept for the queue: other queues leave so many free.
@@ -33,9 +31,7 @@ func (l *lanes) begin(queue string) { l.change(queue, 1) }
 func (l *lanes) end(queue string) { l.change(queue, -1) }
 
 func (l *lanes) change(queue string, by int) {
-	r := l.line.row(queue)
-	r.charge(time.Now())
-	r.working += by
+	l.line.row(queue).work(by * lane)
 	l.busy += by
 	if m := l.slots[queue]; m != nil && m.met {
 		m.tries -= by
@@ -44,7 +40,7 @@ func (l *lanes) change(queue string, by int) {
 
 func (l *lanes) working(queue string) int {
 	if r := l.line.rows[queue]; r != nil {
-		return r.working
+		return r.working / lane
 	}
 	return 0
 }
@@ -90,16 +86,16 @@ func (t *Turns) SetLanes(queue string, b Lanes) {
 	t.dispatch()
 }
 
-// Swap is TryNext for a lane that has worked a queue. If it returns nil, the lane has the queue still, and stay says
-// whether it may go on there. more says that it could, with the same group: so it should while all other queues in line
-// have had more of the lanes' time.
-func (t *Turns) Swap(queue string, more bool) (turn *Turn, stay bool) {
+// Swap is TryNext for a lane that has worked a turn. If it returns nil, the lane has the turn's queue still, and stay
+// says whether it may go on there. more says that it could, with the same group: so it should while all other queues in
+// line, or all other shares of the queue, have had more of the lanes' time.
+func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	queue := was.Queue
 	t.lanes.end(queue)
-	r := t.line.row(queue)
 	stay = t.lanes.may(queue)
-	if more && stay && r.len() == 0 && r.used+evenWithin < t.line.leastUsed(t.lanes.may) {
+	if more && stay && t.behind(was) {
 		t.lanes.begin(queue)
 		return nil, stay
 	}
@@ -110,6 +106,19 @@ func (t *Turns) Swap(queue string, more bool) (turn *Turn, stay bool) {
 	}
 	t.dispatch()
 	return turn, false
+}
+
+// behind reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line, and
+// has had less of the lanes' time than those that have.
+func (t *Turns) behind(turn *Turn) bool {
+	r := t.line.row(turn.Queue)
+	switch {
+	case r.len() == 0:
+		return r.used+evenWithin < t.line.leastUsed(t.lanes.may)
+	case r.shares == nil || len(turn.with) > 0 || !r.shares.behind(turn):
+		return false
+	}
+	return r.used <= t.line.leastUsed(t.lanes.may)+evenWithin
 }
 
 // Free says that a lane which worked a queue does so no more.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // staffed returns Turns of so many lanes, with bounds for queues.
@@ -20,7 +22,7 @@ func staffed(n int, bounds map[string]Lanes) *Turns {
 
 // swap is Swap of a lane whose group has no more jobs.
 func swap(turns *Turns, queue string) *Turn {
-	turn, _ := turns.Swap(queue, false)
+	turn, _ := turns.Swap(&Turn{Key: groups.Key{Queue: queue}}, false)
 	return turn
 }
 
@@ -86,17 +88,18 @@ func TestLanesAreTakenAway(t *testing.T) {
 			t.Parallel()
 			turns := staffed(2, nil)
 			turns.Offer(of("a", ready("1", "2")))
+			a := turns.TryNext()
+			require.NotNil(t, a)
 			require.NotNil(t, turns.TryNext())
-			require.NotNil(t, turns.TryNext())
-			_, stay := turns.Swap("a", true)
+			_, stay := turns.Swap(a, true)
 			require.True(t, stay)
 			for queue, b := range bounds {
 				turns.SetLanes(queue, b)
 			}
-			_, stay = turns.Swap("a", true)
+			_, stay = turns.Swap(a, true)
 			require.False(t, stay)
 			turns.Free("a")
-			_, stay = turns.Swap("a", true)
+			_, stay = turns.Swap(a, true)
 			require.True(t, stay, "the other one is gone")
 		})
 	}
@@ -153,7 +156,7 @@ func TestLanesByChance(t *testing.T) {
 				busy, working[busy[0]] = busy[1:], working[busy[0]]-1
 			}
 			for q, b := range bounds {
-				if len(busy) < n && working[q] < b.Min && turns.line.of(q) > 0 && !turns.lanes.may(q) {
+				if len(busy) < n && working[q] < b.Min && turns.line.row(q).len() > 0 && !turns.lanes.may(q) {
 					t.Fatalf("%s has %d of the %d lanes that it keeps, and may not have another", q, working[q], b.Min)
 				}
 				if short := b.Min - working[q]; short > n-len(busy) {

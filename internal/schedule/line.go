@@ -33,34 +33,50 @@ func (f *waitlist[T]) pop() (v T, ok bool) {
 // queue in the order in which they came. A queue that has had more of the lanes' time than another waits for that one:
 // so no queue waits for another's backlog, nor for its long jobs. Nobody saves time up: a queue without groups in line
 // has no claim to what the others use meanwhile.
+//
+// A queue's shares have the turns of their queue in the same way: such a queue has a line of its own (shares.go).
 type line struct {
-	rows  map[string]*row // by queue
-	round []*row          // those with groups, the next one first
-	first *row            // goes before them, whatever it has used; or nil
-	least time.Duration   // what the queue had used that had used least, when the last turn was taken
-	n     int
+	rows     map[string]*row // by queue, or by share
+	round    []*row          // those with groups, the next one first
+	first    *row            // goes before them, whatever it has used; or nil
+	least    time.Duration   // what the row had used that had used least, when the last turn was taken
+	n        int
+	*sharing // of a queue's shares; nil: the rows are those of queues
 }
 
 // evenWithin is the lanes' time by which queues may differ and still take turns.
 const evenWithin = 10 * time.Millisecond
 
-// A row is a queue's part of the line.
+// A row is a queue's part of the line, or a share's.
 type row struct {
-	working int           // lanes that work the queue
+	name    string        // of the queue, or the share
+	working int           // parts of lanes that work it
+	weight  int           // by so much less its use counts
 	used    time.Duration // the lanes' time that it has had, up to
 	at      time.Time
 
-	fresh   waitlist[*Turn] // those of the first walk: they have their first turns before anybody has a second
-	rest    waitlist[*Turn]
-	over    bool // since the last walk began it has not had room for every ready group
-	started bool // the first walk has ended, or has found more than the row holds
-	dropped bool // a group left it since then although it has more jobs
-	paused  bool // a group left it since the last look because it was paused
+	shares *line           // has the queue's groups, instead of
+	fresh  waitlist[*Turn] // those of the first walk: they have their first turns before anybody has a second
+	rest   waitlist[*Turn]
+
+	over    bool   // since the last walk began it has not had room for every ready group
+	dropped bool   // a group left it since then although it has more jobs
+	started bool   // the first walk has ended, or has found more than the row holds
+	paused  bool   // a group left it since the last look because it was paused
+	refill  refill // a share's
 
 	probe probe
 }
 
-func (r *row) len() int { return r.fresh.len() + r.rest.len() }
+// lane is a lane's parts: those that it works for together have one each.
+const lane = 1 << 20
+
+func (r *row) len() int {
+	if r.shares != nil {
+		return r.shares.n
+	}
+	return r.fresh.len() + r.rest.len()
+}
 
 // front is the part that the next turn comes from.
 func (r *row) front() *waitlist[*Turn] {
@@ -68,6 +84,14 @@ func (r *row) front() *waitlist[*Turn] {
 		return &r.fresh
 	}
 	return &r.rest
+}
+
+// part returns the row itself, or that of the share which has the next turn.
+func (r *row) part() *row {
+	if r.shares != nil {
+		return r.shares.next(anybody)
+	}
+	return r
 }
 
 func newLine() line { return line{rows: make(map[string]*row)} }
@@ -78,139 +102,174 @@ func (l *line) len() int { return l.n }
 func (l *line) row(queue string) *row {
 	r := l.rows[queue]
 	if r == nil {
-		r = new(row)
+		r = &row{name: queue, weight: 1}
 		l.rows[queue] = r
 	}
 	return r
 }
 
-// of returns how many groups of a queue are in line.
-func (l *line) of(queue string) int {
-	if r := l.rows[queue]; r != nil {
-		return r.len()
+// of returns the row of the turn.
+func (l *line) of(turn *Turn) *row {
+	if l.sharing != nil {
+		return l.share(turn.share)
 	}
-	return 0
+	return l.row(turn.Queue)
 }
 
-// shortest returns how many groups the shortest part has.
+// charge adds the time of the lanes that work the row.
+func (r *row) charge(now time.Time) {
+	if r.working > 0 {
+		more := time.Duration(float64(now.Sub(r.at)) * float64(r.working) / float64(lane*r.weight))
+		if more == 0 {
+			return // too short yet
+		}
+		r.used += more
+	}
+	r.at = now
+}
+
+// work changes how much of the lanes works the row.
+func (r *row) work(by int) {
+	now := time.Now()
+	r.charge(now)
+	r.at = now
+	r.working += by
+}
+
+// shortest returns how many groups the shortest part has that can be full.
 func (l *line) shortest() int {
 	n := l.n
 	for _, r := range l.rows {
+		if r.shares != nil {
+			return 0
+		}
 		n = min(n, r.len())
 	}
 	return n
 }
 
-// charge adds the time of the lanes that work the queue.
-func (r *row) charge(now time.Time) {
-	if r.working > 0 {
-		r.used += time.Duration(r.working) * now.Sub(r.at)
-	}
-	r.at = now
-}
+// anybody may have a lane.
+func anybody(string) bool { return true }
 
-// queue returns the name of a row's queue, which has groups in line.
-func (r *row) queue() string {
-	f := r.front()
-	return f.items[f.first].Queue
-}
-
-// leastUsed returns what the queue has used that has used least, of those that have groups in line and may have a lane,
+// leastUsed returns what the row has used that has used least, of those that have groups in line and may have a lane,
 // or the longest Duration.
-func (l *line) leastUsed(may func(queue string) bool) time.Duration {
+func (l *line) leastUsed(may func(name string) bool) time.Duration {
 	now, least := time.Now(), time.Duration(math.MaxInt64)
 	for _, r := range l.round {
 		r.charge(now)
-		if r.used < least && may(r.queue()) {
+		if r.used < least && may(r.name) {
 			least = r.used
 		}
 	}
 	return least
 }
 
-// now returns what a queue has used at least that was idle until now.
+// now returns what a row has used at least that was idle until now.
 func (l *line) now() time.Duration {
 	if len(l.round) == 0 {
 		return l.least
 	}
-	return l.leastUsed(func(string) bool { return true })
+	return l.leastUsed(anybody)
 }
 
-// pop takes the next turn of a queue that may have one.
-func (l *line) pop(may func(queue string) bool) (*Turn, bool) {
+// next returns the row that has the next turn, of those that may have a lane, or nil.
+func (l *line) next(may func(name string) bool) *row {
 	least := l.leastUsed(may)
 	if least == math.MaxInt64 {
-		return nil, false
+		return nil
 	}
 	l.least = least
-	for i, r := range l.round {
-		if r.used > least+evenWithin && r != l.first || !may(r.queue()) {
-			r.used = max(r.used, least)
-			continue
+	for _, r := range l.round {
+		if (r.used <= least+evenWithin || r == l.first) && may(r.name) {
+			return r
 		}
-		l.first = nil
-		turn := l.take(r)
-		if i < len(l.round) && l.round[i] == r {
-			l.round = append(slices.Delete(l.round, i, i+1), r)
-		}
-		return turn, true
+		r.used = max(r.used, least)
 	}
-	return nil, false
+	return nil
 }
 
-// take takes the first turn of a row that has one.
-func (l *line) take(r *row) *Turn {
-	turn, _ := r.front().pop()
+// pop takes the next turn of a row that may have one.
+func (l *line) pop(may func(name string) bool) (*Turn, bool) {
+	r := l.next(may)
+	if r == nil {
+		return nil, false
+	}
+	return l.take(r, r.part()), true
+}
+
+// take takes the first turn of a part of a row that has one. The next one of the row is behind all others'.
+func (l *line) take(r, part *row) *Turn {
+	var turn *Turn
+	if r != part {
+		turn = r.shares.take(part, part)
+	} else {
+		turn, _ = r.front().pop()
+	}
+	l.first = nil
 	l.n--
-	if r.len() == 0 {
-		i := slices.Index(l.round, r)
-		l.round = slices.Delete(l.round, i, i+1)
+	i := slices.Index(l.round, r)
+	l.round = slices.Delete(l.round, i, i+1)
+	if r.len() > 0 {
+		l.round = append(l.round, r)
 	}
 	return turn
 }
 
 // company takes the first turn of a queue if it need not be alone, or returns nil.
 func (l *line) company(queue string) *Turn {
-	r := l.rows[queue]
-	if r == nil || r.len() == 0 {
+	r := l.row(queue)
+	if r.len() == 0 {
 		return nil
 	}
-	if f := r.front(); f.items[f.first].alone {
+	part := r.part()
+	if f := part.front(); f.items[f.first].alone {
 		return nil
 	}
-	return l.take(r)
+	return l.take(r, part)
 }
 
 func (l *line) push(turn *Turn) {
-	r := l.row(turn.Queue)
+	r := l.of(turn)
 	if r.len() == 0 {
-		if r.working == 0 {
-			r.used = max(r.used, l.now())
+		least := l.now()
+		if r.working > 0 { // it has been waiting for its own groups
+			least -= 2 * evenWithin
 		}
+		r.used = max(r.used, least)
 		l.round = append(l.round, r)
 	}
-	r.rest.push(turn)
+	if r.shares != nil {
+		r.shares.push(turn)
+	} else {
+		turn.row = r
+		r.rest.push(turn)
+	}
 	l.n++
 }
 
-// freshen moves the turn of a queue that was pushed last to those of the first walk.
-func (l *line) freshen(queue string) *row {
-	r := l.rows[queue]
+// freshen moves the turn, which was pushed last of its row, to those of the first walk.
+func (t *Turn) freshen() {
+	r := t.row
 	last := len(r.rest.items) - 1
-	r.fresh.push(r.rest.items[last])
+	r.fresh.push(t)
 	r.rest.items[last] = nil
 	r.rest.items = r.rest.items[:last]
-	return r
 }
 
-// moveFirst moves the turn of a queue that was pushed last to the front of all.
-func (l *line) moveFirst(queue string) {
-	r := l.freshen(queue)
-	f := &r.fresh
-	last := len(f.items) - 1
-	v := f.items[last]
-	copy(f.items[f.first+1:], f.items[f.first:last])
-	f.items[f.first] = v
+// moveFirst moves the turn, which was pushed last of its row, to the front of all.
+func (l *line) moveFirst(turn *Turn) {
+	r := turn.row
+	if l.sharing == nil {
+		r = l.row(turn.Queue)
+	}
+	if r.shares != nil {
+		r.shares.moveFirst(turn)
+	} else {
+		turn.freshen()
+		f := &r.fresh
+		copy(f.items[f.first+1:], f.items[f.first:len(f.items)-1])
+		f.items[f.first] = turn
+	}
 	i := slices.Index(l.round, r)
 	copy(l.round[1:], l.round[:i])
 	l.round[0], l.first = r, r

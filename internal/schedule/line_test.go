@@ -43,7 +43,7 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 			lanes.Go(func() {
 				for turn := turns.Next(ctx); turn != nil && ctx.Err() == nil; {
 					o := work(turn)
-					next, stay := turns.Swap(turn.Queue, o.More)
+					next, stay := turns.Swap(turn, o.More)
 					if stay && turns.Again(turn, o) {
 						continue
 					}

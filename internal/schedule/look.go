@@ -301,10 +301,11 @@ type hint struct {
 
 // unknown returns the groups that are to be looked at because of the hints, each once.
 func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
+	shares := divide(t, hints, func(h *hint) groups.Key { return h.Key })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seen := make(map[groups.Key]bool)
-	for _, h := range hints {
+	seen, coming := make(map[groups.Key]bool), make(map[*row]int)
+	for i, h := range hints {
 		t.floors.found(h.Key, h.id)
 		turn := t.known[h.Key]
 		switch {
@@ -316,7 +317,9 @@ func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
 		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
 		case !seen[h.Key]:
 			seen[h.Key] = true
-			keys = append(keys, h.Key)
+			if shares == nil || t.admits(h.Key, shares[i], coming, nil, "") {
+				keys = append(keys, h.Key)
+			}
 		}
 	}
 	return keys

@@ -57,7 +57,7 @@ func (w *ward) lane(ctx context.Context) {
 	_ = pause.For(ctx, time.Nanosecond)
 	for turn := w.Next(ctx); turn != nil && ctx.Err() == nil; {
 		o := w.work(ctx, turn)
-		next, _ := w.Swap(turn.Queue, o.More)
+		next, _ := w.Swap(turn, o.More)
 		w.Done(turn, o)
 		if next == nil {
 			w.Free(turn.Queue)

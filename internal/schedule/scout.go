@@ -35,6 +35,7 @@ type Scout struct {
 	whole   time.Duration // what the last walks over all queues took, since
 	began   time.Time     // the first of those,
 	slowed  int           // and so many times, one after the other, they were slow
+	refills rhythm
 	look    look
 	hints   []hint              // to be used again
 	checked time.Time           // when held groups were last looked at,
@@ -146,7 +147,8 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if err != nil {
 		return 0, err
 	}
-	wait := min(max(s.nextWalk(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0), maxRest)
+	wait := min(max(s.nextWalk(view), 0), max(s.nextRefill(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0),
+		maxRest)
 	switch {
 	case view.Stuck > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
@@ -176,6 +178,12 @@ func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, 
 		s.choose()
 		view, looked = s.see(), true
 	}
+	if s.nextRefill(view) <= 0 {
+		if err := s.refill(ctx, conn, view); err != nil {
+			return view, err
+		}
+		view, looked = s.see(), true
+	}
 	if !looked && s.nextCall() <= 0 {
 		if err := conn.Ping(ctx); err != nil {
 			return view, fmt.Errorf("schedule: look whether the server is there: %w", err)
@@ -189,36 +197,40 @@ func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, 
 	return view, nil
 }
 
-// read offers the candidates of a query to the Turns, after making the rows that are missing. It returns how many heads
-// there were, and the last one's group.
-func (s *Scout) read(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (n int, last string, err error) {
+// read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing.
+// It returns how many heads there were, and the last one's group.
+func (s *Scout) read(
+	ctx context.Context, conn *pgx.Conn, w *walk, sql string, args ...any,
+) (n int, last string, err error) {
 	begin := time.Now()
 	s.Turns.Looking()
 	var found []Candidate
-	var newQueues, newIDs []string
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return 0, "", err
 	}
 	var c Candidate
 	var dueUS int64
-	var missing bool
 	var paused *bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &missing,
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &c.missing,
 	}, func() error {
 		n, last = n+1, c.GroupID
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.Orphan = s.orphans[c.Key]
 		c.Paused, c.Slot = paused != nil && *paused, paused != nil && !*paused
 		found = append(found, c)
-		if missing && !c.Paused {
-			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)
-		}
 		return nil
 	})
 	if err != nil {
 		return 0, "", err
+	}
+	found = s.Turns.admit(found, w)
+	var newQueues, newIDs []string
+	for _, c := range found {
+		if c.missing && !c.Paused {
+			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)
+		}
 	}
 	if len(newIDs) > 0 {
 		if _, err := conn.Exec(ctx, s.Schema.Qualify(ensureSQL), newQueues, newIDs); err != nil {
@@ -243,7 +255,7 @@ func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) er
 	for i, k := range keys {
 		queues[i], ids[i] = k.Queue, k.GroupID
 	}
-	if _, _, err := s.read(ctx, conn, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
+	if _, _, err := s.read(ctx, conn, nil, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
 		return fmt.Errorf("schedule: look at named groups: %w", err)
 	}
 	return nil

@@ -43,7 +43,7 @@ func TestQueueOverItsLimit(t *testing.T) {
 	require.Len(t, unknown, 1, "the scout is to look at the group that found no slot")
 
 	// A lane that has ended a job has freed a slot, and one may try.
-	next, _ := turns.Swap(a.Queue, false)
+	next, _ := turns.Swap(a, false)
 	require.NotNil(t, next)
 	require.Nil(t, turns.TryNext())
 	turns.Done(a, Outcome{Finished: 1})

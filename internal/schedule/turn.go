@@ -14,6 +14,9 @@ type Turn struct {
 	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
 	Unavailable int
 
+	share   string // of the queue
+	row     *row   // that it was in last, which pays
+	part    int    // of the lane
 	state   turnState
 	probe   int     // it was lent when its queue was probed for the nth time
 	hinted  bool    // a message was announced rather than found: the group may have no row yet

@@ -31,9 +31,11 @@ type Turns struct {
 	sick    atomic.Int64 // queues of which some group has said that it is unavailable
 	floors  floors
 	limit   int    // of each queue's row
+	refills int    // so far
 	scouted []*row // those of the scout's queues
 	batches map[string]Batch
-	worked  bool // a job was worked since the last Look
+	shares  map[string]func(groupIDs []string) []string // of queues that have any
+	worked  bool                                        // a job was worked since the last Look
 	wake    chan struct{}
 }
 
@@ -52,7 +54,7 @@ func NewTurns(limit int) *Turns {
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
-		most: maxParked, earlier: make(chan struct{}, 1),
+		shares: make(map[string]func([]string) []string), most: maxParked, earlier: make(chan struct{}, 1),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
 	return t
@@ -89,7 +91,9 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	t.lanes.end(turn.Queue)
 	t.landed(turn)
 	for _, back := range append([]*Turn{turn}, turn.with...) {
+		end := back.paid()
 		t.put(back)
+		end()
 	}
 	return nil
 }
@@ -110,7 +114,8 @@ func (t *Turns) take() *Turn {
 	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.alone && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
-	if r := t.line.row(turn.Queue); r.over && r.len() < t.limit/2 {
+	t.pay(turn)
+	if turn.row.over && t.low(turn.row, turn.Queue) {
 		t.signal() // there may be more than it could hold
 	}
 	return turn
@@ -128,14 +133,14 @@ func (t *Turns) lend(turn *Turn) {
 }
 
 // gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
-// than its share if other lanes have nothing to do.
+// than its part if other lanes have nothing to do.
 func (t *Turns) gather(turn *Turn, groups int) {
 	lanes := 1
 	if t.lanes.may(turn.Queue) {
 		lanes += len(t.waiting)
 	}
-	share := (t.line.of(turn.Queue) + lanes) / lanes
-	for range min(groups, share) - 1 {
+	even := (t.line.row(turn.Queue).len() + lanes) / lanes
+	for range min(groups, even) - 1 {
 		next := t.line.company(turn.Queue)
 		if next == nil {
 			return
@@ -170,6 +175,7 @@ func (t *Turns) put(turn *Turn) {
 	t.known[turn.Key] = turn
 	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
 		t.begin(turn)
+		t.pay(turn)
 		t.hand(turn)
 		return
 	}
@@ -202,7 +208,8 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	if t.landed(turn) {
 		defer t.dispatch()
 	}
-	r := t.line.row(turn.Queue)
+	defer turn.paid()()
+	r := t.part(turn.Queue, turn.share)
 	again := turn.again
 	hinted := turn.hinted
 	turn.again, turn.hinted = false, false
@@ -212,7 +219,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		return
 	}
 	t.learn(turn, o)
-	r.paused = r.paused || o.Paused
+	if o.Paused {
+		t.line.row(turn.Queue).paused = true
+	}
 	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
 		t.floors.drop(turn.Key)
 	} else {
@@ -292,6 +301,9 @@ type Candidate struct {
 	Paused bool  // not to be claimed
 	Slot   bool  // its queue has a limit
 	Orphan bool  // its worker has just died: it had its turn, and goes first
+
+	missing bool // it has no row
+	share   string
 }
 
 // Offer adds what discovery found, and reports how many of the candidates were news.
@@ -308,7 +320,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		turn := t.known[c.Key]
 		switch {
 		case turn == nil:
-			turn = &Turn{Key: c.Key}
+			turn = &Turn{Key: c.Key, share: c.share}
 		case turn.state == withLane || turn.state == inLine:
 			turn.lowest = min(turn.lowest, c.ID)
 			continue
@@ -327,9 +339,9 @@ func (t *Turns) Offer(cs []Candidate) int {
 			news++
 			t.put(turn)
 			if turn.state == inLine && c.Orphan {
-				t.line.moveFirst(turn.Queue)
+				t.line.moveFirst(turn)
 			} else if turn.state == inLine && !t.line.row(turn.Queue).started {
-				t.line.freshen(turn.Queue)
+				turn.freshen()
 			}
 		}
 	}
@@ -339,31 +351,33 @@ func (t *Turns) Offer(cs []Candidate) int {
 
 // Announce adds a group that a notification told of; id is the lowest new job's, or 0 if that is not known.
 func (t *Turns) Announce(key groups.Key, id int64) {
+	share := t.shareOf(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.announce(key, id)
+	t.announce(key, share, id)
 }
 
 // PutBack is Announce for a job that has its old id again, and so may lie below the group's floor.
 func (t *Turns) PutBack(key groups.Key, id int64) {
+	share := t.shareOf(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.floors.below(key, id)
 	if turn := t.known[key]; turn != nil && turn.state == withLane {
 		turn.lowest = min(turn.lowest, id)
 	}
-	t.announce(key, id)
+	t.announce(key, share, id)
 }
 
-func (t *Turns) announce(key groups.Key, id int64) {
+func (t *Turns) announce(key groups.Key, share string, id int64) {
 	turn := t.known[key]
 	switch {
 	case turn == nil:
-		if r := t.line.row(key.Queue); r.len() >= t.limit {
-			r.over = true
+		if part := t.part(key.Queue, share); t.room(key.Queue, part, nil) <= 0 {
+			t.refuse(key.Queue, part, "")
 			return
 		}
-		t.put(&Turn{Key: key, head: id, hinted: true})
+		t.put(&Turn{Key: key, share: share, head: id, hinted: true})
 	case turn.state == withLane:
 		turn.again = true
 	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:

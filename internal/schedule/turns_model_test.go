@@ -13,6 +13,15 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
+// vowels says to which of two shares groups belong.
+func vowels(ids []string) []string {
+	shares := make([]string, len(ids))
+	for i, id := range ids {
+		shares[i] = map[bool]string{true: "vowel", false: "consonant"}[strings.Contains("ae", id)]
+	}
+	return shares
+}
+
 // A dispatch is what the model remembers of the Turns: which lane has which group, and who waits.
 type dispatch struct {
 	turns   *Turns
@@ -25,6 +34,8 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := &dispatch{turns: NewTurns(4), lanes: make(map[groups.Key]*Turn), owed: make(map[groups.Key]bool)}
+		d.turns.SetShares("r", Shares{Of: vowels, Weights: map[string]int{"vowel": 3}})
+		d.turns.SetBatch("r", Batch{Groups: 2})
 		key := rapid.Custom(func(t *rapid.T) groups.Key {
 			return groups.Key{
 				Queue:   rapid.StringMatching("[qr]").Draw(t, "queue"),
@@ -57,6 +68,7 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 
 func (d *dispatch) offer(t *rapid.T, key *rapid.Generator[groups.Key], id *rapid.Generator[int64]) {
 	c := Candidate{Key: key.Draw(t, "key"), ID: id.Draw(t, "id")}
+	c.share = d.turns.shareOf(c.Key)
 	switch rapid.IntRange(0, 3).Draw(t, "state") {
 	case 0:
 		c.DueIn = time.Nanosecond
@@ -75,7 +87,8 @@ func (d *dispatch) offer(t *rapid.T, key *rapid.Generator[groups.Key], id *rapid
 }
 
 func (d *dispatch) announce(key groups.Key, id int64) {
-	if d.turns.known[key] == nil && d.turns.line.of(key.Queue) < d.turns.limit {
+	if part := d.turns.part(key.Queue, d.turns.shareOf(key)); d.turns.known[key] == nil &&
+		d.turns.room(key.Queue, part, nil) > 0 {
 		d.owed[key] = true
 	}
 	d.turns.Announce(key, id)
@@ -83,10 +96,12 @@ func (d *dispatch) announce(key groups.Key, id int64) {
 
 // take is a lane's: it has the group now, and must be the only one.
 func (d *dispatch) take(t *rapid.T, turn *Turn) {
-	require.NotContains(t, d.lanes, turn.Key, "two lanes have it")
-	require.Equal(t, withLane, turn.state)
-	d.lanes[turn.Key] = turn
-	delete(d.owed, turn.Key)
+	for _, turn := range append([]*Turn{turn}, turn.with...) {
+		require.NotContains(t, d.lanes, turn.Key, "two lanes have it")
+		require.Equal(t, withLane, turn.state)
+		d.lanes[turn.Key] = turn
+		delete(d.owed, turn.Key)
+	}
 }
 
 // wait is Next up to where it blocks.
@@ -148,7 +163,7 @@ func (d *dispatch) done(t *rapid.T, id *rapid.Generator[int64]) {
 		return
 	}
 	o := outcome(t, id)
-	roomy := !d.turns.line.row(turn.Queue).over
+	roomy := !d.turns.part(turn.Queue, turn.share).over
 	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && roomy) || o.Missed && turn.floor.id > 0 {
 		d.owed[turn.Key] = true
 	}
@@ -175,7 +190,7 @@ func (d *dispatch) released(t *rapid.T) {
 	require.Empty(t, d.turns.held)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
-		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]]}})
+		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]], share: d.turns.shareOf(keys[0])}})
 	}
 }
 
@@ -190,17 +205,32 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Same(t, turn, turns.known[turn.Key])
 		places[turn] = state
 	}
-	inRows := 0
-	for _, r := range turns.line.rows {
-		for _, part := range []waitlist[*Turn]{r.fresh, r.rest} {
-			for _, turn := range part.items[part.first:] {
-				place(turn, inLine)
+	parts := make(map[*row]int) // that pay
+	for _, turn := range d.lanes {
+		parts[turn.row] += turn.part
+	}
+	var look func(*line)
+	look = func(l *line) {
+		inRows := 0
+		for _, r := range l.rows {
+			for _, part := range []waitlist[*Turn]{r.fresh, r.rest} {
+				for _, turn := range part.items[part.first:] {
+					place(turn, inLine)
+				}
+			}
+			inRows += r.len()
+			require.Equal(t, r.len() > 0, slices.Contains(l.round, r))
+			if l.sharing != nil {
+				require.Equal(t, parts[r], r.working, "of a lane")
+				require.Equal(t, r.over, slices.Contains(l.over, r))
+			}
+			if r.shares != nil {
+				look(r.shares)
 			}
 		}
-		inRows += r.len()
-		require.Equal(t, r.len() > 0, slices.Contains(turns.line.round, r))
+		require.Equal(t, inRows, l.len())
 	}
-	require.Equal(t, inRows, turns.line.len())
+	look(&turns.line)
 	for i, turn := range turns.due.turns {
 		require.Equal(t, i, turn.index)
 		place(turn, dueLater)
@@ -225,6 +255,7 @@ func (d *dispatch) check(t *rapid.T) {
 // drain gives everything back and takes what is in line: nothing that is owed may be missing.
 func (d *dispatch) drain(t *rapid.T) {
 	d.giveUp(t)
+	d.turns.SetBatch("r", Batch{})
 	for key, turn := range d.lanes {
 		delete(d.lanes, key)
 		d.turns.Done(turn, Outcome{Missed: true})

@@ -27,6 +27,7 @@ type part struct {
 	low     bool // it is half empty, or more than that
 	started bool // the first walk is over
 	paused  bool // a claim has found a group paused since the last call of Look
+	refill  refill
 }
 
 // scout says whose parts a View has.
@@ -49,8 +50,13 @@ func (t *Turns) Look() View {
 		v.Roomy = v.Roomy && !r.over
 	}
 	for i, r := range t.scouted {
-		room := t.limit - r.len()
-		v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2, started: r.started, paused: r.paused}
+		if r.shares != nil {
+			v.parts[i] = part{room: t.limit, roomy: true, refill: t.nextRefill(r)}
+		} else {
+			room := t.limit - r.len()
+			v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2}
+		}
+		v.parts[i].started, v.parts[i].paused = r.started, r.paused
 		r.paused = false
 	}
 	for turn := range t.held {
@@ -115,7 +121,7 @@ func (t *Turns) Walked(queue string, complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.line.row(queue)
-	r.over, r.dropped, r.started = !complete || r.dropped, false, true
+	r.over, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
 }
 
 // Passed says that groups of a queue were not looked at, because its part of the line is full: the walk that is under

@@ -43,6 +43,8 @@ type walk struct {
 	took    time.Duration // its statements
 	heads   int           // seen
 	news    int           // the scout's when it began
+	share   *row          // whose refill it is,
+	until   string        // and behind which group there was no more room for it, if it was cut
 	rhythm                // while it is apart
 }
 
@@ -200,25 +202,37 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	if !w.midway {
 		s.beginWalk(s.queue, view)
 	}
-	begin := time.Now()
-	sql := candidatesAdjacentSQL
-	if w.skip {
-		sql = candidatesSQL
-	}
-	limit := min(view.parts[s.queue].room, walkBatch)
-	n, last, err := s.read(ctx, conn, s.Schema.Qualify(sql), queue, w.after, limit)
+	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[s.queue].room, walkBatch))
 	if err != nil {
-		return fmt.Errorf("schedule: look for candidates: %w", err)
+		return err
 	}
-	r := rhythm{walked: time.Now(), batch: time.Since(begin)}
 	if w.apart {
 		w.rhythm = r
 	} else {
 		s.rhythm = r
 	}
 	w.took += r.batch
+	if !more {
+		s.endWalk(w, queue)
+	}
+	return nil
+}
+
+// readOn reads the next batch of heads of a walk over a queue, and reports whether there may be more behind it.
+func (s *Scout) readOn(
+	ctx context.Context, conn *pgx.Conn, w *walk, queue string, limit int,
+) (r rhythm, more bool, err error) {
+	begin := time.Now()
+	sql := candidatesAdjacentSQL
+	if w.skip {
+		sql = candidatesSQL
+	}
+	n, last, err := s.read(ctx, conn, w, s.Schema.Qualify(sql), queue, w.after, limit)
+	if err != nil {
+		return rhythm{}, false, fmt.Errorf("schedule: look for candidates: %w", err)
+	}
 	w.heads += n
-	more := n == limit
+	more = n == limit
 	if w.skip {
 		w.skip = false
 	} else if more = n > 0; more {
@@ -226,10 +240,8 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	}
 	if more {
 		w.after = last
-		return nil
 	}
-	s.endWalk(w, queue)
-	return nil
+	return rhythm{walked: time.Now(), batch: time.Since(begin)}, more, nil
 }
 
 // endWalk ends the walk over a queue.

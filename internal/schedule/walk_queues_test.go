@@ -17,7 +17,7 @@ const other = "z" // behind queue in the order of the walks
 func (s *stage) inLine(turns *Turns, queue string) int {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
-	return turns.line.of(queue)
+	return turns.line.row(queue).len()
 }
 
 func (s *stage) send(queue, id string) {

@@ -27,12 +27,9 @@ var discovery = []Mutant{
 		Breaks: "a group's row is made when the group is first seen, and not again when it has been collected",
 		Edits: []Edit{
 			{
-				scoutFile, "		if missing && !c.Paused {\n",
-				"		if missing && !c.Paused && !s.seen[c.Key] {\n",
-			},
-			{
-				scoutFile, "		c.Orphan = s.orphans[c.Key]\n",
-				"		c.Orphan = s.orphans[c.Key]\n		defer func(k groups.Key) { s.seen[k] = true }(c.Key)\n",
+				scoutFile, "		if c.missing && !c.Paused {\n",
+				"		seen := s.seen[c.Key]\n		s.seen[c.Key] = true\n" +
+					"		if c.missing && !c.Paused && !seen {\n",
 			},
 			{
 				scoutFile, "	hurry   chan struct{}\n}",
@@ -117,8 +114,8 @@ var discovery = []Mutant{
 		Name:   "queues-by-turns",
 		Breaks: "short jobs do not wait for another queue's long ones again and again",
 		Edits: []Edit{
-			{lineFile, "r.used > least+evenWithin && r != l.first || ", ""},
-			{lanesFile, "if more && stay && r.len() == 0 && ", "if more && stay && false && r.len() == 0 && "},
+			{lineFile, "(r.used <= least+evenWithin || r == l.first) && may(r.name)", "may(r.name)"},
+			{lanesFile, "if more && stay && t.behind(was) {", "if more && stay && false && t.behind(was) {"},
 		},
 		Test: Test{"internal/schedule", "TestQueueOfShortJobsBesideLongOnes"},
 	},
@@ -136,7 +133,7 @@ var discovery = []Mutant{
 		Edits: []Edit{
 			{attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""},
 			{turnsFile, "		if c.Paused {\n			continue\n		}\n", ""},
-			{scoutFile, "		if missing && !c.Paused {\n", "		if missing {\n"},
+			{scoutFile, "		if c.missing && !c.Paused {\n", "		if c.missing {\n"},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},
 	},
@@ -169,8 +166,8 @@ var discovery = []Mutant{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			lineFile, "	r.rest.push(turn)\n	l.n++\n",
-			"	r.rest.push(turn)\n	l.n++\n	l.moveFirst(turn.Queue)\n",
+			lineFile, "		r.rest.push(turn)\n	}\n	l.n++\n",
+			"		r.rest.push(turn)\n	}\n	l.n++\n	l.moveFirst(turn)\n",
 		}},
 		Test: Test{"internal/schedule", "TestTurnsGoRound"},
 	},
@@ -178,7 +175,8 @@ var discovery = []Mutant{
 		Name:   "queue-behind-a-backlog",
 		Breaks: "a queue waits until another has no ready group",
 		Edits: []Edit{{
-			lineFile, "		if i < len(l.round) && l.round[i] == r {\n", "		if l.n < 0 {\n",
+			lineFile, "		l.round = append(l.round, r)\n	}\n	return turn\n",
+			"		l.round = slices.Insert(l.round, i, r)\n	}\n	return turn\n",
 		}},
 		Test: Test{"internal/schedule", "TestQueuesGoRound"},
 	},
@@ -195,6 +193,30 @@ var discovery = []Mutant{
 		Breaks: "the lane that is kept for a queue is taken by another",
 		Edits:  []Edit{{lanesFile, "	return free >= 0\n", "	return free > -l.of-1\n"}},
 		Test:   Test{"fifo", "TestLaneIsKept"},
+	},
+	{
+		Name:   "lanes-saved-up",
+		Breaks: "a queue or a share that could use one lane for long gets all of them when it has more groups",
+		Edits:  []Edit{{lineFile, "least -= 2 * evenWithin", "least = 0"}},
+		Test:   Test{"internal/schedule", "TestQueueThatKeptALaneBusy|TestShareThatComesBack"},
+	},
+	{
+		Name:   "shares-by-turns",
+		Breaks: "the shares of a queue have turns alike, however long their jobs take and whatever their weights",
+		Edits:  []Edit{{sharesFile, "u.part = lane / len(together)", "u.part = 0 / len(together)"}},
+		Test:   Test{"internal/schedule", "TestSharesOfLanes"},
+	},
+	{
+		Name:   "share-fills-the-line",
+		Breaks: "a share with many groups leaves no room in line for those of others",
+		Edits:  []Edit{{sharesFile, "room = max(room, t.limit/", "room = max(room, 0/"}},
+		Test:   Test{"internal/schedule", "TestShareIsFoundBehindAnother"},
+	},
+	{
+		Name:   "share-read-from-the-start",
+		Breaks: "when a share runs low the first of its groups are found again, and those behind them never",
+		Edits:  []Edit{{refillFile, "f.from = w.until", "f.from = f.from[:0]"}},
+		Test:   Test{"internal/schedule", "TestRefillGoesOn"},
 	},
 	{
 		Name:   "lanes-not-bounded",

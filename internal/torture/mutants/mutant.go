@@ -27,6 +27,8 @@ const (
 	lineFile       = "internal/schedule/line.go"
 	probeFile      = "internal/schedule/probe.go"
 	lookFile       = "internal/schedule/look.go"
+	refillFile     = "internal/schedule/refill.go"
+	sharesFile     = "internal/schedule/shares.go"
 	savepointFile  = "internal/lease/savepoint.go"
 	nestedPgxFile  = "internal/lease/nested_pgx.go"
 	nestedBunFile  = "internal/lease/nested_bun.go"

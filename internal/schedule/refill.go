@@ -1,0 +1,86 @@
+package schedule
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A walk over a queue with shares is not cut: it passes the groups for which their shares have no room, so that those
+// of others are found, however many are before them. When a share with groups outside the line runs low, its refill
+// reads on where there was no more room for it, and round again, until a whole round has left none outside. What it
+// finds of other shares that have room is taken in by the way.
+type refill struct {
+	share *row
+	from  string // behind this group
+	whole bool   // the round has begun with the first group
+	limit int    // groups to read
+	asked int    // when it was chosen last
+}
+
+// minRefill is how many groups a refill reads at least.
+const minRefill = 64
+
+// nextRefill returns that of a queue's shares which is low and was chosen least lately, or none.
+func (t *Turns) nextRefill(queue *row) (next refill) {
+	for _, part := range queue.shares.over {
+		if t.low(part, queue.name) && (next.share == nil || part.refill.asked < next.asked) {
+			next = part.refill
+			next.share, next.limit = part, min(max(2*t.room(queue.name, part, nil), minRefill), walkBatch)
+		}
+	}
+	return next
+}
+
+// refilled enters how far a refill has come; more says that there may be groups behind.
+func (t *Turns) refilled(queue string, w *walk, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	part, f := w.share, &w.share.refill
+	t.refills++
+	f.asked = t.refills
+	switch {
+	case w.cut:
+		f.from = w.until
+	case more:
+		f.from = w.after
+	case !f.whole || part.dropped:
+		f.from, f.whole, part.dropped = "", true, false
+	default:
+		part.over = false
+		l := t.line.row(queue).shares
+		l.over = slices.DeleteFunc(l.over, func(r *row) bool { return r == part })
+	}
+}
+
+// nextRefill returns how long the next refill has to wait.
+func (s *Scout) nextRefill(view View) time.Duration {
+	if !slices.ContainsFunc(view.parts, func(p part) bool { return p.refill.share != nil }) {
+		return maxRest
+	}
+	if !view.Idle && view.Ready >= walkBatch {
+		return 3*s.refills.batch - time.Since(s.refills.walked)
+	}
+	return 0
+}
+
+// refill reads the next batch of the share that was chosen least lately.
+func (s *Scout) refill(ctx context.Context, conn *pgx.Conn, view View) error {
+	n := -1
+	for i, p := range view.parts {
+		if p.refill.share != nil && (n < 0 || p.refill.asked < view.parts[n].refill.asked) {
+			n = i
+		}
+	}
+	f := view.parts[n].refill
+	w := &walk{share: f.share, after: f.from, skip: true}
+	r, more, err := s.readOn(ctx, conn, w, s.Queues[n], f.limit)
+	if err != nil {
+		return err
+	}
+	s.refills = r
+	s.Turns.refilled(s.Queues[n], w, more)
+	return nil
+}
