@@ -44,8 +44,11 @@ func TestConfigure(t *testing.T) {
 	require.NoError(t, b.client.Queue("other").Configure(ctx, defaults), "zero is the default")
 
 	for _, invalid := range []fifo.Settings{
-		{DedupWindow: -1}, {DedupWindow: fifo.MaxDelay + 1}, {DeadLetterRetention: -1},
-		{Limit: -1}, {Limit: fifo.MaxLimit + 1},
+		{DedupWindow: -1},
+		{DedupWindow: fifo.MaxDelay + 1},
+		{DeadLetterRetention: -1},
+		{Limit: -1},
+		{Limit: fifo.MaxLimit + 1},
 	} {
 		require.ErrorIs(t, q.Configure(ctx, invalid), fifo.ErrInvalidSettings)
 		require.ErrorIs(t, q.Reconfigure(ctx, invalid, stored), fifo.ErrInvalidSettings)

@@ -137,8 +137,8 @@ func TestPauseDoesNotWait(t *testing.T) {
 	h := s.claim(l, "a")
 	c, pause := s.Session(), s.Statement("pause")
 	for range 2 {
-		require.False(t, c.Waits(pause, queue, "a", "why"))
-		require.False(t, c.Waits(pause, queue, "", "all"))
+		require.False(t, c.Waits(pause, queue, "a", "why", 10))
+		require.False(t, c.Waits(pause, queue, "", "all", 10))
 	}
 
 	// The running job ends normally, and the next does not begin.
