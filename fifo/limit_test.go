@@ -246,3 +246,36 @@ func TestLimitIsNoPause(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	requirePaused(false)
 }
+
+// A job that waits for a slot says so, and so does one behind it; not while there is a free one.
+func TestWhyOverLimit(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.limit(0, 2)
+	b.sendMany("q", 1, 1)
+	g := newGauge()
+	b.run(b.gauged(g, fifo.Batch{}))
+	g.reach(t, 1)
+	elsewhere := b.client.Queue("r").Group("g")
+	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "r", GroupID: "g"})
+	require.NoError(t, err)
+	status, err := elsewhere.Why(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, fifo.Due, status.State, "of a queue without a limit")
+	_, err = elsewhere.Purge(t.Context())
+	require.NoError(t, err)
+
+	b.sendAll(fifo.Message{Queue: "q", GroupID: "second"})
+	g.reach(t, 2)
+	ids := b.sendAll(fifo.Message{Queue: "q", GroupID: "third"}, fifo.Message{Queue: "q", GroupID: "third"})
+	status, err = b.client.Queue("q").Group("third").Why(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, fifo.OverLimit, status.State)
+	require.Regexp(t, "may run since 20.*, and waits: the queue is at its limit", status.Reason())
+	status, err = b.client.Queue("q").WhyJob(t.Context(), ids[1])
+	require.NoError(t, err)
+	require.Equal(t, fifo.Behind, status.State)
+	require.Contains(t, status.Reason(), "the queue is at its limit")
+	close(g.open)
+	b.drained()
+}

@@ -34,8 +34,10 @@ type Status struct {
 	JobID       int64     // the job that State, Since and Reason are about: the head, but for WhyJob
 	Ahead       int       // jobs of the group before that one; at most MaxQueued are counted
 	State       State     // the one reason why it does not run, or Held
-	Since       time.Time // since when it is Held, Paused, Due or Dead; zero: not known
+	Since       time.Time // since when it is Held, Paused, OverLimit, Due or Dead; zero: not known
 	LastFailure *Failure  // the head's last failed or lost attempt, or nil
+
+	overLimit bool // each slot of the queue is taken
 }
 
 // Group returns the group's key.
@@ -53,6 +55,7 @@ const (
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
 	BackingOff                  // it has failed, and waits for its next attempt
 	Delayed                     // it is to run later: the message says so, or its handler has snoozed it
+	OverLimit                   // it may run, but its queue runs as many jobs as its Settings.Limit says
 	Due                         // it may run, and nobody has taken it
 
 	// States of other jobs.
@@ -71,6 +74,8 @@ func (s State) String() string {
 		return "backing off"
 	case Delayed:
 		return "delayed"
+	case OverLimit:
+		return "over its limit"
 	case Due:
 		return "due"
 	case Behind:
@@ -110,7 +115,7 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 		var failure []byte
 		err := r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
 			&g.PauseReason, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
-			&g.PauseJob, &failure)
+			&g.PauseJob, &failure, &g.overLimit)
 		g.DueAt, g.HeldSince, g.Since = orZero(due), orZero(heldSince), orZero(since)
 		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)
 		list = append(list, g)

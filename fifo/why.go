@@ -69,6 +69,8 @@ func (s *Status) state() State {
 		return Held
 	case s.Paused:
 		return Paused
+	case s.DueAt.IsZero() && s.overLimit:
+		return OverLimit
 	case s.DueAt.IsZero():
 		return Due
 	case s.Attempts > 0:
@@ -108,6 +110,8 @@ func (s *Status) reason(state State) string {
 		return fmt.Sprintf("waits until %s for its next attempt, after %d%s", when(s.DueAt), s.Attempts, s.after())
 	case Delayed:
 		return fmt.Sprintf("is delayed until %s", when(s.DueAt))
+	case OverLimit:
+		return fmt.Sprintf("may run since %s, and waits: the queue is at its limit", when(s.Since))
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
 			"no worker handles the queue, or its lanes are busy", when(s.Since))

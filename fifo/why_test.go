@@ -111,5 +111,6 @@ func TestStates(t *testing.T) {
 	for s := fifo.State(0); s <= fifo.Dead; s++ {
 		names = append(names, s.String())
 	}
-	require.Equal(t, []string{"unknown", "held", "paused", "backing off", "delayed", "due", "behind", "dead"}, names)
+	require.Equal(t, []string{"unknown", "held", "paused", "backing off", "delayed", "over its limit", "due",
+		"behind", "dead"}, names)
 }

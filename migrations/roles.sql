@@ -44,7 +44,7 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
 GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running) ON pgfifo.queues TO pgfifo_admin;
-GRANT INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
+GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
 -- no job. Deduplication ids it finds as hashes, and has to write.
@@ -70,7 +70,7 @@ GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.qu
 GRANT SELECT (queue, group_id, job, limited), INSERT (queue, group_id, reason, job, by_hand, limited),
       UPDATE (job)
     ON pgfifo.pauses TO pgfifo_worker; -- to block groups, and to give a queue a limit
-GRANT SELECT, UPDATE (n) ON pgfifo.slots TO pgfifo_worker; -- to lock one
+GRANT UPDATE (n) ON pgfifo.slots TO pgfifo_worker; -- to lock one
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE
     ON pgfifo.attempt_marks TO pgfifo_worker;
@@ -80,7 +80,7 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 
 -- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
 -- grant that to it where you may.
-GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.dead_letters TO pgfifo_reader;
+GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.dead_letters TO pgfifo_reader;
 
 -- Admin: reads, configures, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks before,
 -- retries, edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.

@@ -27,6 +27,14 @@ WITH RECURSIVE walk AS (
         ORDER BY j.queue, j.group_id, j.id
         LIMIT 1) next
     WHERE ($4::text IS NULL OR next.queue = $4) AND ($5::text IS NULL OR next.group_id = $5)
+), full_queue AS ( -- at its limit: a session in progress has each slot locked
+    SELECT q.queue
+    FROM pgfifo.queues q
+    JOIN pgfifo.slots s ON s.queue = q.queue AND s.n <= q.max_running
+    JOIN pg_stat_activity a ON a.backend_xid = s.xmax
+    WHERE ($4::text IS NULL OR q.queue = $4)
+    GROUP BY q.queue, q.max_running
+    HAVING count(*) >= q.max_running
 )
 SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueued_at AS oldest_at,
        CASE WHEN walk.run_at > statement_timestamp()
@@ -44,7 +52,8 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
             ELSE greatest(walk.run_at, walk.enqueued_at)
        END AS since,
        coalesce(p.job, 0) AS pause_job,
-       walk.failures -> -1 AS last_failure
+       walk.failures -> -1 AS last_failure,
+       walk.queue IN (SELECT f.queue FROM full_queue f) AS over_limit
 FROM walk
 LEFT JOIN LATERAL (SELECT p.queue, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
