@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,4 +40,33 @@ func TestManyLostAtOnce(t *testing.T) {
 	b.work(next)
 	require.Greater(t, next.Stats().Lost, int64(n/2))
 	require.Less(t, time.Since(begin), 10*time.Second, "each waits for the one before it, and not for its time")
+}
+
+// Jobs whose last attempt died begin one after the other, although all of them are due and all lanes are free.
+func TestSuspectsBeginOneByOne(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	const jobs = 5
+	for g := range jobs {
+		b.send(fmt.Sprint("g", g), nil)
+	}
+	b.exec(`UPDATE pgfifo.jobs SET attempts = 1, failures = '[{"attempt": 1, "kind": "lost", "error": "died"}]'`)
+	var mu sync.Mutex
+	running, beside := make(map[int64]time.Time), 0
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		mu.Lock()
+		for _, began := range running {
+			if time.Since(began) < 400*time.Millisecond { // after half a second another one may begin
+				beside++
+			}
+		}
+		running[job.ID] = time.Now()
+		mu.Unlock()
+		<-time.After(50 * time.Millisecond) // its work, in which another lane could begin
+		mu.Lock()
+		defer mu.Unlock()
+		delete(running, job.ID)
+		return nil
+	}, func(w *fifo.Worker) { w.Concurrency = jobs }))
+	require.Zero(t, beside)
 }

@@ -138,7 +138,7 @@ var attempts = []Mutant{
 		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others " +
 			"with it again",
 		Edits: []Edit{{attemptFile, "	if hold.WasLost {\n", "	if hold.WasLost && hold == nil {\n"}},
-		Test:  Test{"fifo", "TestPoisonBesideInnocents"},
+		Test:  Test{"fifo", "TestSuspectsBeginOneByOne"},
 	},
 	{
 		Name:   "whole-batch-charged",
@@ -166,8 +166,15 @@ var attempts = []Mutant{
 		Name: "record-that-comes-late-is-evidence",
 		Breaks: "who records a failure that somebody else has counted leaves what looks like a death: the attempt is " +
 			"counted again",
-		Edits: []Edit{{recordFile, `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`}},
-		Test:  Test{"internal/lease", "TestLateRecordIsNoEvidence"},
+		Edits: []Edit{
+			{recordFile, `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`},
+			{
+				recordFile, "pg.Exec(ctx, commitSQL).ReadAll(); err != nil { // also",
+				"pg.Exec(ctx, map[bool]string{true: commitSQL, false: `ROLLBACK`}[held]).ReadAll(); " +
+					"err != nil { // also",
+			},
+		},
+		Test: Test{"internal/lease", "TestLateRecordIsNoEvidence"},
 	},
 	{
 		Name:   "snooze-counts",

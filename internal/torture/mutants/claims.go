@@ -33,8 +33,8 @@ var claims = []Mutant{
 		Name: "claim-without-its-group",
 		Breaks: "a claim that has missed its group looks at the jobs all the same: " +
 			"a lower id that comes late runs at once",
-		Edits:   []Edit{{claimFile, gate, ""}},
-		Torture: contended, By: []string{"I3", "I4"},
+		Edits: []Edit{{claimFile, gate, ""}},
+		Test:  Test{"internal/lease", "TestClaimMisses"},
 	},
 	{
 		Name:   "claim-of-many-without-their-groups",
