@@ -33,6 +33,7 @@ type result struct {
 	place   *place
 	outcome Outcome
 	failure *failure // why, unless it succeeded
+	moved   string   // to this queue of dead letters
 }
 
 // A failure is why an attempt failed.
@@ -374,6 +375,9 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 		return &failure{kind: KindPanic, err: err, stack: string(p.Stack)}
 	}
 	if errors.Is(cause, ErrJobTimeout) {
+		if err == ErrJobTimeout { //nolint:errorlint // the cause itself: it says nothing more
+			return &failure{kind: KindTimeout, err: fmt.Errorf("%w after %v", err, timeout)}
+		}
 		return &failure{kind: KindTimeout, err: fmt.Errorf("%w after %v: %w", ErrJobTimeout, timeout, err)}
 	}
 	return &failure{kind: KindError, err: err}

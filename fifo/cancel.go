@@ -9,8 +9,9 @@ import (
 )
 
 // Cancel pauses the queue or the group as Pause does, and has the workers end the contexts of the handlers that run
-// there, with ErrCanceled as the cause. The job of one that returns an error then is given back and no attempt is
-// counted: it runs again after Resume. Of a batch that it is in, all jobs are. One that returns nil has succeeded.
+// there, with ErrCanceled as the cause. The job of one that returns an error then, a DeadLetter as well, is given back
+// and no attempt is counted: it runs again after Resume. To be rid of it, Delete or Bury it when it is not held any
+// more, and Resume then. Of a batch that it is in, all jobs are. One that returns nil has succeeded.
 //
 // Workers are told, at once or when the caller's transaction has committed. It does not wait for them, and what it
 // returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (Config.PollOnly, its
@@ -25,9 +26,9 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 }
 
 // Terminate ends the session that has the head of the group, by force, and reports whether there was one. A worker's is
-// ended whatever its handler does, and the attempt is counted as lost (KindLost). The handler's context ends with
-// ErrLost, and until it returns it may run beside its successor: pause the group before. Terminate does not wait for
-// the end, and is not undone by a rollback.
+// ended whatever its handler does, and the attempt is counted as lost (KindLost) when a worker claims the group next:
+// not while it is paused. The handler's context ends with ErrLost, and until it returns it may run beside its
+// successor: pause the group before. Terminate does not wait for the end, and is not undone by a rollback.
 //
 // It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever
 // holds the head has its session ended, an operator too. A session that goes on to another job in the same moment loses

@@ -106,6 +106,9 @@ type Redriven struct {
 	JobID int64 // the job's: the same, unless it went to the tail
 }
 
+// String returns both places, for people.
+func (r Redriven) String() string { return fmt.Sprintf("%v as %d", r.Position, r.JobID) }
+
 // Redrive makes jobs of dead letters, to be tried anew, with all their attempts, and returns them in the order of
 // lists. Their failures and EnqueuedAt stay. If it names no letters it does nothing.
 //

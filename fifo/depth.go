@@ -10,7 +10,7 @@ type Depth struct {
 	Jobs        int       // those that wait and those that run
 	Groups      int       // groups with jobs; of a group 0 or 1
 	OldestAt    time.Time // when the oldest of them was enqueued; zero: there are none
-	DueSince    time.Time // since when a job's own time has come, whatever is before it; zero: that of none
+	DueSince    time.Time // since when some job could have run, if nothing were before it; zero: none is due
 	DeadLetters int       // given up and not deleted
 }
 

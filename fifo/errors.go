@@ -25,7 +25,8 @@ var (
 
 // What verbs on one job return if they did nothing.
 var (
-	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was.
+	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was; or
+	// it has another id, by Move, a redrive to the tail or a DeadLetterQueue.
 	ErrJobNotFound = errors.New("fifo: there is no such job")
 	// ErrJobHeld says that the job is running, or that somebody else is changing it; the text says who.
 	ErrJobHeld = errors.New("fifo: the job is held")

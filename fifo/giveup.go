@@ -47,6 +47,7 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	}
 	r.outcome = Buried
 	if to := s.queue.DeadLetterQueue; to != "" {
+		r.moved = to
 		return lease.Call{Statement: forwardStmt, Args: append(append(args, how...), []byte(to))}
 	}
 	return lease.Call{Statement: buryStmt, Args: append(args, how...)}

@@ -13,11 +13,11 @@ import (
 // If it returns an error or panics, those writes are undone, and the job is tried again in its place, with the rest of
 // its group waiting behind it.
 //
-// ctx ends when the worker gives up on the job, with ErrJobTimeout, ErrShutdown or ErrLost as its cause. Until the
-// handler returns, its group stays taken and its lane is busy: return soon. A handler that goes on for a second is
-// overdue. The worker logs that as an error and calls Hooks.Overdue, again and again; with Worker.AbandonAfter it gives
-// the job up. A nil that is returned after the end of ctx is a success like any other, unless the job was lost or given
-// up by then.
+// ctx ends when the worker gives up on the job, with ErrJobTimeout, ErrShutdown, ErrCanceled or ErrLost as its cause.
+// Until the handler returns, its group stays taken and its lane is busy: return soon. A handler that goes on for a
+// second is overdue. The worker logs that as an error and calls Hooks.Overdue, again and again; with
+// Worker.AbandonAfter it gives the job up. A nil that is returned after the end of ctx is a success like any other,
+// unless the job was lost or given up by then.
 type Handler interface {
 	Handle(ctx context.Context, job *Job) error
 }

@@ -7,7 +7,8 @@ import "context"
 // A queue moved to a group, of it or of another queue, becomes part of that; moved to a queue, it keeps its groups, as
 // one group does. What is there already stays where it is. In is s's, whatever to has.
 //
-// A running job is left alone, and not waited for. Those behind it in a batch are not locked: they are moved, and the
+// A running job is left alone, and not waited for: what is moved may run beside it. To keep the order, pause the scope,
+// and wait until nothing in it is held. Those behind it in a batch are not locked: they are moved, and the
 // batch is undone and runs again without them. What is enqueued meanwhile stays; pause the scope before, and stop its
 // producers, to move all of it. With Config.CommitOrder, Move waits for open transactions that have enqueued to the
 // groups moved to.

@@ -22,6 +22,9 @@ type Position struct {
 	ID int64
 }
 
+// String returns queue/group/id, for people.
+func (p Position) String() string { return fmt.Sprintf("%v/%d", p.Key, p.ID) }
+
 // Position returns the job's place in lists.
 func (j *Job) Position() Position { return Position{j.Group(), j.ID} }
 

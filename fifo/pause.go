@@ -20,8 +20,7 @@ type Pause struct {
 	Job int64 `bun:"job,nullzero"`
 	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
 	ByHand bool `bun:"by_hand,notnull,default:true"`
-	// Limited says that this is no pause: the queue has a limit (Settings.Limit), and jobs without a slot stop here.
-	// Client.Pauses returns none of these.
+	// Limited is false in all that Client.Pauses returns. It marks a row that is no pause: that of a queue's limit.
 	Limited bool `bun:"limited,pk"`
 }
 

@@ -29,7 +29,7 @@ type Queue struct {
 	// job, with all the attempts that the queue gives. Its payload and headers stay; the Origin headers are added, and
 	// may go beyond the limit of both. What an operator makes a dead letter (SkipHead) stays one. Config.CommitOrder
 	// does not order such a move. Workers are told after the commit; those that are not find it at their next poll.
-	// Defaults to none.
+	// Scope.Move takes it back. Defaults to none.
 	DeadLetterQueue string
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
 	Retry RetryPolicy

@@ -18,14 +18,13 @@ type Settings struct {
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
 	// those that are older, at its Sweep. Defaults to for ever: nothing is lost unasked. Rounded up to microseconds.
 	DeadLetterRetention time.Duration
-	// Limit is how many transactions may work the queue at once, over all processes, and so how many jobs. A batch is
-	// one: its jobs run one after the other, but for those of a BatchHandler's call. Defaults to 0, no limit; at most
-	// MaxLimit.
+	// Limit is how many jobs of the queue may run at once, over all processes; a batch counts as one. Defaults to 0, no
+	// limit; at most MaxLimit.
 	//
 	// It holds for every claim that begins when Configure or Reconfigure has returned (in a transaction of the
 	// caller's: after its commit), whether its worker has heard of it or not. What runs by then goes on. Until it has
-	// ended, as many may run as the former limit says, if that was higher; if there was none, the new one says how many
-	// more.
+	// ended, as many may run as the former limit says, if that was higher; if there was none, up to Limit more may
+	// begin beside it.
 	Limit int
 }
 
@@ -121,7 +120,9 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 
 // Reconfigure replaces the settings of a queue, if they are those of from. Else it returns ErrConflict and changes
 // nothing. A queue that nobody has configured has the defaults. Processes that go on calling Configure with what was
-// replaced have that refused. It returns ErrInvalidID for a group, and ErrInvalidSettings.
+// replaced have that refused. So a new release calls Configure with the new ones, and Reconfigure if that is refused;
+// one that finds that others have been quicker, or newer, logs ErrConflict and goes on. It returns ErrInvalidID for a
+// group, and ErrInvalidSettings.
 func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 	const verb = "reconfigure"
 	from, err := from.checked()

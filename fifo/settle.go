@@ -67,13 +67,9 @@ func (s *seat) tell(ctx context.Context, r *result) {
 
 // forwarded tells workers of jobs that have moved to the queue of dead letters: as of an enqueue, from here on.
 func (s *seat) forwarded(a *attempt) {
-	to := s.queue.DeadLetterQueue
-	if to == "" {
-		return
-	}
 	for i := range a.results {
-		if r := &a.results[i]; r.outcome == Buried {
-			s.crew.worker.Client.announce.say(func(h hints) { h.add(to, r.job.GroupID, 0, false) })
+		if r := &a.results[i]; r.outcome == Buried && r.moved != "" {
+			s.crew.worker.Client.announce.say(func(h hints) { h.add(r.moved, r.job.GroupID, 0, false) })
 		}
 	}
 }

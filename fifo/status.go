@@ -54,7 +54,7 @@ const (
 	Held       State = iota + 1 // it is running
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
 	BackingOff                  // it has failed, and waits for its next attempt
-	Delayed                     // it is to run later: the message says so, or its handler has snoozed it
+	Delayed                     // it is to run later: the message says so, or its handler, with Snooze or Unavailable
 	OverLimit                   // it may run, but its queue runs as many jobs as its Settings.Limit says
 	Due                         // it may run, and nobody has taken it
 
@@ -95,7 +95,7 @@ func (s State) String() string {
 func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []Status, err error) {
 	for _, state := range states {
 		if state != Held && state != Paused {
-			return nil, fmt.Errorf("%w: %d", ErrInvalidState, state)
+			return nil, fmt.Errorf("%w: %v; it can be %v or %v", ErrInvalidState, state, Held, Paused)
 		}
 	}
 	if err := page.check(); err != nil {

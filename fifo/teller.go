@@ -69,6 +69,8 @@ func (t *teller) end(log *slog.Logger) {
 func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	level, what := slog.LevelWarn, "pgfifo: attempt failed"
 	switch {
+	case r.outcome == Buried && r.moved != "":
+		level, what = slog.LevelError, "pgfifo: job moved to its dead letter queue"
 	case r.outcome == Buried:
 		level, what = slog.LevelError, "pgfifo: dead letter"
 	case r.outcome == Blocked:
@@ -77,6 +79,8 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 		level, what = slog.LevelError, "pgfifo: job discarded"
 	case r.outcome == Returned:
 		level, what = slog.LevelDebug, "pgfifo: job given back"
+	case r.outcome == Snoozed && IsUnavailable(r.failure.err):
+		what = "pgfifo: unavailable, job snoozed"
 	case r.outcome == Snoozed:
 		level, what = slog.LevelDebug, "pgfifo: job snoozed"
 	case r.outcome == Unknown:
@@ -97,6 +101,9 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	attrs := []any{
 		"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(),
 		"error", r.failure.err,
+	}
+	if r.outcome == Buried && r.moved != "" {
+		attrs = append(attrs, "to", r.moved)
 	}
 	if r.failure.stack != "" {
 		attrs = append(attrs, "stack", r.failure.stack)

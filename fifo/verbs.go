@@ -8,7 +8,8 @@ import (
 )
 
 // RetryNow lets a job that is delayed or backs off run as soon as its turn comes: at once, if it is the head of its
-// group and that is not paused. It keeps its attempts. Workers are told as of Resume.
+// group, that is not paused, its queue is under its limit, and is not probed (Unavailable). It keeps its attempts.
+// Workers are told as of Resume.
 //
 // Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and waits for nobody. What it
 // returns if it did nothing says why: ErrJobHeld for a job that is running, or that somebody else is changing, and

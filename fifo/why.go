@@ -8,9 +8,9 @@ import (
 )
 
 // Why tells why the head of a group does not run, or who runs it: State, and Reason for people. It is what was true a
-// moment ago. Which workers handle a queue the database does not know: a head that is Due waits for one, or for a lane
-// of one. Somebody who changes the head by hand holds it as well. It returns ErrJobNotFound for a group that has no
-// jobs, and ErrInvalidID for a queue.
+// moment ago. Which workers handle a queue the database does not know: a head that is Due waits for one, for a lane of
+// one, or because its workers try one job at a time (Unavailable, Stats.Probed). Somebody who changes the head by hand
+// holds it as well. It returns ErrJobNotFound for a group that has no jobs, and ErrInvalidID for a queue.
 func (s Scope) Why(ctx context.Context) (Status, error) {
 	if s.level != ofGroup {
 		return Status{}, fmt.Errorf("%w: Why is for a group", ErrInvalidID)
@@ -114,7 +114,7 @@ func (s *Status) reason(state State) string {
 		return fmt.Sprintf("may run since %s, and waits: the queue is at its limit", when(s.Since))
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
-			"no worker handles the queue, or its lanes are busy", when(s.Since))
+			"no worker handles the queue, its lanes are busy, or it is unavailable", when(s.Since))
 	}
 }
 

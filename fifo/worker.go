@@ -39,8 +39,8 @@ type Worker struct {
 	// the handler: it goes on beside the next attempt of its job, with a Job whose methods return errors, and keeps its
 	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative.
 	AbandonAfter time.Duration
-	// PollInterval is how long the worker goes without looking for messages that no notification told of, while it
-	// has nothing to do. Defaults to 1 second.
+	// PollInterval is how long a message waits at most, in an idle worker, that no notification told of. A busy one
+	// looks about as often. Defaults to 1 second.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their contexts
 	// with ErrShutdown. Handlers then have 5 seconds to return, and lanes 2 more to close: 27 seconds in all by

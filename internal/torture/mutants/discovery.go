@@ -277,8 +277,7 @@ var discovery = []Mutant{
 		Name:   "moved-job-is-not-told",
 		Breaks: "workers learn of what has moved to a queue of dead letters at their next poll",
 		Edits: []Edit{{
-			"fifo/settle.go", "	if to == \"\" {\n		return\n",
-			"	if to != \"\" || s == nil {\n		return\n",
+			"fifo/settle.go", "r.outcome == Buried && r.moved != \"\" {", "r.outcome == Buried && r.moved == \"?\" {",
 		}},
 		Test: Test{"fifo", "TestDeadLetterQueue"},
 	},
