@@ -134,6 +134,7 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 		{`'q', 'g', 'x', '{"a": 1}'`, value, `header "a" has to be a string`},
 		{`'q', 'g', 'x', '{"a": {"base64": null}}'`, value, `header "a" has to be a string`},
 		{`'q', 'g', 'x', '{"a": {"base64": "!"}}'`, value, "base64"},
+		{`'q', 'g', 'x', '{"a": {"base64": "YWJj ZGVm"}}'`, value, `header "a" has to be a string`},
 		{`'q', 'g', 'x', '{"": "a"}'`, value, "header name is 0 bytes long"},
 		{`'q', 'g', 'x', '{"a\tb": "a"}'`, value, `header name "a\tb" contains U+0009`},
 		{"'q', 'g', 'x', delay => '-1 us'", value, "delay -00:00:00.000001 is negative"},

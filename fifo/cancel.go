@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/pgfifo/pgfifo/groups"
 )
 
@@ -47,11 +49,12 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 const cancelWait = 5 * time.Second
 
 // cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused.
-// Any role may send a notice, so the worker obeys only one that the table of pauses bears out.
-func (c *crew) cancel(ctx context.Context, key groups.Key) {
-	var stops []context.CancelCauseFunc // of the handlers that run now: not of those that may begin while it asks
+// Any role may send a notice, so the worker obeys only one that the table of pauses bears out. It asks on the
+// connection that listens: handlers may have all of the client's pool.
+func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
+	var stops []func() // of the jobs that are held now: not of those that may be claimed while it asks
 	for _, s := range c.seats {
-		if stop := s.running(key); stop != nil {
+		if stop := s.canceler(key); stop != nil {
 			stops = append(stops, stop)
 		}
 	}
@@ -61,13 +64,13 @@ func (c *crew) cancel(ctx context.Context, key groups.Key) {
 	ctx, cancel := context.WithTimeout(ctx, cancelWait)
 	defer cancel()
 	paused, client := false, c.worker.Client
-	err := client.pool.QueryRow(ctx, client.schema.Qualify(pausedSQL), key.Queue, key.GroupID).Scan(&paused)
+	err := conn.QueryRow(ctx, client.schema.Qualify(pausedSQL), key.Queue, key.GroupID).Scan(&paused)
 	if err != nil {
 		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
 	}
 	if paused {
 		for _, stop := range stops {
-			stop(ErrCanceled)
+			stop()
 		}
 	}
 }

@@ -2,8 +2,11 @@ package fifo_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -63,6 +66,91 @@ func TestCancel(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
+func TestCancelInABatchOfGroups(t *testing.T) {
+	t.Parallel()
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprint("queue ", whole), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			h, warm := newBlocking(), make(chan struct{})
+			b.send("warm", "warm")
+			w := b.each(fifo.Batch{Groups: 5}, func(ctx context.Context, job *fifo.Job) error {
+				if string(job.Payload) == "warm" {
+					<-warm
+					return nil
+				}
+				return h.handle(ctx, job)
+			}, oneLane)
+			b.run(w)
+			b.holder("warm")
+			for _, id := range []string{"a", "b", "c", "d", "e"} {
+				b.send(id, id)
+			}
+			looked := w.Stats().LookedAt
+			await(t, "a look", func() bool { return w.Stats().LookedAt.After(looked) })
+			close(warm)
+			first := receive(t, h.started, "a handler")
+			held := b.groups(b.client.Queue("q"), fifo.Page{}, fifo.Held)
+			require.Len(t, held, 5)
+			s, of := b.client.Queue("q"), slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
+			running, other := held[of], held[(of+1)%5]
+			if !whole {
+				s = s.Group(other.GroupID)
+			}
+			e := b.listen()
+			require.NoError(t, pausing(s.Cancel(t.Context(), "")))
+			if !whole { // when the worker has heard this it has heard that
+				e.next()
+				require.NoError(t, pausing(b.client.Queue("q").Group(running.GroupID).Cancel(t.Context(), "")))
+			}
+			require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
+			if whole {
+				await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
+				require.Len(t, b.jobs(), 5)
+				require.Empty(t, h.started, "the others do not begin")
+			} else {
+				close(h.release)
+				await(t, "the others", func() bool { return b.count("jobs") == 2 })
+				require.Len(t, h.started, 3)
+				require.NotZero(t, b.why(other.GroupID).HeadID, "it is there")
+				require.Empty(t, h.causes)
+			}
+			for _, job := range b.jobs() {
+				require.Zero(t, job.Attempts)
+			}
+		})
+	}
+}
+
+// Handlers may have all connections of the client's pool.
+func TestCancelWithoutThePool(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	cfg, err := pgxpool.ParseConfig(b.url)
+	require.NoError(t, err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	b.send("g", nil)
+	h := newBlocking()
+	w := &fifo.Worker{Client: b.open(pool), Concurrency: 1}
+	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		return h.handle(ctx, job)
+	}))
+	b.run(w)
+	receive(t, h.started, "the handler")
+	_, _, err = b.client.Queue("q").Cancel(t.Context(), "")
+	require.NoError(t, err)
+	require.ErrorIs(t, receive(t, h.causes, "the end of its context"), fifo.ErrCanceled)
 }
 
 // Workers are told of it when it is committed.

@@ -73,7 +73,7 @@ func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte
 			jobs[n-1] = *job
 		}
 		return nil
-	}, textArray(b.queues), textArray(b.sharedGroups()), textArray(b.dedupIDs),
+	}, textArray(b.queues), textArray(b.dedupGroups()), textArray(b.dedupIDs),
 		microseconds(Settings{}.withDefaults().DedupWindow))
 	if err != nil {
 		return nil, err
@@ -102,15 +102,13 @@ func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte
 	return keys, nil
 }
 
-// sharedGroups are the groups that other messages may belong to, or "" for the drawn one of an Ungrouped message.
-func (b *batch) sharedGroups() []string {
-	shared := slices.Clone(b.groups)
-	for i, id := range shared {
-		if isOwnGroup(id) {
-			shared[i] = ""
-		}
+// dedupGroups are the messages' groups, or "" for those that are Ungrouped.
+func (b *batch) dedupGroups() []string {
+	groups := slices.Clone(b.groups)
+	for _, n := range b.ungrouped {
+		groups[n] = ""
 	}
-	return shared
+	return groups
 }
 
 // keep leaves those messages in the batch.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,7 +81,11 @@ func TestDedupSettings(t *testing.T) {
 	two, err := b.client.Enqueue(t.Context(), alone, alone)
 	require.NoError(t, err)
 	require.Equal(t, fifo.Receipt{ID: two[0].ID, Duplicate: true}, two[1], "those of no group are of one here")
-	require.Equal(t, 3, query[int](b, `SELECT count(*) FROM pgfifo.dedup_ids
+	like := fifo.Message{Queue: "q", GroupID: "~" + strings.Repeat("a", 24), DedupID: "b"}
+	got, err = b.client.Enqueue(t.Context(), like)
+	require.NoError(t, err)
+	require.False(t, got[0].Duplicate, "a group whose id looks as if it was drawn is a group")
+	require.Equal(t, 4, query[int](b, `SELECT count(*) FROM pgfifo.dedup_ids
 		WHERE expires BETWEEN now() + interval '47 hours' AND now() + interval '48 hours'`))
 }
 

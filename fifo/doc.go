@@ -44,11 +44,11 @@
 //     payload where the server can lose commits (a standby that is promoted, synchronous_commit off, what a handler of
 //     a Relaxed queue enqueues), for it gives out ids again then. Job.Fence has a number with which another system can
 //     refuse what a worker sends that has lost the job unknowingly.
-//   - Nothing lost. A job leaves the table by success, as a dead letter, or by Purge or Delete. An attempt that dies
-//     with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package groups says
-//     which few are not counted. What has not begun is not counted. Jobs that a process runs, or is just claiming, when
-//     it dies are all charged. So those whose last attempt was lost begin one after the other in a process: the next
-//     when one has ended, or after half a second.
+//   - Nothing lost. A job leaves the table by success, as a dead letter, by Purge or Delete, or by Discard. An attempt
+//     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
+//     groups says which few are not counted. What has not begun is not counted. Jobs that a process runs, or is just
+//     claiming, when it dies are all charged. So those whose last attempt was lost begin one after the other in a
+//     process: the next when one has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues

@@ -27,7 +27,7 @@ type Tx interface {
 type Receipt struct {
 	ID int64 // the job's
 	// Duplicate says that the message was not enqueued, because its DedupID is remembered. ID is the job's that was
-	// enqueued with that first; it may be done by now.
+	// enqueued with that first; it may be done by now, or have another id, by Move say.
 	Duplicate bool
 }
 

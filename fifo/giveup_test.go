@@ -278,3 +278,33 @@ func TestInvalidGiveUp(t *testing.T) {
 		})
 	}
 }
+
+// A group that a job blocks while it is being resumed is resumed with the block: the job has all its attempts again.
+func TestResumeBesideABlock(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ids, g := b.send("g", nil), b.client.Queue("q").Group("g")
+	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.pauses SET job = $1 WHERE group_id = 'g'", ids[0])
+	require.NoError(t, err)
+	resumed := make(chan error, 1)
+	go func() {
+		_, err := g.Resume(t.Context())
+		resumed <- err
+	}()
+	await(t, "Resume to wait", func() bool {
+		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, receive(t, resumed, "the end of Resume"))
+	require.Zero(t, b.count("pauses"))
+	require.Zero(t, b.jobs()[0].Attempts)
+	require.NoError(t, pausing(b.client.Queue("q").Pause(t.Context(), "night")))
+	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)", ids[0])
+	require.Equal(t, ids[0], b.why("g").PauseJob, "also while the queue is paused")
+}

@@ -18,7 +18,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed) {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.notToBegin(t)) {
 			t.place.outcome.More = true
 			continue
 		}

@@ -247,6 +247,38 @@ func TestLimitIsNoPause(t *testing.T) {
 	requirePaused(false)
 }
 
+// A busy spell of one group, in which each claim has its slot, does not make a worker forget that there is a limit.
+func TestOverLimitAfterABusySpell(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.limit(0, 1)
+	var now atomic.Pointer[gauge]
+	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
+		return now.Load().handle(ctx, job)
+	}))
+	first, then := newGauge(), newGauge()
+	now.Store(first)
+	b.sendMany("q", 3, 1)
+	b.run(w)
+	first.reach(t, 1)
+	misses(t, w, 2) // some find no slot
+	close(first.open)
+	b.drained()
+	b.sendMany("q", 1, 2000)
+	b.drained()
+
+	now.Store(then)
+	b.sendMany("q", 10, 1)
+	then.reach(t, 1)
+	from, began := w.Stats().Missed, time.Now()
+	misses(t, w, 20)
+	looks := int64(time.Since(began)/(25*time.Millisecond)) + 1
+	require.LessOrEqual(t, w.Stats().Missed-from, 8*(looks+1), "a few a look")
+	close(then.open)
+	b.drained()
+}
+
 // A job that waits for a slot says so, and so does one behind it; not while there is a free one.
 func TestWhyOverLimit(t *testing.T) {
 	t.Parallel()

@@ -43,13 +43,13 @@ func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		c.hear(ctx, n.Payload)
+		c.hear(ctx, conn, n.Payload)
 	}
 }
 
 // hear acts on a notice. Any role may send one, so it is checked like any input; the worst it can do is to make the
 // worker look, or to cancel what runs in a group that is paused.
-func (c *crew) hear(ctx context.Context, payload string) {
+func (c *crew) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 	var n notice
 	if err := json.Unmarshal([]byte(payload), &n); err != nil {
 		c.scout.Hurry()
@@ -63,7 +63,7 @@ func (c *crew) hear(ctx context.Context, payload string) {
 		if len(n.Groups) > 0 {
 			key.GroupID = n.Groups[0].GroupID
 		}
-		c.cancel(ctx, key)
+		c.cancel(ctx, conn, key)
 		return
 	}
 	if len(n.Groups) == 0 {

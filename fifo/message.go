@@ -142,6 +142,7 @@ type batch struct {
 	maxAttempts    []int32
 	headers        []*string // nil: none has any
 	runAts         []int64   // in microseconds since 1970; nil: none has one
+	ungrouped      []int     // which have a group of their own
 	dedupIDs       []string  // "": none; nil: none has one
 	slots          []slot    // of all messages; nil: none was taken out
 }
@@ -154,6 +155,7 @@ func encode(msgs []Message) (*batch, error) {
 	for i, m := range msgs {
 		if m.Ungrouped && m.GroupID == "" {
 			m.Ungrouped, m.GroupID = false, ownGroup()
+			b.ungrouped = append(b.ungrouped, i)
 		}
 		payload, headers, err := m.encode()
 		if err != nil {

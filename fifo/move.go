@@ -7,11 +7,11 @@ import "context"
 // A queue moved to a group, of it or of another queue, becomes part of that; moved to a queue, it keeps its groups, as
 // one group does. What is there already stays where it is. In is s's, whatever to has.
 //
-// A running job is left alone, and not waited for: what is moved may run beside it. To keep the order, pause the scope,
-// and wait until nothing in it is held. Those behind it in a batch are not locked: they are moved, and the
-// batch is undone and runs again without them. What is enqueued meanwhile stays; pause the scope before, and stop its
-// producers, to move all of it. With Config.CommitOrder, Move waits for open transactions that have enqueued to the
-// groups moved to.
+// A running job is left alone, and not waited for: what is moved may run beside it. So does what somebody else has
+// locked, as Edit does. To keep the order, pause the scope, and wait until nothing in it is held. Those behind it in a
+// batch are not locked: they are moved, and the batch is undone and runs again without them. What is enqueued meanwhile
+// stays; pause the scope before, and stop its producers, to move all of it. With Config.CommitOrder, Move waits for
+// open transactions that have enqueued to the groups moved to.
 func (s Scope) Move(ctx context.Context, to Scope) (int, error) {
 	if err := to.validate(); err != nil {
 		return 0, err

@@ -30,7 +30,12 @@ type seat struct {
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
 	lent     []task                  // its jobs
-	wake     context.CancelFunc      // nil unless the lane waits for work
+	holding  bool                    // jobs of these groups,
+	head     groups.Key
+	others   []groups.Key
+	canceled []groups.Key       // of these or their queue, as far as it holds them
+	nth      int                // how many holds have ended
+	wake     context.CancelFunc // nil unless the lane waits for work
 	shutting bool
 }
 
@@ -234,8 +239,11 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Tu
 func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 	s.mu.Lock()
 	s.stop, s.lent = stop, tasks
-	if s.shutting {
+	switch {
+	case s.shutting:
 		stop(ErrShutdown)
+	case s.isCanceled(tasks):
+		stop(ErrCanceled)
 	}
 	s.mu.Unlock()
 	return func() {
@@ -246,17 +254,67 @@ func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 	}
 }
 
-// running returns what cancels the handler that runs, if it has a job of the group, or for an empty group id of the
-// queue; else nil. The Jobs are the handler's: what is held says whose they are.
-func (s *seat) running(key groups.Key) context.CancelCauseFunc {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.lent {
-		if h := s.lent[i].held; h.Queue == key.Queue && (key.GroupID == "" || h.GroupID == key.GroupID) {
-			return s.stop
+// have says whose jobs the seat holds, from the claim on: those of the head's group, and in a batch of groups those of
+// the others. It returns what ends that.
+func (s *seat) have(hold *lease.Hold) (end func()) {
+	var others []groups.Key
+	for i := range hold.Rest {
+		if key := hold.Rest[i].Key; key != hold.Key {
+			others = append(others, key)
 		}
 	}
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holding, s.head, s.others = true, hold.Key, others
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.holding, s.others, s.canceled, s.nth = false, nil, nil, s.nth+1
+	}
+}
+
+// canceler returns what cancels what the seat holds of the group, or for an empty group id of the queue; nil if it
+// holds nothing of it. A handler that runs has its context ended, the others do not begin.
+func (s *seat) canceler(key groups.Key) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.holding || !meant(s.head, key) && !slices.ContainsFunc(s.others, func(k groups.Key) bool {
+		return meant(k, key)
+	}) {
+		return nil
+	}
+	nth := s.nth
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.nth != nth {
+			return
+		}
+		s.canceled = append(s.canceled, key)
+		if s.stop != nil && s.isCanceled(s.lent) {
+			s.stop(ErrCanceled)
+		}
+	}
+}
+
+// meant reports whether a group is the one that is named, or is of the queue if no group is.
+func meant(group, key groups.Key) bool {
+	return group.Queue == key.Queue && (key.GroupID == "" || key.GroupID == group.GroupID)
+}
+
+// isCanceled reports whether one of the tasks is; the caller has the lock. The Jobs are the handler's: what is held
+// says whose they are.
+func (s *seat) isCanceled(tasks []task) bool {
+	return len(s.canceled) > 0 && slices.ContainsFunc(tasks, func(t task) bool {
+		return slices.ContainsFunc(s.canceled, func(key groups.Key) bool { return meant(t.held.Key, key) })
+	})
+}
+
+// notToBegin reports whether a task is canceled already.
+func (s *seat) notToBegin(t task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.canceled) > 0 && s.isCanceled([]task{t})
 }
 
 // cancel cancels the running handler's context, if there is one.

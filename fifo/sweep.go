@@ -74,7 +74,7 @@ var errSweeping = errors.New("fifo: another worker is sweeping")
 
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
 func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {
-	client := c.worker.Client
+	client, failed := c.worker.Client, error(nil)
 	bound := strconv.FormatInt(max(c.worker.Session.Bound().Milliseconds(), 1), 10)
 	for range sweepBudget {
 		n := int64(0)
@@ -93,21 +93,20 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 		if errors.Is(err, errSweeping) {
 			return after, nil
 		}
-		if err != nil {
-			return groups.Key{}, err
+		if err != nil { // what has expired does not wait for that
+			after, failed = groups.Key{}, err
+			break
 		}
 		if n == 0 || after == (groups.Key{}) {
 			break
 		}
 	}
-	if _, err := c.expire(ctx, "deduplication ids", expireDedupSQL); err != nil {
-		return after, err
-	}
-	n, err := c.expire(ctx, "dead letters", expireSQL)
+	_, badIDs := c.expire(ctx, "deduplication ids", expireDedupSQL)
+	n, badLetters := c.expire(ctx, "dead letters", expireSQL)
 	if n > 0 {
 		c.log.Info("pgfifo: dead letters expired", "count", n)
 	}
-	return after, err
+	return after, errors.Join(failed, badIDs, badLetters)
 }
 
 // expire deletes what has expired, in transactions of sweepBatch rows at most, and returns how many those were.

@@ -43,7 +43,8 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 
 // Edit calls f with a job that does not run, and stores the Payload and the Headers that f leaves in it, and nothing
 // else. They are checked as a Message's: ErrInvalidMessage. An error of f's is returned, and nothing is changed then.
-// The job does not begin while f runs. It returns what RetryNow does.
+// The job does not begin while f runs, unless it is behind the head of a batch: then it
+// may begin as it was, and the batch waits, and is undone. It returns what RetryNow does.
 func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error {
 	if _, err := s.session(ctx); err != nil {
 		return err

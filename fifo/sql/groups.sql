@@ -57,7 +57,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
 FROM walk
 LEFT JOIN LATERAL (SELECT p.queue, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
-                   ORDER BY p.group_id LIMIT 1) p ON true
+                   ORDER BY p.job IS NULL, p.group_id LIMIT 1) p ON true
 LEFT JOIN pg_stat_activity a ON walk.xid <> '0'::xid AND a.backend_xid = walk.xid
 WHERE (NOT $8::boolean OR a.pid IS NOT NULL) AND (NOT $9::boolean OR p.queue IS NOT NULL)
 LIMIT $6

@@ -94,7 +94,7 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	defer t.mu.Unlock()
 	queue := was.Queue
 	t.lanes.end(queue)
-	stay = t.lanes.may(queue)
+	stay = t.lanes.may(queue) && t.lanes.probed(queue) == nil
 	if more && stay && t.behind(was) {
 		t.lanes.begin(queue)
 		return nil, stay

@@ -1,5 +1,7 @@
 package schedule
 
+import "github.com/pgfifo/pgfifo/groups"
+
 // Slots are what the process knows of a queue that may run only so many jobs at once, over all processes. How many it
 // is not told: it takes slots until a claim finds none (package lease). From then on a lane may try when one of its own
 // has ended a job and so freed a slot; and for others' sake now and then, one lane after the other until a claim finds
@@ -8,8 +10,9 @@ package schedule
 type slots struct {
 	met     bool // a claim has found no slot; from then on only so many may try
 	tries   int
-	probing bool // they try for others' sake, until one finds no slot
-	asked   bool // a group is held that is looked at before they do
+	probing bool  // they try for others' sake, until one finds no slot
+	asked   bool  // a group is held that is looked at before they do
+	asker   *Turn // that group, while the scout looks
 }
 
 // setLimit enters whether a queue has a limit.
@@ -38,7 +41,7 @@ func (t *Turns) Over(queue string) {
 func (t *Turns) Under(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m := t.lanes.slots[queue]; m != nil && m.probing {
+	if m := t.lanes.slots[queue]; m != nil && m.probing && m.tries <= 0 { // one for others' sake is enough
 		m.tries++
 		t.dispatch()
 	}
@@ -55,12 +58,25 @@ func (t *Turns) queueUp(turn *Turn) {
 	t.put(turn)
 }
 
+// found returns a turn for a group that was looked at: with what was known of it, if it has waited for a slot.
+func (t *Turns) found(key groups.Key, share string) *Turn {
+	turn := &Turn{Key: key, share: share}
+	if m := t.lanes.slots[key.Queue]; m != nil && m.asker != nil && m.asker.Key == key {
+		was := m.asker
+		turn.troubles, turn.single, turn.alone, turn.Unavailable = was.troubles, was.single, was.alone, was.Unavailable
+		m.asker = nil
+	}
+	return turn
+}
+
 // unhold takes a turn out of those that others hold.
 func (t *Turns) unhold(turn *Turn) {
 	delete(t.held, turn)
 	if m := t.lanes.slots[turn.Queue]; turn.asks && m != nil {
 		m.asked, m.probing = false, true
-		m.tries++
+		if m.tries <= 0 {
+			m.tries++
+		}
 	}
 	turn.asks = false
 }

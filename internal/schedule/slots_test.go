@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,4 +72,27 @@ func TestQueueOverItsLimit(t *testing.T) {
 	require.Nil(t, turns.TryNext())
 	turns.Offer(ready(last.GroupID))
 	require.Len(t, drained(turns), 3)
+}
+
+// A group that the server refuses something about waits longer each time, also if it found no slot in between.
+func TestTroubleOverALimit(t *testing.T) {
+	t.Parallel()
+	turns := roomyTurns()
+	turns.Offer(limited("a"))
+	for n := 1; n <= 5; n++ {
+		turn := turns.TryNext()
+		over(turns, turn)
+		_, unknown := turns.Held()
+		turns.Gone(unknown) // the scout has looked
+		turns.Offer(limited("a"))
+		turn = turns.TryNext()
+		require.Equal(t, "a", turn.GroupID)
+		turns.Free(queue)
+		turns.Done(turn, Outcome{Trouble: true})
+		require.Equal(t, n, turns.known[group("a")].troubles)
+		turns.mu.Lock() // its time has come
+		turns.known[group("a")].at = time.Now()
+		turns.mu.Unlock()
+		turns.Due()
+	}
 }

@@ -13,8 +13,7 @@ import (
 
 // Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: queue by queue,
 // by the lanes' time that each has used, and a group that was worked goes to the end of its queue. So none starves
-// another. All it knows is a hint; the claim
-// decides.
+// another. All it knows is a hint; the claim decides.
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
@@ -320,7 +319,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		turn := t.known[c.Key]
 		switch {
 		case turn == nil:
-			turn = &Turn{Key: c.Key, share: c.share}
+			turn = t.found(c.Key, c.share)
 		case turn.state == withLane || turn.state == inLine:
 			turn.lowest = min(turn.lowest, c.ID)
 			continue

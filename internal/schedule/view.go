@@ -172,6 +172,9 @@ func (t *Turns) Gone(keys []groups.Key) {
 	defer t.mu.Unlock()
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
+			if m := t.lanes.slots[key.Queue]; m != nil && turn.asks {
+				m.asker = turn
+			}
 			t.unhold(turn)
 			delete(t.known, key)
 		}

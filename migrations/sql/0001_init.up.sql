@@ -164,7 +164,8 @@ BEGIN
         names := names || name;
         size := size + octet_length(name) + CASE
             WHEN jsonb_typeof(value) = 'string' THEN octet_length(value #>> '{}')
-            WHEN value = jsonb_build_object('base64', value ->> 'base64') THEN
+            WHEN value = jsonb_build_object('base64', value ->> 'base64')
+                 AND value ->> 'base64' ~ '^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$' THEN
                 octet_length(decode(value ->> 'base64', 'base64'))
         END;
         IF size IS NULL AND payload IS NOT NULL THEN

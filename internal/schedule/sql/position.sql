@@ -8,5 +8,5 @@ SELECT statement_timestamp() AS now,
                             pg_catalog.string_agg(p.queue || ' ' || p.group_id, ',' ORDER BY p.queue, p.group_id),
                             0::bigint), 0)
         FROM pgfifo.pauses p
-        WHERE p.queue = ANY ($1::text[])) AS paused
+        WHERE p.queue = ANY ($1::text[]) AND NOT p.limited) AS paused
 FROM pgfifo.jobs_id_seq s
