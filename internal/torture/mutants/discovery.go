@@ -159,8 +159,14 @@ var discovery = []Mutant{
 	{
 		Name:   "collection-waits",
 		Breaks: "the collection of idle groups waits for those that are held",
-		Edits:  []Edit{{"internal/schedule/sql/collect_lock.sql", "FOR UPDATE OF g SKIP LOCKED", "FOR UPDATE OF g"}},
-		Test:   Test{"internal/schedule", "TestCollectPassesOverHeldGroups"},
+		Edits: []Edit{
+			{"internal/schedule/sql/collect_lock.sql", "FOR UPDATE OF g SKIP LOCKED", "FOR UPDATE OF g"},
+			{
+				"internal/schedule/sql/collect_lock.sql", "::text::xid8) = 'committed', true)",
+				"::text::xid8) <> '', true)",
+			},
+		},
+		Test: Test{"internal/schedule", "TestCollectPassesOverHeldGroups"},
 	},
 	{
 		Name:   "last-group-first",

@@ -13,9 +13,8 @@ var told = []Mutant{
 		Name:   "failed-look-counts",
 		Breaks: "a worker is ready although it cannot look for work",
 		Edits: []Edit{{
-			scoutFile, "		if err := s.walk(ctx, conn, view); err != nil {\n",
-			"		if err := s.walk(ctx, conn, view); err != nil {\n			now := time.Now()\n" +
-				"			s.looked.Store(&now)\n",
+			scoutFile, "	looked := s.nextLook(view) <= 0\n",
+			"	looked, now := s.nextLook(view) <= 0, time.Now()\n	s.looked.Store(&now)\n",
 		}},
 		Test: Test{"fifo", "TestNotReadyWithoutLooks"},
 	},
