@@ -36,6 +36,7 @@ func TestCancel(t *testing.T) {
 				b.run(w)
 				receive(t, h.started, "a handler")
 				receive(t, h.started, "the other")
+				b.listening()
 				s, running := b.client.Queue("q"), 2
 				if scope == "group" {
 					s, running = s.Group("a"), 1
@@ -68,6 +69,15 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// listening waits until the worker hears notices.
+func (b *bed) listening() {
+	b.t.Helper()
+	await(b.t, "a listener", func() bool {
+		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "+
+			"AND state = 'idle' AND query LIKE 'LISTEN%')")
+	})
+}
+
 // Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
 func TestCancelInABatchOfGroups(t *testing.T) {
 	t.Parallel()
@@ -86,6 +96,7 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 			}, oneLane)
 			b.run(w)
 			b.holder("warm")
+			b.listening()
 			for _, id := range []string{"a", "b", "c", "d", "e"} {
 				b.send(id, id)
 			}
@@ -148,6 +159,7 @@ func TestCancelWithoutThePool(t *testing.T) {
 	}))
 	b.run(w)
 	receive(t, h.started, "the handler")
+	b.listening()
 	_, _, err = b.client.Queue("q").Cancel(t.Context(), "")
 	require.NoError(t, err)
 	require.ErrorIs(t, receive(t, h.causes, "the end of its context"), fifo.ErrCanceled)

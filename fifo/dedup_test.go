@@ -2,9 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -368,45 +365,4 @@ func TestDedupIsAnnounced(t *testing.T) {
 		}
 		await(t, "the new jobs", func() bool { return len(b.ledger.order()) == 2+i })
 	}
-}
-
-func TestContentID(t *testing.T) {
-	t.Parallel()
-	sum := sha256.Sum256([]byte(`{"a":1}`))
-	want := hex.EncodeToString(sum[:])
-	for _, payload := range []any{
-		`{"a":1}`, []byte(`{"a":1}`), json.RawMessage(`{"a":1}`), map[string]int{"a": 1}, struct {
-			A int `json:"a"`
-		}{1},
-	} {
-		got, err := fifo.ContentID(payload)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	_, err := fifo.ContentID(func() {})
-	require.ErrorIs(t, err, fifo.ErrInvalidMessage)
-}
-
-// Ids that have expired are swept in the background, a thousand in a transaction, and those that a producer has just
-// taken are left.
-func TestDedupIsSwept(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.exec(`INSERT INTO pgfifo.dedup_ids (key, job, expires) SELECT sha256(n::text::bytea), n,
-		now() - interval '1 second' + CASE WHEN n > 2500 THEN interval '1 hour' ELSE '0' END
-		FROM generate_series(1, 2600) n`)
-	b.exec("INSERT INTO pgfifo.dedup_ids VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), 7, '2000-01-01')")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "a"))
-	require.NoError(t, err)
-	b.run(b.worker(nop, func(w *fifo.Worker) { w.Sweep.Interval = 10 * time.Millisecond }))
-	await(t, "the sweep", func() bool { return b.count("dedup_ids") == 101 })
-	require.NoError(t, tx.Commit(t.Context()))
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
-	require.True(t, got[0].Duplicate)
-	await(t, "a job", func() bool { return len(b.ledger.order()) == 1 })
-	require.Equal(t, 101, b.count("dedup_ids"))
 }

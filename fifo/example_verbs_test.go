@@ -109,11 +109,11 @@ func ExampleScope_Cancel() {
 	go func() { ended <- worker.Run(ctx) }()
 
 	<-stuck
-	if _, _, err := partner.Cancel(ctx, "the partner is down"); err != nil {
-		log.Fatal(err)
-	}
-	for worker.Stats().Returned == 0 { // or ask why: its State is Held until then
-		time.Sleep(time.Millisecond)
+	for worker.Stats().Returned == 0 { // a worker that has just begun may not listen yet
+		if _, _, err := partner.Cancel(ctx, "the partner is down"); err != nil {
+			log.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	if _, err := partner.Resume(ctx); err != nil {
 		log.Fatal(err)

@@ -46,7 +46,8 @@ func TestDeadLetterQueue(t *testing.T) {
 	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), MaxAttempts: 5}
 	rarePolls(other)
 	other.Handle("morgue", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
-		moved <- job
+		its := *job
+		moved <- &its
 		return nil
 	}))
 	b.run(other)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 
-	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -55,33 +51,6 @@ type Lane struct {
 	bound     time.Duration // of the server's patience
 	lost      atomic.Bool   // a heartbeat found the connection dead
 	since     atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
-}
-
-// dials counts the lanes of this process.
-var dials atomic.Int64
-
-// A Dialer opens lanes.
-type Dialer struct {
-	// Pool says how to connect: its ConnConfig, BeforeConnect and AfterConnect are used, its connections are not.
-	Pool *pgxpool.Config
-	// Control is for what must commit by itself while a lane's transaction is open: fencing tokens. Without one,
-	// there are none. Whoever made it closes it.
-	Control *pgxpool.Pool
-	// Schema is where the tables live.
-	Schema schema.Name
-	// Name is the lanes' application_name, unless Pool says one.
-	Name string
-	// Session bounds silence. The zero value means the defaults.
-	Session groups.Session
-	// Statements are what settles a held job, by name. Calls name them.
-	Statements map[string]string
-	// Logger is told of session settings that are not available. Required.
-	Logger *slog.Logger
-	// DB is what handlers' transactions are begun on, with its models and query hooks. It is on a Lending Connector.
-	// Without one there are none for bun. Whoever made it closes it.
-	DB *bun.DB
-
-	probing sync.Mutex
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -121,91 +90,6 @@ const ( // names of prepared statements
 	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
 	stmtClaimManySlot  = "pgfifo_claim_many_slot"
 )
-
-// Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
-func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, _, _, err := d.connect(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Conn(), nil
-}
-
-func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, uint32, error) {
-	session := newSession(d.Session)
-	cfg, err := session.connConfig(ctx, d.Pool, d.Name, lane)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	w := newWire(cfg.Tracer)
-	cfg.Tracer = w
-	dc, err := stdlib.GetConnector(*cfg).Connect(ctx)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	conn := dc.(*stdlib.Conn)
-	pid, err := d.own(ctx, conn.Conn().PgConn())
-	if err == nil {
-		err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
-	}
-	if err == nil && d.Pool.AfterConnect != nil {
-		err = d.Pool.AfterConnect(ctx, conn.Conn())
-	}
-	if err == nil { // for handlers that use bun
-		err = conforming.Check(conn.Conn().PgConn())
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, nil, 0, err
-	}
-	return conn, w, pid, nil
-}
-
-// Dial opens a lane.
-func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
-	conn, w, pid, err := d.connect(ctx, true)
-	if err != nil {
-		return nil, err
-	}
-	watched, ok := conn.Conn().PgConn().Conn().(*stream)
-	if !ok {
-		_ = conn.Close()
-		return nil, errNotWatched
-	}
-	l := &Lane{
-		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
-		heartbeat: d.Session.WithDefaults().Heartbeat, silent: d.Session.WithDefaults().Silence,
-		bound:   d.Session.Bound(),
-		control: d.Control, schema: d.Schema,
-		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements,
-	}
-	texts := maps.Clone(d.Statements)
-	if texts == nil {
-		texts = make(map[string]string)
-	}
-	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
-	texts[stmtLock], texts[stmtLockMany], texts[stmtAhead] = lockSQL, lockManySQL, aheadSQL
-	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
-	texts[stmtLockSlot] = lockSlotSQL
-	for look, slotted := range slotLooks {
-		texts[slotted] = withSlot.Replace(texts[look])
-	}
-	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
-	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	l.dialed = dials.Add(1)
-	err = l.prepare(ctx, d.Schema, texts)
-	if err == nil {
-		err = l.watchStatements(ctx)
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return l, nil
-}
 
 func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
 

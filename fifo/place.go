@@ -1,0 +1,87 @@
+package fifo
+
+import (
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
+)
+
+// A place is one group of a claim.
+type place struct {
+	turn    *schedule.Turn
+	held    *lease.Held      // its head, or nil
+	outcome schedule.Outcome // what the Turns should know
+	alone   bool             // the next one for it is to be of no other group
+	upTo    int64            // those up to this job are to be of one job each
+	kept    bool             // the next one is for it again
+}
+
+// deal puts what is held into its places. It returns how many of them the claim has not missed.
+func deal(claim []place, hold *lease.Hold) (n int) {
+	for i := range claim {
+		claim[i].outcome = schedule.Outcome{Missed: true}
+	}
+	if hold == nil {
+		return 0
+	}
+	for h := range hold.Heads() {
+		p := &claim[h.N]
+		p.held, p.alone, p.outcome = h, h.Seen.Alone, schedule.Outcome{}
+		n++
+	}
+	for _, i := range hold.Apart {
+		p := &claim[i]
+		p.alone, p.outcome = true, schedule.Outcome{More: true}
+		n++
+	}
+	return n
+}
+
+// learned returns what the Turns should know.
+func (p *place) learned() schedule.Outcome {
+	o := p.outcome
+	o.Alone, o.OneByOne = p.alone, p.upTo
+	if p.held != nil {
+		o.Seen = p.held.Seen
+	}
+	return o
+}
+
+// A task is a job that is held, with what it takes to settle it.
+type task struct {
+	job   *Job
+	place *place
+	held  *lease.Held
+}
+
+func (s *seat) newJob(h *lease.Held) *Job {
+	job := new(Job)
+	s.fillJob(job, h)
+	return job
+}
+
+func (s *seat) fillJob(job *Job, h *lease.Held) {
+	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
+	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
+	job.Headers = decodeHeaders(h.Headers)
+}
+
+func (s *seat) maxAttempts(h *lease.Held) int {
+	if h.MaxAttempts != 0 {
+		return h.MaxAttempts
+	}
+	return s.queue.MaxAttempts
+}
+
+func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
+	n := 1 + len(hold.Rest)
+	tasks, jobs := make([]task, n), make([]Job, n)
+	for i := range tasks {
+		h := &hold.Held
+		if i > 0 {
+			h = &hold.Rest[i-1]
+		}
+		s.fillJob(&jobs[i], h)
+		tasks[i] = task{&jobs[i], &claim[h.N], h}
+	}
+	return tasks
+}
