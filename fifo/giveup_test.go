@@ -73,9 +73,11 @@ func TestSkipHead(t *testing.T) {
 	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
 	g := b.client.Queue("q").Group("g")
 	for _, want := range ids {
-		skipped, err := g.SkipHead(t.Context())
-		require.NoError(t, err)
-		require.True(t, skipped)
+		await(t, "no claim that looks at the group just now", func() bool {
+			skipped, err := g.SkipHead(t.Context())
+			require.NoError(t, err)
+			return skipped
+		})
 		letters := b.deadLetters()
 		require.Equal(t, want, letters[len(letters)-1].ID)
 		if want == ids[0] {

@@ -3,6 +3,8 @@ package fifo
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,7 +104,8 @@ func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
 	if err != nil {
 		return bun.Tx{}, err
 	}
-	return loan.BunTx(ctx)
+	tx, err := loan.BunTx(ctx)
+	return tx, noJob(err)
 }
 
 // SQLTx is Tx for database/sql: the transaction inside that of Tx.
@@ -122,7 +125,16 @@ func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loan.PgxTx(ctx)
+	tx, err := loan.PgxTx(ctx)
+	return tx, noJob(err)
+}
+
+// noJob is the error for who has asked just before the handler returned.
+func noJob(err error) error {
+	if errors.Is(err, lease.ErrEnded) {
+		return fmt.Errorf("%w: %w", ErrNoJob, err)
+	}
+	return err
 }
 
 // lent returns the job's transaction while its handler runs. A goroutine that the handler has left behind may ask.
