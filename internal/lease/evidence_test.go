@@ -65,7 +65,11 @@ func TestLostIsToldOnce(t *testing.T) {
 			require.False(t, s.lost("a"), "never claimed")
 			require.False(t, s.lost("a"), "given back")
 			l := s.lane()
+			pid := l.pg().PID()
 			die(s, l, s.claim(l, "a"))
+			s.Until(func() bool {
+				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+			})
 			require.True(t, s.lost("a"))
 			require.False(t, s.lost("a"), "once")
 			require.False(t, s.lost("b"))
