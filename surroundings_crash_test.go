@@ -3,11 +3,14 @@
 package pgfifo_test
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +19,25 @@ import (
 func (c *cluster) freezeWalWriter() (thaw func()) {
 	c.Helper()
 	pid := query[int](c, c.port, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
-	require.NoError(c, syscall.Kill(pid, syscall.SIGSTOP))
+	flushes := func() bool {
+		ctx, cancel := context.WithTimeout(c.Context(), time.Second)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, c.url(c.port))
+		if err != nil {
+			return false
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		_, err = conn.Exec(ctx, "BEGIN; SET LOCAL synchronous_commit = on; "+
+			"SELECT pg_logical_emit_message(true, 'frozen', ''); COMMIT")
+		return err == nil
+	}
+	for frozen := false; !frozen; {
+		require.NoError(c, c.Context().Err())
+		require.NoError(c, syscall.Kill(pid, syscall.SIGSTOP))
+		if frozen = flushes(); !frozen { // it holds the lock that every flush needs
+			require.NoError(c, syscall.Kill(pid, syscall.SIGCONT))
+		}
+	}
 	return func() {
 		_ = syscall.Kill(pid, syscall.SIGQUIT) // what it gets from the crash, and before it goes on
 		_ = syscall.Kill(pid, syscall.SIGCONT)
