@@ -132,7 +132,6 @@ CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- fo
 -- NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.
 --
 -- It notifies nobody: a commit never waits for that. Workers find the job when they look, once every PollInterval.
--- +goose StatementBegin
 CREATE FUNCTION pgfifo.enqueue(
     queue text, group_id text, payload bytea,
     headers      jsonb       DEFAULT NULL,  -- an object; values are strings, or {"base64": "..."} for any bytes
@@ -213,7 +212,6 @@ BEGIN
     RETURN job;
 END
 $enqueue$;
--- +goose StatementEnd
 
 -- The same with a text as the payload, in UTF-8: what a string literal is, unless it says ::bytea.
 CREATE FUNCTION pgfifo.enqueue(
