@@ -24,8 +24,8 @@ func (c *checker) checkRelease() {
 			c.did("I7", 1)
 			if m.pid > 0 {
 				c.broken("I7", m.at, -1, nil,
-					"%s had been frozen or cut off for %v, and %d of its sessions still held something",
-					m.proc, freeze, m.pid)
+					"%s had been frozen or cut off for %v, and %d of its sessions still held something: %s",
+					m.proc, 2*freeze, m.pid, m.note)
 			}
 			continue
 		case "gone":

@@ -81,16 +81,27 @@ func (stopFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	return nil
 }
 
-// still looks whether a process that cannot do anything has kept anything until now, and takes that down.
+// still looks whether a process that cannot do anything has kept anything until now, and takes that down: how many
+// sessions, and what they are at. A server that gets too little of the processor ends sessions late, so it waits as
+// long again.
 func (r *run) still(ctx context.Context, p *process) {
 	if p.ended() {
 		return
 	}
-	var held int64
-	err := r.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-		WHERE application_name IN ($1, $2) AND datname = current_database()
-		AND backend_xid IS NOT NULL`, p.name, poolPrefix+p.name).Scan(&held)
+	const sql = `SELECT count(*), coalesce(string_agg(concat_ws(' ', application_name, pid, state, wait_event,
+			now() - xact_start, now() - state_change, query), ' | '), '')
+		FROM pg_stat_activity
+		WHERE application_name IN ($1, $2) AND datname = current_database() AND backend_xid IS NOT NULL`
+	var (
+		held int64
+		what string
+		err  error
+	)
+	until(ctx, freeze, func() bool {
+		err = r.pool.QueryRow(ctx, sql, p.name, poolPrefix+p.name).Scan(&held, &what)
+		return err == nil && held == 0
+	})
 	if err == nil {
-		r.mark("held", p.name, held, "")
+		r.mark("held", p.name, held, what)
 	}
 }
