@@ -70,10 +70,10 @@ var Profiles = map[string]Config{
 		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Stubborns: 1, Delayed: 200,
 	},
 	"ci": {
-		Jobs: 30_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
-		Kills: 60, Stops: 12, Terminates: 30, Restarts: 3, Crashes: 1, Partitions: 3, LostCommits: 12, Resets: 6,
-		Latencies: 2, Sweeps: 1, Holds: 3,
-		Reads: 6, Operators: 18, Clashes: 3, Vacuums: 6, Notices: 3, Stubborns: 6, Delayed: 5000,
+		Jobs: 20_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
+		Kills: 40, Stops: 6, Terminates: 20, Restarts: 2, Crashes: 1, Partitions: 2, LostCommits: 8, Resets: 4,
+		Latencies: 1, Sweeps: 1, Holds: 2,
+		Reads: 4, Operators: 12, Clashes: 2, Vacuums: 4, Notices: 2, Stubborns: 4, Delayed: 5000,
 	},
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
