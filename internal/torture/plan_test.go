@@ -27,10 +27,10 @@ func TestPlan(t *testing.T) {
 		counts[name]++
 	}
 	require.Equal(t, map[string]int{
-		faultKill: 60, faultStop: 12, faultTerminate: 30, faultRestart: 3, faultPartition: 3,
-		faultLose: 12, faultReset: 6,
-		faultLatency: 2, faultSweep: 1, faultHold: 3, faultRead: 6, faultOperator: 18, faultClash: 3,
-		faultVacuum: 6, faultNotices: 3, faultStubborn: 6,
+		faultKill: 40, faultStop: 6, faultTerminate: 20, faultRestart: 2, faultPartition: 2,
+		faultLose: 8, faultReset: 4,
+		faultLatency: 1, faultSweep: 1, faultHold: 2, faultRead: 4, faultOperator: 12, faultClash: 2,
+		faultVacuum: 4, faultNotices: 2, faultStubborn: 4,
 	}, counts)
 }
 
