@@ -21,6 +21,8 @@ var invariants = []struct{ name, text string }{
 	{"I10", "an enqueue into a held group does not wait, and none fails for its notice"},
 	{"I11", "no error in the server's log that nobody asked for"},
 	{"I12", "groups without trouble go on in time, delayed jobs start punctually, lanes are free soon"},
+	{"I13", "no more jobs at once than a queue's limit"},
+	{"I14", "of two messages with one DedupID one is enqueued"},
 }
 
 // A checker proves the invariants of a history, or finds where they are broken.
@@ -84,6 +86,8 @@ func check(h *history) *checker {
 	c.checkEffects()
 	c.checkSpawned()
 	c.checkOverlap()
+	c.checkLimit()
+	c.checkTwins()
 	c.checkLease()
 	c.checkUnread()
 	c.checkFence()

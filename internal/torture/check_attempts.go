@@ -28,13 +28,17 @@ func (c *checker) checkAttempts() {
 		before := &turn{start: c.enqueued(turns[0].msg).invoke}
 		for i, t := range turns {
 			c.did("I6", 1)
-			died := i > 0 && before.outcome != "retried" && before.outcome != "returned"
+			uncounted := before.outcome == "returned" || before.outcome == "snoozed"
+			died := i > 0 && before.outcome != "retried" && !uncounted
 			least, missed := int32(1), ""
 			if died {
 				lost++
 				missed = c.mayBeMissed(before, t)
 			}
-			if before.outcome == "returned" || missed != "" {
+			if before.outcome == "snoozed" {
+				c.count("attempts that a handler has given back", 1)
+			}
+			if uncounted || missed != "" {
 				least = 0
 			}
 			most := least + between(before.start, t.start)
@@ -105,7 +109,7 @@ func (c *checker) clashed(msg int64) bool {
 // returns while a statement is under way takes the other groups of its batch along.
 func (c *checker) eaters() (at []int64) {
 	for _, t := range c.turns {
-		if t.do == doInFlight && t.end != forever && queueOf(t.group, c.batches) == queueWide {
+		if t.do == doInFlight && t.end != forever && acrossGroups(queueOf(t.group, c.batches)) {
 			at = append(at, t.end)
 		}
 	}

@@ -57,7 +57,7 @@ func (c *checker) checkLocks() {
 // works reports whether a turn is, or may be in a batch with, one of the group with that queue and id.
 func (c *checker) works(t *turn, group string) bool {
 	queue := queueOf(t.group, c.batches)
-	return group == queue+"/"+groupID(t.group) || queue == queueWide && strings.HasPrefix(group, queue+"/")
+	return group == queue+"/"+groupID(t.group) || acrossGroups(queue) && strings.HasPrefix(group, queue+"/")
 }
 
 // thawed returns until when the process of a turn was frozen that was frozen when it ended.

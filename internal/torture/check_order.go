@@ -112,7 +112,7 @@ func (c *checker) takenBack(x, again *turn) bool {
 
 // sameBatch reports whether a job had run just before, in the same batch as the turn, which was undone as a whole then.
 func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
-	if queue := queueOf(x.group, c.batches); queue == queuePlain || queue == queueRelaxed {
+	if queue := queueOf(x.group, c.batches); queue == queuePlain || queue == queueRelaxed || queue == queueLimited {
 		return false
 	}
 	for i := len(before) - 1; i >= 0; i-- {

@@ -25,18 +25,7 @@ func (c *checker) checkOverlap() {
 					continue
 				}
 				still = append(still, a)
-				why := ""
-				if !a.recorded() {
-					why = c.excuse(a.proc, a.pid, b.start)
-				}
-				if why == "" && !a.recorded() && c.unheard(a, b.start) {
-					why = "a statement without an answer"
-				}
-				// It was b that was kept from running, between its claim and its start, and came too late.
-				if why == "" && !b.recorded() {
-					why = c.excuse(b.proc, b.pid, b.start)
-				}
-				switch {
+				switch why := c.mayOverlap(a, b); {
 				case why != "":
 					if told[a] != why {
 						c.count("handlers that ran on beside a successor because of "+why, 1)
@@ -54,6 +43,21 @@ func (c *checker) checkOverlap() {
 			open = append(still, b)
 		}
 	}
+}
+
+// mayOverlap returns why a handler may still run when another one starts, though it has lost its session, or "".
+func (c *checker) mayOverlap(a, b *turn) (why string) {
+	if !a.recorded() {
+		why = c.excuse(a.proc, a.pid, b.start)
+		if why == "" && c.unheard(a, b.start) {
+			why = "a statement without an answer"
+		}
+	}
+	// It was b that was kept from running, between its claim and its start, and came too late.
+	if why == "" && !b.recorded() {
+		why = c.excuse(b.proc, b.pid, b.start)
+	}
+	return why
 }
 
 // learnt is learn, with the time until the next heartbeat and the tolerance for stamps.

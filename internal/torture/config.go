@@ -44,6 +44,7 @@ type Config struct {
 	Reads       int // handlers of a worker process that keep rows open for as long
 	Vacuums     int // SIGKILL of all worker processes, and VACUUM (FREEZE) and CHECKPOINT before there are others
 	Stubborns   int // handlers that do not heed their contexts, and never end
+	Outages     int // spells in which all handlers of queuePlain say Unavailable
 	Notices     int // spells in which the server's queue of notices is full
 	Clashes     int // jobs that cannot be given up, because a dead letter with their key is there
 	Operators   int // locks, deletions and purges of an operator that are rolled back
@@ -67,19 +68,19 @@ var Profiles = map[string]Config{
 		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
 		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2,
 		Latencies: 1, Holds: 1,
-		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Stubborns: 1, Delayed: 200,
+		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Stubborns: 1, Outages: 1, Delayed: 200,
 	},
 	"ci": {
 		Jobs: 20_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
 		Kills: 40, Stops: 6, Terminates: 20, Restarts: 2, Crashes: 1, Partitions: 2, LostCommits: 8, Resets: 4,
 		Latencies: 1, Sweeps: 1, Holds: 2,
-		Reads: 4, Operators: 12, Clashes: 2, Vacuums: 4, Notices: 2, Stubborns: 4, Delayed: 5000,
+		Reads: 4, Operators: 12, Clashes: 2, Vacuums: 4, Notices: 2, Stubborns: 4, Outages: 2, Delayed: 5000,
 	},
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
 		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200,
 		Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
-		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Delayed: 10_000,
+		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Outages: 20, Delayed: 10_000,
 	},
 }
 
@@ -143,15 +144,24 @@ const (
 	queueWide  = "wide"  // HandleEach, one job each of several groups
 	// queueRelaxed is as queuePlain, and its completions do not wait for the disk.
 	queueRelaxed = "relaxed"
+	// queueLimited runs at most limit jobs at once.
+	queueLimited = "limited"
+	limit        = 4
+	// queueLoose is that of messages of no group, one job each of several. Number n counts as group looseFrom + n.
+	queueLoose = "loose"
+	looseFrom  = 1 << 21
 	// queueStubborn is that of handlers that do not end. Its groups are numbered from stubbornFrom on.
 	queueStubborn = "stubborn"
 	stubbornFrom  = 1 << 20
 )
 
-// queueOf returns the queue of a group. Six groups in ten are plain, and the groups that a Zipf distribution prefers
+// queueOf returns the queue of a group. Five groups in ten are plain, and the groups that a Zipf distribution prefers
 // are of every kind.
 func queueOf(group int32, batches bool) string {
-	if group >= stubbornFrom {
+	switch {
+	case group >= looseFrom:
+		return queueLoose
+	case group >= stubbornFrom:
 		return queueStubborn
 	}
 	if !batches {
@@ -160,6 +170,8 @@ func queueOf(group int32, batches bool) string {
 	switch group % 10 {
 	case 3:
 		return queueEach
+	case 5:
+		return queueLimited
 	case 6:
 		return queueSlice
 	case 8:
@@ -170,6 +182,9 @@ func queueOf(group int32, batches bool) string {
 		return queuePlain
 	}
 }
+
+// acrossGroups reports whether a queue is worked in batches of one job each of several groups.
+func acrossGroups(queue string) bool { return queue == queueWide || queue == queueLoose }
 
 // groupID returns the id of a group. One in four takes more bytes than letters.
 func groupID(group int32) string {

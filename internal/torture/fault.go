@@ -32,6 +32,7 @@ const (
 	faultVacuum    = "vacuum"
 	faultNotices   = "notices"
 	faultStubborn  = "stubborn"
+	faultOutage    = "outage"
 )
 
 // A fault is something that the harness can do. It returns errNotNow if it cannot be done at the moment.
@@ -78,6 +79,7 @@ func (r *run) plan() (faults []fault) {
 		{vacuumFault{}, c.Vacuums},
 		{noticesFault{}, c.Notices},
 		{stubbornFault{}, c.Stubborns},
+		{outageFault{}, c.Outages},
 	} {
 		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
 			r.leave(kind.fault.name(), why)

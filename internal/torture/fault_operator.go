@@ -39,7 +39,7 @@ func (operatorFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	defer func() { _ = tx.Rollback() }()
 	var waiting []groups.Key
 	err = tx.NewRaw(`SELECT queue, group_id FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs
-		WHERE group_id < 'z') j
+		WHERE group_id NOT LIKE 'z%') j
 		ORDER BY random() LIMIT 8`).Scan(ctx, &waiting)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type handlers struct {
 	hub      *hubClient
 	gate     gate // of slow handlers
 	readers  gate // of those that have rows open
+	down     gate // shut while what the handlers of queuePlain need is down
 }
 
 // tell is told what the harness wants.
@@ -36,6 +37,10 @@ func (h *handlers) tell(word string) {
 		h.gate.shut()
 	case "read":
 		h.readers.shut()
+	case "down":
+		h.down.shut()
+	case "up":
+		h.down.lift()
 	case "go":
 		h.gate.lift()
 		h.readers.lift()
@@ -96,10 +101,10 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 	alone bool,
 ) (err error) {
 	a := &attempt{handlers: h, job: job, alone: alone}
-	if a.group, err = groupOf(job.GroupID); err != nil {
+	if a.task, err = readTask(job.Payload); err != nil {
 		return err
 	}
-	if a.task, err = readTask(job.Payload); err != nil {
+	if a.group, err = groupFor(job.Queue, job.GroupID, a.task); err != nil {
 		return err
 	}
 	a.note(evStart, a.N, orDefault(a.Do, "-"))
@@ -138,8 +143,16 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 
 // act does what the task says.
 func (a *attempt) act(ctx context.Context) error {
+	if a.down.shutNow() && a.job.Queue == queuePlain {
+		return fifo.Unavailable(errOnPurpose)
+	}
 	first := a.job.Attempt() == 1
 	switch a.Do {
+	case doAway:
+		if rand.IntN(2) == 0 {
+			return fifo.Unavailable(errOnPurpose)
+		}
+		return nil
 	case doFence:
 		return a.outside(ctx, false)
 	case doSlow:

@@ -33,10 +33,11 @@ type history struct {
 // An enqueue is one message of a producer, and what became of its call.
 type enqueue struct {
 	n      int64 // the message's number
-	id     int64 // the job's; 0: not known
+	id     int64 // the job's, or that which a duplicate is one of; 0: not known
 	invoke int64
 	back   int64  // when the call returned; 0: it did not
 	delay  int64  // for so long it was not to run
+	twins  int64  // what names it for deduplication; 0: nothing
 	why    string // it failed
 	group  int32
 	result result
@@ -51,6 +52,9 @@ const (
 	resOK
 	resFailed
 )
+
+// aDuplicate is why an enqueue has failed that was told so.
+const aDuplicate = "a duplicate"
 
 // tables are what is left in the database.
 type tables struct {
@@ -155,7 +159,7 @@ func (h *history) readEnqueues(path string) error {
 		case "invoke":
 			for _, item := range strings.Split(f[4], ",") {
 				e := enqueue{invoke: at, how: f[3]}
-				if _, err := fmt.Sscanf(item, "%d:%d:%d", &e.n, &e.group, &e.delay); err != nil {
+				if _, err := fmt.Sscanf(item, "%d:%d:%d:%d", &e.n, &e.group, &e.delay, &e.twins); err != nil {
 					return fmt.Errorf("%q: %w", item, err)
 				}
 				under[op] = append(under[op], len(h.enqueues))
@@ -168,8 +172,11 @@ func (h *history) readEnqueues(path string) error {
 				e.back = at
 				switch what {
 				case "ok":
-					e.result = resOK
-					if e.id, err = strconv.ParseInt(ids[i], 10, 64); err != nil {
+					id, duplicate := strings.CutPrefix(ids[i], "=")
+					if e.result, e.why = resOK, "-"; duplicate {
+						e.result, e.why = resFailed, aDuplicate
+					}
+					if e.id, err = strconv.ParseInt(id, 10, 64); err != nil {
 						return err
 					}
 				case "fail":
@@ -223,7 +230,7 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 				return err
 			}
 			d.msg, d.do = t.N, t.Do
-			if d.group, err = groupOf(id); err != nil {
+			if d.group, err = groupFor(d.queue, id, t); err != nil {
 				return err
 			}
 			h.dead = append(h.dead, d)
@@ -246,7 +253,8 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 		return err
 	}
 	var left int64
-	return each(ctx, db, "SELECT id FROM pgfifo.jobs WHERE group_id < 'z' ORDER BY id", []any{&left}, func() error {
+	const there = "SELECT id FROM pgfifo.jobs WHERE group_id NOT LIKE 'z%' ORDER BY id"
+	return each(ctx, db, there, []any{&left}, func() error {
 		h.left = append(h.left, left)
 		return nil
 	})

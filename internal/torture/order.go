@@ -110,7 +110,7 @@ func logger(w io.Writer) *slog.Logger {
 // troubles is the journal as a place for log lines, but for those of attempts, which hooks tell it of.
 type troubles struct{ book *journal }
 
-var attemptLines = regexp.MustCompile(`msg="pgfifo: (attempt failed|attempt lost|dead letter)"`)
+var attemptLines = regexp.MustCompile(`msg="pgfifo: (attempt failed|attempt lost|dead letter|queue is unavailable)`)
 
 func (t troubles) Write(p []byte) (int, error) {
 	if attemptLines.Match(p) {

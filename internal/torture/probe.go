@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +17,9 @@ const howProbe = "probe"
 // probes is what the numbers of the harness's own messages are higher by.
 const probes = 1 << 41
 
-// probe sends messages to groups that are held.
+// probe sends messages to groups that are held, and may have more than one job.
 func (r *run) probe(ctx context.Context, held []int32) {
+	held = slices.DeleteFunc(held, func(group int32) bool { return group >= looseFrom })
 	for _, group := range held[:min(len(held), 3)] {
 		_, _ = r.send(ctx, howProbe, "", group, 0)
 	}
@@ -31,7 +33,7 @@ func (r *run) send(ctx context.Context, how, do string, group int32, delay time.
 	if how == howClash && group%2 == 0 {
 		m.MaxAttempts = 2
 	}
-	r.probes.line("invoke %d %s %d:%d:%d", n, how, n, group, delay.Nanoseconds())
+	r.probes.line("invoke %d %s %d:%d:%d:0", n, how, n, group, delay.Nanoseconds())
 	ids, err := receipt.IDs(r.client.Enqueue(ctx, m))
 	switch {
 	case err == nil:

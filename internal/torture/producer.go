@@ -16,7 +16,6 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
-	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // longestDelay is how long a message may be delayed, and its group with it.
@@ -75,6 +74,11 @@ func (p *producer) run(ctx context.Context) error {
 		rng := rand.New(rand.NewPCG(p.Seed, uint64(from)))
 		pick := p.picker(rng)
 		for n := from; n < from+count; {
+			if n+1 < from+count && rng.IntN(100) < 3 {
+				p.sendTwins(ctx, rng, n, pick())
+				n += 2
+				continue
+			}
 			size := 1
 			switch u := rng.IntN(100); {
 			case u < 10:
@@ -86,9 +90,9 @@ func (p *producer) run(ctx context.Context) error {
 			var to []int32
 			for ; n < from+count && len(tasks) < size; n++ {
 				tasks = append(tasks, newTask(rng, n, p.order))
-				to = append(to, pick())
+				to = append(to, p.place(rng, n, pick()))
 			}
-			p.send(ctx, rng, tasks, to)
+			p.send(ctx, rng, tasks, to, 0)
 		}
 	}
 }
@@ -100,6 +104,31 @@ func (p *producer) picker(rng *rand.Rand) func() int32 {
 	}
 	zipf := rand.NewZipf(rng, p.Zipf, 1, uint64(p.Groups-1))
 	return func() int32 { return int32(zipf.Uint64()) }
+}
+
+// place is the group of a message for which one was picked: one message in ten is of no group.
+func (p *producer) place(rng *rand.Rand, n int64, picked int32) int32 {
+	if p.Batch > 1 && rng.IntN(10) == 0 {
+		return looseFrom + int32(n)
+	}
+	return picked
+}
+
+// sendTwins sends two messages with one DedupID, to one group, one way and another, and often at once.
+func (p *producer) sendTwins(ctx context.Context, rng *rand.Rand, n int64, group int32) {
+	var both sync.WaitGroup
+	at := [2]int32{group, group}
+	if at[0] = p.place(rng, n, group); at[0] != group {
+		at[1] = at[0] + 1
+	}
+	for i, to := range at {
+		tasks, own := []task{newTask(rng, n+int64(i), p.order)}, rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+		both.Go(func() { p.send(ctx, own, tasks, []int32{to}, n) })
+		if rng.IntN(2) == 0 {
+			both.Wait()
+		}
+	}
+	both.Wait()
 }
 
 // How messages are sent.
@@ -115,8 +144,9 @@ const (
 
 var errRolledBack = errors.New("rolled back on purpose")
 
-// send sends messages one way or the other, and logs what became of that.
-func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []int32) {
+// send sends messages one way or the other, and logs what became of that. twins names them for deduplication, if it is
+// not 0.
+func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []int32, twins int64) {
 	how := howPlain
 	switch u := rng.IntN(100); {
 	case u < 12:
@@ -142,14 +172,22 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 		case u == 8:
 			msgs[i].Delay = time.Duration(rng.Int64N(int64(longestDelay)))
 		}
-		list[i] = fmt.Sprint(t.N, ":", to[i], ":", msgs[i].Delay.Nanoseconds())
+		if twins != 0 {
+			msgs[i].DedupID = fmt.Sprint("twins ", twins)
+		}
+		list[i] = fmt.Sprint(t.N, ":", to[i], ":", msgs[i].Delay.Nanoseconds(), ":", twins)
 	}
 	op := p.ops.Add(1)
 	p.book.line("invoke %d %s %s", op, how, strings.Join(list, ","))
-	ids, err := p.enqueue(ctx, how, linger, msgs)
+	receipts, err := p.enqueue(ctx, how, linger, msgs)
 	switch {
 	case err == nil:
-		p.book.line("ok %d %s %s", op, how, strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]"))
+		for i, got := range receipts {
+			if list[i] = fmt.Sprint(got.ID); got.Duplicate {
+				list[i] = "=" + list[i]
+			}
+		}
+		p.book.line("ok %d %s %s", op, how, strings.Join(list, ","))
 		return
 	case failed(err):
 		p.book.line("fail %d %s %s", op, how, strings.ReplaceAll(err.Error(), "\n", " "))
@@ -178,9 +216,8 @@ func inCommit(err error) error {
 	return err
 }
 
-func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration, msgs []fifo.Message) (ids []int64,
-	err error,
-) {
+func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration, msgs []fifo.Message,
+) (receipts []fifo.Receipt, err error) {
 	switch how {
 	case howPrepare:
 		return p.prepared(ctx, linger, msgs)
@@ -190,7 +227,7 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			return nil, notCommitted{err}
 		}
 		defer tx.Rollback(ctx)
-		if ids, err = receipt.IDs(p.client.EnqueuePgxTx(ctx, tx, msgs...)); err != nil {
+		if receipts, err = p.client.EnqueuePgxTx(ctx, tx, msgs...); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)
@@ -198,20 +235,20 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			_ = tx.Rollback(ctx)
 			return nil, notCommitted{errRolledBack}
 		}
-		return ids, inCommit(tx.Commit(ctx))
+		return receipts, inCommit(tx.Commit(ctx))
 	case howBun:
 		tx, err := p.client.DB().BeginTx(ctx, nil)
 		if err != nil {
 			return nil, notCommitted{err}
 		}
 		defer func() { _ = tx.Rollback() }()
-		if ids, err = receipt.IDs(p.client.EnqueueTx(ctx, tx, msgs...)); err != nil {
+		if receipts, err = p.client.EnqueueTx(ctx, tx, msgs...); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)
-		return ids, inCommit(tx.Commit())
+		return receipts, inCommit(tx.Commit())
 	default:
-		return receipt.IDs(p.client.Enqueue(ctx, msgs...))
+		return p.client.Enqueue(ctx, msgs...)
 	}
 }
 

@@ -11,18 +11,17 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
-	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // prepared enqueues in a transaction that is prepared, and committed a little later, as a transaction manager does.
-func (p *producer) prepared(ctx context.Context, linger time.Duration, msgs []fifo.Message) ([]int64, error) {
+func (p *producer) prepared(ctx context.Context, linger time.Duration, msgs []fifo.Message) ([]fifo.Receipt, error) {
 	conn, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return nil, notCommitted{err}
 	}
 	pid := conn.Conn().PgConn().PID()
 	name := fmt.Sprintf("torture %s %d", p.Name, p.prepares.Add(1))
-	ids, err := p.prepareOne(ctx, conn.Conn(), name, msgs)
+	receipts, err := p.prepareOne(ctx, conn.Conn(), name, msgs)
 	conn.Release()
 	var refused *pgconn.PgError
 	switch {
@@ -36,21 +35,22 @@ func (p *producer) prepared(ctx context.Context, linger time.Duration, msgs []fi
 		}
 	}
 	_ = pause.For(ctx, linger)
-	return ids, p.commitPrepared(ctx, name, err)
+	return receipts, p.commitPrepared(ctx, name, err)
 }
 
-func (p *producer) prepareOne(ctx context.Context, conn *pgx.Conn, name string, msgs []fifo.Message) ([]int64, error) {
+func (p *producer) prepareOne(ctx context.Context, conn *pgx.Conn, name string, msgs []fifo.Message,
+) ([]fifo.Receipt, error) {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return nil, notCommitted{err}
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // there is none any more when it has been prepared
-	ids, err := receipt.IDs(p.client.EnqueuePgxTx(ctx, tx, msgs...))
+	receipts, err := p.client.EnqueuePgxTx(ctx, tx, msgs...)
 	if err != nil {
 		return nil, notCommitted{err}
 	}
 	_, err = tx.Exec(ctx, "PREPARE TRANSACTION '"+name+"'")
-	return ids, err
+	return receipts, err
 }
 
 // ended waits until the server has ended a session, and reports whether it has.

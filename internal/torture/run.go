@@ -51,6 +51,7 @@ type run struct {
 	server sync.RWMutex // held for writing while the server is down on purpose
 	staff  sync.RWMutex // held for writing while no process is to follow one that has died
 	clash  sync.Mutex   // while a dead letter is in the way
+	outage sync.Mutex   // while handlers say that something is down
 
 	mu       sync.Mutex // what is below
 	slots    []*process
@@ -215,7 +216,7 @@ func (r *run) openDatabase(ctx context.Context) error {
 		r.locks = true
 	}
 	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(logLines{r.probes})})
-	return nil
+	return r.client.Queue(queueLimited).Configure(ctx, fifo.Settings{Limit: limit})
 }
 
 // harness is the harness's own application_name.

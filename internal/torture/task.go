@@ -33,6 +33,7 @@ const (
 	doError    = "error"    // return an error
 	doPanic    = "panic"    // panic
 	doLater    = "later"    // return fifo.RetryAfter
+	doAway     = "away"     // return fifo.Unavailable, every other time
 	doLetter   = "letter"   // return fifo.DeadLetter
 	doSet      = "set"      // change a setting for the transaction, or forget all prepared statements, and go on
 	doKeep     = "keep"     // keep something of the transaction, return an error, and write to it then
@@ -70,6 +71,7 @@ var chances = []struct {
 	{doError, 20},
 	{doPanic, 5},
 	{doLater, 5},
+	{doAway, 5},
 	{doLetter, 3},
 	{doSwallow, 5},
 	{doMend, 5},
@@ -110,7 +112,12 @@ func poisons(jobs int) int { return min(jobs/1500, 60) }
 
 // message returns a message with the task.
 func (t task) message(group int32, batches bool) fifo.Message {
-	m := fifo.Message{Queue: queueOf(group, batches), GroupID: groupID(group), Payload: t}
+	m := fifo.Message{Queue: queueOf(group, batches), Payload: t}
+	if m.Queue == queueLoose {
+		m.Ungrouped = true
+	} else {
+		m.GroupID = groupID(group)
+	}
 	if t.kills() {
 		m.MaxAttempts = lives
 	}
@@ -124,6 +131,14 @@ func (t task) kills() bool { return t.Do == doExit || t.Do == doKill }
 func readTask(payload []byte) (t task, err error) {
 	err = json.Unmarshal(payload, &t)
 	return t, err
+}
+
+// groupFor returns the group of a job with that task.
+func groupFor(queue, id string, t task) (int32, error) {
+	if queue == queueLoose {
+		return looseFrom + int32(t.N), nil
+	}
+	return groupOf(id)
 }
 
 // groupOf returns the group with that id.

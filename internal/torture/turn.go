@@ -44,7 +44,7 @@ func (t *turn) alive(at int64) bool { return t.start <= at && at < t.over() }
 
 // recorded reports whether the worker could commit what became of the turn. Who has lost the job cannot.
 func (t *turn) recorded() bool {
-	return t.outcome == "succeeded" || t.outcome == "retried" || t.outcome == "buried"
+	return t.outcome == "succeeded" || t.outcome == "retried" || t.outcome == "buried" || t.outcome == "snoozed"
 }
 
 // readTurns makes turns of the events. They are in the order of their starts.
@@ -164,8 +164,10 @@ func (c *checker) readWindows() {
 			if took, err := time.ParseDuration(m.note); err == nil {
 				c.slow = append(c.slow, window{m.at - int64(took), m.at, -1, 0, m.what})
 			}
-		case "idle":
+		case "idle", faultOutage:
 			begun[m.what] = m.at
+		case "up": // a worker hears of that by its next probe
+			c.unstaffed = append(c.unstaffed, window{begun[faultOutage], m.at + int64(probing), -1, 0, faultOutage})
 		case "staffed":
 			c.unstaffed = append(c.unstaffed, window{from: begun["idle"], until: m.at, proc: -1})
 		case faultVacuum:

@@ -122,7 +122,7 @@ func (r *run) work(ctx context.Context) error {
 		r.halt()
 		return nil
 	}
-	if _, err := r.pool.Exec(ctx, "DELETE FROM pgfifo.jobs WHERE group_id >= 'z'"); err != nil {
+	if _, err := r.pool.Exec(ctx, "DELETE FROM pgfifo.jobs WHERE group_id LIKE 'z%'"); err != nil {
 		return err
 	}
 	r.quiet(ctx)
@@ -164,7 +164,8 @@ func (r *run) state(ctx context.Context) (s [4]int64) {
 
 // jobsSQL counts the jobs but for those of delayedID.
 const jobsSQL = `SELECT count(*) FROM pgfifo.jobs
-	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'stubborn') AND group_id < 'z'`
+	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'limited', 'loose', 'stubborn')
+	  AND group_id NOT LIKE 'z%'`
 
 // jobs returns how many there are, or -1.
 func (r *run) jobs(ctx context.Context) int {
@@ -224,7 +225,7 @@ func (r *run) stuck(ctx context.Context) {
 		coalesce((SELECT string_agg(a.application_name || ' (' || a.pid || ', ' || coalesce(a.state, '') || ')', ' ')
 		          FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND
 		            a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
-		FROM pgfifo.jobs j WHERE j.group_id < 'z' GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
+		FROM pgfifo.jobs j WHERE j.group_id NOT LIKE 'z%' GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
 	if err != nil {
 		r.log("stuck groups: %v", err)
 		return

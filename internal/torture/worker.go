@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -36,9 +37,16 @@ func work(o order, book *journal) error {
 		MaxAttempts: mostLives, Retry: retry,
 		Sweep: fifo.Sweep{Interval: sweepEvery, GroupIdle: groupIdle},
 	}
-	worker.Handle(queuePlain, fifo.HandlerFunc(h.handle))
+	worker.HandleQueue(queuePlain, fifo.Queue{
+		Handler: fifo.HandlerFunc(h.handle), Share: share, Weights: map[string]int{"1": 3},
+	})
 	if o.Batch > 1 {
 		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: fifo.HandlerFunc(h.handle), Relaxed: true})
+		worker.Handle(queueLimited, fifo.HandlerFunc(h.handle))
+		worker.HandleQueue(queueLoose, fifo.Queue{
+			Batch:   fifo.Batch{Groups: o.Batch},
+			Handler: fifo.HandlerFunc(h.handle),
+		})
 		worker.HandleQueue(queueEach, fifo.Queue{
 			Batch:   fifo.Batch{Jobs: o.Batch},
 			Handler: fifo.HandlerFunc(h.handle),
@@ -98,10 +106,17 @@ func retry(job *fifo.Job, err error) time.Duration {
 	return backoff(job, err)
 }
 
+// share divides the groups among four, of which one has more than its part.
+func share(groupID string) string { return fmt.Sprint(len(groupID) % 4) }
+
 // settled logs the outcome of an attempt. One that died with another worker has a word of its own.
 func settled(book *journal, job *fifo.Job, outcome fifo.Outcome, err error) {
-	group, gerr := groupOf(job.GroupID)
-	if gerr != nil {
+	t, bad := readTask(job.Payload)
+	if bad != nil {
+		return
+	}
+	group, bad := groupFor(job.Queue, job.GroupID, t)
+	if bad != nil {
 		return
 	}
 	word := outcome.String()

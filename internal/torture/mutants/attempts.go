@@ -185,10 +185,10 @@ var attempts = []Mutant{
 		Test: Test{"fifo", "TestSnooze"},
 	},
 	{
-		Name:   "unavailable-counts",
-		Breaks: "a job whose handler says that what it needs is down is charged an attempt",
-		Edits:  []Edit{{"fifo/snooze.go", "return (snoozed || IsUnavailable(err)) &&", "return snoozed &&"}},
-		Test:   Test{"fifo", "TestUnavailable"},
+		Name:    "unavailable-counts",
+		Breaks:  "a job whose handler says that what it needs is down is charged an attempt",
+		Edits:   []Edit{{"fifo/snooze.go", "return (snoozed || IsUnavailable(err)) &&", "return snoozed &&"}},
+		Torture: crowded, By: []string{"I6"},
 	},
 	{
 		Name:   "blocked-group-goes-on",

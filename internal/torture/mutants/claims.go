@@ -6,6 +6,9 @@ var patient = []string{"-jobs", "2000", "-groups", "40", "-processes", "3", "-la
 // contended has several processes at few groups, so that claims meet.
 var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-lanes", "4", "-batch", "1"}
 
+// limited has many lanes for a queue that runs few jobs at once.
+var limited = []string{"-jobs", "3000", "-groups", "60", "-processes", "3", "-lanes", "12"}
+
 const (
 	lockFile  = "internal/lease/sql/lock.sql"
 	claimFile = "internal/lease/sql/claim.sql"
@@ -43,10 +46,10 @@ var claims = []Mutant{
 		Test:   Test{"internal/lease", "TestHeldGroupAmongMany"},
 	},
 	{
-		Name:   "slot-not-locked",
-		Breaks: "a queue runs more jobs at once than its limit says",
-		Edits:  []Edit{{"internal/lease/sql/lock_slot.sql", "LIMIT 1\n    " + lock, "LIMIT 1"}},
-		Test:   Test{"internal/lease", "TestSlots"},
+		Name:    "slot-not-locked",
+		Breaks:  "a queue runs more jobs at once than its limit says",
+		Edits:   []Edit{{"internal/lease/sql/lock_slot.sql", "LIMIT 1\n    " + lock, "LIMIT 1"}},
+		Torture: limited, By: []string{"I13"},
 	},
 	{
 		Name:   "slot-for-the-group",

@@ -125,7 +125,7 @@ var producers = []Mutant{
 			"fifo/sql/dedup.sql", "THEN d.job END,",
 			"THEN (SELECT o.job FROM pgfifo.dedup_ids o WHERE o.key = d.key) END,",
 		}},
-		Test: Test{"fifo", "TestDedupAtOnce"},
+		Torture: contended, By: []string{"I14"},
 	},
 	{
 		Name:   "dedup-ids-forgotten",

@@ -99,6 +99,7 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	number("notices", "spells in which the server's queue of notices is full",
 		func(c *torture.Config) *int { return &c.Notices })
 	number("stubborn", "handlers that never end", func(c *torture.Config) *int { return &c.Stubborns })
+	number("outages", "spells in which handlers say Unavailable", func(c *torture.Config) *int { return &c.Outages })
 	zipf := flags.Float64("zipf", 0, "exponent of the distribution of jobs over groups, more than 1; 0: even")
 	changes["zipf"] = func(c *torture.Config) { c.Zipf = *zipf }
 	seed := flags.Uint64("seed", 0, "of the plan and the jobs; 0: a random one")

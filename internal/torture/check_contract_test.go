@@ -1,0 +1,95 @@
+package torture
+
+import "testing"
+
+// Limits and deduplication: I13 and I14.
+func TestBrokenContractHistories(t *testing.T) {
+	t.Parallel()
+	judge(t, map[string]flaw{
+		"as many jobs at once as a limit says":   {"", func(b *book) { b.atOnce(limit) }},
+		"one job more at once than a limit says": {"I13", func(b *book) { b.atOnce(limit + 1) }},
+		"one more, and the session of another was ended": {"", func(b *book) {
+			b.mark(faultTerminate, "w1", 70)
+			b.atOnce(limit + 1)
+			for i := range b.events {
+				if e := &b.events[i]; e.job == 30 && e.kind == evSettled {
+					e.word = "unknown"
+				}
+			}
+			b.effects = b.effects[:len(b.effects)-limit-1]
+			for job := int64(31); job <= 30+limit; job++ {
+				b.effect(int32(job-30)*10+5, job, 1)
+			}
+			b.run(1, 30, 5, 2, "ok", "succeeded")
+			b.effect(5, 30, 2)
+		}},
+		"a handler gives a job back, and that counts": {"I6", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(0, evStart, 1, 10, 1, 10, doAway)
+			b.event(0, evEnd, 1, 10, 1, 0, "error")
+			b.event(0, evSettled, 1, 10, 1, 0, "retried")
+			b.run(0, 10, 1, 2, "ok", "succeeded")
+			b.effect(1, 10, 2)
+		}},
+		"a handler gives a job back": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(0, evStart, 1, 10, 1, 10, doAway)
+			b.event(0, evEnd, 1, 10, 1, 0, "error")
+			b.event(0, evSettled, 1, 10, 1, 0, "snoozed")
+			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.effect(1, 10, 1)
+		}},
+		"a duplicate":                                 {"", func(b *book) { b.twins(resOK, 10, true) }},
+		"a duplicate of another job":                  {"I14", func(b *book) { b.twins(resOK, 4, true) }},
+		"a duplicate of a message that was not there": {"I14", func(b *book) { b.twins(resFailed, 10, true) }},
+		"a duplicate of a message that is gone":       {"I14", func(b *book) { b.twins(resUnknown, 10, true) }},
+		"both of two are enqueued": {"I14", func(b *book) {
+			b.twins(resOK, 11, false)
+			b.run(0, 11, 1, 1, "ok", "succeeded")
+			b.effect(1, 11, 1)
+		}},
+		"one of two takes the other's place": {"", func(b *book) {
+			b.twins(resFailed, 11, false)
+			b.run(0, 11, 1, 1, "ok", "succeeded")
+			b.effect(1, 11, 1)
+		}},
+	})
+}
+
+// atOnce has so many jobs of the limited queue under way at once, each of a group of its own.
+func (b *book) atOnce(n int) {
+	for i := range n {
+		b.send(int64(30+i), int64(30+i), int32(10*i+5), resOK)
+	}
+	for i := range n {
+		b.event(0, evStart, int32(10*i+5), int64(30+i), 1, int64(30+i), "-")
+	}
+	for i := range n {
+		b.event(0, evEnd, int32(10*i+5), int64(30+i), 1, 0, "ok")
+		b.event(0, evSettled, int32(10*i+5), int64(30+i), 1, 0, "succeeded")
+		b.effect(int32(10*i+5), int64(30+i), 1)
+	}
+}
+
+// twins enqueues messages 10 and 11 with one DedupID: the first with that result, which runs if it is there, and the
+// second as the job, or as a duplicate of it.
+func (b *book) twins(first result, job int64, duplicate bool) {
+	id := int64(10)
+	if first != resOK {
+		id = 0
+	}
+	b.send(10, id, 1, first)
+	if duplicate {
+		b.send(11, job, 1, resFailed)
+		b.enqueues[len(b.enqueues)-1].why = aDuplicate
+	} else {
+		b.send(11, job, 1, resOK)
+	}
+	for i := range b.enqueues[len(b.enqueues)-2:] {
+		b.enqueues[len(b.enqueues)-2+i].twins = 10
+	}
+	if first == resOK {
+		b.run(0, 10, 1, 1, "ok", "succeeded")
+		b.effect(1, 10, 1)
+	}
+}
