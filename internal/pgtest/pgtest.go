@@ -27,6 +27,7 @@ import (
 var (
 	start    sync.Once
 	server   *pgserver.Server
+	admins   *pgxpool.Pool // of the server's own database: a session costs as much as a database
 	startErr error
 	template string
 	count    atomic.Int64
@@ -125,7 +126,11 @@ func createDatabase(from string) (name string, err error) {
 		from = template
 	}
 	name = fmt.Sprintf("pgfifo_test_%d_%d", os.Getpid(), count.Add(1))
-	return name, admin("CREATE DATABASE " + name + " TEMPLATE " + from)
+	create := "CREATE DATABASE " + name + " TEMPLATE " + from
+	if server.Source != "url" { // its disk may be slow at that
+		create += " STRATEGY FILE_COPY" // a third less work than by the log
+	}
+	return name, admin(create)
 }
 
 // boot starts the server and makes the database that the others are copied from.
@@ -138,6 +143,9 @@ func boot() error {
 		Logf:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
 	})
 	if err != nil {
+		return err
+	}
+	if admins, err = pgxpool.New(ctx, server.URL); err != nil {
 		return err
 	}
 	template = fmt.Sprintf("pgfifo_template_%d", os.Getpid())
@@ -180,6 +188,9 @@ func stop() error {
 			return err
 		}
 	}
+	if admins != nil {
+		admins.Close()
+	}
 	return server.Close()
 }
 
@@ -196,11 +207,6 @@ func at(database string) string {
 func admin(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, server.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, sql)
+	_, err := admins.Exec(ctx, sql)
 	return err
 }
