@@ -109,7 +109,7 @@ func (s *staff) everything(settings []string) {
 			require.NoError(s, err)
 			require.NoError(s, tx.Commit())
 		}
-		_, err := c.Enqueue(ctx, fifo.Message{Queue: "slice", GroupID: "g", DedupID: "a"},
+		_, err := c.Enqueue(ctx, fifo.Message{Queue: "slice", GroupID: "g", DedupID: "a", Replace: true},
 			fifo.Message{Queue: "slice", GroupID: "g", DedupID: fmt.Sprint(inOrder)})
 		require.NoError(s, err)
 		for i := range 20 {

@@ -157,13 +157,17 @@ var refusedToReader = slices.Concat(workersOnly, changes, []string{
 	"INSERT INTO pgfifo.dedup_ids (key, expires) VALUES (sha256('mine'), now())",
 	"LOCK TABLE pgfifo.pauses IN ROW SHARE MODE",
 	"SELECT FROM pgfifo.pauses FOR KEY SHARE",
+	replaceWaiting,
 })
+
+const replaceWaiting = "SELECT pgfifo.replace_waiting('q', 'a', sha256('mine'), '', '{}')"
 
 var refusedToAdmin = slices.Concat(workersOnly, []string{
 	"INSERT INTO pgfifo.pauses (queue, paused_at) VALUES ('other', now())",
 	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.fences",
 	"SELECT FROM pgfifo.dedup_ids",
+	replaceWaiting,
 })
 
 // What the roles' rights let them do to others because PostgreSQL has no finer ones: SECURITY.md tells of each.
@@ -173,6 +177,7 @@ var permitted = map[string][]string{
 		"SELECT * FROM pgfifo.queues",
 		"SELECT key, job, expires FROM pgfifo.dedup_ids FOR UPDATE",
 		"UPDATE pgfifo.dedup_ids SET job = 1, expires = 'infinity'",
+		replaceWaiting,
 		"SELECT pg_notify('pgfifo', 'anything')",
 		"LISTEN pgfifo",
 	},
@@ -226,7 +231,7 @@ func TestRefused(t *testing.T) {
 			s.roles.Producer: refusedToProducer, s.roles.Worker: refusedToWorker,
 			s.roles.Reader: refusedToReader, s.roles.Admin: refusedToAdmin,
 			outsider: slices.Concat(refusedToProducer, []string{
-				"SELECT id FROM pgfifo.jobs", "SELECT pgfifo.schema_version()",
+				"SELECT id FROM pgfifo.jobs", "SELECT pgfifo.schema_version()", replaceWaiting,
 				"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')",
 			}),
 		} {

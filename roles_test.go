@@ -61,7 +61,12 @@ func TestProducerRole(t *testing.T) {
 			got, err := s.client(pool).Enqueue(ctx, first)
 			require.NoError(t, err)
 			require.Equal(t, duplicate, got[0].Duplicate)
+			require.False(t, got[0].Replaced)
 		}
+		first.Replace = true
+		got, err := s.client(pool).Enqueue(ctx, first)
+		require.NoError(t, err)
+		require.True(t, got[0].Replaced)
 		want++
 		require.Equal(t, want, s.number("SELECT count(*) FROM pgfifo.jobs"))
 		waiting, cancel := context.WithTimeout(ctx, patience)

@@ -226,4 +226,29 @@ func TestPreparedEnqueue(t *testing.T) {
 		require.Contains(t, hear(), `{"g":"`+way+`",`)
 	}
 	require.Equal(t, 2, s.jobs())
+
+	m := message("replaced", task{})
+	m.DedupID, m.Replace = "a", true
+	_, err = s.client.Enqueue(ctx, m)
+	require.NoError(t, err)
+	tx, err := pool.Begin(ctx)
+	require.NoError(t, err)
+	m.Payload = "newer"
+	_, err = s.client.EnqueuePgxTx(ctx, tx, m)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "PREPARE TRANSACTION 'newer'")
+	require.NoError(t, err)
+	_ = tx.Rollback(ctx)
+	free := func() (n int, newer bool) {
+		require.NoError(t, pool.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(payload = 'newer'), false) FROM
+			(SELECT payload FROM pgfifo.jobs WHERE group_id = 'replaced' FOR UPDATE SKIP LOCKED) j`).Scan(&n, &newer))
+		return n, newer
+	}
+	n, _ := free()
+	require.Zero(t, n, "no worker can have it")
+	_, err = pool.Exec(ctx, "COMMIT PREPARED 'newer'")
+	require.NoError(t, err)
+	n, newer := free()
+	require.Equal(t, 1, n)
+	require.True(t, newer)
 }

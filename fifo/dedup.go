@@ -58,9 +58,10 @@ func (c *Client) enqueueNew(ctx context.Context, db querier, b *batch) (ids []in
 	return ids, xid, b.sort(ids)
 }
 
-// dedup takes the messages' deduplication ids. It leaves those that are new in the batch, and returns their keys.
+// dedup takes the messages' deduplication ids, and replaces what waits. It leaves the messages that are new in the
+// batch, and returns their keys.
 func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte, err error) {
-	taken, jobs := make([][]byte, len(b.queues)), make([]int64, len(b.queues))
+	taken, jobs, groups := make([][]byte, len(b.queues)), make([]int64, len(b.queues)), b.dedupGroups()
 	err = each(ctx, db, c.schema.Qualify(dedupSQL), func(r row) error {
 		var n int
 		var key []byte
@@ -73,16 +74,16 @@ func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte
 			jobs[n-1] = *job
 		}
 		return nil
-	}, textArray(b.queues), textArray(b.dedupGroups()), textArray(b.dedupIDs),
+	}, textArray(b.queues), textArray(groups), textArray(b.dedupIDs),
 		microseconds(Settings{}.withDefaults().DedupWindow))
 	if err != nil {
 		return nil, err
 	}
-	var kept []int
+	var kept, older []int
 	firsts := make(map[string]int)
 	b.slots = make([]slot, len(b.queues))
 	for n, key := range taken {
-		p := &b.slots[n]
+		p, replace := &b.slots[n], b.replace != nil && b.replace[n]
 		p.ID = jobs[n]
 		if p.ID == 0 && key != nil {
 			p.n, p.Duplicate = firsts[string(key)]
@@ -90,16 +91,45 @@ func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte
 		switch {
 		case p.ID != 0:
 			p.Duplicate = true
+			if replace {
+				older = append(older, n)
+			}
 		case !p.Duplicate:
 			p.n = len(kept)
 			kept, keys = append(kept, n), append(keys, key)
 			if key != nil {
 				firsts[string(key)] = p.n
 			}
+		case replace && groups[n] == groups[kept[p.n]]: // of this call: it is not stored yet
+			p.Replaced = true
+			first := kept[p.n]
+			b.payloads[first] = b.payloads[n]
+			if b.headers != nil {
+				b.headers[first] = b.headers[n]
+			}
 		}
 	}
+	if len(older) > 0 {
+		err = c.replace(ctx, db, b, older, pick(groups, older), pick(taken, older))
+	}
 	b.keep(kept)
-	return keys, nil
+	return keys, err
+}
+
+// replace gives jobs that wait the contents of those messages.
+func (c *Client) replace(
+	ctx context.Context, db querier, b *batch, messages []int, groups []string, keys [][]byte,
+) error {
+	return each(ctx, db, c.schema.Qualify(replaceSQL), func(r row) error {
+		var i int
+		var replaced bool
+		err := r.Scan(&i, &replaced)
+		if err == nil {
+			b.slots[messages[i-1]].Replaced = replaced
+		}
+		return err
+	}, textArray(pick(b.queues, messages)), textArray(groups), byteaArray(keys), byteaArray(pick(b.payloads, messages)),
+		orNull(pick(b.headers, messages), nullableArray))
 }
 
 // dedupGroups are the messages' groups, or "" for those that are Ungrouped.

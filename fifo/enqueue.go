@@ -29,6 +29,9 @@ type Receipt struct {
 	// Duplicate says that the message was not enqueued, because its DedupID is remembered. ID is the job's that was
 	// enqueued with that first; it may be done by now, or have another id, by Move say.
 	Duplicate bool
+	// Replaced says of a Duplicate that the job with that ID waited, and has its Payload and Headers now:
+	// Message.Replace.
+	Replaced bool
 }
 
 // Enqueue adds messages to the ends of their groups: all or none, in one round trip. It returns a receipt for each, in
@@ -39,7 +42,10 @@ type Receipt struct {
 // the second waits for the first one's transaction to end: if that commits it is a duplicate, else it takes its place.
 // A transaction that enqueues several times, with the same DedupIDs as another one in a different order, may deadlock
 // with it; PostgreSQL ends one of them (40P01). So it does one at REPEATABLE READ that meets a duplicate which has been
-// committed since it began (40001).
+// committed since it began (40001), and it replaces nothing that an earlier call has enqueued.
+//
+// A Message that is to Replace takes one round trip more if it meets another. The job that it has replaced does not
+// begin until the transaction has ended: the others of its group wait for that.
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
 // connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed

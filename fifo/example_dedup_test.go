@@ -4,10 +4,37 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
+
+// Of many changes to a document the last one is indexed, in half a minute.
+func ExampleMessage_replace() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+
+	for _, text := range []string{"a", "a b", "a b c"} {
+		got, err := client.Enqueue(ctx, fifo.Message{
+			Queue: "index", GroupID: "doc-7", DedupID: "doc-7", Replace: true, Delay: 30 * time.Second, Payload: text,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(got[0].Duplicate, got[0].Replaced)
+	}
+	jobs, err := client.Queue("index").Jobs(ctx, fifo.Page{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(jobs), string(jobs[0].Payload))
+	// Output:
+	// false false
+	// true true
+	// true true
+	// 1 a b c
+}
 
 // A webhook that is delivered twice is worked once.
 func ExampleContentID() {

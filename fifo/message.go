@@ -44,6 +44,14 @@ type Message struct {
 	// remembered, another message with it is a duplicate, which is not enqueued. See Receipt.Duplicate, ContentID. At
 	// most 128 bytes of printable UTF-8; empty: none.
 	DedupID string
+	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
+	// or both are Ungrouped. The job keeps its place, its id and all else, its time and the window among it. One that
+	// runs, that was tried, or that somebody is changing stays as it is, and the message is a plain duplicate: see
+	// Receipt.Replaced.
+	//
+	// What was given back with no attempt counted, by Snooze say, waits. So may a job behind the head of a batch: if it
+	// has begun as it was, the batch is undone and runs again.
+	Replace bool
 }
 
 // encode checks a message and returns its payload's bytes, and its headers or nil.
@@ -91,6 +99,8 @@ func (m Message) check() error {
 		}
 	}
 	switch {
+	case m.Replace && m.DedupID == "":
+		return fmt.Errorf("%w: Replace needs a DedupID", ErrInvalidMessage)
 	case m.Delay < 0:
 		return fmt.Errorf("%w: Delay %v is negative", ErrInvalidMessage, m.Delay)
 	case m.Delay > MaxDelay:
@@ -144,6 +154,7 @@ type batch struct {
 	runAts         []int64   // in microseconds since 1970; nil: none has one
 	ungrouped      []int     // which have a group of their own
 	dedupIDs       []string  // "": none; nil: none has one
+	replace        []bool    // which of those with one replace; nil: none
 	slots          []slot    // of all messages; nil: none was taken out
 }
 
@@ -181,6 +192,12 @@ func encode(msgs []Message) (*batch, error) {
 				b.dedupIDs = make([]string, len(msgs))
 			}
 			b.dedupIDs[i] = m.DedupID
+		}
+		if m.Replace {
+			if b.replace == nil {
+				b.replace = make([]bool, len(msgs))
+			}
+			b.replace[i] = true
 		}
 	}
 	return b, nil

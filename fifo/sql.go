@@ -13,6 +13,8 @@ var (
 	enqueueOneSQL string
 	//go:embed sql/dedup.sql
 	dedupSQL string
+	//go:embed sql/replace.sql
+	replaceSQL string
 	//go:embed sql/enqueue_new.sql
 	enqueueNewSQL string
 	//go:embed sql/ended.sql

@@ -34,7 +34,8 @@ REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean),
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
-    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean)
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean),
+    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -56,6 +57,8 @@ GRANT EXECUTE ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, tim
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean)
     TO pgfifo_producer, pgfifo_worker; -- it runs with their rights
+GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
+    TO pgfifo_producer, pgfifo_worker; -- it runs with the owner's
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It may pause, because a job may block
 -- its group. It cannot change a payload or a job's place, resume, or read the payloads of dead letters. UPDATE of one

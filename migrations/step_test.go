@@ -53,7 +53,7 @@ func TestFilesAreOneTransaction(t *testing.T) {
 	forbidden := regexp.MustCompile(`(?im)\b(COMMIT|ROLLBACK|BEGIN|START TRANSACTION|SAVEPOINT)\b` +
 		`|\b(CONCURRENTLY|VACUUM)\b|\{\{|\$\$|^\\`)
 	comment := regexp.MustCompile(`--.*`)
-	block := regexp.MustCompile(`(?s)\$enqueue\$\n#.*?\nBEGIN\n`) // of PL/pgSQL
+	block := regexp.MustCompile(`(?s)\$[a-z]+\$\n#.*?\nBEGIN\n`) // of PL/pgSQL
 	steps, err := load(files)
 	require.NoError(t, err)
 	for _, s := range steps {

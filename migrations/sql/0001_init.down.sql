@@ -6,6 +6,7 @@ ALTER TABLE pgfifo.dead_letters ADD CONSTRAINT "empty it before it is dropped" C
 DROP FUNCTION pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean);
 DROP FUNCTION pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean);
 DROP FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean);
+DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;
 DROP TABLE pgfifo.fences;

@@ -127,6 +127,69 @@ CREATE TABLE pgfifo.dead_letters (
 );
 CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- for those that are kept for a time
 
+-- Gives the job that is remembered by a deduplication id the payload and the headers of a newer message, if the job
+-- waits, and tells whether it has: a job that runs, was tried, is changed by somebody, is gone, or is of another group
+-- than the message (group_id; '': one of its own) stays as it is. It never waits. Workers need not be told: they look
+-- every 25 ms whether a head that somebody has locked is free.
+--
+-- The key is that of fifo/sql/dedup.sql, taken by the caller in this transaction, so of two newer messages the second
+-- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may
+-- change what it could have enqueued. It wants READ COMMITTED, and does nothing elsewhere.
+--
+-- What runs has its row locked. An attempt that died has left a mark, or the group's row locked by a transaction that
+-- was aborted (internal/lease/sql/evidence.sql). That is looked for before the job's row is locked, which would hide it
+-- from the next claim, and again behind that lock, for one that came and went between. Only then is the row changed: it
+-- moves, so a batch that has read the old one is not committed (fifo/sql/succeed_batch.sql).
+--
+-- The job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
+-- +goose StatementBegin
+CREATE FUNCTION pgfifo.replace_waiting(queue text, group_id text, key bytea, payload bytea, headers jsonb)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $replace$
+#variable_conflict use_variable
+DECLARE
+    job  record;
+    next bigint;
+    ago  bigint;
+    lost boolean;
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RETURN false;
+    END IF;
+    SELECT o.* INTO job
+    FROM (SELECT j.queue, j.group_id, j.id
+          FROM pgfifo.jobs j
+          WHERE j.id + 0 = (SELECT d.job FROM pgfifo.dedup_ids d WHERE d.key = key) OFFSET 0) o
+    WHERE o.queue = queue AND (o.group_id = group_id OR group_id = '' AND o.group_id ~ '^~[0-9A-V]{24}$');
+    FOR look IN 1..2 LOOP
+        SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295 INTO next, ago -- xmax may change: it is read once
+        FROM pgfifo.queue_groups g, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n
+        WHERE g.queue = job.queue AND g.group_id = job.group_id AND g.xmax <> '0'::xid;
+        lost := CASE WHEN ago BETWEEN 1 AND next - 3
+                     THEN pg_xact_status((next - ago)::text::xid8) = 'aborted' END;
+        IF lost OR EXISTS (SELECT FROM pgfifo.attempt_marks m
+                           WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id) THEN
+            RETURN false;
+        END IF;
+        IF look = 1 THEN
+            PERFORM 1
+            FROM pgfifo.jobs j
+            WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
+              AND j.attempts = 0 AND j.failures IS NULL
+            FOR NO KEY UPDATE SKIP LOCKED;
+            IF NOT FOUND THEN
+                RETURN false;
+            END IF;
+        END IF;
+    END LOOP;
+    UPDATE pgfifo.jobs j SET payload = replace_waiting.payload, headers = nullif(replace_waiting.headers, '{}')
+    WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id;
+    RETURN true;
+END
+$replace$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb) FROM PUBLIC;
+
 -- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns the job's
 -- id. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql does.
 -- NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.

@@ -128,6 +128,28 @@ var producers = []Mutant{
 		Torture: contended, By: []string{"I14"},
 	},
 	{
+		Name:   "replaced-though-it-was-lost",
+		Breaks: "a job whose worker has died with it gets another payload",
+		Edits:  []Edit{{schemaFile, "IF lost OR EXISTS (SELECT", "IF EXISTS (SELECT"}},
+		Test:   Test{"fifo", "TestReplaceNothingThatWasLost"},
+	},
+	{
+		Name:   "replaced-though-it-was-tried",
+		Breaks: "a job that has failed gets another payload",
+		Edits: []Edit{{
+			schemaFile, "              AND j.attempts = 0 AND j.failures IS NULL\n", "",
+		}},
+		Test: Test{"fifo", "TestReplaceNothing"},
+	},
+	{
+		Name:   "replacing-waits",
+		Breaks: "a producer that is to replace a job waits until it has run",
+		Edits: []Edit{{
+			schemaFile, "            FOR NO KEY UPDATE SKIP LOCKED;\n", "            FOR NO KEY UPDATE;\n",
+		}},
+		Test: Test{"fifo", "TestReplaceNothing"},
+	},
+	{
 		Name:   "dedup-ids-forgotten",
 		Breaks: "the sweep takes deduplication ids away whose window is not over",
 		Edits: []Edit{{

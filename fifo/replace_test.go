@@ -1,0 +1,343 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// newer returns a message of queue q that replaces the waiting one with its deduplication id.
+func newer(group, id string, payload any) fifo.Message {
+	return fifo.Message{Queue: "q", GroupID: group, DedupID: id, Payload: payload, Replace: true}
+}
+
+// replaces enqueues a message, and reports whether it has replaced the job with that id. If not it is a duplicate of
+// it.
+func (b *bed) replaces(job int64, m fifo.Message) bool {
+	b.t.Helper()
+	got, err := b.client.Enqueue(promptly(b.t), m)
+	require.NoError(b.t, err)
+	require.Equal(b.t, []fifo.Receipt{{ID: job, Duplicate: true, Replaced: got[0].Replaced}}, got)
+	return got[0].Replaced
+}
+
+// A job that waits gets the newer message's payload and headers, and keeps its place and all else. The window is that
+// of the first.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	first := newer("g", "a", "first")
+	first.MaxAttempts, first.Delay, first.Headers = 7, time.Hour, fifo.Headers{"h": "1", "i": "2"}
+	id := b.sendAll(first)[0]
+	b.send("g", "behind")
+	was := b.jobs()[0]
+	const expires = "SELECT expires FROM pgfifo.dedup_ids"
+	until := query[time.Time](b, expires)
+	second := newer("g", "a", "\x00second")
+	second.Headers, second.MaxAttempts, second.Delay = fifo.Headers{"h": "\x00"}, 3, time.Minute
+	require.True(t, b.replaces(id, second))
+	was.Payload, was.Headers = []byte("\x00second"), second.Headers
+	require.Equal(t, was, b.jobs()[0])
+	require.Equal(t, until, query[time.Time](b, expires))
+
+	_, err := b.worker(nop).RunOne(t.Context()) // looks at the head, which is not due
+	require.NoError(t, err)
+	b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+	require.True(t, b.replaces(id, newer("g", "a", "third")))
+	require.Nil(t, b.jobs()[0].Headers)
+	_, err = b.worker(nop).RunOne(t.Context())
+	require.NoError(t, err)
+	require.True(t, b.replaces(id, newer("g", "a", "last")))
+	require.False(t, b.replaces(id, newer("h", "a", "of another group")))
+	require.False(t, b.replaces(id, deduped("g", "a")), "it is not asked to")
+	require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	b.work(b.worker(nop))
+	require.Equal(t, []string{"last", "behind"}, b.ledger.payloads())
+
+	_, err = b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Replace: true})
+	require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+}
+
+// Messages of no group replace each other, and none that has one.
+func TestReplaceUngrouped(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	m := fifo.Message{Queue: "q", Ungrouped: true, DedupID: "a", Replace: true, Payload: "first"}
+	id := b.sendAll(m)[0]
+	m.Payload = "second"
+	require.True(t, b.replaces(id, m))
+	require.False(t, b.replaces(id, newer("g", "a", "grouped")))
+	id = b.sendAll(newer("g", "b", "grouped"))[0]
+	m.DedupID = "b"
+	require.False(t, b.replaces(id, m))
+	b.work(b.worker(nop, oneLane))
+	require.ElementsMatch(t, []string{"second", "grouped"}, b.ledger.payloads())
+}
+
+// Nothing is replaced that runs, was tried, has ended, or is of another group; and nothing is waited for.
+func TestReplaceNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.sendAll(newer("g", "a", "first"))[0]
+	h := newBlocking()
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if err := h.handle(ctx, job); err != nil || job.Attempt() > 2 {
+			return err
+		}
+		if job.Attempt() == 2 {
+			return fifo.DeadLetter(errOnPurpose)
+		}
+		return fifo.RetryAfter(time.Hour, errOnPurpose)
+	})
+	r := b.run(w)
+	receive(t, h.started, "the job")
+	b.exec("DELETE FROM pgfifo.attempt_marks") // few jobs have one
+	require.False(t, b.replaces(id, newer("g", "a", "it runs")))
+	close(h.release)
+	await(t, "its failure", func() bool { return w.Stats().Retried == 1 })
+	require.False(t, b.replaces(id, newer("g", "a", "it has failed")))
+	require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	await(t, "its death", func() bool { return w.Stats().Buried == 1 })
+	require.False(t, b.replaces(id, newer("g", "a", "it is dead")))
+	require.NoError(t, r.stop())
+	_, err := b.client.Queue("q").Redrive(t.Context(), again(id))
+	require.NoError(t, err)
+	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = b.client.Queue("q").InPgx(tx).Purge(t.Context())
+	require.NoError(t, err)
+	require.False(t, b.replaces(id, newer("g", "a", "it is being purged")))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.False(t, b.replaces(id, newer("g", "a", "it is gone")))
+	require.Equal(t, []string{"first", "first"}, b.ledger.payloads())
+	b.ledger.sent = nil
+}
+
+// An attempt that died with its worker was one, before anybody has counted it: by the locks that it has left, or by its
+// mark alone. It is counted all the same.
+func TestReplaceNothingThatWasLost(t *testing.T) {
+	t.Parallel()
+	for _, evidence := range []string{"locks", "mark"} {
+		t.Run(evidence, func(t *testing.T) {
+			t.Parallel()
+			b := newEffects(t)
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			id := b.sendAll(newer("g", "a", "first"))[0]
+			b.sendAll(newer("g", "b", "behind"))
+			pids := make(chan int, 1)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+				pid, err := backend(ctx, job)
+				if err != nil {
+					return err
+				}
+				stop() // nobody claims it again
+				err = b.kill(context.WithoutCancel(ctx), pid)
+				pids <- pid
+				return err
+			}, oneLane)
+			go func() { ended <- w.Run(ctx) }()
+			receive(t, pids, "the attempt's end")
+			require.NoError(t, receive(t, ended, "the worker"))
+			switch evidence {
+			case "locks":
+				b.exec("DELETE FROM pgfifo.attempt_marks")
+			case "mark":
+				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+			}
+			require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
+			require.False(t, b.replaces(id, newer("g", "a", "second")))
+			b.work(b.worker(nop))
+			list := b.ledger.starts
+			require.Equal(t, 1, list[1].Attempts, "it is counted")
+			require.Equal(t, "first", string(list[1].Payload))
+		})
+	}
+}
+
+// While the transaction that has replaced a job is open, the job does not run; then it runs with what was committed,
+// also by a worker that would not look for an hour. A second producer waits.
+func TestReplaceInTransaction(t *testing.T) {
+	t.Parallel()
+	for kind, begin := range producers {
+		for _, end := range []string{"commit", "undo"} {
+			t.Run(kind+", "+end, func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				id := b.sendAll(newer("g", "a", "first"))[0]
+				tx := begin(t, b.client, b)
+				got, err := tx.enqueue(newer("g", "a", "second"))
+				require.NoError(t, err)
+				require.Equal(t, id, got[0])
+				third := make(chan bool, 1)
+				go func() { third <- b.replaces(id, newer("g", "a", "third")) }()
+				await(t, "the other producer to wait", func() bool { return b.blocked() == 1 })
+				b.run(b.worker(nop, rarePolls))
+				b.send("other", nil)
+				await(t, "the other group", func() bool { return b.ledger.started() == 1 })
+				ran, err := b.worker(nop).RunOne(t.Context())
+				require.NoError(t, err)
+				require.False(t, ran)
+				want := "first"
+				if end == "commit" {
+					want = "second"
+					require.NoError(t, tx.commit())
+				} else {
+					require.NoError(t, tx.undo())
+				}
+				if receive(t, third, "the other producer") {
+					want = "third"
+				}
+				b.drained()
+				require.Contains(t, b.ledger.payloads(), want)
+				require.NotContains(t, map[string][]string{"undo": {"second"}, "commit": {"first"}}[end],
+					string(b.ledger.starts[1].Payload))
+			})
+		}
+	}
+}
+
+// What was enqueued in the same call or transaction is replaced as well; of several newer ones the last wins.
+func TestReplaceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	first := newer("g", "a", "1")
+	first.Headers = fifo.Headers{"h": "1"}
+	require.NoError(t, b.client.InTx(t.Context(), func(tx pgx.Tx) error {
+		got, err := b.client.EnqueuePgxTx(t.Context(), tx,
+			first, newer("h", "a", "another group's"), newer("g", "a", "2"), deduped("g", "a"), newer("g", "b", "b"))
+		require.NoError(t, err)
+		id := got[0].ID
+		require.Equal(t, []fifo.Receipt{
+			{ID: id},
+			{ID: id, Duplicate: true},
+			{ID: id, Duplicate: true, Replaced: true},
+			{ID: id, Duplicate: true},
+			{ID: id + 1},
+		}, got)
+		require.NoError(t, pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
+			got, err = b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "3"), newer("g", "a", "4"))
+			return err
+		}))
+		require.True(t, got[0].Replaced)
+		require.True(t, got[1].Replaced)
+		inner, err := tx.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = b.client.EnqueuePgxTx(t.Context(), inner, newer("g", "a", "undone"))
+		require.NoError(t, err)
+		return inner.Rollback(t.Context())
+	}))
+	jobs := b.jobs()
+	require.Len(t, jobs, 2)
+	require.Equal(t, "4", string(jobs[0].Payload))
+	require.Empty(t, jobs[0].Headers)
+	b.work(b.worker(nop))
+}
+
+// At REPEATABLE READ nothing is replaced but what is of the same call: no snapshot tells of attempts since.
+func TestReplaceRepeatableRead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.sendAll(newer("g", "a", "first"))[0]
+	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: isolation})
+		require.NoError(t, err)
+		got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "second"),
+			newer("g", string(isolation), "1"), newer("g", string(isolation), "2"))
+		require.NoError(t, err)
+		require.Equal(t, fifo.Receipt{ID: id, Duplicate: true}, got[0])
+		require.True(t, got[2].Replaced)
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+	b.work(b.worker(nop))
+	require.Equal(t, []string{"first", "2", "2"}, b.ledger.payloads())
+}
+
+// A job that runs behind the head of a batch is not held. If it is replaced, nothing of the batch is committed, and it
+// runs again with what is there.
+func TestReplaceInsideABatch(t *testing.T) {
+	t.Parallel()
+	b := newList(t)
+	ids := b.sendAll(newer("g", "a", "one"), newer("g", "b", "two"), newer("g", "c", "three"))
+	var payloads []string
+	replaced := false
+	b.work(b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+		if !replaced && len(jobs) > 1 {
+			require.False(t, b.replaces(ids[0], newer("g", "a", "newer one")))
+			replaced = b.replaces(ids[1], newer("g", "b", "newer two"))
+		} else {
+			for _, job := range jobs {
+				payloads = append(payloads, string(job.Payload))
+			}
+		}
+		return noteAll(ctx, jobs)
+	}))
+	require.True(t, replaced)
+	require.Equal(t, []string{"one", "newer two", "three"}, payloads)
+	require.Equal(t, 3, query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
+}
+
+// What a producer was told last is what a job commits, however producers and workers meet.
+func TestReplaceUnderLoad(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 5}, "groups": {Groups: 5}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
+			b.ledger.unordered = true // a batch is undone
+			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.PgxTx(ctx)
+				if err == nil {
+					_, err = tx.Exec(ctx, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
+				}
+				return err
+			}, func(w *fifo.Worker) { w.Concurrency = 3 })
+			b.run(w)
+			var mu sync.Mutex
+			last, replaced := make(map[int64]string), 0
+			var producers sync.WaitGroup
+			for p := range 6 {
+				producers.Go(func() {
+					for i := range 60 {
+						group, id := fmt.Sprint("g", i%4), fmt.Sprint(p, " ", i)
+						for n := range 20 {
+							payload := fmt.Sprint(id, " ", n)
+							got, err := b.client.Enqueue(t.Context(), newer(group, id, payload))
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if got[0].Duplicate && !got[0].Replaced {
+								break
+							}
+							mu.Lock()
+							last[got[0].ID] = payload
+							if n > 0 {
+								replaced++
+							}
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			producers.Wait()
+			b.drained()
+			require.Len(t, last, 360)
+			require.NotZero(t, replaced)
+			t.Log(replaced, "were replaced")
+			for id, payload := range last {
+				require.Equal(t, payload, string(query[[]byte](b, "SELECT payload FROM worked WHERE id = $1", id)))
+			}
+		})
+	}
+}
