@@ -3,6 +3,7 @@ package pgfifo_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func TestEnqueueFunction(t *testing.T) {
 				payload = []byte{}
 			}
 			var id int64
-			require.NoError(t, pool.QueryRow(ctx, s.sql("SELECT pgfifo.enqueue($1, $2, "+call+
+			require.NoError(t, pool.QueryRow(ctx, s.sql("SELECT id FROM pgfifo.enqueue($1, $2, "+call+
 				", headers => $4, delay => $5, run_at => $6, max_attempts => $7)"),
 				m.Queue, m.GroupID, payload, headers, delay, runAt, m.MaxAttempts).Scan(&id))
 			require.Equal(t, ids[0].ID+1, id)
@@ -142,6 +143,12 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 		{"'q', 'g', 'x', delay => '1 s', run_at => now()", value, "delay and run_at exclude each other"},
 		{"'q', 'g', 'x', run_at => 'infinity'", value, "infinity is over 365 days from now"},
 		{"'q', 'g', 'x', max_attempts => -1", value, "max_attempts -1 is negative"},
+		{"'q', 'g', 'x', dedup_id => ''", value, "dedup_id is 0 bytes long"},
+		{"'q', 'g', 'x', dedup_id => repeat('x', 129)", value, "dedup_id is 129 bytes long"},
+		{"'q', 'g', 'x', dedup_id => E'a\\nb'", value, `dedup_id "a\nb" contains U+000A`},
+		{"'q', 'g', 'x', replace => true", value, "replace needs a dedup_id"},
+		{"'q', 'g', 'x', ungrouped => true", value, "ungrouped and group_id exclude each other"},
+		{"NULL, NULL, 'x', ungrouped => true", null, "queue is null"},
 	} {
 		err := s.try(pool, "SELECT pgfifo.enqueue("+bad.args+")")
 		var pgErr *pgconn.PgError
@@ -152,6 +159,7 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 	for _, good := range []string{
 		`'q', 'g', repeat('x', 1048573), '{"a": {"base64": "AAA="}}'`, "'q', repeat('ü', 64), ''", "' ', ' ', 'x'",
 		"'q', 'g', 'x', delay => '365 days'", "'q', 'g', 'x', delay => '0'", "'q', 'g', 'x', run_at => '-infinity'",
+		"'q', 'g', 'x', dedup_id => ' '", "'q', 'g', 'x', replace => NULL, ungrouped => NULL, commit_order => NULL",
 	} {
 		require.NoError(t, s.try(pool, "SELECT pgfifo.enqueue("+good+")"), good)
 	}
@@ -192,6 +200,129 @@ func TestEnqueueFunctionNames(t *testing.T) {
 		require.NotEmpty(t, list)
 		require.Empty(t, wrong, "refused: %v", refused)
 	}
+}
+
+// A function's message is a duplicate of a client's and the other way round, in the queue's window and scope, and
+// replaces it if it is to. One of no group is as a client's: its group's id is drawn.
+func TestEnqueueFunctionDedup(t *testing.T) {
+	t.Parallel()
+	eachSchema(t, func(t *testing.T, s *staff) {
+		ctx, pool := t.Context(), s.as(s.roles.Producer)
+		client := s.client(pool)
+		enqueue := func(args string) (r fifo.Receipt) {
+			t.Helper()
+			require.NoError(t, pool.QueryRow(ctx, s.sql("SELECT * FROM pgfifo.enqueue("+args+")")).Scan(
+				&r.ID, &r.Duplicate, &r.Replaced))
+			return r
+		}
+		byClient := func(m fifo.Message) fifo.Receipt {
+			t.Helper()
+			got, err := client.Enqueue(ctx, m)
+			require.NoError(t, err)
+			return got[0]
+		}
+		s.exec(`INSERT INTO pgfifo.queues VALUES ('scoped', 3600000000, true)`)
+		for _, queue := range []string{"q", "scoped"} {
+			first := byClient(fifo.Message{Queue: queue, GroupID: "Zürich", DedupID: "ä"})
+			duplicate := fifo.Receipt{ID: first.ID, Duplicate: true}
+			require.Equal(t, duplicate, enqueue("'"+queue+"', 'Zürich', 'second', dedup_id => 'ä'"))
+			other := enqueue("'" + queue + "', 'other', to_jsonb(2), dedup_id => 'ä', replace => true")
+			require.Equal(t, queue == "q", other == duplicate, "of the queue or the group")
+			duplicate.Replaced = true
+			require.Equal(t, duplicate, enqueue("'"+queue+
+				`', 'Zürich', 'third', '{"h": "3"}', dedup_id => 'ä', replace => true, delay => '1 s'`))
+			require.Equal(t, 1, s.number(`SELECT count(*) FROM pgfifo.jobs
+				WHERE id = $1 AND payload = 'third' AND headers = '{"h": "3"}' AND run_at IS NULL`, first.ID))
+
+			second := enqueue("'" + queue + "', 'g', 'x'::bytea, dedup_id => 'b', replace => true")
+			require.Zero(t, fifo.Receipt{Duplicate: second.Duplicate, Replaced: second.Replaced})
+			require.Equal(t, fifo.Receipt{ID: second.ID, Duplicate: true},
+				byClient(fifo.Message{Queue: queue, GroupID: "g", DedupID: "b"}))
+
+			third := enqueue("'" + queue + "', NULL, 'x', ungrouped => true, dedup_id => 'c'")
+			require.Equal(t, fifo.Receipt{ID: third.ID, Duplicate: true, Replaced: true}, byClient(
+				fifo.Message{Queue: queue, Ungrouped: true, DedupID: "c", Replace: true}))
+			require.Equal(t, fifo.Receipt{ID: third.ID, Duplicate: true, Replaced: true},
+				enqueue("'"+queue+"', NULL, 'x', ungrouped => true, dedup_id => 'c', replace => true"))
+		}
+		require.Equal(t, []int{300, 3600}, []int{
+			s.number(`SELECT round(extract(epoch FROM max(d.expires - j.enqueued_at))) FROM pgfifo.dedup_ids d
+				JOIN pgfifo.jobs j ON j.id = d.job WHERE j.queue = 'q'`),
+			s.number(`SELECT round(extract(epoch FROM max(d.expires - j.enqueued_at))) FROM pgfifo.dedup_ids d
+				JOIN pgfifo.jobs j ON j.id = d.job WHERE j.queue = 'scoped'`),
+		})
+
+		s.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp()")
+		require.False(t, enqueue("'q', 'g', 'x', dedup_id => 'b'").Duplicate, "the window is over")
+		rows, err := pool.Query(ctx, s.sql(`SELECT e.duplicate || '/' || e.replaced FROM generate_series(1, 3) n,
+			pgfifo.enqueue('q', 'many', n::text, dedup_id => 'many', replace => n > 2) e`))
+		require.NoError(t, err)
+		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Equal(t, []string{"false/false", "true/false", "true/true"}, list, "in one statement")
+		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'many' AND payload = '3'"))
+		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'many'"))
+	})
+}
+
+// The second of two duplicates at once waits for the first: it is one if that commits, and takes its place if not.
+func TestEnqueueFunctionDedupAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStaff(t, "")
+	ctx, pool := t.Context(), s.as(s.roles.Producer)
+	client := s.client(pool)
+	const call = "SELECT duplicate FROM pgfifo.enqueue('q', 'g', 'x', dedup_id => $1, commit_order => true)"
+	for _, commit := range []bool{true, false} {
+		id := fmt.Sprint(commit)
+		tx, err := pool.Begin(ctx)
+		require.NoError(t, err)
+		_, err = tx.Exec(ctx, call, id)
+		require.NoError(t, err)
+		duplicates := make(chan bool, 2)
+		go func() {
+			got, err := client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g", DedupID: id})
+			duplicates <- err == nil && got[0].Duplicate
+		}()
+		go func() {
+			var duplicate bool
+			err := pool.QueryRow(ctx, call, id).Scan(&duplicate)
+			duplicates <- err == nil && duplicate
+		}()
+		s.until("both to wait", func() bool {
+			return s.number(`SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0`) == 2
+		})
+		if commit {
+			require.NoError(t, tx.Commit(ctx))
+		} else {
+			require.NoError(t, tx.Rollback(ctx))
+		}
+		first, second := <-duplicates, <-duplicates
+		require.True(t, first || second)
+		require.Equal(t, commit, first && second)
+	}
+	require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.jobs"))
+}
+
+// A job of no group is worked as a client's, and nothing stays of its group.
+func TestEnqueueFunctionUngrouped(t *testing.T) {
+	t.Parallel()
+	s := newStaff(t, "")
+	ctx, pool := t.Context(), s.as(s.roles.Producer)
+	_, err := pool.Exec(ctx,
+		"SELECT pgfifo.enqueue('q', NULL, n::text, ungrouped => true) FROM generate_series(1, 50) n")
+	require.NoError(t, err)
+	_, err = s.client(pool).Enqueue(ctx, fifo.Message{Queue: "q", Ungrouped: true})
+	require.NoError(t, err)
+	require.Equal(t, 51, s.number(`SELECT count(DISTINCT group_id) FROM pgfifo.jobs
+		WHERE group_id ~ '^~[0-9A-V]{24}$'`))
+	require.Equal(t, 50, s.number(`SELECT count(*) FROM pgfifo.jobs WHERE payload <> ''
+		AND left(group_id, 10) <= (SELECT left(group_id, 10) FROM pgfifo.jobs WHERE payload = '')`), "by time")
+	w := &fifo.Worker{Client: s.client(s.as(s.roles.Worker)), Concurrency: 2, PollInterval: 100 * time.Millisecond}
+	w.Handle("q", fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+	s.work(w, "the jobs", func() bool {
+		return s.number("SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)") == 0
+	})
 }
 
 // In the order of commits, who enqueues to a group waits for another one that has: by the function or by a client.
@@ -258,11 +389,17 @@ func TestEnqueueFunctionElsewhere(t *testing.T) {
 	_, err = tx.ExecContext(t.Context(), "INSERT INTO orders VALUES ($1, $2)", 1, "lib/pq")
 	require.NoError(t, err)
 	var text, raw int64
-	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pgfifo.enqueue($1, $2, $3, delay => $4)",
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT id FROM pgfifo.enqueue($1, $2, $3, delay => $4)",
 		"other", "g", `a "text" \n`, "1 hour").Scan(&text))
-	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pgfifo.enqueue($1, $2, $3::bytea)",
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT id FROM pgfifo.enqueue($1, $2, $3::bytea)",
 		"other", "g", []byte{0, 0xff}).Scan(&raw))
 	require.Less(t, text, raw)
+	for _, duplicate := range []bool{false, true} {
+		var got bool
+		require.NoError(t, tx.QueryRowContext(t.Context(),
+			"SELECT duplicate FROM pgfifo.enqueue($1, $2, $3, dedup_id => $4)", "other", "g", "once", "a").Scan(&got))
+		require.Equal(t, duplicate, got)
+	}
 	require.NoError(t, tx.Commit())
 	_, err = db.ExecContext(t.Context(), "SELECT pgfifo.enqueue('', 'g', 'x')")
 	var pqErr *pq.Error
@@ -277,10 +414,14 @@ func TestEnqueueFunctionElsewhere(t *testing.T) {
 			return strings.TrimSpace(string(out)), err
 		}
 		out, err := run("INSERT INTO orders VALUES (2, 'psql'); " +
-			"SELECT pgfifo.enqueue('other', 'g', 'from psql', max_attempts => 1)")
+			"SELECT id FROM pgfifo.enqueue('other', 'g', 'from psql', max_attempts => 1)")
 		require.NoError(t, err, out)
 		const there = "SELECT count(*) FROM pgfifo.jobs WHERE id = $1::text::bigint AND max_attempts = 1"
 		require.Equal(t, 1, s.number(there, out))
+		out, err = run("SELECT duplicate, replaced " +
+			"FROM pgfifo.enqueue('other', 'g', 'newer', dedup_id => 'a', replace => true)")
+		require.NoError(t, err, out)
+		require.Equal(t, "t|t", out)
 		out, err = run("SELECT pgfifo.enqueue('other', NULL, 'from psql')")
 		require.Error(t, err)
 		require.Contains(t, out, "group_id is null")

@@ -115,15 +115,17 @@
 // # Enqueue in SQL
 //
 // Triggers, psql and programs in other languages call a function of the schema, with the rights of a producer and in
-// their own transaction. Its checks are those of Client.Enqueue, and its result is the job's id:
+// their own transaction. Its checks are those of Client.Enqueue, and its result is a Receipt: id, duplicate, replaced.
 //
 //	SELECT pgfifo.enqueue('mail', 'user-7', 'a text')
 //	SELECT pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour')
+//	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7')
 //
 // The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
-// bytes. The others are run_at, max_attempts, and commit_order, for Config.CommitOrder. A query's ORDER BY is the order
-// of its jobs. A value that is refused is an error of SQLSTATE 22023 or 22004, a payload that is too large 54000. Hooks
-// are not called, and nobody is notified: workers find the job at their next look, which is PollInterval at most.
+// bytes. The others are run_at, max_attempts, replace, and commit_order, for Config.CommitOrder. A query's ORDER BY is
+// the order of its jobs. A value that is refused is an error of SQLSTATE 22023 or 22004, a payload that is too large
+// 54000. Hooks are not called, and nobody is notified: workers find the job at their next look, which is PollInterval at
+// most.
 //
 // # Several queues in one worker
 //

@@ -113,7 +113,8 @@ func Example_enqueueInSQL() {
 		END $$;
 		CREATE TRIGGER order_placed AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION order_placed();
 		INSERT INTO orders VALUES ('ada', 'tea');
-		SELECT pgfifo.enqueue('orders', 'ada', 'a text', delay => '1 hour', max_attempts => 3)`)
+		SELECT pgfifo.enqueue('orders', 'ada', 'a text', delay => '1 hour', dedup_id => 'order-7');
+		SELECT id, duplicate FROM pgfifo.enqueue('orders', 'ada', 'the same', dedup_id => 'order-7')`)
 	if err != nil {
 		log.Fatal(err)
 	}

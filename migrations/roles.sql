@@ -32,9 +32,10 @@ REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
 -- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
 REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean),
-    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
-    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean),
+REVOKE ALL ON FUNCTION
+    pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
+    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
     pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
@@ -53,9 +54,10 @@ GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts), SELECT (
 GRANT SELECT (key, job, expires), INSERT (key, expires), UPDATE (job, expires)
     ON pgfifo.dedup_ids TO pgfifo_producer, pgfifo_worker;
 
-GRANT EXECUTE ON FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean),
-    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean),
-    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean)
+GRANT EXECUTE ON FUNCTION
+    pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
+    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean)
     TO pgfifo_producer, pgfifo_worker; -- it runs with their rights
 GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
     TO pgfifo_producer, pgfifo_worker; -- it runs with the owner's

@@ -3,9 +3,9 @@
 ALTER TABLE pgfifo.jobs ADD CONSTRAINT "empty it before it is dropped" CHECK (false);
 ALTER TABLE pgfifo.dead_letters ADD CONSTRAINT "empty it before it is dropped" CHECK (false);
 
-DROP FUNCTION pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean);
-DROP FUNCTION pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean);
-DROP FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean);
+DROP FUNCTION pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean);
+DROP FUNCTION pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean);
+DROP FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean);
 DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;

@@ -190,8 +190,8 @@ $replace$;
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb) FROM PUBLIC;
 
--- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns the job's
--- id. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql does.
+-- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns a Receipt.
+-- It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql does.
 -- NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.
 --
 -- It notifies nobody: a commit never waits for that. Workers find the job when they look, once every PollInterval.
@@ -201,8 +201,12 @@ CREATE FUNCTION pgfifo.enqueue(
     delay        interval    DEFAULT NULL,  -- the job does not run before that is over, and its group waits
     run_at       timestamptz DEFAULT NULL,  -- or before then
     max_attempts integer     DEFAULT NULL,  -- NULL or 0: the worker's default
-    commit_order boolean     DEFAULT false  -- wait for others who enqueue to the group so: see Config.CommitOrder
-) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $enqueue$
+    commit_order boolean     DEFAULT false, -- wait for others who enqueue to the group so: see Config.CommitOrder
+    dedup_id     text        DEFAULT NULL,  -- see Message.DedupID,
+    replace      boolean     DEFAULT false, -- Message.Replace
+    ungrouped    boolean     DEFAULT false, -- and Message.Ungrouped: then group_id is NULL
+    OUT id bigint, OUT duplicate boolean, OUT replaced boolean
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $enqueue$
 #variable_conflict use_variable
 DECLARE
     -- What Go's unicode.IsPrint says no to, and Unicode has given a meaning or keeps for none.
@@ -212,14 +216,27 @@ DECLARE
         || '\U000E0000-\U000E00FF\U000E01F0-\U0010FFFF]';
     now    CONSTANT timestamptz := statement_timestamp();
     latest CONSTANT timestamptz := greatest(now + interval '365 days', now + interval '8760 hours'); -- or summer time
-    names  text[] := ARRAY[queue, group_id];
+    names  text[];
     due    timestamptz := coalesce(run_at, now + delay);
     size   bigint := octet_length(payload);
     bad    text;
     name   text;
     value  jsonb;
-    job    bigint;
+    bits   bit(120);
+    hash   bytea;
 BEGIN
+    IF ungrouped AND group_id IS NULL THEN -- as fifo/ungrouped.go draws it
+        bits := 'x' || encode(substring(int8send(floor(extract(epoch FROM now) * 1000)::bigint) FROM 3)
+                              || substring(sha256(uuid_send(gen_random_uuid())) FOR 9), 'hex');
+        group_id := '~';
+        FOR i IN 0..23 LOOP
+            group_id := group_id || substr('0123456789ABCDEFGHIJKLMNOPQRSTUV',
+                                           1 + substring(bits FROM 5 * i + 1 FOR 5)::integer, 1);
+        END LOOP;
+    ELSIF ungrouped THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'ungrouped and group_id exclude each other';
+    END IF;
+    names := ARRAY[queue, group_id, coalesce(dedup_id, '-')];
     FOR name, value IN
         SELECT h.key, h.value FROM jsonb_each(CASE jsonb_typeof(headers) WHEN 'object' THEN headers END) h
     LOOP
@@ -236,7 +253,7 @@ BEGIN
         END IF;
     END LOOP;
     FOR i IN 1..cardinality(names) LOOP
-        name := CASE i WHEN 1 THEN 'queue' WHEN 2 THEN 'group_id' ELSE 'header name' END;
+        name := coalesce((ARRAY['queue', 'group_id', 'dedup_id'])[i], 'header name');
         bad := substring(names[i] FROM unprintable);
         IF names[i] IS NULL THEN
             RAISE null_value_not_allowed USING MESSAGE = name || ' is null';
@@ -264,31 +281,65 @@ BEGIN
             RAISE invalid_parameter_value USING MESSAGE = format('%s is over 365 days from now', due);
         WHEN max_attempts < 0 THEN
             RAISE invalid_parameter_value USING MESSAGE = format('max_attempts %s is negative', max_attempts);
+        WHEN replace AND dedup_id IS NULL THEN
+            RAISE invalid_parameter_value USING MESSAGE = 'replace needs a dedup_id';
         ELSE
     END CASE;
+    duplicate := false;
+    replaced := false;
+    IF dedup_id IS NOT NULL THEN -- see fifo/sql/dedup.sql
+        INSERT INTO pgfifo.dedup_ids AS d (key, expires)
+        SELECT sha256(convert_to(queue || E'\n' || CASE WHEN q.dedup_by_group AND NOT coalesce(ungrouped, false)
+                                                        THEN group_id ELSE '' END || E'\n' || dedup_id, 'UTF8')),
+               now + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond'
+        FROM (SELECT) one
+        LEFT JOIN pgfifo.queues q ON q.queue = queue
+        ON CONFLICT (key) DO UPDATE
+        SET job = CASE WHEN d.expires > now THEN d.job END,
+            expires = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.expires ELSE EXCLUDED.expires END
+        RETURNING d.key, d.job INTO hash, id;
+        IF id IS NOT NULL THEN
+            duplicate := true;
+            IF replace THEN
+                replaced := pgfifo.replace_waiting(queue, CASE WHEN ungrouped THEN '' ELSE group_id END, hash,
+                                                   payload, headers);
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
     IF commit_order THEN -- see fifo/sql/enqueue.sql
         PERFORM pg_advisory_xact_lock(hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)::bigint));
     END IF;
     INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts)
     VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0))
-    RETURNING id INTO job;
-    RETURN job;
+    RETURNING jobs.id INTO id;
+    IF dedup_id IS NOT NULL THEN
+        UPDATE pgfifo.dedup_ids d SET job = id WHERE d.key = hash;
+    END IF;
 END
 $enqueue$;
 
 -- The same with a text as the payload, in UTF-8: what a string literal is, unless it says ::bytea.
 CREATE FUNCTION pgfifo.enqueue(
     queue text, group_id text, payload text, headers jsonb DEFAULT NULL, delay interval DEFAULT NULL,
-    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false
-) RETURNS bigint LANGUAGE sql AS $enqueue$
-    SELECT pgfifo.enqueue($1, $2, pg_catalog.convert_to($3, 'UTF8'), $4, $5, $6, $7, $8) $enqueue$;
+    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false,
+    dedup_id text DEFAULT NULL, replace boolean DEFAULT false, ungrouped boolean DEFAULT false,
+    OUT id bigint, OUT duplicate boolean, OUT replaced boolean
+) LANGUAGE sql AS $enqueue$
+    SELECT *
+    FROM pgfifo.enqueue($1, $2, pg_catalog.convert_to($3, 'UTF8'), $4, $5, $6, $7, $8, $9, $10, $11)
+    $enqueue$;
 
 -- The same with a value, as PostgreSQL writes it: for to_jsonb and jsonb_build_object.
 CREATE FUNCTION pgfifo.enqueue(
     queue text, group_id text, payload jsonb, headers jsonb DEFAULT NULL, delay interval DEFAULT NULL,
-    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false
-) RETURNS bigint LANGUAGE sql AS $enqueue$
-    SELECT pgfifo.enqueue($1, $2, pg_catalog.convert_to($3::pg_catalog.text, 'UTF8'), $4, $5, $6, $7, $8) $enqueue$;
+    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false,
+    dedup_id text DEFAULT NULL, replace boolean DEFAULT false, ungrouped boolean DEFAULT false,
+    OUT id bigint, OUT duplicate boolean, OUT replaced boolean
+) LANGUAGE sql AS $enqueue$
+    SELECT *
+    FROM pgfifo.enqueue($1, $2, pg_catalog.convert_to($3::pg_catalog.text, 'UTF8'), $4, $5, $6, $7, $8, $9, $10, $11)
+    $enqueue$;
 
 -- The version, and the lowest one that a release has to know to work with this schema, for migrations.Version and
 -- Check, which read them here. Every later step replaces both, up and down.

@@ -13,6 +13,12 @@ var producers = []Mutant{
 		Test:   Test{".", "TestEnqueueFunctionRefuses"},
 	},
 	{
+		Name:   "function-enqueues-duplicates",
+		Breaks: "what is enqueued in SQL is not remembered by its deduplication id",
+		Edits:  []Edit{{schemaFile, "SET job = id WHERE d.key = hash;", "SET job = NULL WHERE d.key = hash;"}},
+		Test:   Test{".", "TestEnqueueFunctionDedup"},
+	},
+	{
 		Name:   "producer-upserts-the-group",
 		Breaks: "an enqueue updates the group's row, and so waits for the running job",
 		Edits: []Edit{{
