@@ -142,7 +142,6 @@ CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- fo
 -- moves, so a batch that has read the old one is not committed (fifo/sql/succeed_batch.sql).
 --
 -- The job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
--- +goose StatementBegin
 CREATE FUNCTION pgfifo.replace_waiting(queue text, group_id text, key bytea, payload bytea, headers jsonb)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $replace$
@@ -187,7 +186,6 @@ BEGIN
     RETURN true;
 END
 $replace$;
--- +goose StatementEnd
 REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb) FROM PUBLIC;
 
 -- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns a Receipt.
