@@ -32,7 +32,7 @@ func TestEnqueueFunction(t *testing.T) {
 				Queue: queue, GroupID: "g", Payload: []byte{0, 0xff},
 				Headers: fifo.Headers{"a": "ü", "b": "\x00\xff", "c": ""},
 			},
-			{Queue: queue, GroupID: "g", Delay: time.Hour, MaxAttempts: 3},
+			{Queue: queue, GroupID: "g", Delay: time.Hour, MaxAttempts: 3, Priority: 9},
 			{Queue: queue, GroupID: "g", RunAt: time.Now().Add(48 * time.Hour)},
 			{Queue: queue, GroupID: "g", RunAt: time.Now().Add(-time.Hour), Headers: fifo.Headers{}},
 		} {
@@ -59,11 +59,11 @@ func TestEnqueueFunction(t *testing.T) {
 			}
 			var id int64
 			require.NoError(t, pool.QueryRow(ctx, s.sql("SELECT id FROM pgfifo.enqueue($1, $2, "+call+
-				", headers => $4, delay => $5, run_at => $6, max_attempts => $7)"),
-				m.Queue, m.GroupID, payload, headers, delay, runAt, m.MaxAttempts).Scan(&id))
+				", headers => $4, delay => $5, run_at => $6, max_attempts => $7, priority => $8)"),
+				m.Queue, m.GroupID, payload, headers, delay, runAt, m.MaxAttempts, m.Priority).Scan(&id))
 			require.Equal(t, ids[0].ID+1, id)
 			require.Equal(t, 1, s.number(`SELECT count(*) FROM (SELECT DISTINCT queue, group_id, payload, headers,
-				max_attempts, date_trunc('hour', run_at - enqueued_at + interval '1 minute')
+				max_attempts, priority, date_trunc('hour', run_at - enqueued_at + interval '1 minute')
 				FROM pgfifo.jobs WHERE id IN ($1, $2)) j`, ids[0].ID, id), "%+v", m)
 		}
 		s.exec("TRUNCATE pgfifo.jobs")
@@ -143,6 +143,7 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 		{"'q', 'g', 'x', delay => '1 s', run_at => now()", value, "delay and run_at exclude each other"},
 		{"'q', 'g', 'x', run_at => 'infinity'", value, "infinity is over 365 days from now"},
 		{"'q', 'g', 'x', max_attempts => -1", value, "max_attempts -1 is negative"},
+		{"'q', 'g', 'x', priority => 10", value, "priority 10 is not 0 to 9"},
 		{"'q', 'g', 'x', dedup_id => ''", value, "dedup_id is 0 bytes long"},
 		{"'q', 'g', 'x', dedup_id => repeat('x', 129)", value, "dedup_id is 129 bytes long"},
 		{"'q', 'g', 'x', dedup_id => E'a\\nb'", value, `dedup_id "a\nb" contains U+000A`},

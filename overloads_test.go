@@ -80,7 +80,7 @@ func TestForeignOverloads(t *testing.T) {
 	require.NoError(t, migrations.Down(ctx, migrator, nil))
 	require.NoError(t, migrations.Up(ctx, migrator, nil))
 	require.NoError(t, migrations.Grant(ctx, migrator, s.roles, nil))
-	for _, operand := range []string{"pgfifo.key", "pgfifo.count", "pgfifo.payload"} {
+	for _, operand := range []string{"pgfifo.key", "pgfifo.count", "pgfifo.payload", "pgfifo.priority"} {
 		_, err := foreigner.Exec(ctx,
 			"CREATE FUNCTION trap.equal("+operand+", text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
 		requireRefused(t, err, "an operator for our types is nobody's to make")

@@ -48,6 +48,7 @@ var refusedToAll = []string{
 	"UPDATE pgfifo.jobs SET id = id + 1000",
 	"UPDATE pgfifo.jobs SET enqueued_at = now()",
 	"UPDATE pgfifo.jobs SET max_attempts = 1",
+	"UPDATE pgfifo.jobs SET priority = 1",
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts) VALUES ('q', 'g', '', 9)",
 	"UPDATE pgfifo.dead_letters SET payload = ''",
 	"UPDATE pgfifo.dead_letters SET died_at = now()",

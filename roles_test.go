@@ -56,7 +56,7 @@ func TestProducerRole(t *testing.T) {
 			want += 7
 		}
 		first := message("d", task{})
-		first.DedupID = "a"
+		first.DedupID, first.Priority = "a", 1
 		for _, duplicate := range []bool{false, true} {
 			got, err := s.client(pool).Enqueue(ctx, first)
 			require.NoError(t, err)

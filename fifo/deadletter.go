@@ -22,6 +22,7 @@ type DeadLetterJob struct {
 	Headers     Headers   `bun:"headers,type:jsonb,nullzero"`
 	Attempts    int       `bun:"attempts,notnull"`
 	MaxAttempts int       `bun:"max_attempts,nullzero"`
+	Priority    int       `bun:"priority,nullzero"`
 	EnqueuedAt  time.Time `bun:"enqueued_at,notnull"`
 	DiedAt      time.Time `bun:"died_at,nullzero,notnull,default:statement_timestamp()"`
 	Failures    []Failure `bun:"failures,type:jsonb,nullzero"` // oldest first: the last one is what killed it

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,12 +47,17 @@ func (c *Client) enqueueNew(ctx context.Context, db querier, b *batch) (ids []in
 	if err != nil || len(keys) == 0 {
 		return nil, 0, err
 	}
-	err = each(ctx, db, c.schema.Qualify("WITH job AS ("+enqueueSQL+")"+enqueueNewSQL), func(r row) error {
+	sql, args := enqueueSQL, append(c.texts(b), byteaArray(keys))
+	if b.priorities != nil {
+		sql = strings.ReplaceAll(enqueuePrioritySQL, "$9", "$10")
+		args = append(args, intArray(b.priorities))
+	}
+	err = each(ctx, db, c.schema.Qualify("WITH job AS ("+sql+")"+enqueueNewSQL), func(r row) error {
 		var id int64
 		err := r.Scan(&id, &xid)
 		ids = append(ids, id)
 		return err
-	}, append(c.texts(b), byteaArray(keys))...)
+	}, args...)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -145,7 +151,7 @@ func (b *batch) dedupGroups() []string {
 func (b *batch) keep(kept []int) {
 	b.queues, b.groups, b.payloads = pick(b.queues, kept), pick(b.groups, kept), pick(b.payloads, kept)
 	b.delays, b.maxAttempts = pick(b.delays, kept), pick(b.maxAttempts, kept)
-	b.headers, b.runAts = pick(b.headers, kept), pick(b.runAts, kept)
+	b.headers, b.runAts, b.priorities = pick(b.headers, kept), pick(b.runAts, kept), pick(b.priorities, kept)
 }
 
 // pick returns some items of a list, or nil of nil.

@@ -77,6 +77,9 @@
 //
 // A Message that is Ungrouped is a group of its own: it has all of the above, and is ordered with nobody.
 //
+// A Message with a Priority has its group go before others of the queue, or of its share, while it is the group's head.
+// It overtakes none of its group. So that nobody starves, every tenth turn is that of the group which waits longest.
+//
 // # Duplicates
 //
 // A message with a DedupID is enqueued once: another one with the same is a duplicate, for 5 minutes from the first, by
@@ -122,10 +125,10 @@
 //	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7')
 //
 // The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
-// bytes. The others are run_at, max_attempts, replace, and commit_order, for Config.CommitOrder. A query's ORDER BY is
-// the order of its jobs. A value that is refused is an error of SQLSTATE 22023 or 22004, a payload that is too large
-// 54000. Hooks are not called, and nobody is notified: workers find the job at their next look, which is PollInterval at
-// most.
+// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. A query's
+// ORDER BY is the order of its jobs. A value that is refused is an error of SQLSTATE 22023 or 22004, a payload that is
+// too large 54000. Hooks are not called, and nobody is notified: workers find the job at their next look, which is
+// PollInterval at most.
 //
 // # Several queues in one worker
 //

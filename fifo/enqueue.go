@@ -160,7 +160,9 @@ func (c *Client) enqueue(
 }
 
 // one reports whether enqueue_one.sql does it.
-func (c *Client) one(b *batch) bool { return len(b.queues) == 1 && !c.cfg.CommitOrder }
+func (c *Client) one(b *batch) bool {
+	return len(b.queues) == 1 && !c.cfg.CommitOrder && b.priorities == nil
+}
 
 // single are the arguments of enqueue_one.sql.
 func (b *batch) single() []any {
@@ -193,8 +195,11 @@ func (c *Client) enqueuePgx(ctx context.Context, s pgxSession, b *batch) (ids []
 	sql, args := enqueueSQL, []any{
 		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.cfg.CommitOrder, b.headers, b.runAts,
 	}
-	if c.one(b) {
+	switch {
+	case c.one(b):
 		sql, args = enqueueOneSQL, b.single()
+	case b.priorities != nil:
+		sql, args = enqueuePrioritySQL, append(args, b.priorities)
 	}
 	rows, err := s.db.Query(ctx, c.schema.Qualify(sql), args...)
 	if err != nil {
@@ -216,9 +221,12 @@ func (c *Client) enqueueSQL(ctx context.Context, tx Tx, b *batch) (ids []int64, 
 		return c.enqueueNew(ctx, sqlQuerier{tx}, b)
 	}
 	query, args := enqueueOneSQL, []any(nil)
-	if c.one(b) {
+	switch {
+	case c.one(b):
 		args = b.single()
-	} else {
+	case b.priorities != nil:
+		query, args = enqueuePrioritySQL, append(c.texts(b), intArray(b.priorities))
+	default:
 		query, args = enqueueSQL, c.texts(b)
 	}
 	rows, err := tx.QueryContext(ctx, c.schema.Qualify(query), args...)

@@ -33,6 +33,8 @@ type Job struct {
 	Attempts int `bun:"attempts,notnull"`
 	// MaxAttempts is the message's, or 0. While a handler runs it is what applies.
 	MaxAttempts int `bun:"max_attempts,nullzero"`
+	// Priority is the message's.
+	Priority int `bun:"priority,nullzero"`
 	// EnqueuedAt is when the message was enqueued, by the server's clock.
 	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:statement_timestamp()"`
 	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.

@@ -10,10 +10,10 @@ import (
 const (
 	jobsSQL = `SELECT queue, group_id, id, payload, headers,
 		CASE WHEN run_at IS NOT NULL THEN least(run_at, timestamptz '9999-12-31 UTC') END,
-		attempts, coalesce(max_attempts, 0), enqueued_at, failures
+		attempts, coalesce(max_attempts, 0), enqueued_at, failures, coalesce(priority, 0)
 		FROM pgfifo.jobs WHERE `
 	deadLettersSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), enqueued_at,
-		died_at, failures
+		died_at, failures, coalesce(priority, 0)
 		FROM pgfifo.dead_letters WHERE `
 )
 
@@ -49,7 +49,7 @@ func scanJob(r row) (j Job, err error) {
 	var runAt *time.Time
 	var headers, failures []byte
 	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &runAt, &j.Attempts, &j.MaxAttempts,
-		&j.EnqueuedAt, &failures)
+		&j.EnqueuedAt, &failures, &j.Priority)
 	if err != nil {
 		return j, err
 	}
@@ -69,7 +69,7 @@ func (s Scope) DeadLetters(ctx context.Context, of Letters) (list []DeadLetterJo
 		var d DeadLetterJob
 		var headers, failures []byte
 		err := r.Scan(&d.Queue, &d.GroupID, &d.ID, &d.Payload, &headers, &d.Attempts, &d.MaxAttempts, &d.EnqueuedAt,
-			&d.DiedAt, &failures)
+			&d.DiedAt, &failures, &d.Priority)
 		if err != nil {
 			return err
 		}

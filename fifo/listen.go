@@ -70,6 +70,9 @@ func (c *crew) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 		if n.Back {
 			c.turns.Forget(n.Queue)
 		}
+		if n.Urgent {
+			c.scout.Urge()
+		}
 		c.scout.Hurry()
 		return
 	}
@@ -79,6 +82,8 @@ func (c *crew) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 		case key.Validate() != nil:
 		case n.Back:
 			c.turns.PutBack(key, g.ID)
+		case n.Urgent:
+			c.turns.Urge(key, g.ID)
 		default:
 			c.turns.Announce(key, g.ID)
 		}

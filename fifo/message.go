@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // MaxPayloadBytes is the largest encoded payload. Keep what is larger elsewhere, and send its name.
@@ -14,6 +15,9 @@ const MaxPayloadBytes = 1 << 20
 
 // MaxDelay is the longest delay of a message.
 const MaxDelay = 365 * 24 * time.Hour
+
+// MaxPriority is the highest priority of a message.
+const MaxPriority = schedule.MaxPriority
 
 // A Message is what a producer sends. Queue is required, and GroupID unless the message is Ungrouped: at most 128 bytes
 // of printable UTF-8 each.
@@ -34,6 +38,10 @@ type Message struct {
 	// RunAt is when the job may run at the earliest, by the server's clock, instead of a Delay. Its group waits behind
 	// it. A time that has passed is none. At most MaxDelay from now; in microseconds.
 	RunAt time.Time
+	// Priority has the job's group go before groups with a lower one, of its queue or share: 0, which is the lowest, to
+	// MaxPriority. It counts while the job is the head of its group, of which it overtakes none. Every tenth turn is
+	// that of the group which waits longest, whatever its priority.
+	Priority int
 	// MaxAttempts is how often the job is tried before it is given up: see Queue.OnGiveUp. 0 means what the worker
 	// says.
 	MaxAttempts int
@@ -109,6 +117,8 @@ func (m Message) check() error {
 		return fmt.Errorf("%w: Delay and RunAt exclude each other", ErrInvalidMessage)
 	case time.Until(m.RunAt) > MaxDelay:
 		return fmt.Errorf("%w: RunAt %v is over %v from now", ErrInvalidMessage, m.RunAt, MaxDelay)
+	case m.Priority < 0 || m.Priority > MaxPriority:
+		return fmt.Errorf("%w: Priority %d is not 0 to %d", ErrInvalidMessage, m.Priority, MaxPriority)
 	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
 		return fmt.Errorf("%w: MaxAttempts %d is out of range", ErrInvalidMessage, m.MaxAttempts)
 	}
@@ -152,6 +162,7 @@ type batch struct {
 	maxAttempts    []int32
 	headers        []*string // nil: none has any
 	runAts         []int64   // in microseconds since 1970; nil: none has one
+	priorities     []int32   // nil: none has one
 	ungrouped      []int     // which have a group of their own
 	dedupIDs       []string  // "": none; nil: none has one
 	replace        []bool    // which of those with one replace; nil: none
@@ -186,6 +197,12 @@ func encode(msgs []Message) (*batch, error) {
 				b.runAts = make([]int64, len(msgs))
 			}
 			b.runAts[i] = m.RunAt.Add(time.Microsecond - 1).UnixMicro()
+		}
+		if m.Priority > 0 {
+			if b.priorities == nil {
+				b.priorities = make([]int32, len(msgs))
+			}
+			b.priorities[i] = int32(m.Priority)
 		}
 		if m.DedupID != "" {
 			if b.dedupIDs == nil {

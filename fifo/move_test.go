@@ -93,8 +93,8 @@ func TestMoveKeepsTheJob(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.jobs
-		(queue, group_id, payload, headers, run_at, attempts, max_attempts, enqueued_at, failures)
-		VALUES ('q', 'g', 'p', '{"n": "v"}', '2031-01-01', 2, 7, '2020-01-01', '[{"attempt": 2, "kind": "error",
+		(queue, group_id, payload, headers, run_at, attempts, max_attempts, priority, enqueued_at, failures)
+		VALUES ('q', 'g', 'p', '{"n": "v"}', '2031-01-01', 2, 7, 4, '2020-01-01', '[{"attempt": 2, "kind": "error",
 		"error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]')`)
 	before := b.jobs()[0]
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)`, before.ID)

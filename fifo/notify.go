@@ -8,6 +8,7 @@ type notice struct {
 	Queue  string      `json:"q"`
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
 	Back   bool        `json:"b,omitempty"` // there may be jobs with old ids among them
+	Urgent bool        `json:"u,omitempty"` // there are jobs with a priority among them
 	Cancel bool        `json:"c,omitempty"` // what runs there, or in all of the queue, and nothing else
 }
 
@@ -24,7 +25,7 @@ const (
 func (n notice) String() string {
 	b, err := json.Marshal(n)
 	if err != nil || len(b) > noticeBytes {
-		b, _ = json.Marshal(notice{Queue: n.Queue, Back: n.Back})
+		b, _ = json.Marshal(notice{Queue: n.Queue, Back: n.Back, Urgent: n.Urgent})
 	}
 	return string(b)
 }
@@ -36,6 +37,7 @@ type hint struct {
 	groups map[string]int64 // the lowest new id of each; more than noticeHints: too many to name them
 	all    bool             // it may be any group
 	back   bool
+	urgent bool
 	cancel []string // groups; "": the queue
 }
 
@@ -70,6 +72,9 @@ func (h hints) add(queue, group string, id int64, back bool) {
 func (h hints) addBatch(b *batch, ids []int64) {
 	for i, id := range ids {
 		h.add(b.queues[i], b.groups[i], id, false)
+		if b.priorities != nil && b.priorities[i] > 0 {
+			h.of(b.queues[i]).urgent = true
+		}
 	}
 }
 
@@ -80,6 +85,9 @@ func (h hints) addAll(more hints) {
 		}
 		for group, id := range q.groups {
 			h.add(queue, group, id, q.back)
+		}
+		if q.urgent {
+			h.of(queue).urgent = true
 		}
 		for _, group := range q.cancel {
 			h.cancel(queue, group)
@@ -101,7 +109,7 @@ func (h hints) notices() []string {
 		if !q.all && len(q.groups) == 0 {
 			continue
 		}
-		n := notice{Queue: queue, Back: q.back}
+		n := notice{Queue: queue, Back: q.back, Urgent: q.urgent}
 		for group, id := range q.groups {
 			n.Groups = append(n.Groups, groupHint{group, id})
 		}

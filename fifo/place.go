@@ -42,6 +42,9 @@ func (p *place) learned() schedule.Outcome {
 	o.Alone, o.OneByOne = p.alone, p.upTo
 	if p.held != nil {
 		o.Seen = p.held.Seen
+		if o.Finished == 0 {
+			o.Priority = p.held.Priority
+		}
 	}
 	return o
 }
@@ -62,7 +65,7 @@ func (s *seat) newJob(h *lease.Held) *Job {
 func (s *seat) fillJob(job *Job, h *lease.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
 	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
-	job.Headers = decodeHeaders(h.Headers)
+	job.Headers, job.Priority = decodeHeaders(h.Headers), h.Priority
 }
 
 func (s *seat) maxAttempts(h *lease.Held) int {

@@ -18,6 +18,7 @@ var tables = []string{
 	"relation dedup_ids", "relation dedup_ids_expires", "relation dedup_ids_pkey",
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",
 	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
+	"relation jobs_urgent",
 	"relation pauses", "relation pauses_pkey",
 	"relation queue_groups", "relation queue_groups_pkey", "relation queues", "relation queues_pkey",
 	"relation slots", "relation slots_pkey",

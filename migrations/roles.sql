@@ -30,12 +30,12 @@ REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.dedup_ids, pgfifo.jobs, 
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 -- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
-REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count
+REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count, pgfifo.priority
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON FUNCTION
-    pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
-    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
-    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
+    pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
+    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
@@ -50,14 +50,15 @@ GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
 -- no job. Deduplication ids it finds as hashes, and has to write.
-GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts), SELECT (id) ON pgfifo.jobs TO pgfifo_producer;
+GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts, priority), SELECT (id)
+    ON pgfifo.jobs TO pgfifo_producer;
 GRANT SELECT (key, job, expires), INSERT (key, expires), UPDATE (job, expires)
     ON pgfifo.dedup_ids TO pgfifo_producer, pgfifo_worker;
 
 GRANT EXECUTE ON FUNCTION
-    pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
-    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean),
-    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean)
+    pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
+    pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
+    pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer)
     TO pgfifo_producer, pgfifo_worker; -- it runs with their rights
 GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
     TO pgfifo_producer, pgfifo_worker; -- it runs with the owner's
@@ -66,7 +67,7 @@ GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb
 -- its group. It cannot change a payload or a job's place, resume, or read the payloads of dead letters. UPDATE of one
 -- column is what PostgreSQL asks for a row lock; DELETE lets it lock the whole table, too, and there is no DELETE
 -- without that.
-GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, failures),
+GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, failures, priority),
       UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
@@ -79,7 +80,7 @@ GRANT UPDATE (n) ON pgfifo.slots TO pgfifo_worker; -- to lock one
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE
     ON pgfifo.attempt_marks TO pgfifo_worker;
-GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures),
+GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Settings.DeadLetterRetention
 
@@ -87,14 +88,15 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 -- grant that to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.dead_letters TO pgfifo_reader;
 
--- Admin: reads, configures, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks before,
+-- Admin: reads, configures, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks
+-- before,
 -- retries, edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
-GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures),
+GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures, priority),
       UPDATE (payload, headers, run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, reason, limited), UPDATE (reason, job, by_hand), DELETE
     ON pgfifo.pauses TO pgfifo_admin;
-GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures),
+GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

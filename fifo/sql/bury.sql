@@ -9,8 +9,9 @@ WITH job AS (
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
     RETURNING *
 )
-INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures)
-SELECT queue, group_id, id, payload, headers, attempts + 1, max_attempts, enqueued_at,
+INSERT INTO pgfifo.dead_letters
+    (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
+SELECT queue, group_id, id, payload, headers, attempts + 1, max_attempts, enqueued_at, priority,
        CASE WHEN jsonb_array_length(failures) >= $9::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
        || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
               'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),

@@ -2,16 +2,16 @@
 -- same id there; its own group goes on. Run in the transaction that holds the job, after the handler's writes are
 -- undone: one row.
 --
--- $1 to $9 are those of bury.sql, $10 the other queue. No row: somebody else has counted the attempt. Payload, headers
--- and failures are kept; headers say where it was, over those of an earlier move. It inserts a row that nobody else can
--- have, so it waits for nobody. See the trigger draw_after_xid for its id.
+-- $1 to $9 are those of bury.sql, $10 the other queue. No row: somebody else has counted the attempt. Payload, headers,
+-- failures and priority are kept; headers say where it was, over those of an earlier move. It inserts a row that nobody
+-- else can have, so it waits for nobody. See the trigger draw_after_xid for its id.
 WITH job AS (
     DELETE FROM pgfifo.jobs
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
     RETURNING *
 )
-INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, failures)
-SELECT $10, group_id, payload,
+INSERT INTO pgfifo.jobs (queue, group_id, payload, priority, headers, failures)
+SELECT $10, group_id, payload, priority,
        CASE WHEN pg_catalog.jsonb_typeof(headers) = 'object' THEN headers ELSE '{}' END
        || pg_catalog.jsonb_build_object(
               'pgfifo-origin-queue', queue::text, 'pgfifo-origin-id', id::text,

@@ -1,6 +1,6 @@
 -- Moves the jobs that wait to another queue or group, behind what is there: under new ids, in the order of their old
--- ones, with their payloads, headers, times and failures, and their attempts to begin anew. A row for each group that
--- they are in then: how many there are, the lowest new id, and the transaction's id.
+-- ones, with their payloads, headers, times, priorities and failures, and their attempts to begin anew. A row for each
+-- group that they are in then: how many there are, the lowest new id, and the transaction's id.
 --
 -- $1 queue, $2 group id (NULL: the whole queue), $3 queue to move to, $4 group id to move to (NULL: each job to the one
 -- that it has), $5 whether in the order of commits, as enqueue.sql has it. What is there already stays as it is.
@@ -26,8 +26,8 @@ WITH waiting AS (
     WHERE j.queue = $1 AND j.group_id = w.group_id AND j.id = w.id AND (SELECT turn.locks FROM turn) >= 0
     RETURNING j.*, w.to_group
 ), moved AS (
-    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, enqueued_at, failures)
-    SELECT $3::text, g.to_group, g.payload, g.headers, g.run_at, g.max_attempts, g.enqueued_at, g.failures
+    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, enqueued_at, failures, priority)
+    SELECT $3::text, g.to_group, g.payload, g.headers, g.run_at, g.max_attempts, g.enqueued_at, g.failures, g.priority
     FROM gone g
     ORDER BY g.id
     RETURNING group_id, id

@@ -30,20 +30,21 @@ WITH chosen AS (
     WHERE d.queue = c.queue AND d.group_id = c.group_id AND d.id = c.id
     RETURNING d.queue, d.group_id, d.id, coalesce($11::bytea, d.payload) AS payload,
               nullif(coalesce($12::text::jsonb, d.headers), '{}'::jsonb) AS headers,
-              d.max_attempts, d.enqueued_at, d.failures
+              d.max_attempts, d.enqueued_at, d.failures, d.priority
 ), marks AS ( -- of the same attempts, before the job died
     DELETE FROM pgfifo.attempt_marks m USING letter l
     WHERE m.queue = l.queue AND m.group_id = l.group_id AND m.id = l.id
 ), back AS (
-    INSERT INTO pgfifo.jobs (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures)
-    SELECT queue, group_id, id, payload, headers, statement_timestamp(), max_attempts, enqueued_at, failures
+    INSERT INTO pgfifo.jobs
+        (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures, priority)
+    SELECT queue, group_id, id, payload, headers, statement_timestamp(), max_attempts, enqueued_at, failures, priority
     FROM letter
     WHERE NOT $9::boolean
     ORDER BY id
     RETURNING group_id, id
 ), tail AS (
-    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, max_attempts, enqueued_at, failures)
-    SELECT queue, group_id, payload, headers, max_attempts, enqueued_at, failures
+    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, max_attempts, enqueued_at, failures, priority)
+    SELECT queue, group_id, payload, headers, max_attempts, enqueued_at, failures, priority
     FROM letter
     WHERE $9::boolean
       AND CASE WHEN $10::boolean

@@ -25,8 +25,8 @@ WITH head AS (
     RETURNING j.*
 ), letter AS (
     INSERT INTO pgfifo.dead_letters
-        (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures)
-    SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at,
+        (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
+    SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority,
            CASE WHEN $5::text IS NULL THEN failures
                 ELSE CASE WHEN jsonb_array_length(failures) >= $6::integer THEN failures - 0
                           ELSE coalesce(failures, '[]')

@@ -37,6 +37,7 @@ type Held struct {
 	MaxAttempts int       // 0: not said when it was enqueued
 	EnqueuedAt  time.Time // by the server's clock
 	RunAt       time.Time // when it may run, or could; zero: it was never to wait
+	Priority    int
 	DueIn       time.Duration
 	Paused      bool // the group or its queue is paused
 	More        bool // there is another job behind this one
@@ -180,6 +181,9 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.Paused = r.bool()
 	if v := r.column(-1, true); len(v) > 0 {
 		h.Headers = r.copied(v[1:]) // behind the version of jsonb's binary format
+	}
+	if v := r.column(2, true); v != nil {
+		h.Priority = int(binary.BigEndian.Uint16(v))
 	}
 }
 

@@ -11,8 +11,9 @@
 // The queues have their turns by the time of lanes that they have used, the groups of a queue in the order in which
 // they came (line.go). So no queue waits for another one's backlog or long jobs, and no group for another one's jobs. A
 // queue may have lanes kept, and may not exceed its most (lanes.go). A queue may be divided among shares, which have
-// its turns in the same way, by time (shares.go): tenants, whoever has how many groups. One that is at its limit over
-// all processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
+// its turns in the same way, by time (shares.go): tenants, whoever has how many groups. In either, groups whose heads
+// have a priority go before the others, but for every tenth turn (ranks.go). A queue that is at its limit over all
+// processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
 // every 25 to 50 ms (slots.go). A group that is not due waits in memory (due.go); one that another process holds is
 // watched (watch.go). A queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now
 // and then (probe.go).
@@ -31,6 +32,9 @@
 //     index of delayed and failed jobs. Its group waits in memory until then.
 //   - When something is paused or resumed, and when more than 131,072 ids are new or the sequence was set back, the
 //     next walk is made at once.
+//
+// Groups whose heads have a priority are looked for as long as any group is in line, in an index of such jobs, four
+// times a second or, while there are any, more often (urgent.go). So they are found whatever the backlog of others.
 //
 // So many groups that are delayed or back off cost next to nothing, and others start in time beside them. At most
 // 65,536 of them are kept in memory, half of that room for those that are due soon. While more than that become due

@@ -14,6 +14,9 @@ type waitlist[T any] struct {
 
 func (f *waitlist[T]) len() int { return len(f.items) - f.first }
 
+// head returns the first, if there is one.
+func (f *waitlist[T]) head() T { return f.items[f.first] }
+
 func (f *waitlist[T]) push(v T) { f.items = append(f.items, v) }
 
 func (f *waitlist[T]) pop() (v T, ok bool) {
@@ -58,6 +61,7 @@ type row struct {
 	shares *line           // has the queue's groups, instead of
 	fresh  waitlist[*Turn] // those of the first walk: they have their first turns before anybody has a second
 	rest   waitlist[*Turn]
+	ranks  // go before these
 
 	over    bool   // since the last walk began it has not had room for every ready group
 	dropped bool   // a group left it since then although it has more jobs
@@ -75,15 +79,7 @@ func (r *row) len() int {
 	if r.shares != nil {
 		return r.shares.n
 	}
-	return r.fresh.len() + r.rest.len()
-}
-
-// front is the part that the next turn comes from.
-func (r *row) front() *waitlist[*Turn] {
-	if r.fresh.len() > 0 {
-		return &r.fresh
-	}
-	return &r.rest
+	return r.fresh.len() + r.rest.len() + r.ranked
 }
 
 // part returns the row itself, or that of the share which has the next turn.
@@ -203,7 +199,7 @@ func (l *line) take(r, part *row) *Turn {
 	if r != part {
 		turn = r.shares.take(part, part)
 	} else {
-		turn, _ = r.front().pop()
+		turn = r.pop()
 	}
 	l.first = nil
 	l.n--
@@ -222,7 +218,7 @@ func (l *line) company(queue string) *Turn {
 		return nil
 	}
 	part := r.part()
-	if f := part.front(); f.items[f.first].alone {
+	if part.front().head().alone {
 		return nil
 	}
 	return l.take(r, part)
@@ -241,8 +237,7 @@ func (l *line) push(turn *Turn) {
 	if r.shares != nil {
 		r.shares.push(turn)
 	} else {
-		turn.row = r
-		r.rest.push(turn)
+		r.push(turn)
 	}
 	l.n++
 }
@@ -265,8 +260,12 @@ func (l *line) moveFirst(turn *Turn) {
 	if r.shares != nil {
 		r.shares.moveFirst(turn)
 	} else {
-		turn.freshen()
 		f := &r.fresh
+		if turn.rank > 0 {
+			f = r.rank(turn.rank)
+		} else {
+			turn.freshen()
+		}
 		copy(f.items[f.first+1:], f.items[f.first:len(f.items)-1])
 		f.items[f.first] = turn
 	}

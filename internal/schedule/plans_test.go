@@ -23,6 +23,10 @@ func plans(t *testing.T) *pgtest.Plans {
 				SQL: dueSQL, Groups: 1, Index: "jobs by jobs_due",
 				Args: "'q', now() - interval '1 second', 0, now() + interval '1 second', 100",
 			},
+			"urgent": {
+				SQL: urgentSQL, Groups: 100, Index: "jobs by jobs_urgent",
+				Args: "'{q,q}', '{9,1}', '{-infinity,-infinity}', '{\"\",\"\"}', 100",
+			},
 			"probe":  {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
 			"firsts": {SQL: firstsSQL, Args: "'', 100", Groups: 1},
 		},

@@ -37,6 +37,8 @@ type Scout struct {
 	slowed  int           // and so many times, one after the other, they were slow
 	refills rhythm
 	look    look
+	urgency urgency
+	urging  bool                // only heads with a priority are looked for
 	hints   []hint              // to be used again
 	checked time.Time           // when held groups were last looked at,
 	asked   time.Time           // and those who enqueue,
@@ -148,7 +150,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		return 0, err
 	}
 	wait := min(max(s.nextWalk(view), 0), max(s.nextRefill(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0),
-		maxRest)
+		max(s.nextUrgent(view), 0), maxRest)
 	switch {
 	case view.Stuck > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
@@ -184,6 +186,12 @@ func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, 
 		}
 		view, looked = s.see(), true
 	}
+	if s.nextUrgent(view) <= 0 {
+		if err := s.lookUrgent(ctx, conn); err != nil {
+			return view, err
+		}
+		view = s.see()
+	}
 	if !looked && s.nextCall() <= 0 {
 		if err := conn.Ping(ctx); err != nil {
 			return view, fmt.Errorf("schedule: look whether the server is there: %w", err)
@@ -213,9 +221,12 @@ func (s *Scout) read(
 	var dueUS int64
 	var paused *bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &c.missing,
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &c.missing, &c.Priority,
 	}, func() error {
 		n, last = n+1, c.GroupID
+		if s.urging && c.Priority == 0 {
+			return nil
+		}
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.Orphan = s.orphans[c.Key]
 		c.Paused, c.Slot = paused != nil && *paused, paused != nil && !*paused

@@ -180,7 +180,7 @@ func (t *Turns) admit(cs []Candidate, w *walk) []Candidate {
 	for i, c := range cs {
 		c.share = shares[i]
 		if c.Holder != 0 || c.DueIn > 0 || c.Paused || c.Orphan || t.known[c.Key] != nil ||
-			t.admits(c.Key, c.share, coming, w, last) {
+			t.roomFor(c.Key, c.share, c.Priority) || t.admits(c.Key, c.share, coming, w, last) {
 			admitted = append(admitted, c)
 		}
 		if w != nil {

@@ -17,6 +17,8 @@ var (
 	newSQL string
 	//go:embed sql/due.sql
 	dueSQL string
+	//go:embed sql/urgent.sql
+	urgentSQL string
 	//go:embed sql/probe.sql
 	probeWalk string
 	//go:embed sql/heads.sql

@@ -14,26 +14,30 @@ type Turn struct {
 	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
 	Unavailable int
 
-	share   string // of the queue
-	row     *row   // that it was in last, which pays
-	part    int    // of the lane
-	state   turnState
-	probe   int     // it was lent when its queue was probed for the nth time
-	hinted  bool    // a message was announced rather than found: the group may have no row yet
-	with    []*Turn // other groups of the queue, to be claimed together with this one
-	jobs    int     // how many a claim may take
-	slot    bool    // and it needs a slot
-	asks    bool    // held for want of one: when it is looked at, another claim of the queue may try
-	alone   bool    // the head is not to be worked in company: it has failed before, say
-	again   bool    // announced while a lane had it
-	head    int64
-	floor   floor
-	safe    int64     // of the floors, when the turn began
-	lowest  int64     // id that was put back or discovered while a lane had it
-	entered int64     // the last job that its claim before has finished
-	at      time.Time // due
-	index   int       // in the heap
-	holder  int64     // transaction id of another process's worker
+	share  string // of the queue
+	row    *row   // that it was in last, which pays
+	part   int    // of the lane
+	state  turnState
+	probe  int     // it was lent when its queue was probed for the nth time
+	hinted bool    // a message was announced rather than found: the group may have no row yet
+	with   []*Turn // other groups of the queue, to be claimed together with this one
+	jobs   int     // how many a claim may take
+	slot   bool    // and it needs a slot
+	asks   bool    // held for want of one: when it is looked at, another claim of the queue may try
+	alone  bool    // the head is not to be worked in company: it has failed before, say
+	again  bool    // announced while a lane had it
+	head   int64
+	// priority is that of the head, as far as is known, and rank that of the list that it is in.
+	priority, rank int
+	came           int64 // when it was put in line
+	given          int64 // in which of the scout's looks a lane gave it back
+	floor          floor
+	safe           int64     // of the floors, when the turn began
+	lowest         int64     // id that was put back or discovered while a lane had it
+	entered        int64     // the last job that its claim before has finished
+	at             time.Time // due
+	index          int       // in the heap
+	holder         int64     // transaction id of another process's worker
 
 	ahead    int   // jobs behind the head, as far as they were counted; a hint
 	spent    int   // turns since it was found

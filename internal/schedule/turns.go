@@ -153,6 +153,9 @@ func (t *Turns) gather(turn *Turn, groups int) {
 // hide one that has appeared since the claim.
 func (t *Turns) learn(turn *Turn, o Outcome) {
 	turn.alone, turn.ahead = o.Alone, o.Seen.Ahead
+	if !o.Missed {
+		turn.priority = o.Priority
+	}
 	if o.OneByOne > 0 {
 		turn.single = o.OneByOne
 	}
@@ -198,6 +201,7 @@ type Outcome struct {
 	Alone    bool          // the next claim is to be of this group only
 	OneByOne int64         // the next claims are to be of one job each, up to the one with this id; or 0
 	Seen     lease.Seen    // what the claim has learned
+	Priority int           // the head's, if that is the same as before
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -211,7 +215,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	r := t.part(turn.Queue, turn.share)
 	again := turn.again
 	hinted := turn.hinted
-	turn.again, turn.hinted = false, false
+	turn.again, turn.hinted, turn.given = false, false, t.floors.looks
 	if o.Over {
 		turn.hinted = hinted
 		t.queueUp(turn)
@@ -294,12 +298,13 @@ func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
 // A Candidate is a group's head as discovery saw it.
 type Candidate struct {
 	groups.Key
-	ID     int64
-	DueIn  time.Duration
-	Holder int64 // the transaction that runs it, or 0
-	Paused bool  // not to be claimed
-	Slot   bool  // its queue has a limit
-	Orphan bool  // its worker has just died: it had its turn, and goes first
+	ID       int64
+	DueIn    time.Duration
+	Holder   int64 // the transaction that runs it, or 0
+	Paused   bool  // not to be claimed
+	Slot     bool  // its queue has a limit
+	Orphan   bool  // its worker has just died: it had its turn, and goes first
+	Priority int
 
 	missing bool // it has no row
 	share   string
@@ -310,6 +315,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	news := 0
+	reranked := make(map[*row]bool)
 	for _, c := range cs {
 		t.floors.found(c.Key, c.ID)
 		if c.Paused {
@@ -322,13 +328,16 @@ func (t *Turns) Offer(cs []Candidate) int {
 			turn = t.found(c.Key, c.share)
 		case turn.state == withLane || turn.state == inLine:
 			turn.lowest = min(turn.lowest, c.ID)
+			if t.rank(turn, c) {
+				reranked[turn.row] = true
+			}
 			continue
 		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, time.Now().Add(c.DueIn)):
 			continue
 		default:
 			t.unlink(turn)
 		}
-		turn.head, turn.spent = c.ID, 0
+		turn.head, turn.spent, turn.priority = c.ID, 0, c.Priority
 		switch {
 		case c.Holder != 0:
 			t.hold(turn, c.Holder)
@@ -339,10 +348,13 @@ func (t *Turns) Offer(cs []Candidate) int {
 			t.put(turn)
 			if turn.state == inLine && c.Orphan {
 				t.line.moveFirst(turn)
-			} else if turn.state == inLine && !t.line.row(turn.Queue).started {
+			} else if turn.state == inLine && turn.rank == 0 && !t.line.row(turn.Queue).started {
 				turn.freshen()
 			}
 		}
+	}
+	for r := range reranked {
+		r.rerank()
 	}
 	t.dispatch() // a queue may have no limit any more
 	return news

@@ -46,6 +46,8 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"":         d.check,
 			"offer":    func(t *rapid.T) { d.offer(t, key, id) },
+			"looking":  func(*rapid.T) { d.turns.Looking() },
+			"urge":     func(t *rapid.T) { d.turns.Urge(key.Draw(t, "key"), id.Draw(t, "id")) },
 			"announce": func(t *rapid.T) { d.announce(key.Draw(t, "key"), id.Draw(t, "id")) },
 			"take": func(t *rapid.T) {
 				if turn := d.turns.TryNext(); turn != nil {
@@ -68,6 +70,7 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 
 func (d *dispatch) offer(t *rapid.T, key *rapid.Generator[groups.Key], id *rapid.Generator[int64]) {
 	c := Candidate{Key: key.Draw(t, "key"), ID: id.Draw(t, "id")}
+	c.Priority = max(rapid.IntRange(-3, MaxPriority).Draw(t, "priority"), 0)
 	c.share = d.turns.shareOf(c.Key)
 	switch rapid.IntRange(0, 3).Draw(t, "state") {
 	case 0:
@@ -148,7 +151,7 @@ func outcome(t *rapid.T, id *rapid.Generator[int64]) (o Outcome) {
 	case 0:
 		o.Missed = true
 	case 1:
-		o.DueIn = time.Nanosecond
+		o.DueIn, o.Priority = time.Nanosecond, rapid.IntRange(0, MaxPriority).Draw(t, "priority")
 	case 2:
 		o.Finished = id.Draw(t, "finished")
 	default:
@@ -213,11 +216,22 @@ func (d *dispatch) check(t *rapid.T) {
 	look = func(l *line) {
 		inRows := 0
 		for _, r := range l.rows {
-			for _, part := range []waitlist[*Turn]{r.fresh, r.rest} {
+			ranked := 0
+			for p, part := range append([]waitlist[*Turn]{r.rest}, r.lists[:]...) {
 				for _, turn := range part.items[part.first:] {
 					place(turn, inLine)
+					require.Equal(t, p, turn.rank)
+					require.Equal(t, p, turn.priority)
+				}
+				if p > 0 {
+					ranked += part.len()
 				}
 			}
+			for _, turn := range r.fresh.items[r.fresh.first:] {
+				place(turn, inLine)
+				require.Zero(t, turn.rank)
+			}
+			require.Equal(t, ranked, r.ranked)
 			inRows += r.len()
 			require.Equal(t, r.len() > 0, slices.Contains(l.round, r))
 			if l.sharing != nil {

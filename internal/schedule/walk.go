@@ -290,6 +290,9 @@ func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 		for more := true; more; more = s.walks[s.next].midway {
 			view := s.Turns.Look()
 			if view.parts[s.next].room <= 0 {
+				if err := s.lookUrgent(ctx, conn); err != nil {
+					return err
+				}
 				break
 			}
 			if err := s.walk(ctx, conn, view); err != nil {

@@ -3,9 +3,15 @@
 ALTER TABLE pgfifo.jobs ADD CONSTRAINT "empty it before it is dropped" CHECK (false);
 ALTER TABLE pgfifo.dead_letters ADD CONSTRAINT "empty it before it is dropped" CHECK (false);
 
-DROP FUNCTION pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean);
-DROP FUNCTION pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean);
-DROP FUNCTION pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean);
+DROP FUNCTION pgfifo.enqueue(
+    text, text, text, jsonb, interval, timestamptz, integer, boolean,
+    text, boolean, boolean, integer);
+DROP FUNCTION pgfifo.enqueue(
+    text, text, jsonb, jsonb, interval, timestamptz, integer, boolean,
+    text, boolean, boolean, integer);
+DROP FUNCTION pgfifo.enqueue(
+    text, text, bytea, jsonb, interval, timestamptz, integer, boolean,
+    text, boolean, boolean, integer);
 DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;
@@ -19,5 +25,6 @@ DROP TABLE pgfifo.queues;
 DROP DOMAIN pgfifo.key;
 DROP DOMAIN pgfifo.payload;
 DROP DOMAIN pgfifo.count;
+DROP DOMAIN pgfifo.priority;
 DROP FUNCTION pgfifo.schema_version();
 DROP FUNCTION pgfifo.serves_from();

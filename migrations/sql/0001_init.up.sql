@@ -2,6 +2,7 @@
 CREATE DOMAIN pgfifo.key AS text COLLATE "C" CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
 CREATE DOMAIN pgfifo.payload AS bytea CHECK (octet_length(VALUE) <= 1048576);
 CREATE DOMAIN pgfifo.count AS integer CHECK (VALUE >= 0);
+CREATE DOMAIN pgfifo.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
 
 -- What all processes that use a queue must agree on. A queue without a row has the defaults.
 CREATE TABLE pgfifo.queues (
@@ -45,6 +46,7 @@ CREATE TABLE pgfifo.jobs (
     max_attempts pgfifo.count,                                  -- NULL or 0: the worker's default
     enqueued_at  timestamptz NOT NULL DEFAULT statement_timestamp(),
     failures     jsonb,                                         -- one object per failed or lost attempt, oldest first
+    priority     pgfifo.priority,                               -- its group's, while it is the head; NULL: none, or 0
     PRIMARY KEY (queue, group_id, id)
 ) WITH (
     -- Rows live for seconds: vacuum by count, not by a share of a table that is empty most of the time.
@@ -53,16 +55,20 @@ CREATE TABLE pgfifo.jobs (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- What is new, and what is due soon: with these a worker need not walk over all groups (internal/schedule/look.go). The second has
--- delayed and failed jobs only. "+ 0", so that the first is of no use to claims: a plan that was made while the table
--- was empty could take it for theirs.
+-- What is new, and what is due soon: with these a worker need not walk over all groups (internal/schedule/look.go). The
+-- second has delayed and failed jobs only. "+ 0", so that the first is of no use to claims: a plan that was made while
+-- the table was empty could take it for theirs.
 CREATE INDEX jobs_new ON pgfifo.jobs ((id + 0));
 CREATE INDEX jobs_due ON pgfifo.jobs (queue, run_at, id) WHERE run_at IS NOT NULL;
 
+-- What may go before others, whatever the backlog: see internal/schedule/sql/urgent.sql.
+CREATE INDEX jobs_urgent ON pgfifo.jobs (queue, priority, (coalesce(run_at, '-infinity')), group_id)
+    WHERE priority IS NOT NULL;
+
 -- Whoever draws an id has got a transaction id before, so a transaction that began to write when a job was visible is
--- newer than any that may bring a lower one: see internal/schedule/floor.go. The condition does it, and is never true; evaluated
--- by itself it costs a third of calling a function. A trigger for statements comes before the first row is made
--- (PostgreSQL manual, "Overview of Trigger Behavior").
+-- newer than any that may bring a lower one: see internal/schedule/floor.go. The condition does it, and is never true;
+-- evaluated by itself it costs a third of calling a function. A trigger for statements comes before the first row is
+-- made (PostgreSQL manual, "Overview of Trigger Behavior").
 CREATE TRIGGER draw_after_xid BEFORE INSERT ON pgfifo.jobs
     FOR EACH STATEMENT WHEN (pg_current_xact_id() IS NULL)
     EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
@@ -91,8 +97,8 @@ CREATE TABLE pgfifo.pauses (
     PRIMARY KEY (group_id, queue, limited) -- in this order, so that one look-up finds all
 );
 
--- The last fencing token of each group whose handlers ask for them: see internal/lease/sql/fence.sql. All tokens are of one
--- sequence, so a row may go without a token ever coming again.
+-- The last fencing token of each group whose handlers ask for them: see internal/lease/sql/fence.sql. All tokens are of
+-- one sequence, so a row may go without a token ever coming again.
 CREATE TABLE pgfifo.fences (
     queue    pgfifo.key NOT NULL,
     group_id pgfifo.key NOT NULL,
@@ -100,9 +106,9 @@ CREATE TABLE pgfifo.fences (
     PRIMARY KEY (queue, group_id)
 ) WITH (fillfactor = 50);
 
--- Attempts that have begun and not ended, of jobs that are suspected. What is left here when the job is claimed again is
--- an attempt that died: see internal/lease/sql/mark.sql. There may be one for each job of a group: a lower id may become the head
--- before the one that died is claimed again.
+-- Attempts that have begun and not ended, of jobs that are suspected. What is left here when the job is claimed again
+-- is an attempt that died: see internal/lease/sql/mark.sql. There may be one for each job of a group: a lower id may
+-- become the head before the one that died is claimed again.
 CREATE TABLE pgfifo.attempt_marks (
     queue    pgfifo.key NOT NULL,
     group_id pgfifo.key NOT NULL,
@@ -123,6 +129,7 @@ CREATE TABLE pgfifo.dead_letters (
     enqueued_at  timestamptz NOT NULL,
     died_at      timestamptz NOT NULL DEFAULT statement_timestamp(),
     failures     jsonb,
+    priority     smallint,
     PRIMARY KEY (queue, group_id, id)
 );
 CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- for those that are kept for a time
@@ -188,9 +195,9 @@ END
 $replace$;
 REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb) FROM PUBLIC;
 
--- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns a Receipt.
--- It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql does.
--- NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.
+-- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns a
+-- Receipt. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql
+-- does. NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.
 --
 -- It notifies nobody: a commit never waits for that. Workers find the job when they look, once every PollInterval.
 CREATE FUNCTION pgfifo.enqueue(
@@ -203,6 +210,7 @@ CREATE FUNCTION pgfifo.enqueue(
     dedup_id     text        DEFAULT NULL,  -- see Message.DedupID,
     replace      boolean     DEFAULT false, -- Message.Replace
     ungrouped    boolean     DEFAULT false, -- and Message.Ungrouped: then group_id is NULL
+    priority     integer     DEFAULT NULL,  -- of the group, while the job is its head; NULL or 0: none
     OUT id bigint, OUT duplicate boolean, OUT replaced boolean
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $enqueue$
 #variable_conflict use_variable
@@ -277,6 +285,8 @@ BEGIN
             RAISE invalid_parameter_value USING MESSAGE = format('delay %s is negative', delay);
         WHEN due > latest THEN
             RAISE invalid_parameter_value USING MESSAGE = format('%s is over 365 days from now', due);
+        WHEN priority NOT BETWEEN 0 AND 9 THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('priority %s is not 0 to 9', priority);
         WHEN max_attempts < 0 THEN
             RAISE invalid_parameter_value USING MESSAGE = format('max_attempts %s is negative', max_attempts);
         WHEN replace AND dedup_id IS NULL THEN
@@ -308,8 +318,9 @@ BEGIN
     IF commit_order THEN -- see fifo/sql/enqueue.sql
         PERFORM pg_advisory_xact_lock(hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)::bigint));
     END IF;
-    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts)
-    VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0))
+    INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, priority)
+    VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0),
+            nullif(priority, 0))
     RETURNING jobs.id INTO id;
     IF dedup_id IS NOT NULL THEN
         UPDATE pgfifo.dedup_ids d SET job = id WHERE d.key = hash;
@@ -322,10 +333,10 @@ CREATE FUNCTION pgfifo.enqueue(
     queue text, group_id text, payload text, headers jsonb DEFAULT NULL, delay interval DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false,
     dedup_id text DEFAULT NULL, replace boolean DEFAULT false, ungrouped boolean DEFAULT false,
-    OUT id bigint, OUT duplicate boolean, OUT replaced boolean
+    priority integer DEFAULT NULL, OUT id bigint, OUT duplicate boolean, OUT replaced boolean
 ) LANGUAGE sql AS $enqueue$
     SELECT *
-    FROM pgfifo.enqueue($1, $2, pg_catalog.convert_to($3, 'UTF8'), $4, $5, $6, $7, $8, $9, $10, $11)
+    FROM pgfifo.enqueue($1, $2, pg_catalog.convert_to($3, 'UTF8'), $4, $5, $6, $7, $8, $9, $10, $11, $12)
     $enqueue$;
 
 -- The same with a value, as PostgreSQL writes it: for to_jsonb and jsonb_build_object.
@@ -333,10 +344,11 @@ CREATE FUNCTION pgfifo.enqueue(
     queue text, group_id text, payload jsonb, headers jsonb DEFAULT NULL, delay interval DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, commit_order boolean DEFAULT false,
     dedup_id text DEFAULT NULL, replace boolean DEFAULT false, ungrouped boolean DEFAULT false,
-    OUT id bigint, OUT duplicate boolean, OUT replaced boolean
+    priority integer DEFAULT NULL, OUT id bigint, OUT duplicate boolean, OUT replaced boolean
 ) LANGUAGE sql AS $enqueue$
     SELECT *
-    FROM pgfifo.enqueue($1, $2, pg_catalog.convert_to($3::pg_catalog.text, 'UTF8'), $4, $5, $6, $7, $8, $9, $10, $11)
+    FROM pgfifo.enqueue($1, $2, pg_catalog.convert_to($3::pg_catalog.text, 'UTF8'), $4, $5, $6, $7, $8, $9, $10, $11,
+                        $12)
     $enqueue$;
 
 -- The version, and the lowest one that a release has to know to work with this schema, for migrations.Version and

@@ -27,7 +27,8 @@ SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
-       j.headers
+       j.headers,
+       j.priority
 FROM pgfifo.jobs j
 WHERE j.ctid = (SELECT h.ctid
                 FROM pgfifo.jobs h

@@ -20,7 +20,8 @@ SELECT j.id,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
-       CASE WHEN j.n <= head.most AND (j.n = 1 OR j.bytes <= $5::bigint) THEN j.headers END AS headers
+       CASE WHEN j.n <= head.most AND (j.n = 1 OR j.bytes <= $5::bigint) THEN j.headers END AS headers,
+       j.priority
 FROM (SELECT h.xmax AS job_xid,
              coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
              EXISTS (SELECT FROM pgfifo.attempt_marks m
@@ -37,7 +38,8 @@ FROM (SELECT h.xmax AS job_xid,
 CROSS JOIN LATERAL (SELECT w.*,
                            row_number() OVER few AS n,
                            sum(octet_length(w.payload) + coalesce(octet_length(w.headers::text), 0)) OVER few AS bytes
-                    FROM (SELECT b.id, b.payload, b.headers, b.attempts, b.max_attempts, b.enqueued_at, b.run_at, b.ctid
+                    FROM (SELECT b.id, b.payload, b.headers, b.attempts, b.max_attempts, b.enqueued_at, b.run_at,
+                                 b.priority, b.ctid
                           FROM pgfifo.jobs b
                           WHERE b.queue = $1 AND b.group_id = $2 AND b.id > $3
                           ORDER BY b.queue, b.group_id, b.id

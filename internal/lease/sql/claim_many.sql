@@ -15,7 +15,7 @@ SELECT c.n, c.id,
        c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.job_xid, c.was_lost, c.marked, c.own_xid,
        c.oldest_xid, c.paused,
        CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.headers END AS headers,
-       c.more
+       c.priority, c.more
 FROM (
     SELECT k.n::integer, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)
@@ -27,7 +27,7 @@ FROM (
               ORDER BY h.queue, h.group_id, h.id
               LIMIT 2) h) top
     CROSS JOIN LATERAL (
-        SELECT j.id, j.payload, j.headers, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
+        SELECT j.id, j.payload, j.headers, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.priority,
                octet_length(j.payload) + coalesce(octet_length(j.headers::text), 0) AS size,
                statement_timestamp() AS now,
                j.ctid,

@@ -9,16 +9,16 @@
 -- many groups are idle. Readiness is reported, never filtered here: a head that is not due holds its group.
 -- It ends with heads.sql.
 WITH RECURSIVE walk AS (
-    (SELECT $1::text AS queue, j.group_id, j.id, j.run_at, j.xmax AS xid, 1 AS n
+    (SELECT $1::text AS queue, j.group_id, j.id, j.run_at, j.xmax AS xid, j.priority, 1 AS n
      FROM pgfifo.jobs j
      WHERE j.queue = $1 AND j.group_id > $2
      ORDER BY j.queue, j.group_id, j.id
      LIMIT 1)
     UNION ALL
-    SELECT walk.queue, next.group_id, next.id, next.run_at, next.xmax, walk.n + 1
+    SELECT walk.queue, next.group_id, next.id, next.run_at, next.xmax, next.priority, walk.n + 1
     FROM walk
     CROSS JOIN LATERAL (
-        SELECT j.group_id, j.id, j.run_at, j.xmax
+        SELECT j.group_id, j.id, j.run_at, j.xmax, j.priority
         FROM pgfifo.jobs j
         WHERE j.queue = $1 AND j.group_id > walk.group_id
         ORDER BY j.queue, j.group_id, j.id

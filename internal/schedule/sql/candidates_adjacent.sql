@@ -7,7 +7,7 @@
 -- third of skipping from group to group. In a long one it reads $3 jobs for one head, and no more. No rows: no
 -- jobs. It ends with heads.sql.
 WITH walk AS MATERIALIZED (
-    SELECT $1::text AS queue, j.group_id, j.id, j.run_at, j.xmax AS xid
+    SELECT $1::text AS queue, j.group_id, j.id, j.run_at, j.xmax AS xid, j.priority
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND j.group_id > $2
     ORDER BY j.queue, j.group_id, j.id

@@ -1,5 +1,6 @@
 -- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql,
--- candidates_between.sql and probe.sql, whose walk has (queue, group_id, id, run_at, xid), xid being the head's xmax.
+-- candidates_between.sql and probe.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the
+-- head's xmax.
 --
 -- holder is the transaction that has the head locked, if it is still in progress: some worker is running it. One that
 -- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
@@ -40,6 +41,7 @@ SELECT head.queue,
                   ORDER BY p.limited LIMIT 1)
        END AS paused,
        (SELECT true FROM pgfifo.queue_groups g
-        WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing
+        WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing,
+       coalesce(head.priority, 0) AS priority
 FROM head
 ORDER BY head.queue, head.group_id

@@ -49,6 +49,31 @@ var discovery = []Mutant{
 		Test:   Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
 	},
 	{
+		Name:   "priority-of-a-job-behind",
+		Breaks: "a group is offered first for the sake of a job that is not its head",
+		Edits: []Edit{{
+			"internal/schedule/sql/probe.sql", "j.xmax AS xid, j.priority\n",
+			"j.xmax AS xid, (SELECT max(h.priority) " +
+				"FROM pgfifo.jobs h WHERE h.queue = k.queue AND h.group_id = k.group_id) AS priority\n",
+		}},
+		Test: Test{"internal/schedule", "TestUrgentHeads"},
+	},
+	{
+		Name:   "priorities-without-a-part-for-others",
+		Breaks: "groups of a low priority wait for as long as there are any of a higher one",
+		Edits:  []Edit{{"internal/schedule/ranks.go", "	if r.passed < guaranteed-1 {\n", "	if r.ranked > 0 {\n"}},
+		Test:   Test{"fifo", "TestPriorityLeavesAPart"},
+	},
+	{
+		Name:   "priority-behind-the-line",
+		Breaks: "a priority counts only among the groups that a worker has in line",
+		Edits: []Edit{
+			{"internal/schedule/urgent.go", "	case view.Ready == 0:\n", "	case view.Ready >= 0:\n"},
+			{"fifo/listen.go", "		case n.Urgent:\n", "		case n.Urgent && n.Cancel:\n"},
+		},
+		Test: Test{"fifo", "TestPriorityBehindABacklog"},
+	},
+	{
 		Name:   "looks-without-what-is-due",
 		Breaks: "where looks are made instead of walks, jobs whose time has come are not looked for",
 		Edits: []Edit{
@@ -172,8 +197,8 @@ var discovery = []Mutant{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			lineFile, "		r.rest.push(turn)\n	}\n	l.n++\n",
-			"		r.rest.push(turn)\n	}\n	l.n++\n	l.moveFirst(turn)\n",
+			lineFile, "		r.push(turn)\n	}\n	l.n++\n",
+			"		r.push(turn)\n	}\n	l.n++\n	l.moveFirst(turn)\n",
 		}},
 		Test: Test{"internal/schedule", "TestTurnsGoRound"},
 	},

@@ -1,0 +1,262 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// Priorities come out as they went in, whichever way that was, and on every way that a job takes.
+func TestPriorityIsKept(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	for kind, begin := range producers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			p := begin(t, b.client, b)
+			m := func(priority int) fifo.Message {
+				return fifo.Message{
+					Queue: "q", GroupID: fmt.Sprint("priority ", priority), Priority: priority, MaxAttempts: 1,
+				}
+			}
+			again := m(2)
+			again.DedupID = "once"
+			for _, msgs := range [][]fifo.Message{
+				{m(9)}, {m(0)}, {m(1), m(0), m(9)}, {m(0), m(0)}, {m(0), again, again},
+			} {
+				_, err := p.enqueue(msgs...)
+				require.NoError(t, err)
+			}
+			require.NoError(t, p.commit())
+			b.sendAll(m(5))
+			check := func(group string, priority int) {
+				t.Helper()
+				require.Equal(t, group, fmt.Sprint("priority ", priority))
+			}
+			jobs := func() []fifo.Job {
+				list := b.jobs()
+				require.Len(t, list, n)
+				for _, j := range list {
+					check(j.GroupID, j.Priority)
+				}
+				return list
+			}
+			jobs()
+			for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
+				queue.Handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+					check(job.GroupID, job.Priority)
+					return errBroken
+				})
+				w := b.bare(nil)
+				w.HandleQueue("q", queue)
+				r := b.run(w)
+				await(t, "failures", func() bool {
+					return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE queue = 'q'") == 0
+				})
+				require.NoError(t, r.stop())
+				if queue.DeadLetterQueue != "" {
+					break
+				}
+				for i, d := range b.deadLetters() {
+					check(d.GroupID, d.Priority)
+					of := fifo.Letters{IDs: []int64{d.ID}}
+					_, err := b.client.Queue("q").Redrive(t.Context(), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
+					require.NoError(t, err)
+				}
+				jobs()
+			}
+			require.Equal(t, "morgue", jobs()[0].Queue)
+			require.NoError(t, b.client.Queue("morgue").Bury(t.Context(), b.jobs()[0].ID, "enough"))
+			check(b.deadLetters()[0].GroupID, b.deadLetters()[0].Priority)
+		})
+	}
+}
+
+func TestInvalidPriority(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, p := range []int{-1, fifo.MaxPriority + 1, 1 << 40} {
+		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Priority: p})
+		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+	}
+	for _, p := range []int{-1, 0, fifo.MaxPriority + 1} {
+		_, err := b.pool.Exec(t.Context(),
+			"INSERT INTO pgfifo.jobs (queue, group_id, payload, priority) VALUES ('q', 'g', '', $1)", p)
+		require.ErrorContains(t, err, "23514")
+	}
+	require.Zero(t, b.count("jobs"))
+}
+
+// The statement for messages with a priority is that for others, and nothing else.
+func TestEnqueueWithAPriority(t *testing.T) {
+	t.Parallel()
+	statement := func(file string) string {
+		sql, err := os.ReadFile("sql/" + file + ".sql")
+		require.NoError(t, err)
+		_, insert, found := strings.Cut(string(sql), "\nINSERT ")
+		require.True(t, found)
+		return insert
+	}
+	with := strings.NewReplacer(
+		", max_attempts)\n", ", max_attempts, priority)\n", "attempts, 0)\n", "attempts, 0), nullif(m.priority, 0)\n",
+		"$8::bigint[]", "$8::bigint[], $9::integer[]", " run_at, n)", " run_at, priority, n)",
+	).Replace(statement("enqueue"))
+	require.Equal(t, with, statement("enqueue_priority"))
+}
+
+// backlog enqueues a job to each of n groups, from group a0000001 on.
+func (b *bed) backlog(n int) {
+	b.t.Helper()
+	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT 'q', 'a' || to_char(i, 'FM0000000'), '' FROM generate_series(1, $1::integer) i`, n)
+}
+
+// A message with a priority starts before almost all of 100,000 groups that were there before it, and whose names come
+// before its own; also if nobody tells the worker of it. Without a priority it is the last one.
+func TestPriorityBehindABacklog(t *testing.T) {
+	t.Parallel()
+	const many, soon = 100_000, 20_000
+	for name, poll := range map[string]bool{"told": false, "found": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
+			b.backlog(many)
+			var started, first atomic.Int64
+			w := &fifo.Worker{Client: b.client, Concurrency: 2, PollInterval: time.Hour}
+			w.Handle("q", b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+				n := started.Add(1)
+				if job.GroupID == "z" {
+					require.Equal(t, 1, job.Priority)
+					first.CompareAndSwap(0, n)
+				}
+				return nil
+			}))
+			r := b.run(w)
+			await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
+			before := started.Load()
+			b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
+			await(t, "its start", func() bool { return first.Load() > 0 })
+			t.Logf("behind %d jobs of %d", first.Load()-before, many)
+			require.Less(t, first.Load()-before, int64(soon))
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
+// A message with a priority overtakes none of its group, which is not offered before others for its sake until it is
+// the head.
+func TestPriorityCountsAtTheHead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	const behind = 10
+	b.backlog(100)
+	for i := range behind {
+		high := fifo.Message{Queue: "q", GroupID: fmt.Sprint("z", i), Payload: "second", Priority: 9}
+		low := fifo.Message{Queue: "q", GroupID: high.GroupID, Payload: "first"}
+		b.sendAll(low, high)
+	}
+	b.sendAll(fifo.Message{Queue: "q", GroupID: "y", Payload: "free", Priority: 1})
+	b.work(b.worker(nop, oneLane))
+	order := b.ledger.payloads()
+	free := slices.Index(order, "free")
+	require.Less(t, free, 2, "the lane takes the first group that is found")
+	firsts := strings.Count(strings.Join(order[:free+1+behind], " "), "first")
+	require.Less(t, firsts, behind-1, "they have their turns among the others")
+	require.Equal(t, behind, strings.Count(strings.Join(order, " "), "second"))
+}
+
+// Lower ones have one turn of ten, while there are always higher ones.
+func TestPriorityLeavesAPart(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one by one": {}, "batches": {Groups: 20}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.backlog(50)
+			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
+				SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
+			w := &fifo.Worker{Client: b.client, Concurrency: 1}
+			w.HandleQueue("q", fifo.Queue{Handler: b.ledger.record(nop), Batch: batch})
+			b.work(w)
+			low := 0
+			b.ledger.mu.Lock()
+			defer b.ledger.mu.Unlock()
+			for _, job := range b.ledger.starts[:200] {
+				if job.Priority == 0 {
+					low++
+				}
+			}
+			require.InDelta(t, 20, low, 6)
+		})
+	}
+}
+
+// It holds in queues of all kinds: the groups with a priority go before almost all others.
+func TestPriorityInQueues(t *testing.T) {
+	t.Parallel()
+	for name, q := range map[string]fifo.Queue{
+		"plain":           {},
+		"batches of jobs": {Batch: fifo.Batch{Jobs: 5}}, "batches of groups": {Batch: fifo.Batch{Groups: 5}},
+		"shares": {Share: func(id string) string { return id[:1] }}, "limited": {}, "paused": {}, "delayed": {},
+		"ungrouped": {}, "failing": {Retry: func(*fifo.Job, error) time.Duration { return time.Millisecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			const many, few = 30_000, 5
+			b.backlog(many)
+			if name == "limited" {
+				require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{Limit: 1}))
+			}
+			var started, fails, done, last atomic.Int64
+			q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+				n := started.Add(1)
+				switch {
+				case job.Priority == 0:
+				case name == "failing" && fails.Add(1) <= few:
+					return errBroken
+				case done.Add(1) == few:
+					last.Store(n)
+				}
+				return nil
+			})
+			w := &fifo.Worker{Client: b.client, Concurrency: 1}
+			w.HandleQueue("q", q)
+			r := b.run(w)
+			await(t, "some", func() bool { return started.Load() > 10 })
+			high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
+			if name == "paused" {
+				require.NoError(t, pausing(b.client.Queue("q").Group("a high").Pause(t.Context(), "")))
+			}
+			for range few {
+				switch name {
+				case "ungrouped":
+					high.GroupID, high.Ungrouped = "", true
+				case "delayed":
+					high.Delay = time.Millisecond
+				}
+				b.sendAll(high)
+			}
+			if name == "paused" {
+				before := started.Load()
+				await(t, "others", func() bool { return started.Load() > before+10 })
+				_, err := b.client.Queue("q").Group("a high").Resume(t.Context())
+				require.NoError(t, err)
+			}
+			await(t, "the last one", func() bool { return last.Load() > 0 })
+			require.NoError(t, r.stop())
+			t.Logf("the last of %d was number %d", few, last.Load())
+			require.Less(t, last.Load(), int64(many/2))
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// MaxPriority is the highest priority of a job; 0 is that of one without.
+const MaxPriority = 9
+
+const (
+	// guaranteed is of how many turns one is that of the group which waits longest.
+	guaranteed = 10
+	// maxUrgent is how many groups of a priority a row has before no more are looked for.
+	maxUrgent = 256
+)
+
+// Ranks are the groups of a row whose heads have a priority. Those of the highest have its turns, but for one in ten:
+// that is for who waits longest, whatever the priority. So the others have a part that nobody can take from them.
+type ranks struct {
+	lists  [MaxPriority]waitlist[*Turn] // from priority 1 on
+	ranked int                          // groups in them
+	passed int                          // turns since the last of those for who waits longest, while others waited
+	came   int64                        // turns that were pushed to the row
+}
+
+// rank returns the list of a priority above 0.
+func (r *ranks) rank(priority int) *waitlist[*Turn] { return &r.lists[priority-1] }
+
+// highest returns the list that goes first, if there is any group in them.
+func (r *ranks) highest() *waitlist[*Turn] {
+	p := MaxPriority
+	for r.rank(p).len() == 0 {
+		p--
+	}
+	return r.rank(p)
+}
+
+// front is the part that the next turn comes from.
+func (r *row) front() *waitlist[*Turn] {
+	longest := &r.rest
+	if r.fresh.len() > 0 {
+		longest = &r.fresh
+	}
+	if r.ranked == 0 {
+		return longest
+	}
+	if r.passed < guaranteed-1 {
+		return r.highest()
+	}
+	for i := range r.lists {
+		if f := &r.lists[i]; longest.len() == 0 || f.len() > 0 && f.head().came < longest.head().came {
+			longest = f
+		}
+	}
+	return longest
+}
+
+// pop takes the next turn.
+func (r *row) pop() *Turn {
+	last := r.passed >= guaranteed-1
+	turn, _ := r.front().pop()
+	if turn.rank > 0 {
+		r.ranked--
+	}
+	if turn.rank > 0 && !last && r.len() > 0 {
+		r.passed++
+	} else {
+		r.passed = 0
+	}
+	return turn
+}
+
+// push puts a turn behind the others of its priority.
+func (r *row) push(turn *Turn) {
+	r.came++
+	turn.row, turn.came = r, r.came
+	r.place(turn)
+}
+
+func (r *row) place(turn *Turn) {
+	turn.rank = turn.priority
+	if turn.rank == 0 {
+		r.rest.push(turn)
+		return
+	}
+	r.ranked++
+	r.rank(turn.rank).push(turn)
+}
+
+// rerank moves the turns whose priority has changed.
+func (r *row) rerank() {
+	moved := append(misplaced(&r.fresh), misplaced(&r.rest)...)
+	for i := range r.lists {
+		changed := misplaced(&r.lists[i])
+		r.ranked -= len(changed)
+		moved = append(moved, changed...)
+	}
+	slices.SortFunc(moved, func(a, b *Turn) int { return cmp.Compare(a.came, b.came) })
+	for _, turn := range moved {
+		r.place(turn)
+	}
+}
+
+// misplaced takes the turns out of a list that are not of its priority.
+func misplaced(f *waitlist[*Turn]) (moved []*Turn) {
+	kept := f.items[:f.first]
+	for _, turn := range f.items[f.first:] {
+		if turn.rank == turn.priority {
+			kept = append(kept, turn)
+		} else {
+			moved = append(moved, turn)
+		}
+	}
+	clear(f.items[len(kept):])
+	f.items = kept
+	return moved
+}
+
+// rank enters the priority of the head of a group that is in line, as a look has found it, and reports whether that
+// is another one. The look may be older than what a lane has done there since.
+func (t *Turns) rank(turn *Turn, c Candidate) bool {
+	if turn.state != inLine || turn.priority == c.Priority || turn.given == t.floors.looks || c.Holder != 0 ||
+		c.DueIn > 0 {
+		return false
+	}
+	turn.priority = c.Priority
+	return true
+}
+
+// Urge is Announce for a job with a priority. Unless a lane waits for work, the scout looks at once whether it is the
+// head of its group.
+func (t *Turns) Urge(key groups.Key, id int64) {
+	share := t.shareOf(key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known[key] != nil || len(t.waiting) > 0 || t.part(key.Queue, share).ranked >= maxUrgent {
+		t.announce(key, share, id)
+		return
+	}
+	t.hold(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
+	t.signal()
+}

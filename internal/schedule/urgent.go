@@ -1,0 +1,175 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// Urgency is what the scout keeps of jobs with a priority. While groups are in line it looks for those that may go
+// before them, in an index of such jobs alone, however many others there are. Of each queue and priority it reads some
+// groups, goes on behind them with the next look, and so comes round.
+type urgency struct {
+	stops  map[level]stop // of levels that have more
+	walked time.Time
+	took   time.Duration
+	some   bool        // the last look has found any,
+	more   bool        // and has left some that there is room for
+	asked  atomic.Bool // somebody has enqueued some
+}
+
+// A level is a priority of a queue.
+type level struct {
+	queue    string
+	priority int
+}
+
+// A stop is where a look has stopped: at jobs that may run from this time on, and this group.
+type stop struct {
+	due   pgtype.Timestamptz
+	group string
+}
+
+const (
+	urgentGap = 5 * time.Millisecond   // between looks while there are jobs with a priority,
+	rareGap   = 250 * time.Millisecond // and while there are none
+	urgentRun = 9                      // looks that come round rest for so many times as long as they take
+)
+
+// Urge asks for a look for jobs with a priority, of some queue.
+func (s *Scout) Urge() {
+	s.urgency.asked.Store(true)
+	s.Turns.Wake()
+}
+
+// nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
+func (s *Scout) nextUrgent(view View) time.Duration {
+	u := &s.urgency
+	gap := rareGap
+	switch {
+	case view.Ready == 0:
+		return rareGap
+	case u.more:
+		gap = urgentRun * u.took
+	case u.some, u.asked.Load():
+		gap = max(urgentGap, 20*u.took)
+	}
+	return gap - time.Since(u.walked)
+}
+
+// lookUrgent looks for groups whose heads have a priority.
+func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn) error {
+	u := &s.urgency
+	begin := time.Now()
+	u.asked.Store(false)
+	hints, err := s.readUrgent(ctx, conn, s.Turns.levels())
+	if err != nil {
+		return fmt.Errorf("schedule: look for jobs with a priority: %w", err)
+	}
+	s.urging = true
+	defer func() { s.urging = false }()
+	for keys := range slices.Chunk(s.Turns.outranked(hints), walkBatch) {
+		if err := s.probe(ctx, conn, keys); err != nil {
+			return err
+		}
+	}
+	u.walked = time.Now()
+	u.took = u.walked.Sub(begin)
+	return nil
+}
+
+// An urgentHint is a group with a job that has a priority.
+type urgentHint struct {
+	groups.Key
+	priority int
+}
+
+// readUrgent reads the next groups of some levels, those of the highest first.
+func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) (hints []urgentHint, err error) {
+	u := &s.urgency
+	if u.more = false; len(levels) == 0 {
+		return nil, nil
+	}
+	if u.stops == nil {
+		u.stops = make(map[level]stop)
+	}
+	n := len(levels)
+	queues, priorities, ids := make([]string, n), make([]int16, n), make([]string, n)
+	times := make([]pgtype.Timestamptz, n)
+	u.some = len(u.stops) > 0 // there may be some from the beginning to there
+	for i, l := range levels {
+		from, midway := u.stops[l]
+		if !midway {
+			from.due = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+		}
+		queues[i], priorities[i], times[i], ids[i] = l.queue, int16(l.priority), from.due, from.group
+		delete(u.stops, l)
+	}
+	rows, err := conn.Query(ctx, s.Schema.Qualify(urgentSQL), queues, priorities, times, ids, maxUrgent)
+	if err != nil {
+		return nil, err
+	}
+	read := make(map[level]int)
+	var l level
+	var at stop
+	_, err = pgx.ForEachRow(rows, []any{&l.queue, &l.priority, &at.due, &at.group}, func() error {
+		hints = append(hints, urgentHint{groups.Key{Queue: l.queue, GroupID: at.group}, l.priority})
+		if read[l]++; read[l] == maxUrgent {
+			u.stops[l], u.more = at, true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	u.some = u.some || len(hints) > 0
+	return hints, nil
+}
+
+// levels returns those of which there is room for more groups in line, the highest first.
+func (t *Turns) levels() (levels []level) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := MaxPriority; p > 0; p-- {
+		for _, r := range t.scouted {
+			if r.shares != nil || r.rank(p).len() < maxUrgent {
+				levels = append(levels, level{r.name, p})
+			}
+		}
+	}
+	return levels
+}
+
+// outranked returns the groups that are to be looked at because of the hints, each once.
+func (t *Turns) outranked(hints []urgentHint) (keys []groups.Key) {
+	shares := divide(t, hints, func(h *urgentHint) groups.Key { return h.Key })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[groups.Key]bool)
+	for i, h := range hints {
+		share := ""
+		if shares != nil {
+			share = shares[i]
+		}
+		turn := t.known[h.Key]
+		switch {
+		case seen[h.Key], turn == nil && !t.roomFor(h.Key, share, h.priority):
+		case turn == nil, turn.state == inLine && turn.priority < h.priority:
+			seen[h.Key] = true
+			keys = append(keys, h.Key)
+		}
+	}
+	return keys
+}
+
+// roomFor reports whether there is room for a group whose head has a priority.
+func (t *Turns) roomFor(key groups.Key, share string, priority int) bool {
+	return priority > 0 && t.part(key.Queue, share).rank(priority).len() < maxUrgent
+}
