@@ -1,5 +1,6 @@
--- Deletes up to $1 dead letters that are older than their queue keeps them, the oldest of a queue first. Whoever redrives
--- one at the same moment wins. It looks only at queues that keep them for a time, and there at those that are too old.
+-- Deletes up to $1 dead letters that are older than their queue keeps them, the oldest of a queue first. Whoever
+-- redrives one at the same moment wins. It looks only at queues that keep them for a time, and there at those that are
+-- too old.
 DELETE FROM pgfifo.dead_letters d
 USING (SELECT o.queue, o.group_id, o.id
        FROM pgfifo.queues q

@@ -1,5 +1,5 @@
--- Counts what there is: jobs, groups with jobs, dead letters; and tells when the oldest job was enqueued, and since when
--- a job is due. It reads an index entry of every job, and the row for its times.
+-- Counts what there is: jobs, groups with jobs, dead letters; and tells when the oldest job was enqueued, and since
+-- when a job is due. It reads an index entry of every job, and the row for its times.
 --
 -- $1 queue, $2 group id (NULL: the whole queue).
 SELECT pg_catalog.count(*) AS jobs,
