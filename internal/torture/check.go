@@ -33,7 +33,8 @@ type checker struct {
 	byJob      map[int64][]*turn
 	effectOf   map[int64]*effect // by job, the first
 	sent       map[int64]*enqueue
-	deaths     []int64 // by process
+	twin       map[*enqueue]*enqueue // with the same DedupID
+	deaths     []int64               // by process
 	index      map[string]int32
 	windows    map[int32][]window
 	everywhere []window
@@ -63,7 +64,8 @@ type checker struct {
 func check(h *history) *checker {
 	c := &checker{
 		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
-		sent: make(map[int64]*enqueue), windows: make(map[int32][]window), frozen: make(map[int32][]window),
+		sent: make(map[int64]*enqueue), twin: make(map[*enqueue]*enqueue),
+		windows: make(map[int32][]window), frozen: make(map[int32][]window),
 		deaf: make(map[int32][]window), uncounted: make(map[int64]int),
 		exits: make(map[[2]int64]bool), head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
 		unmarked: make(map[int32][]int64),
@@ -73,6 +75,7 @@ func check(h *history) *checker {
 	c.readTurns()
 	c.readWindows()
 	c.readBatches()
+	c.readTwins()
 	for i := range h.enqueues {
 		c.sent[h.enqueues[i].n] = &h.enqueues[i]
 	}

@@ -43,6 +43,9 @@ func TestBrokenContractHistories(t *testing.T) {
 		"a duplicate of another job":                  {"I14", func(b *book) { b.twins(resOK, 4, true) }},
 		"a duplicate of a message that was not there": {"I14", func(b *book) { b.twins(resFailed, 10, true) }},
 		"a duplicate of a message that is gone":       {"I14", func(b *book) { b.twins(resUnknown, 10, true) }},
+		"a newer message replaces the job's":          {"", func(b *book) { b.replaced(resOK, 11) }},
+		"it does, and the older one runs":             {"I1", func(b *book) { b.replaced(resOK, 10) }},
+		"it does with one that was not there":         {"I14", func(b *book) { b.replaced(resFailed, 11) }},
 		"both of two are enqueued": {"I14", func(b *book) {
 			b.twins(resOK, 11, false)
 			b.run(0, 11, 1, 1, "ok", "succeeded")
@@ -92,4 +95,21 @@ func (b *book) twins(first result, job int64, duplicate bool) {
 		b.run(0, 10, 1, 1, "ok", "succeeded")
 		b.effect(1, 10, 1)
 	}
+}
+
+// replaced enqueues message 10 as job 10, with that result, and message 11, which takes its place; then that job runs
+// as one of them.
+func (b *book) replaced(first result, as int64) {
+	b.twins(first, 10, true)
+	last := &b.enqueues[len(b.enqueues)-1]
+	last.result, last.why, last.replaced = resOK, "", true
+	if first == resOK { // undo what twins has run
+		b.events, b.effects = b.events[:len(b.events)-4], b.effects[:len(b.effects)-1]
+	}
+	b.event(0, evStart, 1, 10, 1, as, "-")
+	b.event(0, evTx, 1, 10, 1, 70, "-")
+	b.event(0, evEnd, 1, 10, 1, 0, "ok")
+	b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
+	b.effect(1, 10, 1)
+	b.effects[len(b.effects)-1].msg = as
 }

@@ -40,7 +40,9 @@ func (c *checker) checkLoss() {
 		switch e.result {
 		case resOK:
 			c.did("I1", 1)
+			other := c.replacedBy(e)
 			switch {
+			case other != nil && jobs[other.n][e.id]: // it is that one's job
 			case len(there) == 0 && !left[e.id]:
 				c.broken("I1", forever, e.group, []int64{e.id},
 					"job %d, message %d (%s), is gone without an effect", e.id, e.n, e.how)

@@ -169,7 +169,7 @@ func (c *checker) enqueued(msg int64) (e enqueue) {
 func (c *checker) checkIDs() {
 	groups := make(map[int32][]*enqueue)
 	for i := range c.enqueues {
-		if e := &c.enqueues[i]; e.result == resOK {
+		if e := &c.enqueues[i]; e.result == resOK && !e.replaced {
 			groups[e.group] = append(groups[e.group], e)
 		}
 	}

@@ -35,13 +35,15 @@ type enqueue struct {
 	n      int64 // the message's number
 	id     int64 // the job's, or that which a duplicate is one of; 0: not known
 	invoke int64
-	back   int64  // when the call returned; 0: it did not
-	delay  int64  // for so long it was not to run
-	twins  int64  // what names it for deduplication; 0: nothing
-	why    string // it failed
-	group  int32
-	result result
-	how    string
+	back   int64 // when the call returned; 0: it did not
+	delay  int64 // for so long it was not to run
+	twins  int64 // what names it for deduplication; 0: nothing
+	// replaced says that it is the job of the other one with that name now.
+	replaced bool
+	why      string // it failed
+	group    int32
+	result   result
+	how      string
 }
 
 // A result is what a producer knows of an enqueue.
@@ -172,10 +174,12 @@ func (h *history) readEnqueues(path string) error {
 				e.back = at
 				switch what {
 				case "ok":
+					e.result = resOK
 					id, duplicate := strings.CutPrefix(ids[i], "=")
-					if e.result, e.why = resOK, "-"; duplicate {
+					if duplicate {
 						e.result, e.why = resFailed, aDuplicate
 					}
+					id, e.replaced = strings.CutPrefix(id, "*")
 					if e.id, err = strconv.ParseInt(id, 10, 64); err != nil {
 						return err
 					}

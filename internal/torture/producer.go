@@ -171,9 +171,12 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 			msgs[i].Delay = time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
 		case u == 8:
 			msgs[i].Delay = time.Duration(rng.Int64N(int64(longestDelay)))
+		case u < 30:
+			msgs[i].Priority = 1 + rng.IntN(fifo.MaxPriority)
 		}
 		if twins != 0 {
 			msgs[i].DedupID = fmt.Sprint("twins ", twins)
+			msgs[i].Replace = rng.IntN(2) == 0
 		}
 		list[i] = fmt.Sprint(t.N, ":", to[i], ":", msgs[i].Delay.Nanoseconds(), ":", twins)
 	}
@@ -183,7 +186,10 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 	switch {
 	case err == nil:
 		for i, got := range receipts {
-			if list[i] = fmt.Sprint(got.ID); got.Duplicate {
+			switch list[i] = fmt.Sprint(got.ID); {
+			case got.Replaced:
+				list[i] = "*" + list[i]
+			case got.Duplicate:
 				list[i] = "=" + list[i]
 			}
 		}
