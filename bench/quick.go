@@ -16,6 +16,8 @@ func (s *outbox) quick() { s.window, s.rounds = 300*time.Millisecond, 1 }
 
 func (s *outage) quick() { s.groups, s.attempts, s.down = 1000, 2, 3*time.Second }
 
+func (s *priority) quick() { s.groups, s.messages, s.wait = 100_000, 10, time.Second }
+
 func (s *idle) quick() { s.settle, s.measure = time.Second, 3*time.Second }
 
 func (s *delayed) quick() {

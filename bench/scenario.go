@@ -33,6 +33,7 @@ var scenarios = map[string]func() scenario{
 	"memory":     func() scenario { return new(memory) },
 	"outage":     func() scenario { return new(outage) },
 	"outbox":     func() scenario { return new(outbox) },
+	"priority":   func() scenario { return new(priority) },
 	"queues":     func() scenario { return new(queues) },
 	"recovery":   func() scenario { return new(recovery) },
 	"relaxed":    func() scenario { return new(relaxed) },

@@ -90,6 +90,15 @@ func TestOutage(t *testing.T) {
 	require.InDelta(t, 200, results[1].Extra["dead_letters"], 0)
 }
 
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	results := run(t, "priority", "-groups", "20000", "-messages", "5", "-lanes", "2", "-every", "10ms", "-wait", "10s")
+	require.Len(t, results, len(kinds))
+	for _, r := range results[:2] {
+		require.InDelta(t, 1, r.Extra["begun_share"], 0)
+	}
+}
+
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	results := run(t, "idle", "-lanes", "3", "-settle", "100ms", "-for", "2s")
