@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 
 func serveShared(ctx context.Context, _ map[string]string) (*pgserver.Server, func() error, error) {
 	shared.once.Do(func() {
+		ctx := context.WithoutCancel(ctx) // of the test that comes first, which may be canceled
 		shared.server, shared.err = pgserver.Start(ctx, &pgserver.Options{Settings: countStatements})
 	})
 	return shared.server, func() error { return nil }, shared.err
