@@ -12,15 +12,39 @@ type Depth struct {
 	OldestAt    time.Time // when the oldest of them was enqueued; zero: there are none
 	DueSince    time.Time // since when some job could have run, if nothing were before it; zero: none is due
 	DeadLetters int       // given up and not deleted
+	More        bool      // of MeasureUpTo: there are more jobs, or dead letters, than it has counted
 }
 
 // Measure counts, for gauges. It reads an index entry of every job: of a queue with a million once a minute is fine,
-// once a second is not.
+// once a second is not. See MeasureUpTo.
 func (s Scope) Measure(ctx context.Context) (d Depth, err error) {
 	var oldest, due *time.Time
 	err = s.read(ctx, "measure", measureSQL, func(r row) error {
 		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due)
 	}, s.queue, s.groupOrNull())
+	if err != nil {
+		return Depth{}, err
+	}
+	d.OldestAt, d.DueSince = orZero(oldest), orZero(due)
+	return d, nil
+}
+
+// MeasureUpTo is Measure for alerts, cheap enough to ask each second whatever the backlog: it counts n jobs and n dead
+// letters at most, and says More if there are others. n defaults to 1,000, as negative does, which takes some
+// milliseconds.
+//
+// With More, OldestAt and DueSince are the earliest among the jobs that were counted and the n oldest of the schema. So
+// they are those of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.
+func (s Scope) MeasureUpTo(ctx context.Context, n int) (d Depth, err error) {
+	n = orDefault(max(n, 0), 1000)
+	from, to := "", "\U0010FFFF" // no id is printable and higher
+	if s.level == ofGroup {
+		from, to = s.group, s.group
+	}
+	var oldest, due *time.Time
+	err = s.read(ctx, "measure", measureSomeSQL, func(r row) error {
+		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due, &d.More)
+	}, s.queue, from, to, n)
 	if err != nil {
 		return Depth{}, err
 	}

@@ -83,6 +83,8 @@ var (
 	terminateSQL string
 	//go:embed sql/measure.sql
 	measureSQL string
+	//go:embed sql/measure_some.sql
+	measureSomeSQL string
 	//go:embed sql/expire.sql
 	expireSQL string
 	//go:embed sql/expire_dedup.sql

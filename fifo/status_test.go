@@ -214,6 +214,49 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Up to a bound it counts all, and beyond it says that there are more; and it finds the oldest there, too.
+func TestMeasureUpTo(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", 3, "b", "a")
+	b.plant("other", 1, "a")
+	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+		VALUES ('q', 'a', 99, '', 1, now()), ('q', 'c', 98, '', 1, now()), ('other', 'a', 97, '', 1, now())`)
+	b.exec("UPDATE pgfifo.jobs SET enqueued_at = now() - interval '1 day' * (10 - id), run_at = CASE id WHEN 1 THEN " +
+		"now() + interval '1 day' END")
+	q := b.client.Queue("q")
+	ago := func(days int) time.Time { return time.Now().Add(time.Duration(days) * -24 * time.Hour) }
+	for _, x := range []struct {
+		of          fifo.Scope
+		n           int
+		want        [3]int
+		more        bool
+		oldest, due int // days ago
+	}{
+		{q, 0, [3]int{6, 2, 2}, false, 9, 8},
+		{q, 6, [3]int{6, 2, 2}, false, 9, 8},
+		{q, 5, [3]int{5, 2, 2}, true, 9, 8},
+		{q, 2, [3]int{2, 1, 2}, true, 9, 8},
+		{q, 1, [3]int{1, 1, 1}, true, 9, 6},
+		{q.Group("a"), 3, [3]int{3, 1, 1}, false, 6, 6},
+		{q.Group("a"), 2, [3]int{2, 1, 1}, true, 6, 6},
+		{q.Group("c"), 1, [3]int{0, 0, 1}, false, 0, 0},
+		{b.client.Queue("empty"), 1, [3]int{}, false, 0, 0},
+	} {
+		d, err := x.of.MeasureUpTo(t.Context(), x.n)
+		require.NoError(t, err)
+		require.Equal(t, x.want, [3]int{d.Jobs, d.Groups, d.DeadLetters}, "%v, %d", x.of, x.n)
+		require.Equal(t, x.more, d.More)
+		for days, at := range map[int]time.Time{x.oldest: d.OldestAt, x.due: d.DueSince} {
+			if days == 0 {
+				require.Zero(t, at)
+			} else {
+				require.WithinDuration(t, ago(days), at, time.Hour, "%v, %d", x.of, x.n)
+			}
+		}
+	}
+}
+
 // What is delayed is not due, however long ago it was enqueued; what was delayed is, since its time has come.
 func TestDueSince(t *testing.T) {
 	t.Parallel()
