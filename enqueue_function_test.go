@@ -327,6 +327,20 @@ func TestEnqueueFunctionUngrouped(t *testing.T) {
 }
 
 // In the order of commits, who enqueues to a group waits for another one that has: by the function or by a client.
+// A delay begins with the call, and not with the statement or the procedure around it.
+func TestEnqueueFunctionInAProcedure(t *testing.T) {
+	t.Parallel()
+	s := newStaff(t, "")
+	s.exec(`DO $$
+		DECLARE began timestamptz;
+		BEGIN
+			PERFORM pg_sleep(0.2);
+			began := clock_timestamp();
+			PERFORM pgfifo.enqueue('q', 'g', 'x', delay => '0.1 s');
+			ASSERT (SELECT run_at >= began + interval '0.1 s' FROM pgfifo.jobs);
+		END $$`)
+}
+
 func TestEnqueueFunctionInOrder(t *testing.T) {
 	t.Parallel()
 	s := newStaff(t, "")

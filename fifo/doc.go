@@ -88,9 +88,9 @@
 // are enqueued at once, the second waits for the first one's transaction: it is a duplicate if that commits, and takes
 // its place if not. A redrive is no enqueue.
 //
-// With Message.Replace the newer message wins, as long as the first one's job waits: its payload and headers become the
-// job's, in the job's place and at its time. A stream of newer messages postpones nothing, and each receipt says
-// whether it replaced the job's (Receipt.Replaced) or was dropped.
+// With Message.Replace the newer message wins, as long as the first one's job waits and has its id: its payload and
+// headers become the job's, in the job's place and at its time. A stream of newer messages postpones nothing, and each
+// receipt says whether it replaced the job's (Receipt.Replaced) or was dropped.
 //
 // An outage of what jobs depend on is not their fault: a handler that returns Unavailable uses up no attempt. When
 // several groups of a queue have said so, the worker tries one job of it now and then, until one is done; then all of

@@ -225,25 +225,48 @@ func (a *attempt) oneByOne() {
 // recorded of failed ones is not to be lost.
 func (s *seat) succeed(a *attempt, done []task) {
 	used := s.lane.Used()
+	heads, behind := split(done)
 	if len(a.charged) > 0 && len(a.results) > 1 {
-		a.calls = slices.Insert(a.calls, 0, batchCall(failedBatchStmt, a.charged))
+		charged, others := split(a.charged)
+		a.calls = append(batchCalls(failedBatchStmt, charged, others), a.calls...)
 	}
 	if s.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
 		a.calls = append(a.calls, lease.Call{Statement: relaxStmt})
 	}
-	switch len(done) {
-	case 0:
-	case 1:
+	if len(heads) == 1 {
 		statement := succeedStmt
 		if used {
 			statement = succeedUsedStmt
 		}
-		args := append(keyArgs(done[0].job), done[0].held.Place.Append(nil))
+		args := append(keyArgs(heads[0].job), heads[0].held.Place.Append(nil))
 		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args})
-	default:
-		a.calls = append(a.calls, batchCall(succeedBatchStmt, done))
+		heads = nil
 	}
+	a.calls = append(a.calls, batchCalls(succeedBatchStmt, heads, behind)...)
 	a.leave(done)
+}
+
+// split parts the jobs at the heads of their groups, whose rows are locked, from those behind them.
+func split(tasks []task) (heads, behind []task) {
+	for i, t := range tasks {
+		if t.job.ID != t.place.held.ID {
+			return tasks[:i], tasks[i:]
+		}
+	}
+	return tasks, nil
+}
+
+// batchCalls call a statement for the jobs at the heads of their groups, and for those behind them.
+func batchCalls(statement string, heads, behind []task) (calls []lease.Call) {
+	if len(heads) > 0 {
+		calls = append(calls, batchCall(statement, heads))
+	}
+	if len(behind) > 0 {
+		c := batchCall(statement, behind)
+		c.Behind = true
+		calls = append(calls, c)
+	}
+	return calls
 }
 
 // batchCall calls a statement with a queue, the ids of its jobs and the places of their rows.

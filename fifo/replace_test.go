@@ -125,7 +125,7 @@ func TestReplaceNothing(t *testing.T) {
 // mark alone. It is counted all the same.
 func TestReplaceNothingThatWasLost(t *testing.T) {
 	t.Parallel()
-	for _, evidence := range []string{"locks", "mark"} {
+	for _, evidence := range []string{"locks", "mark", "locks, and a claim has the group"} {
 		t.Run(evidence, func(t *testing.T) {
 			t.Parallel()
 			b := newEffects(t)
@@ -153,6 +153,15 @@ func TestReplaceNothingThatWasLost(t *testing.T) {
 				b.exec("DELETE FROM pgfifo.attempt_marks")
 			case "mark":
 				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+			default: // and not looked at the job yet
+				b.exec("DELETE FROM pgfifo.attempt_marks")
+				claim, err := b.pool.Begin(t.Context())
+				require.NoError(t, err)
+				defer func() { _ = claim.Rollback(t.Context()) }()
+				_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
+				require.NoError(t, err)
+				require.False(t, b.replaces(id, newer("g", "a", "second")))
+				return
 			}
 			require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
 			require.False(t, b.replaces(id, newer("g", "a", "second")))

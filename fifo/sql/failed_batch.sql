@@ -4,9 +4,13 @@
 -- $1 queue, $2 ids, $3 where their rows are, as the claim told; see succeed.sql. Jobs behind the head of a group are
 -- not locked, so an operator may have moved or deleted one meanwhile. Then retry.sql and bury.sql would find no row,
 -- while COMMIT, which is on its way already, would keep what the other jobs wrote: an error (of a text that is no
--- number) stops it, and the batch is undone.
+-- number) stops it, and the batch is undone. For lock_timeout see succeed_batch.sql.
 WITH there AS (
-    SELECT 1 FROM pgfifo.jobs WHERE ctid = ANY ($3::tid[]) AND queue = $1 AND id = ANY ($2::bigint[]) FOR UPDATE
+    SELECT 1
+    FROM pgfifo.jobs
+    WHERE ctid = ANY ($3::tid[]) AND queue = $1 AND id = ANY ($2::bigint[])
+      AND (SELECT pg_catalog.set_config('lock_timeout', '1s', true)) = '1s'
+    FOR UPDATE
 )
 SELECT CASE WHEN count(*) <> pg_catalog.cardinality($2::bigint[])
             THEN ('pgfifo: only ' || count(*)::text || ' failed jobs of the batch are as they were')::integer

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,62 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, lost, "nobody has died")
 	s.end(other)
+}
+
+// A batch that is undone because somebody has changed a job behind its head is no evidence of a crash: who claims the
+// group next, before anything else is known of it, charges nobody.
+func TestBatchWhoseJobsHaveChanged(t *testing.T) {
+	t.Parallel()
+	for _, used := range []bool{false, true} {
+		for what, change := range map[string]string{
+			"gone":    "DELETE FROM pgfifo.jobs WHERE id = $1",
+			"changed": "UPDATE pgfifo.jobs SET payload = 'new' WHERE id = $1",
+		} {
+			t.Run(fmt.Sprintf("%s, used %t", what, used), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.Exec("CREATE TABLE effects (v text)")
+				ids := s.Enqueue(3, "a")
+				s.Enqueue(1, "b")
+				l := s.lane()
+				h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
+				require.NoError(t, err)
+				require.Len(t, h.Rest, 2)
+				if used {
+					require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+				}
+				s.Exec(change, ids[1])
+				_, settled, err := l.Step(t.Context(), append(succeed(h), behind(h)), &Request{Key: group("b")})
+				require.ErrorIs(t, err, ErrGivenBack)
+				require.False(t, settled)
+
+				other := s.lane()
+				s.claim(other, "a")
+				lost, err := other.Lost(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, lost, "nobody has died")
+				s.end(other)
+				require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+				require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
+				require.False(t, l.Closed())
+			})
+		}
+	}
+}
+
+// behind settles the jobs behind the head of a batch.
+func behind(h *Hold) Call {
+	ids, places := []byte("{"), []byte("{")
+	for i, held := range h.Rest {
+		if i > 0 {
+			ids, places = append(ids, ','), append(places, ',')
+		}
+		ids = append(ids, appendInt(held.ID)...)
+		places = append(held.Place.Append(append(places, '"')), '"')
+	}
+	return Call{
+		Statement: "behind", Args: [][]byte{[]byte(h.Queue), append(ids, '}'), append(places, '}')}, Behind: true,
+	}
 }
 
 // Calls are part of the transaction that holds their jobs, or are not made.

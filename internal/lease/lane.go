@@ -57,6 +57,10 @@ type Lane struct {
 type Call struct {
 	Statement string
 	Args      [][]byte
+	// Behind says that it settles jobs behind the head of a batch, which are not locked, so that it may be refused for
+	// what somebody has done to them meanwhile. It runs before the others, in the savepoint of the batch: if it is
+	// refused the jobs are given back, and no attempt of the head's is lost.
+	Behind bool
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
@@ -165,15 +169,19 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		return nil, true, nil
 	}
 	pipeline := l.pg().StartPipeline(ctx)
-	released, batch, marked := 0, l.batch, l.marked
-	if len(calls) > 0 && l.hold != nil {
-		released = l.sendRelease(pipeline)
-	}
+	marked := l.marked
 	if len(l.marked) > 0 {
-		calls = append(slices.Clip(calls), Call{stmtUnmark, unmarkArgs(l.marked)})
+		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
+	}
+	var s sequence
+	if len(calls) > 0 && l.hold != nil {
+		s = l.sendRelease(pipeline, calls)
 	}
 	for _, c := range calls {
-		pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+		if !c.Behind || s.behind == 0 {
+			pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+			s.calls++
+		}
 	}
 	switch {
 	case !l.inTx:
@@ -189,7 +197,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	err = pipeline.Sync()
 	l.forget()
 	if err == nil {
-		settled, err = l.readSettled(pipeline, released, calls)
+		settled, err = s.read(pipeline)
 		if err == nil && next != nil {
 			hold, err = l.readClaim(pipeline, next)
 		}
@@ -198,7 +206,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		err = closeErr
 	}
 	// Not if the transaction has ended, and another is open: a call found nothing.
-	if err != nil && batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
+	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
@@ -213,32 +221,6 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		hold.lane, hold.loan.lane, l.loan = l, l, &hold.loan
 	}
 	return hold, settled, nil
-}
-
-// readSettled reads the answers up to that of BEGIN, COMMIT or COMMIT AND CHAIN.
-func (l *Lane) readSettled(pipeline *pgconn.Pipeline, released int, calls []Call) (bool, error) {
-	for range released {
-		if _, err := readTag(pipeline); Refused(err) {
-			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
-		} else if err != nil {
-			return false, err
-		}
-	}
-	held := true
-	for range calls {
-		tag, err := readTag(pipeline)
-		if err != nil {
-			return false, err
-		}
-		held = held && tag.RowsAffected() == 1
-	}
-	if _, err := readTag(pipeline); err != nil {
-		return false, err
-	}
-	if !held {
-		return false, ErrNotHeld
-	}
-	return true, nil
 }
 
 // rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:

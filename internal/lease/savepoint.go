@@ -86,24 +86,73 @@ func (l *Loan) there() error {
 
 var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
 
-// sendRelease ends the savepoints of what is to be settled. It returns how many statements that takes.
-func (l *Lane) sendRelease(pipeline *pgconn.Pipeline) (n int) {
-	send := func(sql string) {
+// A sequence is what has been sent to settle jobs, in this order: how many statements that end the handler's savepoint,
+// that settle jobs behind the head of a batch in the savepoint of that, that end it, and that settle the others. The
+// last one is BEGIN, COMMIT or COMMIT AND CHAIN.
+type sequence struct {
+	released, behind, ended, calls int
+	batch                          bool // there is a savepoint of the batch
+}
+
+// sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
+func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence) {
+	send := func(sql string, n *int) {
 		pipeline.SendQueryParams(sql, nil, nil, nil, nil)
-		n++
+		*n++
 	}
 	if l.loan.taken() {
 		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.Seen.XID)}, nil, nil)
-		n++
+		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
 		// xmax, which is no evidence of a crash.
-		send(releaseOuter)
+		send(releaseOuter, &s.released)
 	}
-	if l.batch {
-		send(checkConstraints)
-		send(releaseBatch)
+	behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })
+	s.batch = l.batch || behind
+	switch {
+	case l.batch:
+		send(checkConstraints, &s.released)
+	case behind:
+		send("SAVEPOINT "+batchSavepoint, &s.released)
 	}
-	return n
+	for _, c := range calls {
+		if c.Behind {
+			pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+			s.behind++
+		}
+	}
+	if s.batch {
+		send(releaseBatch, &s.ended)
+	}
+	return s
+}
+
+// read reads the answers up to the last one.
+func (s *sequence) read(pipeline *pgconn.Pipeline) (settled bool, err error) {
+	for range s.released {
+		if _, err := readTag(pipeline); Refused(err) {
+			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		} else if err != nil {
+			return false, err
+		}
+	}
+	held := true
+	for _, part := range []struct {
+		n    int
+		rows bool // one each
+	}{{s.behind, true}, {s.ended, false}, {s.calls, true}, {1, false}} {
+		for range part.n {
+			tag, err := readTag(pipeline)
+			if err != nil {
+				return false, err
+			}
+			held = held && (!part.rows || tag.RowsAffected() == 1)
+		}
+	}
+	if !held {
+		return false, ErrNotHeld
+	}
+	return true, nil
 }
 
 // giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether

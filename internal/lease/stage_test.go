@@ -42,6 +42,7 @@ func (s *stage) dialer(session groups.Session) *Dialer {
 		Statements: map[string]string{
 			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
 			"retry":   s.Statement("retry"),
+			"behind":  s.Statement("succeed_batch"),
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	}

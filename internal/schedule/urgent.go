@@ -52,7 +52,7 @@ func (s *Scout) Urge() {
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
 func (s *Scout) nextUrgent(view View) time.Duration {
 	u := &s.urgency
-	gap := rareGap
+	gap := max(rareGap, 50*u.took)
 	switch {
 	case view.Ready == 0:
 		return rareGap

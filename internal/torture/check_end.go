@@ -122,7 +122,8 @@ var asked = map[string]string{
 	"23505":     "a dead letter is in the way of another one",
 	noticesFull: "there is no room for a notice",
 	"57014":     "a statement was cancelled when its context ended",
-	"55P03":     "another worker has the group of a failure that is to be recorded",
+	"55P03":     "another worker has the group of a failure that is to be recorded, or somebody a job of a batch",
+	"22P02":     "a newer message has replaced a job behind the head of a batch",
 	"42704":     "a producer commits again what it has prepared, if it does not know",
 	"25P03":     "the session of a frozen worker was ended",
 	"08006":     "the connection was reset",
@@ -143,9 +144,15 @@ func (c *checker) checkServerLog() {
 		c.count("server errors "+e.state, 1)
 		if asked[e.state] == "" || e.state == "57014" && !strings.Contains(e.text, "user request") ||
 			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") ||
-			e.state == "55P03" && !strings.Contains(e.text, "Locks a group's row to record") ||
+			e.state == "55P03" && !strings.Contains(e.text, "Locks a group's row to record") && !ofBatch(e.text) ||
+			e.state == "22P02" && !ofBatch(e.text) ||
 			e.state == "42704" && !strings.Contains(e.text, "COMMIT PREPARED") {
 			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
 		}
 	}
+}
+
+// ofBatch reports whether a statement has found jobs of a batch otherwise than they were, or waited for who changes them.
+func ofBatch(text string) bool {
+	return strings.Contains(text, "Ends jobs of a batch") || strings.Contains(text, "Makes sure that the failed jobs")
 }

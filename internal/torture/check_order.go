@@ -145,6 +145,9 @@ func (c *checker) overtaken(group int32, by *turn, first, second, firstMsg, seco
 // enqueued returns when a message was enqueued. A job that a handler spawned is there when that attempt has settled.
 func (c *checker) enqueued(msg int64) (e enqueue) {
 	if known := c.sent[msg]; known != nil {
+		if first := c.twin[known]; known.replaced && first != nil { // its job was there before
+			known = first
+		}
 		e = *known
 		if e.back == 0 || e.result == resUnknown {
 			e.back = forever

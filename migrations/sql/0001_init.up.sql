@@ -145,8 +145,10 @@ CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- fo
 --
 -- What runs has its row locked. An attempt that died has left a mark, or the group's row locked by a transaction that
 -- was aborted (internal/lease/sql/evidence.sql). That is looked for before the job's row is locked, which would hide it
--- from the next claim, and again behind that lock, for one that came and went between. Only then is the row changed: it
--- moves, so a batch that has read the old one is not committed (fifo/sql/succeed_batch.sql).
+-- from the next claim, and again behind that lock, for one that came and went between. While somebody has the group's
+-- row, who may be a claim that has not looked yet, a job whose row an aborted transaction had is left as it is. Only
+-- then is the row changed: it moves, so a batch that has read the old one is not committed
+-- (fifo/sql/succeed_batch.sql).
 --
 -- The job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
 CREATE FUNCTION pgfifo.replace_waiting(queue text, group_id text, key bytea, payload bytea, headers jsonb)
@@ -178,6 +180,18 @@ BEGIN
             RETURN false;
         END IF;
         IF look = 1 THEN
+            -- Whoever has the group's row may be a claim that is about to look for the evidence on the job's.
+            IF (CASE WHEN ago BETWEEN 1 AND next - 3
+                     THEN pg_xact_status((next - ago)::text::xid8) = 'in progress'
+                     ELSE ago IS NOT NULL END)
+               AND EXISTS (SELECT FROM pgfifo.jobs j
+                           WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
+                             AND j.xmax <> '0'::xid
+                             AND CASE WHEN (next - j.xmax::text::bigint) & 4294967295 BETWEEN 1 AND next - 3
+                                      THEN pg_xact_status((next - ((next - j.xmax::text::bigint) & 4294967295))
+                                                          ::text::xid8) = 'aborted' END) THEN
+                RETURN false;
+            END IF;
             PERFORM 1
             FROM pgfifo.jobs j
             WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
@@ -219,8 +233,11 @@ DECLARE
     unprintable CONSTANT text := '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
         || '\u1680\u180E\u2000-\u200F\u2028-\u202F\u205F-\u206F\u3000\uE000-\uF8FF\uFDD0-\uFDEF\uFEFF\uFFF0-\uFFFB'
         || '\uFFFE\uFFFF\U000110BD\U000110CD\U00013430-\U0001343F\U0001BCA0-\U0001BCA3\U0001D173-\U0001D17A'
+        || '\U0001FFFE\U0001FFFF\U0002FFFE\U0002FFFF\U0003FFFE\U0003FFFF\U0004FFFE\U0004FFFF'
+        || '\U0005FFFE\U0005FFFF\U0006FFFE\U0006FFFF\U0007FFFE\U0007FFFF\U0008FFFE\U0008FFFF'
+        || '\U0009FFFE\U0009FFFF\U000AFFFE\U000AFFFF\U000BFFFE\U000BFFFF\U000CFFFE\U000CFFFF\U000DFFFE\U000DFFFF'
         || '\U000E0000-\U000E00FF\U000E01F0-\U0010FFFF]';
-    now    CONSTANT timestamptz := statement_timestamp();
+    now    CONSTANT timestamptz := clock_timestamp(); -- a procedure's statement may have begun long ago
     latest CONSTANT timestamptz := greatest(now + interval '365 days', now + interval '8760 hours'); -- or summer time
     names  text[];
     due    timestamptz := coalesce(run_at, now + delay);

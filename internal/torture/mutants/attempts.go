@@ -124,7 +124,7 @@ var attempts = []Mutant{
 	{
 		Name:   "refused-batch-frees-its-groups",
 		Breaks: "a batch that cannot be committed frees its groups before it can say that nobody has died",
-		Edits:  []Edit{{savepointFile, "	if l.batch {\n", "	if l.batch && n < 0 {\n"}},
+		Edits:  []Edit{{savepointFile, "	case l.batch:\n", "	case l.batch && s.behind < 0:\n"}},
 		Test:   Test{"fifo", "TestBatchThatIsRefused"},
 	},
 	{

@@ -7,6 +7,15 @@ const handleFile = "fifo/handle.go"
 
 var batches = []Mutant{
 	{
+		Name:   "changed-batch-is-a-crash",
+		Breaks: "who takes the group of a batch that is undone charges its head",
+		Edits: []Edit{{
+			"internal/lease/savepoint.go", "behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })",
+			"behind := false && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })",
+		}, {"internal/lease/savepoint.go", "if c.Behind {", "if c.Behind && behind {"}},
+		Test: Test{"internal/lease", "TestBatchWhoseJobsHaveChanged"},
+	},
+	{
 		Name:   "batch-without-its-head",
 		Breaks: "a batch locks its group and not its head, so that a lost one leaves no evidence",
 		Edits:  []Edit{{claimBatchFile, "      FOR NO KEY UPDATE SKIP LOCKED) head", "      ) head"}},

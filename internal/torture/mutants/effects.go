@@ -23,7 +23,7 @@ var effects = []Mutant{
 	{
 		Name:    "effects-undone",
 		Breaks:  "what a handler wrote is undone although its job is done",
-		Edits:   []Edit{{savepointFile, "send(releaseOuter)", "send(undoOuter)"}},
+		Edits:   []Edit{{savepointFile, "send(releaseOuter, &", "send(undoOuter, &"}},
 		Torture: contended, By: []string{"I1", "I5"},
 	},
 	{
@@ -82,8 +82,7 @@ var effects = []Mutant{
 		Name:   "settled-without-the-row",
 		Breaks: "a job is taken to be settled although no row was changed",
 		Edits: []Edit{{
-			laneFile, "		held = held && tag.RowsAffected() == 1\n",
-			"		held = held && tag.RowsAffected() >= 0\n",
+			savepointFile, "(!part.rows || tag.RowsAffected() == 1)", "(!part.rows || tag.RowsAffected() >= 0)",
 		}},
 		Test: Test{"internal/lease", "TestStepSettles|TestFailedStepIsNotLost"},
 	},
