@@ -152,7 +152,8 @@ func (c *checker) checkServerLog() {
 	}
 }
 
-// ofBatch reports whether a statement has found jobs of a batch otherwise than they were, or waited for who changes them.
+// ofBatch reports whether a statement has found jobs of a batch otherwise than they were, or has waited for who changes
+// them.
 func ofBatch(text string) bool {
 	return strings.Contains(text, "Ends jobs of a batch") || strings.Contains(text, "Makes sure that the failed jobs")
 }

@@ -42,7 +42,8 @@ func (c *checker) checkTwins() {
 			c.broken("I14", a.invoke, a.group, jobs,
 				"message %d has met message %d of its DedupID, which was not enqueued (%s)", a.n, b.n, b.why)
 		case b.result == resUnknown && !done[a.n] && !done[b.n] && len(c.left) == 0:
-			c.broken("I14", a.invoke, a.group, jobs, "message %d has met message %d of its DedupID, which is gone", a.n, b.n)
+			c.broken("I14", a.invoke, a.group, jobs,
+				"message %d has met message %d of its DedupID, which is gone", a.n, b.n)
 		case b.result == resOK && a.id != b.id:
 			c.broken("I14", a.invoke, a.group, jobs,
 				"message %d has met job %d of its DedupID, which is not that of message %d", a.n, a.id, b.n)

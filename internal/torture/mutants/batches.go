@@ -10,9 +10,9 @@ var batches = []Mutant{
 		Name:   "changed-batch-is-a-crash",
 		Breaks: "who takes the group of a batch that is undone charges its head",
 		Edits: []Edit{{
-			"internal/lease/savepoint.go", "behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })",
+			savepointFile, "behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })",
 			"behind := false && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })",
-		}, {"internal/lease/savepoint.go", "if c.Behind {", "if c.Behind && behind {"}},
+		}, {savepointFile, "if c.Behind {", "if c.Behind && behind {"}},
 		Test: Test{"internal/lease", "TestBatchWhoseJobsHaveChanged"},
 	},
 	{
