@@ -231,7 +231,7 @@ func (s *seat) succeed(a *attempt, done []task) {
 		a.calls = append(batchCalls(failedBatchStmt, charged, others), a.calls...)
 	}
 	if s.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
-		a.calls = append(a.calls, lease.Call{Statement: relaxStmt})
+		a.calls = append(a.calls, lease.Call{Statement: relaxStmt, Behind: len(behind) > 0})
 	}
 	if len(heads) == 1 {
 		statement := succeedStmt

@@ -10,7 +10,11 @@ import (
 // batch, makes nobody wait.
 func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	var deaths []*turn
+	ran := 0
 	for _, t := range turns {
+		if t.outcome != "snoozed" { // while what it needs was down
+			ran++
+		}
 		if c.exits[[2]int64{int64(t.proc), t.job}] {
 			deaths = append(deaths, t)
 		}
@@ -21,10 +25,10 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	c.count("jobs that killed their processes", 1)
 	first, last := turns[0], turns[len(turns)-1]
 	exact := d.queue == queuePlain && !c.serverWent(first.start, last.start)
-	if d.attempts != lives || exact && len(turns) > lives+c.uncounted[d.id] {
+	if d.attempts != lives || exact && ran > lives+c.uncounted[d.id] {
 		c.broken("I6", last.start, d.group, []int64{d.id},
 			"job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",
-			d.id, len(deaths), len(turns), d.attempts, lives)
+			d.id, len(deaths), ran, d.attempts, lives)
 	}
 	c.checkPatience(deaths)
 }

@@ -44,13 +44,17 @@ func TestProducerLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "p1.log")
 	text := `100 log 0 - something
-110 invoke 1 pgx 11:1:0,12:2:0
-115 invoke 2 plain 13:3:0
+110 invoke 1 pgx 11:1:0:0,12:2:0:0
+115 invoke 2 plain 13:3:0:0
 120 ok 1 pgx 501,502
 130 fail 2 plain ERROR: no
-140 invoke 3 bun 14:4:2000
+140 invoke 3 bun 14:4:2000:0
 150 unknown 3 bun EOF
-160 invoke 4 plain 15:5:0
+160 invoke 4 plain 15:5:0:0
+170 invoke 5 plain 16:6:0:16
+180 ok 5 plain =501
+190 invoke 6 plain 17:6:0:16
+200 ok 6 plain *501
 `
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	h := &history{}
@@ -61,6 +65,11 @@ func TestProducerLog(t *testing.T) {
 		{n: 13, invoke: 115, back: 130, group: 3, result: resFailed, how: "plain", why: "ERROR: no"},
 		{n: 14, invoke: 140, back: 150, group: 4, delay: 2000, result: resUnknown, how: "bun", why: "EOF"},
 		{n: 15, invoke: 160, group: 5, result: resUnknown, how: "plain"},
+		{
+			n: 16, id: 501, invoke: 170, back: 180, group: 6, twins: 16, result: resFailed, how: "plain",
+			why: aDuplicate,
+		},
+		{n: 17, id: 501, invoke: 190, back: 200, group: 6, twins: 16, result: resOK, how: "plain", replaced: true},
 	}, h.enqueues)
 }
 

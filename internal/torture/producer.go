@@ -254,7 +254,11 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 		_ = pause.For(ctx, linger)
 		return receipts, inCommit(tx.Commit())
 	default:
-		return p.client.Enqueue(ctx, msgs...)
+		receipts, err = p.client.Enqueue(ctx, msgs...)
+		if msgs[0].DedupID != "" { // that takes a transaction
+			err = inCommit(err)
+		}
+		return receipts, err
 	}
 }
 
