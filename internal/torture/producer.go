@@ -122,8 +122,11 @@ func (p *producer) sendTwins(ctx context.Context, rng *rand.Rand, n int64, group
 		at[1] = at[0] + 1
 	}
 	for i, to := range at {
-		tasks, own := []task{newTask(rng, n+int64(i), p.order)}, rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
-		both.Go(func() { p.send(ctx, own, tasks, []int32{to}, n) })
+		t, own := newTask(rng, n+int64(i), p.order), rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+		if t.kills() { // one that takes another's place has as many lives as that
+			t.Do = ""
+		}
+		both.Go(func() { p.send(ctx, own, []task{t}, []int32{to}, n) })
 		if rng.IntN(2) == 0 {
 			both.Wait()
 		}
