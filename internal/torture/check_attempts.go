@@ -19,7 +19,7 @@ func (c *checker) checkAttempts() {
 		j, _ := slices.BinarySearch(eaters, to+1)
 		return int32(j - i)
 	}
-	lost, raced := 0, []*turn(nil)
+	lost, raced := 0, make(map[lostSession]*turn)
 	charged := make(map[*turn][]int64) // by the head of a batch that died: others that were charged
 	for job, turns := range c.byJob {
 		if c.clashed(turns[0].msg) {
@@ -52,7 +52,7 @@ func (c *checker) checkAttempts() {
 				c.uncounted[job]++
 				c.count("lost attempts that are not counted: "+missed, 1)
 				if missed == missedRace {
-					raced = append(raced, t)
+					raced[lostSession{before.proc, before.pid}] = t
 				}
 			}
 			if head := c.head[before]; died && head != nil && t.attempt > before.attempt {
