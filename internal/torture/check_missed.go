@@ -99,7 +99,8 @@ func (c *checker) checkMissed(lost int, raced map[lostSession]*turn) {
 	if len(raced) <= 3+lost/1000 {
 		return
 	}
-	first := slices.MinFunc(slices.Collect(maps.Values(raced)), func(a, b *turn) int { return compare(a.start, b.start) })
+	turns := slices.Collect(maps.Values(raced))
+	first := slices.MinFunc(turns, func(a, b *turn) int { return compare(a.start, b.start) })
 	c.broken("I6", first.start, first.group, []int64{first.job},
 		"of %d lost attempts those of %d sessions are not counted, and bad luck does not explain it; "+
 			"the first is attempt %d of job %d",
