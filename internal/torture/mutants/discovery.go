@@ -157,7 +157,7 @@ var discovery = []Mutant{
 		Breaks: "jobs of a paused group run",
 		Edits: []Edit{
 			{attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""},
-			{turnsFile, "		if c.Paused {\n			continue\n		}\n", ""},
+			{"internal/schedule/candidate.go", "		if c.Paused {\n			continue\n		}\n", ""},
 			{scoutFile, "		if c.missing && !c.Paused {\n", "		if c.missing {\n"},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},

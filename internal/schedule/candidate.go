@@ -1,0 +1,72 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Candidate is a group's head as discovery saw it.
+type Candidate struct {
+	groups.Key
+	ID       int64
+	DueIn    time.Duration
+	Holder   int64 // the transaction that runs it, or 0
+	Paused   bool  // not to be claimed
+	Slot     bool  // its queue has a limit
+	Orphan   bool  // its worker has just died: it had its turn, and goes first
+	Priority int
+
+	missing bool // it has no row
+	share   string
+}
+
+// Offer adds what discovery found, and reports how many of the candidates were news.
+func (t *Turns) Offer(cs []Candidate) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news := 0
+	reranked := make(map[*row]bool)
+	for _, c := range cs {
+		t.floors.found(c.Key, c.ID)
+		if c.Paused {
+			continue
+		}
+		t.lanes.setLimit(c.Queue, c.Slot)
+		turn := t.known[c.Key]
+		switch {
+		case turn == nil:
+			turn = t.found(c.Key, c.share)
+		case turn.state == withLane || turn.state == inLine:
+			turn.lowest = min(turn.lowest, c.ID)
+			if t.rank(turn, c) {
+				reranked[turn.row] = true
+			}
+			continue
+		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, time.Now().Add(c.DueIn)):
+			continue
+		default:
+			t.unlink(turn)
+		}
+		turn.head, turn.spent, turn.priority = c.ID, 0, c.Priority
+		switch {
+		case c.Holder != 0:
+			t.hold(turn, c.Holder)
+		case c.DueIn > 0:
+			t.park(turn, time.Now().Add(c.DueIn))
+		default:
+			news++
+			t.put(turn)
+			if turn.state == inLine && c.Orphan {
+				t.line.moveFirst(turn)
+			} else if turn.state == inLine && turn.rank == 0 && !t.line.row(turn.Queue).started {
+				turn.freshen()
+			}
+		}
+	}
+	for r := range reranked {
+		r.rerank()
+	}
+	t.dispatch() // a queue may have no limit any more
+	return news
+}
