@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 type outage struct {
 	groups, lanes, attempts int
 	down                    time.Duration
+	say                     string
 }
 
 func (*outage) about() string {
@@ -31,13 +34,21 @@ func (s *outage) flags(f *flag.FlagSet) {
 	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
 	f.IntVar(&s.attempts, "attempts", fifo.DefaultMaxAttempts, "of each job")
 	f.DurationVar(&s.down, "for", time.Minute, "how long it is down")
+	f.StringVar(&s.say, "say", "", "what handlers return, Unavailable or error; by default one after the other")
 }
 
 func (*outage) settings() map[string]string { return nil }
 
 func (s *outage) run(ctx context.Context, b *bench) error {
-	b.progress.begin(b.scenario, 2)
-	for _, say := range []string{"Unavailable", "error"} {
+	say := []string{"Unavailable", "error"}
+	switch {
+	case slices.Contains(say, s.say):
+		say = []string{s.say}
+	case s.say != "":
+		return fmt.Errorf("-say is Unavailable or error, not %q", s.say)
+	}
+	b.progress.begin(b.scenario, len(say))
+	for _, say := range say {
 		if err := s.suffer(ctx, b, say); err != nil {
 			return err
 		}
