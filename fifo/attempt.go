@@ -119,6 +119,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		suspect = s.crew.suspects.begin()
 	}
 	a.ran = true
+	s.begun++
 	goOn(claim) // unless its handler runs, and says something else
 	jobs := s.newJobs(claim, hold)
 	if slice := s.queue.BatchHandler; slice != nil {
@@ -177,17 +178,16 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	}
 }
 
-// firstClaims is how many claims of a lane are marked durably when the worker has started. A job that kills its worker
-// at each start is counted so.
+// firstClaims is how many claims of a lane are marked durably when the worker has started, those not counted of which
+// no handler began. A job that kills its worker at each start is counted so.
 const firstClaims = 8
 
 // mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have
 // failed or were lost before. It reports whether there were any.
 func (s *seat) mark(ctx context.Context, claim []place) bool {
-	s.begun++
 	var heads []*lease.Held
 	for i := range claim {
-		if h := claim[i].held; h != nil && (s.begun <= firstClaims || h.Attempts > 0) {
+		if h := claim[i].held; h != nil && (s.begun < firstClaims || h.Attempts > 0) {
 			heads = append(heads, h)
 		}
 	}

@@ -25,7 +25,7 @@ type seat struct {
 	ended   atomic.Bool                // it takes no more, and nothing of it is under way
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
-	begun   int        // claims that were worked
+	begun   int        // claims of which a handler began
 
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs

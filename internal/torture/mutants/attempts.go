@@ -106,7 +106,7 @@ var attempts = []Mutant{
 	{
 		Name:    "mark-not-written",
 		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits:   []Edit{{attemptFile, "(s.begun <= firstClaims || h.Attempts > 0)", "s.begun < 0"}},
+		Edits:   []Edit{{attemptFile, "(s.begun < firstClaims || h.Attempts > 0)", "s.begun < 0"}},
 		Torture: vacuumed, By: []string{"I6"},
 	},
 	{
