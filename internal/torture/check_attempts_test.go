@@ -29,6 +29,17 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.warm()
 			b.looked("g11")
 		}},
+		"a lost attempt is not counted, and another worker's session ended": {"", func(b *book) {
+			b.warm()
+			b.endedBeside("w1")
+		}},
+		"a lost attempt is not counted, and a session ended of what is no worker": {"I6", func(b *book) {
+			b.warm()
+			b.endedBeside("p1")
+		}},
+		"a lost attempt is not counted, the first of its process, and another worker's session ended": {
+			"I6", func(b *book) { b.endedBeside("w1") },
+		},
 		"a lost attempt is not counted, by bad luck": {"", func(b *book) { b.warm(); b.lost(1) }},
 		"a lost attempt is not counted, and a lower id became the head": {"", func(b *book) {
 			b.warm()

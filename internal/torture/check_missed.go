@@ -17,6 +17,7 @@ const (
 	missedMark   = "its mark could not be written"
 	missedTold   = "its worker died before it could say that it had given it back"
 	missedLower  = "a lower id was committed and became the head"
+	missedClaim  = "a session ended meanwhile, perhaps that of a claim between its two statements"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
 	missedBusy   = missedRace + ", while the server was too busy to answer at once"
 )
@@ -60,6 +61,8 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 	}
 	lasted, busy := lost.over()-lost.start, c.away(lost.start, lost.over())
 	switch {
+	case c.sessionEnded(lost, next):
+		return missedClaim
 	case lasted-busy >= shortLived:
 		return ""
 	case busy > 0:
@@ -67,6 +70,24 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 	default:
 		return missedRace
 	}
+}
+
+// sessionEnded reports whether something that ends sessions of workers was done to another one than the lost attempt's,
+// between that attempt and the next one.
+func (c *checker) sessionEnded(lost, next *turn) bool {
+	return slices.ContainsFunc(c.marks, func(m mark) bool {
+		if m.at <= lost.over() || m.at > next.start {
+			return false
+		}
+		proc, known := c.index[m.proc]
+		switch m.what {
+		case faultTerminate:
+			return known && (proc != lost.proc || lost.pid != 0 && m.pid != lost.pid)
+		case faultKill, faultReset, "cut":
+			return known && proc != lost.proc
+		}
+		return false
+	})
 }
 
 // touched reports whether an operator had jobs of a group locked at some time between the two.

@@ -109,6 +109,19 @@ func (b *book) lostAfter(ms int64, next int32) {
 	b.effect(1, 10, next)
 }
 
+// endedBeside has a job whose worker is killed, which is not counted, and a session ended before its next attempt.
+func (b *book) endedBeside(proc string) {
+	b.send(10, 10, 1, resOK)
+	b.event(2, evStart, 1, 10, 1, 10, "-")
+	b.now += 1500
+	b.mark(faultKill, "w3", 0)
+	b.mark("dead", "w3", 0)
+	b.now++
+	b.mark(faultTerminate, proc, 77)
+	b.run(0, 10, 1, 1, "ok", "succeeded")
+	b.effect(1, 10, 1)
+}
+
 // lower has a job whose worker is killed, which is not counted, and one with a lower id run: between its two attempts,
 // because it was committed late, or before.
 func (b *book) lower(between bool) {
