@@ -110,7 +110,6 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 			}
 		}()
 	}
-	defer s.have(hold)()
 	if s.mark(ctx, claim) && s.lane.HungUp() { // that may take a second
 		s.unbegun(ctx, claim, nil)
 		return a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,8 +170,11 @@ func TestClaimLostBesideAHook(t *testing.T) {
 						return
 					}
 					once = true
-					if err := b.kill(ctx, b.holder(map[string]string{"f": "g", "g": "f"}[job.GroupID])); err != nil {
-						t.Error(err)
+					other := b.client.Queue("q").Group(map[string]string{"f": "g", "g": "f"}[job.GroupID])
+					for _, held := range b.groups(other, fifo.Page{}, fifo.Held) { // or it is given back by now
+						if err := b.kill(ctx, held.PID); err != nil {
+							t.Error(err)
+						}
 					}
 					beats := time.Now().Add(300 * time.Millisecond) // of which one finds the session ended
 					await(t, "heartbeats", func() bool { return time.Now().After(beats) })
@@ -186,6 +190,37 @@ func TestClaimLostBesideAHook(t *testing.T) {
 			require.Equal(t, died, b.ledger.starts[1].Attempts)
 		})
 	}
+}
+
+// What is claimed while the hooks of the job before run is given back if they take long: others work it meanwhile, and
+// no pause is passed by.
+func TestHooksKeepNoClaim(t *testing.T) {
+	t.Parallel()
+	hooked, free, began := make(chan struct{}), make(chan struct{}), make(chan int64, 10)
+	var first atomic.Bool
+	b := newBed(t, func(cfg *fifo.Config) {
+		cfg.Hooks = append(cfg.Hooks, fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+			if first.CompareAndSwap(false, true) {
+				close(hooked)
+				<-free
+			}
+		}})
+	})
+	defer close(free)
+	ids := b.send("g", nil, nil, nil)
+	work := func() *run {
+		return b.run(b.worker(func(_ context.Context, job *fifo.Job) error {
+			began <- job.ID
+			return nil
+		}, oneLane))
+	}
+	work()
+	receive(t, hooked, "the hook")
+	require.Equal(t, ids[0], receive(t, began, "the first job"))
+	second := work()
+	require.Equal(t, ids[1], receive(t, began, "the second job, by another worker"))
+	b.drained()
+	require.NoError(t, second.stop())
 }
 
 // Attempts that were found lost are counted, each by itself, also if the server refuses that of one of them; that one

@@ -118,8 +118,11 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		s.giveUp(bg, claim, begun, err)
 		return false, err
 	}
+	defer s.have(nil)
+	s.have(hold)
 	for {
 		a := s.attempt(ctx, bg, claim, hold)
+		s.have(nil)
 		ran = ran || a.ran
 		next := s.next(ctx, claim, a)
 		nextClaim := spare[:0]
@@ -129,11 +132,16 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		}
 		var settled bool
 		hold, settled, err = s.lane.Step(bg, a.calls, request)
-		recorded := s.settle(bg, a, claim, settled, err)
+		s.have(hold)
+		recorded, late := s.settle(bg, a, claim, settled, err)
 		for i := range claim {
 			if p := &claim[i]; !p.kept || err != nil {
 				turns.Done(p.turn, p.learned())
 			}
+		}
+		if late { // what was claimed was given back, so that nobody waits for hooks
+			hold, settled, err = s.again(bg, request)
+			recorded = false
 		}
 		if err != nil {
 			nextClaim = slices.DeleteFunc(nextClaim, func(p place) bool { return taken(claim, p.turn) })
@@ -149,6 +157,13 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		claim, spare = nextClaim, claim
 		s.claims = [2][]place{claim, spare}
 	}
+}
+
+// again makes a claim that was given back.
+func (s *seat) again(ctx context.Context, request *lease.Request) (hold *lease.Hold, begun bool, err error) {
+	hold, begun, err = s.lane.Step(ctx, nil, request)
+	s.have(hold)
+	return hold, begun, err
 }
 
 // places returns the places of a turn and those with it.
@@ -254,22 +269,20 @@ func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 	}
 }
 
-// have says whose jobs the seat holds, from the claim on: those of the head's group, and in a batch of groups those of
-// the others. It returns what ends that.
-func (s *seat) have(hold *lease.Hold) (end func()) {
-	var others []groups.Key
-	for i := range hold.Rest {
-		if key := hold.Rest[i].Key; key != hold.Key {
-			others = append(others, key)
-		}
-	}
+// have says whose jobs the seat holds from now on: those of the head's group, and in a batch of groups those of the
+// others. Nil: none.
+func (s *seat) have(hold *lease.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holding, s.head, s.others = true, hold.Key, others
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.holding, s.others, s.canceled, s.nth = false, nil, nil, s.nth+1
+	s.holding, s.others, s.canceled, s.nth = hold != nil, nil, nil, s.nth+1
+	if hold == nil {
+		return
+	}
+	s.head = hold.Key
+	for i := range hold.Rest {
+		if key := hold.Rest[i].Key; key != hold.Key {
+			s.others = append(s.others, key)
+		}
 	}
 }
 

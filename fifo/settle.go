@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
@@ -12,10 +14,12 @@ import (
 // settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
 // server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
 // commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and settle
-// reports true.
-func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bool, err error) (recorded bool) {
+// reports recorded. late says that hooks or loggers have taken long, and what was claimed beside them is given back.
+func (s *seat) settle(
+	ctx context.Context, a *attempt, claim []place, settled bool, err error,
+) (recorded, late bool) {
 	if len(a.results) == 0 {
-		return false
+		return false, false
 	}
 	switch {
 	case a.broken:
@@ -30,14 +34,53 @@ func (s *seat) settle(ctx context.Context, a *attempt, claim []place, settled bo
 	default:
 		a.revoke(Unknown, KindLost, err)
 	}
-	s.lane.Aside(func() { // the next group is claimed, and hooks and loggers may take their time
+	return recorded, s.aside(ctx, a, func() {
 		for i := range a.results {
 			s.tell(ctx, &a.results[i])
 		}
 		s.forwarded(a)
 		s.crew.worker.Client.hookSettled(ctx, a.results)
 	})
-	return recorded
+}
+
+// hookGrace is how long what is claimed waits for the hooks and the logger of the job before.
+const hookGrace = 50 * time.Millisecond
+
+// aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: it
+// has looked too long ago, others may have its group, and if its session ended now that would be an attempt. Then aside
+// waits all the same, and reports true.
+func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
+	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
+		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
+	if !slow || !s.holding {
+		s.lane.Aside(tell)
+		return false
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tell()
+	}()
+	s.lane.Aside(func() { late = !within(hookGrace, done) })
+	if late {
+		late = s.letGo(ctx)
+		s.lane.Aside(func() { <-done })
+	}
+	return late
+}
+
+// letGo gives back what is claimed and has not begun, unless that is to be dealt with as it is: its last worker has
+// died with it, or the session is gone.
+func (s *seat) letGo(ctx context.Context) bool {
+	if lost, err := s.lane.Lost(ctx); err != nil || len(lost) > 0 {
+		return false
+	}
+	if _, _, err := s.lane.Step(ctx, nil, nil); err != nil {
+		_ = s.lane.Close()
+		return false
+	}
+	s.have(nil)
+	return true
 }
 
 // refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it

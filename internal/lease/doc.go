@@ -79,6 +79,10 @@
 // every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks are
 // the only evidence.
 //
+// The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
+// between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
+// and that of quick hooks: package fifo gives a claim back that waits for slow ones.
+//
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
 // worker has counted it by then. If that is refused as well, the group is left alone for a while, longer each time

@@ -305,3 +305,19 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 }
+
+// A mark that comes when its claim has ended is not made: nobody would take it back.
+func TestMarkThatComesLate(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	marks := func() int { return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks") }
+	require.NoError(t, l.Mark(t.Context(), []*Held{&h.Held}))
+	require.Equal(t, 1, marks())
+	s.end(l)
+	require.Zero(t, marks())
+	require.NoError(t, l.Mark(t.Context(), []*Held{&h.Held}))
+	require.Zero(t, marks())
+}

@@ -19,7 +19,7 @@ var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
 // becomes of the evidence that their locks leave.
 //
 // It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
-// back when the heads are settled or given back.
+// back when the heads are settled or given back. A mark that comes later than that is not made.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil
@@ -30,9 +30,9 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
 	defer cancel()
 	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
-	attempts := make([]int32, len(heads))
+	attempts, xids := make([]int32, len(heads)), make([]int64, len(heads))
 	for i, h := range heads {
-		queues[i], ids[i], jobs[i], attempts[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1)
+		queues[i], ids[i], jobs[i], attempts[i], xids[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1), h.Seen.XID
 	}
 	wait, stop := context.WithTimeout(ctx, markWait)
 	defer stop()
@@ -41,7 +41,7 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 		defer conn.Release()
 		// An error may come after the marks are made, so they are taken back in any case.
 		l.marked = append(l.marked, heads...)
-		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts)
+		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids)
 	}
 	if err != nil {
 		return fmt.Errorf("lease: mark: %w", err)

@@ -1,7 +1,10 @@
 -- Marks attempts as begun.
 --
--- $1 queues, $2 group ids, $3 ids, $4 numbers of attempts, pairwise; no group twice. All groups are held by the caller,
--- on another connection.
+-- $1 queues, $2 group ids, $3 ids, $4 numbers of attempts, $5 the transactions that claimed them, pairwise; no group
+-- twice. All groups are held by the caller, on another connection.
+--
+-- A statement that was under way for long may come when its claim has ended: then it makes no mark, which nobody would
+-- take back.
 --
 -- Run by itself: a mark is durable on this server when the statement has returned, whatever standbys do. It is taken
 -- back in the transaction that settles or releases the attempt (unmark.sql). So one that a claim finds, of the attempt
@@ -10,6 +13,7 @@
 INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
 SELECT k.queue, k.group_id, k.id, k.attempt
 FROM set_config('synchronous_commit', 'local', true),
-     unnest($1::text[], $2::text[], $3::bigint[], $4::integer[]) AS k (queue, group_id, id, attempt)
+     unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[]) AS k (queue, group_id, id, attempt, xid)
+WHERE pg_xact_status(k.xid::text::xid8) = 'in progress'
 ORDER BY 1, 2
 ON CONFLICT (queue, group_id, id) DO UPDATE SET attempt = EXCLUDED.attempt

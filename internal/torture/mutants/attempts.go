@@ -177,6 +177,20 @@ var attempts = []Mutant{
 		Test: Test{"internal/lease", "TestLateRecordIsNoEvidence"},
 	},
 	{
+		Name:   "late-mark-is-made",
+		Breaks: "a mark that comes when its claim has ended stays, and an attempt counts that was given back",
+		Edits: []Edit{{
+			"internal/lease/sql/mark.sql", "WHERE pg_xact_status(k.xid::text::xid8) = 'in progress'", "WHERE k.xid > 0",
+		}},
+		Test: Test{"internal/lease", "TestMarkThatComesLate"},
+	},
+	{
+		Name:   "claim-kept-beside-hooks",
+		Breaks: "what is claimed beside a slow hook waits for it, and begins though it was paused",
+		Edits:  []Edit{{"fifo/settle.go", "hookGrace = 50 * time.Millisecond", "hookGrace = time.Hour"}},
+		Test:   Test{"fifo", "TestHooksKeepNoClaim"},
+	},
+	{
 		Name:   "snooze-counts",
 		Breaks: "a job that its handler gives back until later is charged an attempt",
 		Edits: []Edit{{

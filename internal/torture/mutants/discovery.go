@@ -105,7 +105,7 @@ var discovery = []Mutant{
 		Breaks: "a job whose end the server refuses is tried again at once, and again",
 		Edits: []Edit{{
 			"fifo/settle.go", "	delay := s.delay(p, failed.job, failed.failure.err)\n",
-			"	delay := 0 * s.delay(failed.job, failed.failure.err)\n",
+			"	delay := 0 * s.delay(p, failed.job, failed.failure.err)\n",
 		}},
 		Torture: stuck, By: []string{"I12"},
 	},

@@ -187,9 +187,12 @@ var effects = []Mutant{
 		Test:   Test{"fifo", "TestHandlerChangesItsJob"},
 	},
 	{
-		Name:    "statement-waited-for",
-		Breaks:  "a lane waits for a statement that is under way when its handler returns",
-		Edits:   []Edit{{loanFile, "	if busy {\n", "	if busy && tx == nil {\n"}},
+		Name:   "statement-waited-for",
+		Breaks: "a lane waits for a statement that is under way when its handler returns",
+		Edits: []Edit{
+			{loanFile, "	if busy {\n", "	if false {\n"},
+			{loanFile, "case !l.closeRows(txs):", "case !busy && !l.closeRows(txs):"},
+		},
 		Torture: leaving, By: []string{"I12", "I8"},
 	},
 	{
