@@ -139,19 +139,17 @@ func TestCannotCommit(t *testing.T) {
 		text string
 		kept bool // the handler committed by hand, and that cannot be undone
 	}{
-		"COMMIT":                 {sql("COMMIT"), "ended the job's transaction", true},
-		"ROLLBACK":               {sql("ROLLBACK"), "ended the job's transaction", false},
-		"COMMIT, BEGIN":          {sql("COMMIT", "BEGIN"), "not held", true},
-		"COMMIT; BEGIN":          {sql("COMMIT; BEGIN"), "not held", true},
-		"COMMIT AND CHAIN":       {sql("COMMIT AND CHAIN"), "not held", true},
-		"ROLLBACK, BEGIN":        {sql("ROLLBACK", "BEGIN"), "not held", false},
-		"release of ours":        {sql("RELEASE SAVEPOINT pgfifo"), "not held", false},
-		"COMMIT, the same again": {sql("COMMIT; BEGIN; SAVEPOINT pgfifo; SAVEPOINT pgfifo_tx"), "not held", true},
-		"swallowed error":        {sql("SELECT 1/0"), "did not roll it back: ERROR (SQLSTATE 22012)", false},
-		"swallowed, go on":       {sql("SELECT FROM nowhere", "SELECT 1/0"), `ERROR: relation "nowhere"`, false},
-		"deferred":               {sql("INSERT INTO effects VALUES (1)"), "effects_attempt_key", false},
-		"pgx rows":               {leaveRows, "still open", false},
-		"PREPARE":                {sql("PREPARE TRANSACTION 'x'"), "ended the job's transaction", false},
+		"COMMIT":           {sql("COMMIT"), "ended the job's transaction", true},
+		"ROLLBACK":         {sql("ROLLBACK"), "ended the job's transaction", false},
+		"COMMIT, BEGIN":    {sql("COMMIT", "BEGIN"), "not held", true},
+		"COMMIT; BEGIN":    {sql("COMMIT; BEGIN"), "not held", true},
+		"COMMIT AND CHAIN": {sql("COMMIT AND CHAIN"), "not held", true},
+		"ROLLBACK, BEGIN":  {sql("ROLLBACK", "BEGIN"), "not held", false},
+		"swallowed error":  {sql("SELECT 1/0"), "did not roll it back: ERROR (SQLSTATE 22012)", false},
+		"swallowed, go on": {sql("SELECT FROM nowhere", "SELECT 1/0"), `ERROR: relation "nowhere"`, false},
+		"deferred":         {sql("INSERT INTO effects VALUES (1)"), "effects_attempt_key", false},
+		"pgx rows":         {leaveRows, "still open", false},
+		"PREPARE":          {sql("PREPARE TRANSACTION 'x'"), "ended the job's transaction", false},
 		"swallowed, commit": {func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
 			if err != nil {

@@ -57,16 +57,17 @@ func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
 func TestHandlerThatEndsTheTransaction(t *testing.T) {
 	t.Parallel()
 	for sql, caught := range map[string]string{
-		"COMMIT":                          "when it returns",
-		"ROLLBACK":                        "when it returns",
-		"ABORT; SELECT 1":                 "when it returns",
-		"PREPARE TRANSACTION 'x'":         "when it returns", // fails, unless the server allows it
-		"COMMIT; BEGIN":                   "by the step",
-		"ROLLBACK; BEGIN":                 "by the step",
-		"COMMIT AND CHAIN":                "by the step",
-		"ROLLBACK AND CHAIN":              "by the step",
-		"RELEASE SAVEPOINT pgfifo":        "by the step",
-		"COMMIT; BEGIN; SAVEPOINT pgfifo": "by the step",
+		"COMMIT":                  "when it returns",
+		"ROLLBACK":                "when it returns",
+		"ABORT; SELECT 1":         "when it returns",
+		"PREPARE TRANSACTION 'x'": "when it returns", // fails, unless the server allows it
+		"COMMIT; BEGIN":           "by the step",
+		"ROLLBACK; BEGIN":         "by the step",
+		"COMMIT AND CHAIN":        "by the step",
+		"ROLLBACK AND CHAIN":      "by the step",
+		releaseOuter:              "by the step",
+
+		"COMMIT; BEGIN; SAVEPOINT " + outerSavepoint: "by the step",
 	} {
 		t.Run(sql, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +102,7 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 // A handler that ended its transaction and then failed is told apart from one that only failed.
 func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
 	t.Parallel()
-	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", "RELEASE SAVEPOINT pgfifo"} {
+	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter} {
 		t.Run(sql, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
@@ -221,7 +222,7 @@ func TestCancelledQueryOfPlainConnectionFreesGroup(t *testing.T) {
 	c.Do(beginSQL)
 	_, _, err := rightShape.claim(t.Context(), c.Conn, "a")
 	require.NoError(t, err)
-	c.Do("SET client_connection_check_interval = 10; SAVEPOINT pgfifo")
+	c.Do("SET client_connection_check_interval = 10; SAVEPOINT " + outerSavepoint)
 	require.Error(t, s.slow(c.Conn, func(ctx context.Context, sql string) error {
 		_, err := c.Conn.Exec(ctx, sql)
 		return err

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,17 +23,21 @@ import (
 // If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
 // COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
 // the jobs are given back.
-const (
-	outerSavepoint = "pgfifo"
-	batchSavepoint = "pgfifo_batch"
+//
+// Of savepoints with one name, PostgreSQL goes back to the last. So the names are of this process, and no handler uses
+// one by chance.
+var (
+	process        = strings.ToLower(rand.Text())
+	outerSavepoint = "pgfifo_" + process
+	batchSavepoint = "pgfifo_batch_" + process
 
 	releaseOuter = "RELEASE SAVEPOINT " + outerSavepoint
 	undoOuter    = "ROLLBACK TO SAVEPOINT " + outerSavepoint
-
-	checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
-	releaseBatch     = "RELEASE SAVEPOINT " + batchSavepoint
-	undoBatch        = "ROLLBACK TO SAVEPOINT " + batchSavepoint
+	releaseBatch = "RELEASE SAVEPOINT " + batchSavepoint
+	undoBatch    = "ROLLBACK TO SAVEPOINT " + batchSavepoint
 )
+
+const checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
 
 // ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote
 // cannot be committed. All of that is undone, and the jobs are as they were.

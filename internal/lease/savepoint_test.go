@@ -294,6 +294,38 @@ func TestTransactionsSideBySide(t *testing.T) {
 	}
 }
 
+// A handler's own savepoints do not hide the library's, whatever it calls them.
+func TestSavepointsByAnyName(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	byHand := func(s *stage, tx pgx.Tx) {
+		for _, name := range []string{"pgfifo", "pgfifo_batch", "pgfifo_1", "pgfifo_2"} {
+			s.write(tx, "undone")
+			_, err := tx.Exec(ctx, "SAVEPOINT "+name)
+			require.NoError(s, err)
+		}
+	}
+	t.Run("the attempt fails", func(t *testing.T) {
+		t.Parallel()
+		s, h, settled := effects(t)
+		require.NoError(t, h.lane.Lend(func() { byHand(s, s.pgxTx(h)) }))
+		require.Empty(t, settled(false))
+	})
+	t.Run("a transaction is rolled back", func(t *testing.T) {
+		t.Parallel()
+		s, h, settled := effects(t)
+		require.NoError(t, h.lane.Lend(func() {
+			outer := s.pgxTx(h)
+			s.write(outer, "outer")
+			inner, err := outer.Begin(ctx)
+			require.NoError(t, err)
+			byHand(s, inner)
+			require.NoError(t, inner.Rollback(ctx))
+		}))
+		require.Equal(t, []string{"outer"}, settled(true))
+	})
+}
+
 // What the handler has rolled back is not committed, even if there was no way to tell the server.
 func TestRollbackBesideOpenRows(t *testing.T) {
 	t.Parallel()

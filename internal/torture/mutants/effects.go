@@ -160,6 +160,12 @@ var effects = []Mutant{
 		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
+		Name:   "savepoint-of-the-handlers",
+		Breaks: "an attempt that fails goes back to a savepoint of the handler's, if that has the name of the library's",
+		Edits:  []Edit{{savepointFile, `= "pgfifo_" + process`, `= "pgfifo"`}},
+		Test:   Test{"internal/lease", "TestSavepointsByAnyName"},
+	},
+	{
 		Name:   "bun-rollback-not-sent",
 		Breaks: "what bun rolls back when its context has ended stays, and is committed",
 		Edits: []Edit{{
