@@ -21,8 +21,8 @@ import (
 // alone: one that kills its workers is found out, as it would be without batches. So does a job that was sent with a
 // delay or that may be tried only once.
 //
-// The deferred constraints of what a batch writes are checked before its COMMIT (SET CONSTRAINTS ALL IMMEDIATE). If one
-// is violated, all jobs run again, one by one.
+// Before the COMMIT of a batch, the deferred constraints of what it writes are checked (SET CONSTRAINTS ALL IMMEDIATE),
+// and its cursors are closed, also those WITH HOLD. If a constraint is violated, all jobs run again, one by one.
 //
 // With a Handler, each job that writes through the transaction takes a subtransaction, and each transaction begun on it
 // or behind a Commit takes another. Keep them under 64 in a batch, with Jobs or Groups up to 60: beyond that, every

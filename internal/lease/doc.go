@@ -90,8 +90,11 @@
 //
 // A refused COMMIT frees its groups before anything can be recorded, so another worker may find them first and charge
 // their heads. For one head that is its own failure. For the heads of several groups it is not, so a batch whose
-// handlers write is in a savepoint, and its deferred constraints are checked before COMMIT (savepoint.go). If that
-// fails, the writes are undone, the transaction commits without them, and the jobs run again one by one.
+// handlers write is in a savepoint, and before COMMIT its deferred constraints are checked and its cursors closed
+// (savepoint.go). If that fails, the writes are undone, the transaction commits without them, and the jobs run again
+// one by one. What else COMMIT refuses is not known before: a handler's NOTIFY if the queue of notices is full, a
+// temporary table ON COMMIT DELETE ROWS to which another one refers, an extension (postgres_fdw, whose servers commit
+// then). Then the heads of such a batch may be charged.
 //
 // # Batches
 //

@@ -22,7 +22,8 @@ import (
 //
 // If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
 // COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
-// the jobs are given back.
+// the jobs are given back. So would a cursor WITH HOLD, whose query runs at COMMIT: it is closed, for nobody can read it
+// any more.
 //
 // Of savepoints with one name, PostgreSQL goes back to the last. So the names are of this process, and no handler uses
 // one by chance.
@@ -37,7 +38,10 @@ var (
 	undoBatch    = "ROLLBACK TO SAVEPOINT " + batchSavepoint
 )
 
-const checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
+const (
+	checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
+	closeCursors     = "CLOSE ALL"
+)
 
 // ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote
 // cannot be committed. All of that is undone, and the jobs are as they were.
@@ -117,6 +121,7 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 	switch {
 	case l.batch:
 		send(checkConstraints, &s.released)
+		send(closeCursors, &s.released) // also those that a deferred trigger has made
 	case behind:
 		send("SAVEPOINT "+batchSavepoint, &s.released)
 	}

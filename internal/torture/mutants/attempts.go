@@ -128,6 +128,14 @@ var attempts = []Mutant{
 		Test:   Test{"fifo", "TestBatchThatIsRefused"},
 	},
 	{
+		Name:   "cursor-refuses-the-batch",
+		Breaks: "a cursor WITH HOLD whose query fails has the COMMIT of a batch refused, which frees its groups",
+		Edits: []Edit{{
+			savepointFile, "		send(closeCursors, &s.released)", "		send(checkConstraints, &s.released)",
+		}},
+		Test: Test{"internal/lease", "TestCursorOfABatch"},
+	},
+	{
 		Name:    "lost-retried-at-once",
 		Breaks:  "a job that kills its worker does not wait before it kills the next one",
 		Edits:   []Edit{{attemptFile, "s.delay(t.place, t.job, diedError{})", "0"}},
