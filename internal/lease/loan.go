@@ -28,9 +28,9 @@ type Loan struct {
 	large  []pgx.Tx  // whose large objects the handler has asked for
 	spilt  error     // what was rolled back is not undone
 
-	byName map[string]handMade // savepoints made by hand, and by bun
-	busy   int                 // statements of bunTx in the driver
-	rows   int                 // of bunTx that are open
+	byHand []handMade // savepoints made by hand, and by bun, the first one first
+	busy   int        // statements of bunTx in the driver
+	rows   int        // of bunTx that are open
 
 	begin   *ticket    // by which bunTx is begun now
 	fencing sync.Mutex // held while a token is drawn
@@ -76,7 +76,7 @@ func (l *Loan) Ended() bool {
 func (l *Loan) spilled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range l.byName {
+	for _, m := range l.byHand {
 		if m.ctx != nil && m.ctx.Err() != nil && l.spilt == nil {
 			l.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, m.ctx.Err())
 		}

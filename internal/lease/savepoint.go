@@ -209,7 +209,7 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	case undo:
 		l.cut(n)
 		l.undone = l.nested == 0
-	case !gone && top > 0 && l.nests[top] == n && l.byHand() <= top: // or savepoints would pile up
+	case !gone && top > 0 && l.nests[top] == n && !l.has(top): // or savepoints would pile up
 		l.nests, release = l.nests[:top], true
 	}
 	l.mu.Unlock()
@@ -251,8 +251,12 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// cut ends the transactions that were begun in one that is rolled back.
-func (l *Loan) cut(n *nest) { l.cutBehind(slices.Index(l.nests, n) + 1) }
+// cut ends the transactions that were begun in one that is rolled back. The savepoints made in it by hand are gone.
+func (l *Loan) cut(n *nest) {
+	i := slices.Index(l.nests, n)
+	l.cutBehind(i + 1)
+	l.byHand = slices.DeleteFunc(l.byHand, func(m handMade) bool { return m.nests > i })
+}
 
 func (l *Loan) cutBehind(i int) {
 	for _, inner := range l.nests[i:] {
@@ -262,6 +266,12 @@ func (l *Loan) cutBehind(i int) {
 		l.shut(inner)
 	}
 	l.nests = l.nests[:i]
+}
+
+// has reports whether the handler made a savepoint by hand in the transaction of that index, which is still there: to
+// release that of the transaction would take it away.
+func (l *Loan) has(i int) bool {
+	return len(l.byHand) > 0 && l.byHand[len(l.byHand)-1].nests > i
 }
 
 // shut makes a transaction unusable. Who asks for one is given another.
@@ -281,22 +291,14 @@ func (l *Loan) shut(n *nest) {
 
 // A handMade is a savepoint that the handler made by hand, or bun for what is begun on its transactions.
 type handMade struct {
+	name  string          // "": it has gone with one around it that was released
 	nests int             // how many transactions there were
 	ctx   context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
 }
 
-// byHand returns how many transactions there were when the handler made the last savepoint by hand that is still there:
-// to release one of those that were there would take that savepoint away.
-func (l *Loan) byHand() (most int) {
-	for _, m := range l.byName {
-		most = max(most, m.nests)
-	}
-	return most
-}
-
 // passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
-// transactions that were begun behind it. If it is gone back to, they have ended; if it is released, they cannot be
-// undone any more.
+// transactions and savepoints that were begun behind it. If it is gone back to, they have ended; if it is released,
+// they cannot be undone any more.
 func (l *Loan) passes(ctx context.Context, sql string) {
 	word, rest := firstWord(sql)
 	verb := strings.ToUpper(word)
@@ -308,23 +310,31 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 	name := savepointName(rest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, there := l.byName[name]
-	switch {
-	case verb == "SAVEPOINT":
-		if l.byName == nil {
-			l.byName = make(map[string]handMade)
+	if verb == "SAVEPOINT" {
+		l.byHand = append(l.byHand, handMade{name, len(l.nests), ctx})
+		return
+	}
+	i := len(l.byHand) - 1
+	for i >= 0 && (name == "" || l.byHand[i].name != name) {
+		i--
+	}
+	if i < 0 {
+		return
+	}
+	m, behind := l.byHand[i], l.byHand[i+1:]
+	if verb == "ROLLBACK" {
+		l.cutBehind(m.nests)
+		l.byHand = append(l.byHand[:i], handMade{name: name, nests: m.nests})
+		return
+	}
+	for _, n := range l.nests[m.nests:] {
+		n.merged = true
+	}
+	l.nests, l.byHand = l.nests[:m.nests], l.byHand[:i]
+	for _, inner := range behind {
+		if inner.ctx != nil && inner.ctx.Done() != nil { // it may be one that bun does not end, see spilled
+			l.byHand = append(l.byHand, handMade{nests: m.nests, ctx: inner.ctx})
 		}
-		l.byName[name] = handMade{len(l.nests), ctx}
-	case !there:
-	case verb == "RELEASE":
-		delete(l.byName, name)
-		for _, n := range l.nests[min(m.nests, len(l.nests)):] {
-			n.merged = true
-		}
-		l.nests = l.nests[:min(m.nests, len(l.nests))]
-	default:
-		l.cutBehind(min(m.nests, len(l.nests)))
-		l.byName[name] = handMade{nests: m.nests}
 	}
 }
 

@@ -227,6 +227,46 @@ func TestTransactionsSideBySide(t *testing.T) {
 			}), context.Canceled)
 			s.bunWrite(outer, "plan B")
 		}, []string{"plan B"}},
+		"what is around one begun on bun's is rolled back, and the context of that ends": {func(s *stage, h *Hold) {
+			short, cancel := context.WithCancel(ctx)
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(short, nil)
+			require.NoError(s, err)
+			s.bunWrite(inner, "undone")
+			require.NoError(s, outer.Rollback())
+			cancel()
+			s.bunWrite(s.bunTx(h), "anew")
+		}, []string{"anew"}},
+		"one begun on bun's is rolled back, and the context of one in that ends": {func(s *stage, h *Hold) {
+			short, cancel := context.WithCancel(ctx)
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			for range 2 {
+				innermost, err := inner.BeginTx(short, nil)
+				require.NoError(s, err)
+				s.bunWrite(innermost, "undone")
+			}
+			require.NoError(s, inner.Rollback())
+			cancel()
+			s.bunWrite(outer, "outer")
+		}, []string{"outer"}},
+		"savepoints by hand with one name": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			exec := func(sql string) {
+				_, err := outer.Exec(ctx, sql)
+				require.NoError(s, err)
+			}
+			exec("SAVEPOINT mine")
+			btx := s.bunTx(h)
+			exec("SAVEPOINT mine")
+			s.bunWrite(btx, "undone")
+			exec("RELEASE mine")
+			s.bunWrite(btx, "undone, too")
+			exec("ROLLBACK TO mine")
+			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
+			s.write(outer, "outer")
+		}, []string{"outer"}},
 		"a savepoint by hand outlives the commit of what it was made in": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			btx := s.bunTx(h)
@@ -365,6 +405,20 @@ func TestRollbackThatCannotBe(t *testing.T) {
 			s.bunWrite(inner, "1")
 			cancel()
 			require.ErrorIs(s, inner.Commit(), context.Canceled)
+		},
+		"the one around it is committed, and its context ends": func(s *stage, h *Hold) {
+			short, cancel := context.WithCancel(ctx)
+			outer := s.bunTx(h)
+			inner, err := outer.BeginTx(ctx, nil)
+			require.NoError(s, err)
+			tx := s.pgxTx(h)
+			innermost, err := inner.BeginTx(short, nil)
+			require.NoError(s, err)
+			s.bunWrite(innermost, "1")
+			require.NoError(s, tx.Commit(ctx))
+			require.NoError(s, inner.Commit())
+			cancel()
+			require.NoError(s, s.pgxTx(h).Rollback(ctx))
 		},
 		"the one around it is committed": func(s *stage, h *Hold) {
 			outer := s.bunTx(h)

@@ -156,7 +156,14 @@ var effects = []Mutant{
 		Name: "savepoint-by-hand-overlooked",
 		Breaks: "a transaction goes on although it began behind a savepoint of bun's, or of the handler's, " +
 			"that is gone back to",
-		Edits: []Edit{{savepointFile, "		l.cutBehind(min(m.nests, len(l.nests)))\n", ""}},
+		Edits: []Edit{{savepointFile, "		l.cutBehind(m.nests)\n", ""}},
+		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
+	},
+	{
+		Name: "savepoint-outlives-its-rollback",
+		Breaks: "a handler cannot succeed that has rolled back what was around one of bun's transactions, " +
+			"if the context of that has ended since",
+		Edits: []Edit{{savepointFile, "{ return m.nests > i })", "{ return i < 0 && m.nests > i })"}},
 		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
