@@ -84,7 +84,8 @@ func TestCursorOfABatch(t *testing.T) {
 	for name, x := range map[string]struct{ before, handler string }{
 		"the handler's": {"SELECT 1", declare},
 		"of a deferred trigger": {
-			`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE '` + declare + `'; RETURN NULL; END $$;
+			`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN EXECUTE '` + declare + `'; RETURN NULL; END $$;
 			CREATE CONSTRAINT TRIGGER hold AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 			EXECUTE FUNCTION hold()`, "SELECT 1",
 		},

@@ -22,8 +22,8 @@ import (
 //
 // If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
 // COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
-// the jobs are given back. So would a cursor WITH HOLD, whose query runs at COMMIT: it is closed, for nobody can read it
-// any more.
+// the jobs are given back. So would a cursor WITH HOLD, whose query runs at COMMIT: it is closed, for nobody can read
+// it any more.
 //
 // Of savepoints with one name, PostgreSQL goes back to the last. So the names are of this process, and no handler uses
 // one by chance.
@@ -253,19 +253,26 @@ func (l *Loan) spill(within *nest, why error) {
 
 // cut ends the transactions that were begun in one that is rolled back. The savepoints made in it by hand are gone.
 func (l *Loan) cut(n *nest) {
-	i := slices.Index(l.nests, n)
-	l.cutBehind(i + 1)
-	l.byHand = slices.DeleteFunc(l.byHand, func(m handMade) bool { return m.nests > i })
+	i, hand := slices.Index(l.nests, n), len(l.byHand)
+	for hand > 0 && l.byHand[hand-1].nests > i {
+		hand--
+	}
+	l.cutBehind(i+1, hand)
 }
 
-func (l *Loan) cutBehind(i int) {
-	for _, inner := range l.nests[i:] {
+// cutBehind leaves so many transactions, and savepoints made by hand.
+func (l *Loan) cutBehind(nests, byHand int) {
+	ended := slices.Clone(l.nests[nests:])
+	for _, m := range l.byHand[byHand:] {
+		ended = append(ended, m.merged...)
+	}
+	l.nests, l.byHand = l.nests[:nests], l.byHand[:byHand]
+	for _, inner := range ended {
 		if l.bunTx != nil && l.bunTx.nest == inner {
 			l.gone = append(l.gone, l.bunTx.Tx.Tx)
 		}
 		l.shut(inner)
 	}
-	l.nests = l.nests[:i]
 }
 
 // has reports whether the handler made a savepoint by hand in the transaction of that index, which is still there: to
@@ -291,9 +298,10 @@ func (l *Loan) shut(n *nest) {
 
 // A handMade is a savepoint that the handler made by hand, or bun for what is begun on its transactions.
 type handMade struct {
-	name  string          // "": it has gone with one around it that was released
-	nests int             // how many transactions there were
-	ctx   context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
+	name   string          // "": it was released, or one around it was
+	nests  int             // how many transactions there were
+	ctx    context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
+	merged []*nest         // that were begun behind it when it was released
 }
 
 // passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
@@ -311,7 +319,7 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if verb == "SAVEPOINT" {
-		l.byHand = append(l.byHand, handMade{name, len(l.nests), ctx})
+		l.byHand = append(l.byHand, handMade{name: name, nests: len(l.nests), ctx: ctx})
 		return
 	}
 	i := len(l.byHand) - 1
@@ -321,19 +329,29 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 	if i < 0 {
 		return
 	}
-	m, behind := l.byHand[i], l.byHand[i+1:]
 	if verb == "ROLLBACK" {
-		l.cutBehind(m.nests)
-		l.byHand = append(l.byHand[:i], handMade{name: name, nests: m.nests})
+		l.cutBehind(l.byHand[i].nests, i+1)
+		l.byHand[i].ctx = nil
 		return
 	}
-	for _, n := range l.nests[m.nests:] {
+	l.merge(i)
+}
+
+// merge takes away the i-th savepoint made by hand, and all that are behind it. What has not ended there, or may be
+// undone yet for all that is known (see spilled), is that of the one around it.
+func (l *Loan) merge(i int) {
+	m, behind := l.byHand[i], l.byHand[i+1:]
+	merged := slices.Clone(l.nests[m.nests:])
+	l.nests, l.byHand = l.nests[:m.nests], l.byHand[:i]
+	for _, n := range merged {
 		n.merged = true
 	}
-	l.nests, l.byHand = l.nests[:m.nests], l.byHand[:i]
+	if len(merged) > 0 {
+		l.byHand = append(l.byHand, handMade{nests: m.nests, merged: merged})
+	}
 	for _, inner := range behind {
-		if inner.ctx != nil && inner.ctx.Done() != nil { // it may be one that bun does not end, see spilled
-			l.byHand = append(l.byHand, handMade{nests: m.nests, ctx: inner.ctx})
+		if len(inner.merged) > 0 || inner.ctx != nil && inner.ctx.Done() != nil {
+			l.byHand = append(l.byHand, handMade{nests: m.nests, ctx: inner.ctx, merged: inner.merged})
 		}
 	}
 }

@@ -251,6 +251,31 @@ func TestTransactionsSideBySide(t *testing.T) {
 			cancel()
 			s.bunWrite(outer, "outer")
 		}, []string{"outer"}},
+		"what was begun in one that is committed ends with the one around that": {func(s *stage, h *Hold) {
+			outer := s.pgxTx(h)
+			exec := func(sql string) {
+				_, err := outer.Exec(ctx, sql)
+				require.NoError(s, err)
+			}
+			for _, byHand := range []bool{false, true} {
+				around, err := outer.Begin(ctx)
+				require.NoError(s, err)
+				exec("SAVEPOINT mine")
+				exec("SAVEPOINT mine_too")
+				btx := s.bunTx(h)
+				s.bunWrite(btx, "undone")
+				exec("RELEASE mine_too")
+				if byHand {
+					exec("ROLLBACK TO mine")
+				} else {
+					require.NoError(s, around.Rollback(ctx))
+				}
+				_, err = btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+				require.ErrorIs(s, err, sql.ErrTxDone)
+				require.NoError(s, btx.Rollback())
+			}
+			s.write(outer, "outer")
+		}, []string{"outer"}},
 		"savepoints by hand with one name": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			exec := func(sql string) {

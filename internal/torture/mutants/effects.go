@@ -156,21 +156,29 @@ var effects = []Mutant{
 		Name: "savepoint-by-hand-overlooked",
 		Breaks: "a transaction goes on although it began behind a savepoint of bun's, or of the handler's, " +
 			"that is gone back to",
-		Edits: []Edit{{savepointFile, "		l.cutBehind(m.nests)\n", ""}},
+		Edits: []Edit{{savepointFile, "l.cutBehind(l.byHand[i].nests, i+1)", "l.cutBehind(len(l.nests), i+1)"}},
 		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
 		Name: "savepoint-outlives-its-rollback",
 		Breaks: "a handler cannot succeed that has rolled back what was around one of bun's transactions, " +
 			"if the context of that has ended since",
-		Edits: []Edit{{savepointFile, "{ return m.nests > i })", "{ return i < 0 && m.nests > i })"}},
+		Edits: []Edit{{savepointFile, "	l.cutBehind(i+1, hand)\n", "	l.cutBehind(i+1, len(l.byHand))\n"}},
 		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
 	},
 	{
-		Name:   "savepoint-of-the-handlers",
-		Breaks: "an attempt that fails goes back to a savepoint of the handler's, if that has the name of the library's",
-		Edits:  []Edit{{savepointFile, `= "pgfifo_" + process`, `= "pgfifo"`}},
-		Test:   Test{"internal/lease", "TestSavepointsByAnyName"},
+		Name: "merged-outlives-its-rollback",
+		Breaks: "what is written through a transaction is kept although the one around it was rolled back, " +
+			"if one of bun's in between was committed",
+		Edits: []Edit{{savepointFile, "		ended = append(ended, m.merged...)\n", "		_ = m\n"}},
+		Test:  Test{"internal/lease", "TestTransactionsSideBySide"},
+	},
+	{
+		Name: "savepoint-of-the-handlers",
+		Breaks: "an attempt that fails goes back to a savepoint of the handler's, " +
+			"if that has the name of the library's",
+		Edits: []Edit{{savepointFile, `= "pgfifo_" + process`, `= "pgfifo"`}},
+		Test:  Test{"internal/lease", "TestSavepointsByAnyName"},
 	},
 	{
 		Name:   "bun-rollback-not-sent",
