@@ -65,6 +65,17 @@ func (a *attempt) revoke(outcome Outcome, kind string, why error) {
 	}
 }
 
+// unsettle says of jobs that are done that they run again, because the session could not settle them. What has failed
+// stays failed.
+func (a *attempt) unsettle(why error) {
+	for i := range a.results {
+		if r := &a.results[i]; r.outcome == Succeeded {
+			r.outcome, r.failure = Returned, &failure{kind: KindError, err: why}
+			r.place.outcome = schedule.Outcome{More: true}
+		}
+	}
+}
+
 // attempt runs the handlers of the jobs that were claimed, if they may run. stop ends between the jobs of a batch.
 func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hold) *attempt {
 	stats := &s.crew.worker.stats

@@ -18,7 +18,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.notToBegin(t)) {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.lane.Spoiled() || s.notToBegin(t)) {
 			t.place.outcome.More = true
 			continue
 		}
@@ -26,6 +26,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		job, one := t.job, [1]task{t}
 		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h.Handle(ctx, job) })
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
+		last = last || s.lane.Spoiled()
 		if err == nil && held == nil && !last {
 			held = s.lane.Keep(ctx)
 		}
@@ -33,6 +34,11 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		case errors.Is(held, lease.ErrLost):
 			a.add(result{job: t.job, place: t.place})
 			a.revoke(Unknown, KindLost, errors.Join(held, err))
+			return
+		case errors.Is(held, lease.ErrUnsettled):
+			a.add(result{job: t.job, place: t.place})
+			a.revoke(Returned, KindError, held)
+			a.broken = true
 			return
 		case err == nil && held == nil:
 			a.add(result{job: t.job, place: t.place, outcome: Succeeded})

@@ -29,6 +29,9 @@ func (s *seat) settle(
 		a.revoke(Returned, KindError, fmt.Errorf("fifo: the jobs could not be completed: %w", err))
 		a.oneByOne()
 		recorded = true
+	case errors.Is(err, lease.ErrUnsettled):
+		a.unsettle(err)
+		recorded = s.mend(ctx, a, claim)
 	case lease.Refused(err):
 		recorded = s.refuse(ctx, a, claim, fmt.Errorf("fifo: the job could not be completed: %w", err))
 	default:

@@ -37,13 +37,26 @@ func (c *canceller) cancel(deadline time.Time) {
 	ctx, stop := context.WithDeadline(context.Background(), deadline)
 	defer stop()
 	for gap := cancelRest; ctx.Err() == nil; gap *= 2 {
-		_ = c.conn.CancelRequest(ctx) // if it fails, the next one may not
+		// If it fails nothing was sent, and the next one may not fail.
+		if err := c.conn.CancelRequest(ctx); err == nil && ctx.Err() != nil {
+			c.late()
+			return
+		}
 		time.Sleep(cancelRest)
 		select {
 		case <-c.stopped:
 			return
 		case <-time.After(gap):
 		}
+	}
+}
+
+// late says that a request is on its way which the server has not answered in time: it may still cancel what runs then.
+// That must be nobody else's, so the connection goes on to no other job.
+func (c *canceller) late() {
+	if s, ok := c.conn.Conn().(*stream); ok {
+		s.late.Store(true)
+		s.spoiled.Store(true)
 	}
 }
 

@@ -6,10 +6,13 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A cancel request may come too early, or not at all: the statement is cancelled all the same, and the group stays
@@ -33,6 +36,47 @@ func TestCancelRequestIsLost(t *testing.T) {
 	s.cancelled(l, h)
 	s.end(l, succeed(h)...)
 	require.Negative(t, lose.Load())
+}
+
+// A cancel request that the server has not answered in time may come at any time: no other job is to meet it, and if
+// the settling of its own does, the job has not failed.
+func TestCancelRequestIsLate(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	late := netfault.NewLate()
+	d := s.dialer(groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second})
+	d.Pool.ConnConfig.DialFunc = late.Dial(d.Pool.ConnConfig.DialFunc)
+	d.Statements["succeed"] += " AND pg_sleep(60) IS NOT NULL"
+	l := s.dial(d)
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		late.Hold()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := s.pgxTx(h).Exec(ctx, "SELECT pg_sleep(0.1)")
+		require.NoError(t, err, "nothing has cancelled it")
+	}))
+	require.True(t, l.Spoiled())
+	go func() {
+		s.Until(func() bool {
+			return pgtest.One[bool](s.DB, "SELECT count(*) > 0 FROM pg_stat_activity "+
+				"WHERE pid = $1 AND wait_event = 'PgSleep'", l.pg().PID())
+		})
+		late.Deliver()
+	}()
+	_, settled, err := l.Step(t.Context(), succeed(h), nil)
+	require.ErrorIs(t, err, ErrUnsettled)
+	require.False(t, settled)
+	require.NoError(t, l.Record(t.Context(), &h.Held))
+
+	other := s.lane()
+	again := s.claim(other, "a")
+	require.Zero(t, again.Attempts)
+	lost, err := other.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, lost)
+	s.end(other, succeed(again)...)
 }
 
 // No request is on its way any more when the next statement begins.

@@ -43,6 +43,7 @@ type Dialer struct {
 	DB *bun.DB
 
 	probing sync.Mutex
+	wary    atomic.Bool // a handler has taken a lane's statements away, unseen
 }
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -100,7 +101,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		heartbeat: d.Session.WithDefaults().Heartbeat, silent: d.Session.WithDefaults().Silence,
 		bound:   d.Session.Bound(),
 		control: d.Control, schema: d.Schema,
-		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements,
+		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements, wary: &d.wary,
 	}
 	texts := maps.Clone(d.Statements)
 	if texts == nil {
@@ -119,13 +120,11 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		return nil, err
 	}
 	l.dialed = dials.Add(1)
-	err = l.prepare(ctx, d.Schema, texts)
-	if err == nil {
-		err = l.watchStatements(ctx)
-	}
-	if err != nil {
+	if err = l.prepare(ctx, d.Schema, texts); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
+	watched.spoiled.Store(false) // what has made the session as it is
+	watched.deallocated.Store(false)
 	return l, nil
 }

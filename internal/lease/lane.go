@@ -32,13 +32,13 @@ type Lane struct {
 	pid       uint32 // the server's process
 	heartbeat time.Duration
 
-	sentinel *pgconn.StatementDescription // see restore
-	log      *slog.Logger
+	log *slog.Logger
 
 	control *pgxpool.Pool
 	schema  schema.Name
 
-	dialed int64 // which one of the process's lanes this is
+	wary   *atomic.Bool // the Dialer's
+	dialed int64        // which one of the process's lanes this is
 
 	inTx      bool    // a transaction is open as far as the lane knows
 	hold      *Hold   // what it holds, if anything
@@ -140,7 +140,8 @@ func (l *Lane) Used() bool { return l.used }
 // of all that were claimed, for their lost attempts to be recorded before anything is worked.
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is
-// Closed, the connection broke on the way, and they may be committed all the same. A lane that is not Closed can go on;
+// Closed, the connection broke on the way, and they may be committed all the same. With ErrUnsettled they are not, and
+// the handler is not to blame; the lane is Spoiled. A lane that is not Closed can go on;
 // one on which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a
 // new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
@@ -210,6 +211,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
+		if !settled && len(calls) > 0 {
+			err = l.unsettled(err)
+		}
 		l.rollback(ctx)
 		if settled || len(calls) == 0 { // the claim failed, or BEGIN: the session is of no use
 			_ = l.conn.Close()
@@ -224,8 +228,12 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 }
 
 // rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:
-// one that has not failed is a new claim beside a settling that did, and is given back as every other.
+// one that has not failed is a new claim beside a settling that did, and is given back as every other. If a handler has
+// ended the lane's transaction, what it has set stays, so the session is given up.
 func (l *Lane) rollback(ctx context.Context) {
+	if l.loan != nil && l.loan.taken() {
+		l.stream.spoiled.Store(true)
+	}
 	if !l.Closed() && l.pg().TxStatus() != 'I' {
 		if _, err := l.pg().Exec(ctx, commitSQL).ReadAll(); err != nil {
 			_ = l.conn.Close()

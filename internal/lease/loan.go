@@ -28,6 +28,8 @@ type Loan struct {
 	large  []pgx.Tx  // whose large objects the handler has asked for
 	spilt  error     // what was rolled back is not undone
 
+	prepared bool // the lane's statements were prepared again behind it
+
 	byHand []handMade // savepoints made by hand, and by bun, the first one first
 	busy   int        // statements of bunTx in the driver
 	rows   int        // of bunTx that are open
@@ -175,7 +177,7 @@ func (l *Lane) Lend(handler func()) error {
 		return ErrLost
 	}
 	if l.pg().ParameterStatus("client_encoding") != "UTF8" { // for the transaction perhaps, perhaps for longer
-		l.wire.spoiled.Store(true)
+		l.stream.spoiled.Store(true)
 	}
 	l.loan.endLargeObjects()
 	if l.Closed() {
@@ -194,6 +196,7 @@ func (l *Lane) Lend(handler func()) error {
 	case 'E':
 		return l.wire.notRolledBack()
 	default:
+		l.stream.spoiled.Store(true) // what it has set is there to stay
 		return errEndedByHand
 	}
 }
@@ -212,8 +215,8 @@ func (l *Lane) Aside(f func()) {
 }
 
 // Keep makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It
-// returns ErrNotHeld if the transaction is not the one that claimed any more, and ErrLost if the connection is gone;
-// the lane holds nothing then.
+// returns ErrNotHeld if the transaction is not the one that claimed any more, ErrUnsettled as Step does, and ErrLost if
+// the connection is gone; the lane holds nothing then.
 func (l *Lane) Keep(ctx context.Context) error {
 	if l.loan.taken() {
 		if err := l.release(ctx); err != nil {
@@ -222,7 +225,7 @@ func (l *Lane) Keep(ctx context.Context) error {
 				return errors.Join(ErrLost, err)
 			}
 			l.rollback(ctx)
-			return fmt.Errorf("%w: %w", ErrNotHeld, err)
+			return l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err))
 		}
 	}
 	l.loan = &Loan{lane: l}

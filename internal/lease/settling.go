@@ -3,23 +3,25 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settling are the settings on which settling a job depends, in the order in which they are put back: who the session
-// is first, because others may need its rights. A handler may set each for its transaction (SET LOCAL), and that
-// outlives the savepoint.
+// settling are the settings on which settling a job depends, or whether the next one can run, in the order in which they
+// are put back: who the session is first, because others may need its rights. A handler may set each for its transaction
+// (SET LOCAL), and that outlives the savepoint; or, in a function that nobody looks into, for longer.
 var settling = []string{
 	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout",
-	"session_replication_role",
+	"session_replication_role", "idle_in_transaction_session_timeout", "standard_conforming_strings",
 }
 
 // restoreSQL returns the statement that puts them back as the session has them now, if the transaction is the one that
 // claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed.
 //
-// It sets only what differs, because setting some of them takes a superuser even if nothing changes. The values are in
+// It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
+// the session, or what a handler has set for the session would be there again behind the commit; as 'f', which setsConfig does not look for. The values are in
 // its text, and not parameters: those would be read in the handler's encoding.
 func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 	var b strings.Builder
@@ -28,7 +30,11 @@ func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 		"OPERATOR(pg_catalog.<>) $1::pg_catalog.text\n            THEN " +
 		"pg_catalog.concat('pgfifo: the transaction is not the one " +
 		"that claimed: ', pg_catalog.pg_backend_pid())::pg_catalog.int4 END")
-	for _, name := range settling {
+	names := settling
+	if serverVersion(conn) >= 17 {
+		names = append(slices.Clip(names), "transaction_timeout")
+	}
+	for _, name := range names {
 		results, err := conn.Exec(ctx, "SHOW "+name).ReadAll()
 		if err != nil {
 			return "", fmt.Errorf("lease: read setting %s: %w", name, err)
@@ -38,7 +44,7 @@ func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 			return "", fmt.Errorf("lease: setting %s: %w", name, err)
 		}
 		fmt.Fprintf(&b, ",\n       CASE WHEN pg_catalog.current_setting('%[1]s') OPERATOR(pg_catalog.<>) '%[2]s' "+
-			"THEN pg_catalog.set_config('%[1]s', '%[2]s', true) END", name, value)
+			"THEN pg_catalog.set_config('%[1]s', '%[2]s', 'f') END", name, value)
 	}
 	return b.String(), nil
 }

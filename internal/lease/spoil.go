@@ -1,28 +1,55 @@
 package lease
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 	"unicode"
 )
 
 // Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
-// RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue, would meet that; RESET ALL
-// takes away what bounds silence, too. So a spoiled lane is closed when its job is settled. So is one with another
-// encoding, whichever way it was set: payloads are read in it. What else a function does, a temporary table, a prepared
-// statement or a session's advisory lock is not noticed.
-func (l *Lane) Spoiled() bool { return l.wire.spoiled.Load() }
+// set_config with false, RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue, would
+// meet that; RESET ALL takes away what bounds silence, too. So a spoiled lane is closed when its job is settled. So is
+// one with another encoding, whichever way it was set: payloads are read in it. So is one whose transaction was not the
+// lane's to end any more, and one that a late cancel request may still reach.
+//
+// What a function does is not noticed, but for the settings that settling puts back. Nor is a temporary table, a
+// prepared statement or a session's advisory lock.
+func (l *Lane) Spoiled() bool { return l.stream.spoiled.Load() }
 
-func (w *wire) look(sql string) {
-	if spoils(sql) {
-		w.spoiled.Store(true)
-		w.deallocated.Store(true) // perhaps
+// look looks at a message with a statement's text, whoever sends it: Query, or Parse, where a name is in front.
+func (s *stream) look(msg []byte, kind byte) {
+	whole := len(msg) > len(s.out.head) && msg[0] == kind && int(binary.BigEndian.Uint32(msg[1:])) == len(msg)-1
+	if whole {
+		msg = msg[len(s.out.head):]
+		if kind == 'P' {
+			_, msg, _ = bytes.Cut(msg, []byte{0})
+		}
+		msg, _, _ = bytes.Cut(msg, []byte{0})
+	}
+	if !whole || spoils(string(msg)) { // pgx sends none in parts
+		s.spoiled.Store(true)
+		s.deallocated.Store(true) // perhaps
 	}
 }
 
 // spoils looks at what may begin a statement: the text, and what follows each semicolon in it, even a quoted one.
 func spoils(sql string) bool {
+	if setsConfig(sql) {
+		return true
+	}
 	for more := true; more; _, sql, more = strings.Cut(sql, ";") {
 		if beginsSpoiling(sql) {
+			return true
+		}
+	}
+	return false
+}
+
+// setsConfig looks for set_config, as it is mostly written, with a false behind it: anywhere in the text.
+func setsConfig(sql string) bool {
+	for _, name := range [...]string{"set_config", "SET_CONFIG"} {
+		if i := strings.Index(sql, name); i >= 0 && strings.Contains(strings.ToLower(sql[i:]), "false") {
 			return true
 		}
 	}

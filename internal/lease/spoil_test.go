@@ -1,10 +1,13 @@
 package lease
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 func TestSpoils(t *testing.T) {
@@ -42,6 +45,10 @@ func TestSpoils(t *testing.T) {
 		"\f\vRESET ALL":                        true,
 		"SET local.x = 1":                      true,
 		"SET local1.x = 1":                     true,
+		"SELECT set_config('a.b', 'c', false)": true,
+		"SELECT\nSET_CONFIG($1, $2, FALSE)":    true,
+		"SELECT set_config('a.b', $1, true)":   false,
+		"SELECT false":                         false,
 	} {
 		require.Equal(t, want, spoils(sql), "%q", sql)
 	}
@@ -70,6 +77,30 @@ func TestSpoiledLane(t *testing.T) {
 			_, err := tx.Exec(t.Context(), "SELECT set_config('client_encoding', 'LATIN1', false)")
 			return err
 		}, true},
+		"query of the raw connection": {func(tx pgx.Tx) error {
+			_, err := tx.Conn().PgConn().Exec(t.Context(), "SET work_mem = '1MB'").ReadAll()
+			return err
+		}, true},
+		"statement of the raw connection": {func(tx pgx.Tx) error {
+			_, err := tx.Conn().PgConn().ExecParams(t.Context(), "SET work_mem = '1MB'", nil, nil, nil, nil).Close()
+			return err
+		}, true},
+		"prepared on the raw connection": {func(tx pgx.Tx) error {
+			_, err := tx.Conn().PgConn().Prepare(t.Context(), "x", "LISTEN x", nil)
+			return err
+		}, true},
+		"setting, by a function": {func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT set_config('a.b', 'c', false)")
+			return err
+		}, true},
+		"ended by hand": {func(tx pgx.Tx) error {
+			_, err := tx.Conn().PgConn().Exec(t.Context(), "COMMIT; BEGIN; SAVEPOINT pgfifo").ReadAll()
+			return err
+		}, true},
+		"setting of the transaction": {func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT set_config('a.b', $1, true)", "c")
+			return err
+		}, false},
 		"batch": {func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("SELECT 1")
@@ -84,8 +115,58 @@ func TestSpoiledLane(t *testing.T) {
 			l := s.lane()
 			h := s.claim(l, "a")
 			require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
-			s.end(l, succeed(h)...)
+			_, _, err := l.Step(t.Context(), succeed(h), nil)
+			require.Equal(t, name == "ended by hand", err != nil, err)
 			require.Equal(t, x.want, l.Spoiled())
+		})
+	}
+}
+
+// How the application has its connections made spoils nothing.
+func TestSessionMadeByTheApplication(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	d := s.dialer(groups.Session{})
+	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET work_mem = '1MB'")
+		return err
+	}
+	require.False(t, s.dial(d).Spoiled())
+}
+
+// Nobody looks into a function: what it sets for the session, and the next job would fail of, is put back.
+func TestSettingLeftByAFunction(t *testing.T) {
+	t.Parallel()
+	for setting, value := range map[string]string{
+		"statement_timeout": "100", "lock_timeout": "100", "idle_in_transaction_session_timeout": "100",
+		"search_path": "nowhere", "role": "pg_monitor", "standard_conforming_strings": "off",
+	} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Exec("CREATE FUNCTION leave(name text, value text) RETURNS void LANGUAGE sql " +
+				"AS 'SELECT set_config(name, value, false)'")
+			ids := s.Enqueue(2, "a")
+			l := s.lane()
+			show := func(tx pgx.Tx) (value string) {
+				require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&value))
+				return value
+			}
+			h := s.claim(l, "a")
+			var was, is string
+			require.NoError(t, l.Lend(func() {
+				tx := s.pgxTx(h)
+				was = show(tx)
+				_, err := tx.Exec(t.Context(), "SELECT leave($1, $2)", setting, value)
+				require.NoError(t, err)
+				require.NotEqual(t, was, show(tx))
+			}))
+			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
+			require.NoError(t, err)
+			require.Equal(t, ids[1], h.ID)
+			require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
+			require.Equal(t, was, is)
+			s.end(l, succeed(h)...)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,14 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
-)
-
-// A handler may take the lane's prepared statements away, with which its job is to be settled: with DEALLOCATE ALL,
-// which the wire sees, or with pgx's DeallocateAll, which no tracer hears of. That empties pgx's own map of statements,
-// so the lane has a statement of its own in it: to prepare that again costs nothing for as long as it is there.
-const (
-	sentinelName = "pgfifo_sentinel"
-	sentinelSQL  = "SELECT"
 )
 
 // prepare prepares all statements in one round trip.
@@ -46,26 +39,13 @@ func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]s
 	return err
 }
 
-// watchStatements prepares the sentinel.
-func (l *Lane) watchStatements(ctx context.Context) (err error) {
-	l.sentinel, err = l.conn.Conn().Prepare(ctx, sentinelName, sentinelSQL)
-	if err != nil {
-		return fmt.Errorf("lease: prepare %s: %w", sentinelName, err)
-	}
-	return nil
-}
-
-// prepareAgain prepares the lane's statements again if a handler may have taken them away. The transaction must not
+// prepareAgain prepares the lane's statements again if a handler may have taken them away, with DEALLOCATE ALL. The transaction must not
 // have failed. What the handler has set for it is put back first, as for settling.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if !l.loan.taken() {
 		return nil
 	}
-	was := l.sentinel
-	if err := l.watchStatements(ctx); err != nil {
-		return err
-	}
-	if l.sentinel == was && !l.wire.deallocated.Load() {
+	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
 		return nil
 	}
 	if _, err := l.pg().Exec(ctx, "SET LOCAL client_encoding TO 'UTF8'").ReadAll(); err != nil {
@@ -91,6 +71,35 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
-	l.wire.deallocated.Store(false)
+	l.stream.deallocated.Store(false)
+	l.loan.prepared = true
 	return nil
+}
+
+// ErrUnsettled is returned when a session could not settle what its handler has done, and nothing is wrong with that:
+// the lane's statements were taken away unseen, or a late cancel request met the settling. All is undone, and the jobs
+// may run again, on another session.
+var ErrUnsettled = errors.New("lease: the session could not settle its job, which has not failed")
+
+const (
+	noSuchStatement    = "26000"
+	statementCancelled = "57014"
+)
+
+// unsettled makes an error of settling ErrUnsettled if it is one. A function, or DO, can take statements away without
+// anybody seeing it. After the first time, the Dialer's lanes prepare them again behind each handler that has had the
+// transaction, so the job that did it is completed when it runs again.
+func (l *Lane) unsettled(err error) error {
+	pgErr := (*pgconn.PgError)(nil)
+	switch {
+	case !errors.As(err, &pgErr):
+		return err
+	case pgErr.Code == statementCancelled && l.stream.late.Load():
+	case pgErr.Code == noSuchStatement && l.loan.taken() && !l.loan.prepared:
+		l.wary.Store(true)
+	default:
+		return err
+	}
+	l.stream.spoiled.Store(true)
+	return fmt.Errorf("%w: %w", ErrUnsettled, err)
 }

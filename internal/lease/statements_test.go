@@ -7,27 +7,27 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A handler may take the session's prepared statements away: its job is settled all the same, whether it succeeds or
-// fails, and the lane goes on, by itself or closed because it is spoiled.
+// fails. The lane could go on, and is spoiled.
 func TestStatementsTakenAway(t *testing.T) {
 	t.Parallel()
 	exec := func(sql string) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err }
 	}
-	for name, x := range map[string]struct {
-		take    func(context.Context, pgx.Tx) error
-		spoiled bool
-	}{
-		"by pgx": {func(ctx context.Context, tx pgx.Tx) error {
-			return tx.Conn().DeallocateAll(ctx)
-		}, false},
-		"by SQL":                 {exec("DEALLOCATE ALL"), true},
-		"by SQL, all of them":    {exec("DEALLOCATE PREPARE ALL"), true},
-		"one of them":            {exec("DEALLOCATE " + stmtClaim), true},
-		"what has no plans left": {exec("DISCARD PLANS"), true},
+	for name, take := range map[string]func(context.Context, pgx.Tx) error{
+		"by pgx": func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().DeallocateAll(ctx) },
+		"by the raw connection": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
+			return err
+		},
+		"by SQL":                 exec("DEALLOCATE ALL"),
+		"by SQL, all of them":    exec("DEALLOCATE PREPARE ALL"),
+		"one of them":            exec("DEALLOCATE " + stmtClaim),
+		"what has no plans left": exec("DISCARD PLANS"),
 	} {
 		for outcome, fails := range map[string]bool{"succeeds": false, "fails": true} {
 			t.Run(name+", "+outcome, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestStatementsTakenAway(t *testing.T) {
 					h := s.claim(l, "a")
 					err := l.Lend(func() {
 						tx := s.pgxTx(h)
-						require.NoError(t, x.take(t.Context(), tx))
+						require.NoError(t, take(t.Context(), tx))
 						if fails {
 							_, err := tx.Exec(t.Context(), nonsense)
 							require.Error(t, err)
@@ -53,7 +53,7 @@ func TestStatementsTakenAway(t *testing.T) {
 					}
 					s.end(l, settle...)
 				}
-				require.Equal(t, x.spoiled, l.Spoiled())
+				require.True(t, l.Spoiled())
 				want := 0
 				if fails {
 					want = 2
@@ -61,6 +61,47 @@ func TestStatementsTakenAway(t *testing.T) {
 				require.Equal(t, want, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 			})
 		}
+	}
+}
+
+// takeUnseen takes the statements away in a way that cannot be seen.
+const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOC' || 'ATE ALL'; END $$"
+
+// Statements that are taken away unseen are no failure of the job's: it runs again, and is settled then.
+func TestStatementsTakenAwayUnseen(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{false, true} { // behind the handler, as of a batch
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		d := s.dialer(groups.Session{})
+		for attempt := range 2 {
+			l := s.dial(d)
+			h := s.claim(l, "a")
+			lost, err := l.Lost(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			require.NoError(t, l.Lend(func() {
+				_, err := s.pgxTx(h).Exec(t.Context(), takeUnseen)
+				require.NoError(t, err)
+			}))
+			if kept {
+				err = l.Keep(t.Context())
+			}
+			settled := false
+			if err == nil {
+				_, settled, err = l.Step(t.Context(), succeed(h), nil)
+			}
+			if attempt > 0 {
+				require.NoError(t, err)
+				require.True(t, settled)
+				break
+			}
+			require.ErrorIs(t, err, ErrUnsettled)
+			require.False(t, settled)
+			require.True(t, l.Spoiled())
+			require.NoError(t, l.Record(t.Context(), &h.Held))
+		}
+		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -35,6 +36,10 @@ type stream struct {
 	writeBy time.Time
 	alive   time.Time // when the server certainly was not waiting for the worker, at last
 	taken   int       // bytes read since then
+
+	spoiled     atomic.Bool // a statement changed the session for longer than its transaction
+	deallocated atomic.Bool // or took prepared statements away
+	late        atomic.Bool // a cancel request may be on its way
 }
 
 // lookAhead is how much of an answer a heartbeat reads for a handler that leaves it in the socket.
@@ -141,6 +146,9 @@ func (s *stream) SetWriteDeadline(t time.Time) error {
 func (s *stream) say(b []byte) {
 	for len(b) > 0 {
 		n, kind := s.out.step(b)
+		if kind == 'Q' || kind == 'P' {
+			s.look(b[:n], kind)
+		}
 		b = b[n:]
 		switch kind {
 		case 'Q', 'F':

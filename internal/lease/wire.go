@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
@@ -27,9 +26,6 @@ type wire struct {
 	lends int  // how often it was lent, or left idle
 	users int
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
-
-	spoiled     atomic.Bool // a handler's statement changed the session for longer than its transaction
-	deallocated atomic.Bool // or took prepared statements away
 }
 
 func newWire(user pgx.QueryTracer) *wire {
@@ -105,7 +101,6 @@ func (w *wire) lease() int {
 }
 
 func (w *wire) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	w.look(d.SQL)
 	return w.enter(w.QueryTracer.TraceQueryStart(ctx, c, d))
 }
 
@@ -116,9 +111,6 @@ func (w *wire) TraceQueryEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryE
 }
 
 func (w *wire) TraceBatchStart(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
-	for _, q := range d.Batch.QueuedQueries {
-		w.look(q.SQL)
-	}
 	return w.enter(w.BatchTracer.TraceBatchStart(ctx, c, d))
 }
 
@@ -146,7 +138,6 @@ func (w *wire) TraceCopyFromEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceCop
 }
 
 func (w *wire) TracePrepareStart(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareStartData) context.Context {
-	w.look(d.SQL)
 	return w.enter(w.PrepareTracer.TracePrepareStart(ctx, c, d))
 }
 

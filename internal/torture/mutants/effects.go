@@ -1,6 +1,9 @@
 package mutants
 
-const loanFile = "internal/lease/loan.go"
+const (
+	loanFile       = "internal/lease/loan.go"
+	statementsFile = "internal/lease/statements.go"
+)
 
 // setting has handlers that change their sessions.
 var setting = append(contended[:len(contended):len(contended)], "-only", "set")
@@ -117,7 +120,7 @@ var effects = []Mutant{
 	{
 		Name:   "session-left-spoiled",
 		Breaks: "a session in which a handler ran SET or DISCARD goes on to the next job",
-		Edits:  []Edit{{"internal/lease/spoil.go", "{ return l.wire.spoiled.Load() }", "{ return l.wire == nil }"}},
+		Edits:  []Edit{{"internal/lease/spoil.go", "{ return l.stream.spoiled.Load() }", "{ return l.stream == nil }"}},
 		Test:   Test{"internal/lease", "TestSpoiledLane"},
 	},
 	{
@@ -234,9 +237,47 @@ var effects = []Mutant{
 		Name:   "statements-taken-away",
 		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
 		Edits: []Edit{{
-			"internal/lease/statements.go", "	if l.sentinel == was && !l.wire.deallocated.Load() {\n",
-			"	if was != nil {\n",
+			statementsFile, "	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {\n",
+			"	if !l.wary.Load() || l.loan.prepared {\n",
 		}},
-		Torture: setting, By: []string{"I6"},
+		Test: Test{"internal/lease", "TestStatementsTakenAway"},
+	},
+	{
+		Name:   "statements-taken-away-unseen",
+		Breaks: "a job whose handler deallocates all prepared statements unseen fails, although it succeeds each time",
+		Edits:  []Edit{{statementsFile, "!l.loan.prepared:\n", "l.loan.prepared:\n"}},
+		Test:   Test{"internal/lease", "TestStatementsTakenAwayUnseen"},
+	},
+	{
+		Name:   "raw-connection-overlooked",
+		Breaks: "a session in which a handler ran SET on the raw connection goes on to the next job",
+		Edits:  []Edit{{"internal/lease/stream.go", "		if kind == 'Q' || kind == 'P' {\n", "		if kind == 0 {\n"}},
+		Test:   Test{"internal/lease", "TestSpoiledLane"},
+	},
+	{
+		Name:   "setting-left-by-a-function",
+		Breaks: "what a function of a handler sets for the session, the next job has",
+		Edits:  []Edit{{"internal/lease/settling.go", "'%[2]s', 'f') END", "'%[2]s', 't') END"}},
+		Test:   Test{"internal/lease", "TestSettingLeftByAFunction"},
+	},
+	{
+		Name:   "late-cancel-forgotten",
+		Breaks: "a cancel request that the server is slow to take kills a statement of another group's job",
+		Edits: []Edit{{
+			"internal/lease/canceller.go", "err == nil && ctx.Err() != nil {", "err != nil && ctx.Err() != nil {",
+		}},
+		Test: Test{"fifo", "TestLateCancelRequest"},
+	},
+	{
+		Name:   "settling-that-was-cancelled",
+		Breaks: "a job fails because a cancel request meant for its handler's statement met its settling",
+		Edits:  []Edit{{statementsFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:"}},
+		Test:   Test{"internal/lease", "TestCancelRequestIsLate"},
+	},
+	{
+		Name:   "batch-goes-on-in-a-spoiled-session",
+		Breaks: "a job of a batch runs in the session that the one before it has spoiled",
+		Edits:  []Edit{{handleFile, "probed || s.lane.Spoiled() ||", "probed ||"}},
+		Test:   Test{"fifo", "TestLateCancelRequest"},
 	},
 }

@@ -1,0 +1,159 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/netfault"
+)
+
+// late returns a network that can hold back a cancel request, and a client whose workers use it.
+func (b *bed) late() (*netfault.Late, *fifo.Client) {
+	b.t.Helper()
+	late := netfault.NewLate()
+	return late, b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.DialFunc = late.Dial(cfg.ConnConfig.DialFunc)
+	}))
+}
+
+// forsaken runs a statement whose context ends, and whose cancel request is held back.
+func forsaken(ctx context.Context, tx pgx.Tx, late *netfault.Late) error {
+	late.Hold()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err := tx.Exec(ctx, "SELECT pg_sleep(0.1)")
+	return err
+}
+
+// arrives delivers the request when somebody sleeps in the server.
+func (b *bed) arrives(late *netfault.Late) {
+	await(b.t, "a sleeping session", func() bool {
+		return query[bool](b, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+	})
+	late.Deliver()
+}
+
+var hastySession = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second}
+
+// A cancel request that comes late reaches no other job, be it of another group or of the same batch.
+func TestLateCancelRequest(t *testing.T) {
+	t.Parallel()
+	for name, second := range map[string]string{"another group": "b", "the same batch": "a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			late, client := b.late()
+			first := b.send("a", nil)[0]
+			b.send(second, nil)
+			delivered := make(chan struct{})
+			w := b.each(fifo.Batch{Jobs: 2}, func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.PgxTx(ctx)
+				if err != nil {
+					return err
+				}
+				if job.ID == first {
+					return forsaken(ctx, tx, late)
+				}
+				go func() {
+					defer close(delivered)
+					b.arrives(late)
+				}()
+				_, err = tx.Exec(ctx, "SELECT pg_sleep(2)")
+				return errors.Join(err, ctx.Err())
+			}, oneLane, func(w *fifo.Worker) { w.Client, w.Session, w.MaxAttempts = client, hastySession, 1 })
+			b.work(w)
+			<-delivered
+			require.EqualValues(t, 2, w.Stats().Succeeded)
+			require.Empty(t, b.deadLetters())
+		})
+	}
+}
+
+// A job whose settling a late cancel request meets has not failed: it runs again, as it was.
+func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`CREATE TABLE once (v integer)`)
+	b.exec(`CREATE SEQUENCE times`)
+	b.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN IF nextval('times') = 1 THEN PERFORM pg_sleep(60); END IF; RETURN OLD; END $$`)
+	b.exec(`CREATE TRIGGER dawdle BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION dawdle()`)
+	late, client := b.late()
+	b.send("a", nil)
+	delivered := make(chan struct{})
+	begun := 0
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		begun++
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		if begun > 1 {
+			require.Zero(t, job.Attempts)
+		} else {
+			go func() {
+				defer close(delivered)
+				await(t, "the settling", func() bool { return query[bool](b, "SELECT is_called FROM times") })
+				b.arrives(late)
+			}()
+			if err := forsaken(ctx, tx, late); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, "INSERT INTO once VALUES (1)")
+		return err
+	}, oneLane, func(w *fifo.Worker) { w.Client, w.Session, w.MaxAttempts = client, hastySession, 1 }))
+	<-delivered
+	require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM once"))
+}
+
+// Whatever way a handler takes the session's prepared statements away, its job succeeds.
+func TestStatementsTakenAway(t *testing.T) {
+	t.Parallel()
+	raw := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
+		return err
+	}
+	unseen := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+		return err
+	}
+	for name, x := range map[string]struct {
+		take func(context.Context, pgx.Tx) error
+		jobs int
+		want map[fifo.Outcome]int
+	}{
+		"by the raw connection":    {raw, 1, map[fifo.Outcome]int{fifo.Succeeded: 3}},
+		"unseen":                   {unseen, 1, map[fifo.Outcome]int{fifo.Returned: 1, fifo.Succeeded: 3}},
+		"unseen, of a batch":       {unseen, 3, map[fifo.Outcome]int{fifo.Returned: 1, fifo.Succeeded: 3}},
+		"by the raw one, of those": {raw, 3, map[fifo.Outcome]int{fifo.Succeeded: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.send("a", nil, nil, nil)
+			b.work(b.each(fifo.Batch{Jobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {
+				tx, err := job.PgxTx(ctx)
+				if err != nil {
+					return err
+				}
+				return x.take(ctx, tx)
+			}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
+			got := map[fifo.Outcome]int{}
+			for _, o := range b.ledger.outcomes() {
+				got[o]++
+			}
+			require.Equal(t, x.want, got)
+			require.Empty(t, b.deadLetters())
+		})
+	}
+}
