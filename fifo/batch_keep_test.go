@@ -25,7 +25,7 @@ func TestBatchThatIsLostBehindAFailure(t *testing.T) {
 			return err
 		}
 		// The lane's own statement is gone behind its back, and the lane is used once more only.
-		if _, err := tx.Conn().PgConn().Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOC' || 'ATE pgfifo_restore'; END $$").ReadAll(); err != nil {
+		if _, err := tx.Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOCATE pgfifo_restore'; END $$"); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "SELECT set_config('client_encoding', 'LATIN1', true)"); err != nil {

@@ -33,11 +33,9 @@ func forsaken(ctx context.Context, tx pgx.Tx, late *netfault.Late) error {
 	return err
 }
 
-// arrives delivers the request when somebody sleeps in the server.
-func (b *bed) arrives(late *netfault.Late) {
-	await(b.t, "a sleeping session", func() bool {
-		return query[bool](b, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-	})
+// arrives delivers the request when a query says so.
+func (b *bed) arrives(late *netfault.Late, sql string) {
+	await(b.t, "the time to deliver", func() bool { return query[bool](b, sql) })
 	late.Deliver()
 }
 
@@ -51,20 +49,20 @@ func TestLateCancelRequest(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			late, client := b.late()
-			first := b.send("a", nil)[0]
+			b.send("a", nil)
 			b.send(second, nil)
-			delivered := make(chan struct{})
+			delivered, begun := make(chan struct{}), 0
 			w := b.each(fifo.Batch{Jobs: 2}, func(ctx context.Context, job *fifo.Job) error {
 				tx, err := job.PgxTx(ctx)
 				if err != nil {
 					return err
 				}
-				if job.ID == first {
+				if begun++; begun == 1 {
 					return forsaken(ctx, tx, late)
 				}
 				go func() {
 					defer close(delivered)
-					b.arrives(late)
+					b.arrives(late, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
 				}()
 				_, err = tx.Exec(ctx, "SELECT pg_sleep(2)")
 				return errors.Join(err, ctx.Err())
@@ -101,8 +99,7 @@ func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
 		} else {
 			go func() {
 				defer close(delivered)
-				await(t, "the settling", func() bool { return query[bool](b, "SELECT is_called FROM times") })
-				b.arrives(late)
+				b.arrives(late, "SELECT is_called FROM times")
 			}()
 			if err := forsaken(ctx, tx, late); err != nil {
 				return err

@@ -142,7 +142,7 @@ func TestNoCallsWithoutAHold(t *testing.T) {
 		require.NoError(t, l.Lend(func() {
 			tx, err := l.Loan().PgxTx(t.Context())
 			require.NoError(t, err)
-			_, err = tx.Conn().PgConn().Exec(t.Context(), "DEALLOCATE "+stmtRestore).ReadAll()
+			_, err = tx.Exec(t.Context(), takeUnseen)
 			require.NoError(t, err)
 		}))
 		require.NoError(t, l.Undo(t.Context()))

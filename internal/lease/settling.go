@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settling are the settings on which settling a job depends, or whether the next one can run, in the order in which they
-// are put back: who the session is first, because others may need its rights. A handler may set each for its transaction
-// (SET LOCAL), and that outlives the savepoint; or, in a function that nobody looks into, for longer.
+// settling are the settings on which settling a job depends, or whether the next one can run, in the order in which
+// they are put back: who the session is first, because others may need its rights. A handler may set each for its
+// transaction (SET LOCAL), and that outlives the savepoint; or, in a function that nobody looks into, for longer.
 var settling = []string{
 	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout",
 	"session_replication_role", "idle_in_transaction_session_timeout", "standard_conforming_strings",
@@ -21,8 +21,9 @@ var settling = []string{
 // claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed.
 //
 // It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
-// the session, or what a handler has set for the session would be there again behind the commit; as 'f', which setsConfig does not look for. The values are in
-// its text, and not parameters: those would be read in the handler's encoding.
+// the session, or what a handler has set for the session would be there again behind the commit; with 'f' for false,
+// which setsConfig does not look for. The values are in its text, and not parameters: those would be read in the
+// handler's encoding.
 func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 	var b strings.Builder
 	b.WriteString("-- Puts settings back on which settling a job depends, in the transaction that has claimed it.\n" +

@@ -39,8 +39,8 @@ func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]s
 	return err
 }
 
-// prepareAgain prepares the lane's statements again if a handler may have taken them away, with DEALLOCATE ALL. The transaction must not
-// have failed. What the handler has set for it is put back first, as for settling.
+// prepareAgain prepares the lane's statements again if a handler may have taken them away, with which its job is to be
+// settled. The transaction must not have failed. What the handler has set for it is put back first, as for settling.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if !l.loan.taken() {
 		return nil

@@ -64,8 +64,8 @@ func TestStatementsTakenAway(t *testing.T) {
 	}
 }
 
-// takeUnseen takes the statements away in a way that cannot be seen.
-const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOC' || 'ATE ALL'; END $$"
+// takeUnseen takes the statements away where nobody looks.
+const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
 
 // Statements that are taken away unseen are no failure of the job's: it runs again, and is settled then.
 func TestStatementsTakenAwayUnseen(t *testing.T) {

@@ -251,7 +251,7 @@ var effects = []Mutant{
 	{
 		Name:   "raw-connection-overlooked",
 		Breaks: "a session in which a handler ran SET on the raw connection goes on to the next job",
-		Edits:  []Edit{{"internal/lease/stream.go", "		if kind == 'Q' || kind == 'P' {\n", "		if kind == 0 {\n"}},
+		Edits:  []Edit{{"internal/lease/stream.go", "	if kind == 'Q' || kind == 'P' {\n", "	if kind == 0 {\n"}},
 		Test:   Test{"internal/lease", "TestSpoiledLane"},
 	},
 	{
