@@ -22,8 +22,9 @@ var settling = []string{
 //
 // It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
 // the session, or what a handler has set for the session would be there again behind the commit; with 'f' for false,
-// which setsConfig does not look for. The values are in its text, and not parameters: those would be read in the
-// handler's encoding.
+// which setsConfig does not look for. So if the server's configuration changes one of them, lanes may keep what they
+// have had since they were dialed. The values are in its text, and not parameters: those would be read in the handler's
+// encoding.
 func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 	var b strings.Builder
 	b.WriteString("-- Puts settings back on which settling a job depends, in the transaction that has claimed it.\n" +
