@@ -60,6 +60,7 @@ var refusedToAll = []string{
 	"TRUNCATE pgfifo.dedup_ids",
 	"UPDATE pgfifo.slots SET queue = 'other'",
 	"DELETE FROM pgfifo.slots",
+	"UPDATE pgfifo.group_slots SET group_id = 'other'",
 }
 
 // What nobody may do but the workers.
@@ -67,6 +68,9 @@ var workersOnly = []string{
 	"SELECT last_value FROM pgfifo.jobs_id_seq",
 	"SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE",
 	"SELECT FROM pgfifo.slots FOR NO KEY UPDATE",
+	"SELECT FROM pgfifo.group_slots FOR NO KEY UPDATE",
+	"INSERT INTO pgfifo.group_slots VALUES ('q', 'g', 1)",
+	"DELETE FROM pgfifo.group_slots",
 	"INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'g')",
 	"DELETE FROM pgfifo.queue_groups",
 	"LOCK TABLE pgfifo.queue_groups IN ROW SHARE MODE",
@@ -123,6 +127,7 @@ var refusedToProducer = slices.Concat(workersOnly, changes, []string{
 	"SELECT FROM pgfifo.dead_letters",
 	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.pauses",
+	"SELECT FROM pgfifo.group_slots",
 	"SELECT FROM pgfifo.fences",
 	"INSERT INTO pgfifo.dedup_ids (key, job, expires) VALUES (sha256('mine'), 1, now())",
 })
@@ -192,6 +197,9 @@ var permitted = map[string][]string{
 		"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 		"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
 		"SELECT FROM pgfifo.slots FOR NO KEY UPDATE SKIP LOCKED",
+		"INSERT INTO pgfifo.group_slots VALUES ('q', 'g', 1)",
+		"SELECT FROM pgfifo.group_slots FOR NO KEY UPDATE SKIP LOCKED",
+		"DELETE FROM pgfifo.group_slots",
 	},
 	"reader": {
 		"SELECT payload FROM pgfifo.jobs",

@@ -84,6 +84,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		s.overLimit(claim)
+		claim[0].outcome.Behind = s.lane.Behind()
 		return a
 	}
 	if claim[0].turn.HasSlot() {
@@ -128,6 +129,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	if !suspect.IsZero() {
 		suspect = s.crew.suspects.begin()
 	}
+	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More)
 	a.ran = true
 	s.begun++
 	goOn(claim) // unless its handler runs, and says something else
@@ -192,12 +194,12 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 // no handler began. A job that kills its worker at each start is counted so.
 const firstClaims = 8
 
-// mark marks the attempts that are about to begin, if they need it: a lane's first ones, and those of jobs that have
-// failed or were lost before. It reports whether there were any.
+// mark marks the attempts that are about to begin, if they need it: a lane's first ones, those of jobs that have failed
+// or were lost before, and all where several jobs of a group may run. It reports whether there were any.
 func (s *seat) mark(ctx context.Context, claim []place) bool {
 	var heads []*lease.Held
 	for i := range claim {
-		if h := claim[i].held; h != nil && (s.begun < firstClaims || h.Attempts > 0) {
+		if h := claim[i].held; h != nil && (s.begun < firstClaims || h.Attempts > 0 || h.Shared) {
 			heads = append(heads, h)
 		}
 	}

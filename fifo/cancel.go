@@ -27,7 +27,8 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 	return was, jobs, err
 }
 
-// Terminate ends the session that has the head of the group, by force, and reports whether there was one. A worker's is
+// Terminate ends the session that has the head of the group, by force, and reports whether there was one. Where several
+// jobs of a group may run at once (Settings.GroupLimit), it ends those of all that run. A worker's is
 // ended whatever its handler does, and the attempt is counted as lost (KindLost) when a worker claims the group next:
 // not while it is paused. The handler's context ends with ErrLost, and until it returns it may run beside its
 // successor: pause the group before. Terminate does not wait for the end, and is not undone by a rollback.
@@ -40,7 +41,12 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)
 	}
 	ended := false
-	err := s.read(ctx, "terminate the holder of", terminateSQL, func(r row) error { return r.Scan(&ended) },
+	err := s.read(ctx, "terminate the holder of", terminateSQL, func(r row) error {
+		one := false
+		err := r.Scan(&one)
+		ended = ended || one
+		return err
+	},
 		s.queue, s.group)
 	return ended, err
 }

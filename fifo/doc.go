@@ -35,7 +35,8 @@
 //     are ordered by when they drew their ids, not by when they commit; if the one with the lower id commits after
 //     the higher one ran, it runs next, and before all that is enqueued after that commit. Config.CommitOrder makes
 //     producers of a group wait for each other instead.
-//   - Exclusion. While a job's transaction is open, nobody else runs a job of its group. When a connection is lost,
+//   - Exclusion. While a job's transaction is open, nobody else runs a job of its group, but as Settings.GroupLimit
+//     says. When a connection is lost,
 //     the handler learns of it by its context (cause ErrLost). If the server ended the session, or the worker was
 //     frozen, it may run beside its successor by then; package groups says for how long at most. A handler that
 //     Worker.AbandonAfter leaves behind runs beside its successor as well.
@@ -171,6 +172,10 @@
 // never exceeded, and nothing has to be repaired after a crash. A group whose turn it is waits for a slot in its place,
 // and is charged with nothing. A worker that finds none looks again after 25 to 50 ms, and at once when a job of its
 // own has ended.
+//
+// Settings.GroupLimit lets several jobs of a group run at once, and start in order: one starts only when every job
+// before it in its group runs or is gone. For work in order whose steps may overlap, calls of a slow service say. It
+// gives up the order of effects: those of two jobs that run at once may interleave. Each attempt costs a second commit.
 //
 // # Whether it works
 //

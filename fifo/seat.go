@@ -195,7 +195,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 			s.trouble(p.turn.Key, err)
 			p.outcome = schedule.Outcome{Trouble: true}
 		}
-		if lease.Refused(err) && begun { // the claim that failed is no evidence of a crash
+		if lease.Refused(err) && begun && !p.turn.Shared() { // the claim that failed is no evidence of a crash
 			_ = s.lane.Record(ctx, &lease.Held{Key: p.turn.Key})
 		}
 		s.crew.turns.Done(p.turn, p.learned())

@@ -26,7 +26,24 @@ type Settings struct {
 	// ended, as many may run as the former limit says, if that was higher; if there was none, up to Limit more may
 	// begin beside it.
 	Limit int
+	// GroupLimit is how many jobs of a group may run at once, over all processes. Defaults to 1; at most
+	// MaxGroupLimit. With more than 1 they start in order: a job starts only when every job before it in its group
+	// runs, or is gone. A head that is delayed or backs off, or that an operator has locked, holds the group: nothing
+	// behind it starts, and what runs goes on. A job that fails or is given back is the next to start. What is given
+	// up is the order of effects: those of two jobs of a group that run at once may interleave, and the later one may
+	// be done first.
+	//
+	// Each attempt is marked in the table attempt_marks before its handler runs, with a commit of its own, so a group
+	// starts as many jobs a second as the disk flushes. The queue's Batch takes one job at a time.
+	//
+	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
+	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on
+	// marking its attempts.
+	GroupLimit int
 }
+
+// MaxGroupLimit is the highest GroupLimit.
+const MaxGroupLimit = 100
 
 // MaxLimit is the highest Limit. To look for a free slot takes a microsecond or two for each that is in use.
 const MaxLimit = 1000
@@ -35,6 +52,7 @@ const maxRetention = 100 * 365 * 24 * time.Hour // a Duration has room for three
 
 func (s Settings) withDefaults() Settings {
 	s.DedupWindow = orDefault(s.DedupWindow, 5*time.Minute)
+	s.GroupLimit = orDefault(s.GroupLimit, 1)
 	for _, d := range []*time.Duration{&s.DedupWindow, &s.DeadLetterRetention} {
 		*d = time.Duration(microseconds(*d)) * time.Microsecond
 	}
@@ -53,12 +71,18 @@ func (s Settings) checked() (Settings, error) {
 	if s.Limit < 0 || s.Limit > MaxLimit {
 		return s, fmt.Errorf("%w: Limit %d is negative, or over %d", ErrInvalidSettings, s.Limit, MaxLimit)
 	}
+	if s.GroupLimit < 0 || s.GroupLimit > MaxGroupLimit {
+		return s, fmt.Errorf("%w: GroupLimit %d is negative, or over %d",
+			ErrInvalidSettings, s.GroupLimit, MaxGroupLimit)
+	}
 	return s.withDefaults(), nil
 }
 
 // columns are the settings as they are stored, in the order of the statements.
 func (s Settings) columns() []any {
-	return []any{microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention), s.Limit}
+	return []any{
+		microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention), s.Limit, s.GroupLimit,
+	}
 }
 
 // microseconds rounds up.
@@ -78,7 +102,7 @@ func (s Scope) settings(ctx context.Context, verb string) (stored Settings, foun
 	err = s.read(ctx, verb, settingsSQL, func(r row) error {
 		found = true
 		var window, retention int64
-		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit)
+		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit)
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err

@@ -18,7 +18,7 @@ func TestConfigure(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
-	defaults := fifo.Settings{DedupWindow: 5 * time.Minute}
+	defaults := fifo.Settings{DedupWindow: 5 * time.Minute, GroupLimit: 1}
 	requireSettings := func(want fifo.Settings) {
 		t.Helper()
 		got, err := q.Settings(ctx)
@@ -27,7 +27,7 @@ func TestConfigure(t *testing.T) {
 	}
 	requireSettings(defaults)
 	mine := fifo.Settings{DedupWindow: time.Hour + time.Nanosecond, DedupByGroup: true}
-	stored := fifo.Settings{DedupWindow: time.Hour + time.Microsecond, DedupByGroup: true}
+	stored := fifo.Settings{DedupWindow: time.Hour + time.Microsecond, DedupByGroup: true, GroupLimit: 1}
 	for range 2 {
 		require.NoError(t, q.Configure(ctx, mine))
 		require.NoError(t, q.Configure(ctx, stored))
@@ -37,7 +37,8 @@ func TestConfigure(t *testing.T) {
 		err := q.Configure(ctx, other)
 		require.ErrorIs(t, err, fifo.ErrConflict)
 		require.ErrorContains(t, err,
-			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s Limit:0}, not {DedupWindow:")
+			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s Limit:0 GroupLimit:1}, "+
+				"not {DedupWindow:")
 		requireSettings(stored)
 	}
 	require.NoError(t, b.client.Queue("other").Configure(ctx, fifo.Settings{}), "of another queue")
@@ -72,7 +73,7 @@ func TestReconfigure(t *testing.T) {
 	err := q.Reconfigure(ctx, first, second)
 	require.ErrorIs(t, err, fifo.ErrConflict)
 	require.ErrorContains(t, err,
-		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s Limit:0}, not {DedupWindow:1h")
+		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s Limit:0 GroupLimit:1}, not {DedupWindow:1h")
 	require.Zero(t, b.count("queues"))
 	require.NoError(t, q.Reconfigure(ctx, fifo.Settings{}, first), "a queue without settings has the defaults")
 	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{}, second), fifo.ErrConflict)
@@ -93,7 +94,7 @@ func TestReconfigure(t *testing.T) {
 	require.ErrorContains(t, err, "undone")
 	got, err := q.Settings(ctx)
 	require.NoError(t, err)
-	require.Equal(t, fifo.Settings{DedupWindow: 5 * time.Minute, DedupByGroup: true}, got)
+	require.Equal(t, fifo.Settings{DedupWindow: 5 * time.Minute, DedupByGroup: true, GroupLimit: 1}, got)
 	require.Equal(t, 1, b.count("queues"))
 }
 

@@ -145,7 +145,11 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			p.outcome = schedule.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			if a.ran {
-				_ = s.lane.Record(ctx, &lease.Held{Key: p.turn.Key}) // nor is it a crash
+				h := &lease.Held{Key: p.turn.Key}
+				if p.held.Shared {
+					h = p.held
+				}
+				_ = s.lane.Record(ctx, h) // nor is it a crash
 			}
 		}
 	}

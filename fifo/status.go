@@ -37,7 +37,8 @@ type Status struct {
 	Since       time.Time // since when it is Held, Paused, OverLimit, Due or Dead; zero: not known
 	LastFailure *Failure  // the head's last failed or lost attempt, or nil
 
-	overLimit bool // each slot of the queue is taken
+	overLimit bool // each slot of the queue is taken,
+	groupFull bool // or of the group
 }
 
 // Group returns the group's key.
@@ -55,7 +56,7 @@ const (
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
 	BackingOff                  // it has failed, and waits for its next attempt
 	Delayed                     // it is to run later: the message says so, or its handler, with Snooze or Unavailable
-	OverLimit                   // it may run, but its queue runs as many jobs as its Settings.Limit says
+	OverLimit                   // it may run, but its queue or group runs as many jobs as the Settings say
 	Due                         // it may run, and nobody has taken it
 
 	// States of other jobs.
@@ -109,6 +110,11 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 	if !some {
 		limit = 0
 	}
+	return s.groupsBehind(ctx, from, limit, states...)
+}
+
+// groupsBehind returns groups from the next job on, which is taken for the head of its group.
+func (s Scope) groupsBehind(ctx context.Context, from Position, limit int, states ...State) (list []Status, err error) {
 	err = s.read(ctx, "list groups of", groupsSQL, func(r row) error {
 		var g Status
 		var due, heldSince, since *time.Time

@@ -36,7 +36,7 @@ func isOwnGroup(id string) bool { return len(id) == ownGroupBytes && id[0] == ow
 func (a *attempt) leave(done []task) {
 	var own []string
 	for _, t := range done {
-		if isOwnGroup(t.job.GroupID) {
+		if isOwnGroup(t.job.GroupID) && !t.held.Shared { // Collect deletes those, with their slots
 			own = append(own, t.job.GroupID)
 		}
 	}

@@ -26,17 +26,21 @@ func (s Scope) Why(ctx context.Context) (Status, error) {
 }
 
 // WhyJob is Why for a job of the queue or group. One that is Behind has the Status of its group, with Ahead: in a batch
-// it may be running together with the head. Of one that is Dead only its own are told: GroupID, JobID, Attempts,
-// OldestAt, Since and LastFailure. It returns ErrJobNotFound for a job that is neither there nor a dead letter: it is
-// done, was deleted, or never was.
+// it may be running together with the head. Where several jobs of a group may run at once (Settings.GroupLimit), one
+// that runs, or is the next to start, has a Status of its own, with Ahead. Of one that is Dead only its own are told:
+// GroupID, JobID, Attempts, OldestAt, Since and LastFailure. It returns ErrJobNotFound for a job that is neither there
+// nor a dead letter: it is done, was deleted, or never was.
 func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 	job, found := Status{Queue: s.queue, JobID: id}, false
+	var most, running int
+	var next bool
 	err := s.read(ctx, "look for a job of", jobSQL, func(r row) error {
 		found = true
 		var dead bool
 		var enqueuedAt, diedAt *time.Time
 		var failure []byte
-		err := r.Scan(&job.GroupID, &dead, &job.Ahead, &job.Attempts, &enqueuedAt, &diedAt, &failure)
+		err := r.Scan(&job.GroupID, &dead, &job.Ahead, &job.Attempts, &enqueuedAt, &diedAt, &failure,
+			&most, &running, &next)
 		job.OldestAt, job.Since, job.LastFailure = orZero(enqueuedAt), orZero(diedAt), decodeFailure(failure)
 		if dead {
 			job.State = Dead
@@ -57,6 +61,17 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 	case len(list) == 0 || list[0].HeadID > id: // it has gone since
 		return Status{}, notFound
 	case list[0].HeadID < id:
+		if most > 0 {
+			own, err := s.Group(job.GroupID).groupsBehind(ctx, Position{job.Group(), id - 1}, 1)
+			if err != nil {
+				return Status{}, err
+			}
+			if len(own) == 1 && own[0].HeadID == id && (next || own[0].Held) {
+				own[0].HeadID, own[0].Ahead, own[0].groupFull = list[0].HeadID, job.Ahead, running >= most
+				own[0].State = own[0].state()
+				return own[0], nil
+			}
+		}
 		list[0].JobID, list[0].Ahead, list[0].State, list[0].Since = id, max(job.Ahead, 1), Behind, time.Time{}
 	}
 	return list[0], nil
@@ -69,7 +84,7 @@ func (s *Status) state() State {
 		return Held
 	case s.Paused:
 		return Paused
-	case s.DueAt.IsZero() && s.overLimit:
+	case s.DueAt.IsZero() && (s.overLimit || s.groupFull):
 		return OverLimit
 	case s.DueAt.IsZero():
 		return Due
@@ -111,7 +126,11 @@ func (s *Status) reason(state State) string {
 	case Delayed:
 		return fmt.Sprintf("is delayed until %s", when(s.DueAt))
 	case OverLimit:
-		return fmt.Sprintf("may run since %s, and waits: the queue is at its limit", when(s.Since))
+		what := "queue"
+		if s.groupFull {
+			what = "group"
+		}
+		return fmt.Sprintf("may run since %s, and waits: the %s is at its limit", when(s.Since), what)
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
 			"no worker handles the queue, its lanes are busy, or it is unavailable", when(s.Since))

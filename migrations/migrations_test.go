@@ -17,6 +17,7 @@ var tables = []string{
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",
 	"relation dedup_ids", "relation dedup_ids_expires", "relation dedup_ids_pkey",
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",
+	"relation group_slots", "relation group_slots_pkey",
 	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
 	"relation jobs_urgent",
 	"relation pauses", "relation pauses_pkey",

@@ -97,8 +97,8 @@ const ownerSQL = `
 	SELECT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
 	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c
 	                   WHERE c.relnamespace = n.oid AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')
-	                     AND c.relname IN ('queues', 'slots', 'dedup_ids', 'jobs', 'queue_groups', 'pauses', 'fences',
-	                                       'attempt_marks', 'dead_letters'))
+	                     AND c.relname IN ('queues', 'slots', 'group_slots', 'dedup_ids', 'jobs', 'queue_groups',
+	                                       'pauses', 'fences', 'attempt_marks', 'dead_letters'))
 	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t
 	                   WHERE t.typnamespace = n.oid AND NOT pg_catalog.pg_has_role(t.typowner, 'USAGE')
 	                     AND t.typname IN ('key', 'payload', 'count'))

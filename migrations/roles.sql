@@ -24,8 +24,8 @@ END
 $roles$;
 
 REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.dedup_ids, pgfifo.jobs, pgfifo.queue_groups, pgfifo.pauses,
-    pgfifo.fences, pgfifo.attempt_marks, pgfifo.dead_letters
+REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.group_slots, pgfifo.dedup_ids, pgfifo.jobs,
+    pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences, pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -45,7 +45,8 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- none; only an admin may change them.
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
-GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running) ON pgfifo.queues TO pgfifo_admin;
+GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit)
+    ON pgfifo.queues TO pgfifo_admin;
 GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
@@ -77,8 +78,9 @@ GRANT SELECT (queue, group_id, job, limited), INSERT (queue, group_id, reason, j
       UPDATE (job)
     ON pgfifo.pauses TO pgfifo_worker; -- to block groups, and to give a queue a limit
 GRANT UPDATE (n) ON pgfifo.slots TO pgfifo_worker; -- to lock one
+GRANT SELECT, INSERT, UPDATE (n), DELETE ON pgfifo.group_slots TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
-GRANT SELECT, INSERT (queue, group_id, id, attempt), UPDATE (id, attempt), DELETE
+GRANT SELECT, INSERT (queue, group_id, id, attempt, xid), UPDATE (id, attempt, xid), DELETE
     ON pgfifo.attempt_marks TO pgfifo_worker;
 GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
@@ -86,7 +88,7 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 
 -- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
 -- grant that to it where you may.
-GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.dead_letters TO pgfifo_reader;
+GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.dead_letters TO pgfifo_reader;
 
 -- Admin: reads, configures, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks
 -- before,
@@ -99,4 +101,5 @@ GRANT SELECT, INSERT (queue, group_id, reason, limited), UPDATE (reason, job, by
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;
+GRANT SELECT ON pgfifo.group_slots TO pgfifo_admin;
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

@@ -4,7 +4,7 @@
 -- $1 queue, $2 group id, $3 id, $4 attempts before this one, $5 kind of failure, $6 error, $7 stack ('': none), $8
 -- worker, $9 how many failures to keep, $10 reason. No row: somebody else has counted the attempt. A group that an
 -- operator has paused meanwhile keeps his reason. It waits for one who is pausing or resuming the group, and no
--- longer.
+-- longer. Of two jobs that do this while both run (Settings.GroupLimit), the pause names the first.
 WITH job AS (
     UPDATE pgfifo.jobs
     SET attempts = attempts + 1,
@@ -22,4 +22,4 @@ WITH job AS (
 INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 SELECT queue, group_id, $10::text, id, false
 FROM job
-ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = EXCLUDED.job
+ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = least(pauses.job, EXCLUDED.job)

@@ -18,6 +18,10 @@ const maxBatchBytes = 16 << 20
 
 // sendClaim adds a claim to the pipeline.
 func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
+	if next.Shared {
+		l.sendShared(pipeline, next)
+		return
+	}
 	lock, look, args := stmtLock, stmtClaim, l.claimArgs(next)
 	switch {
 	case len(next.With) > 0:
@@ -38,7 +42,10 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
 
 // readClaim reads the answers to sendClaim.
 func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
-	l.overLimit = next.Slot // until a row says that there is one
+	l.overLimit, l.behind = next.Slot, false // until a row says that there is a slot
+	if next.Shared {
+		return l.readShared(pipeline, next)
+	}
 	if len(next.With) > 0 {
 		return l.readMany(pipeline, next)
 	}

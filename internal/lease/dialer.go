@@ -114,6 +114,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	for look, slotted := range slotLooks {
 		texts[slotted] = withSlot.Replace(texts[look])
 	}
+	texts[stmtLockShared], texts[stmtLockNext], texts[stmtClaimShared] = lockSharedSQL, lockNextSQL, claimSharedSQL
 	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
 	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
 		_ = conn.Close()

@@ -122,6 +122,27 @@
 //   - Then the transaction has an id without a group, so the look is gated on the group's row, as that of several
 //     groups is. (FOR KEY SHARE on it, which others should not take anyway, makes such a claim miss.)
 //
+// A group of which several jobs may run at once (Request.Shared) has as many rows in group_slots, and a claim locks one
+// of them in place of the group's own row (sql/lock_shared.sql). That says how many run. In which order they start is
+// another argument, because the lock of a group is not one claim's any more:
+//
+//   - A job has started when its attempt is marked (mark.go), durably, and the mark names the claim's transaction. It
+//     runs for as long as that transaction has its row locked. Nothing else is passed over: not what an operator has
+//     locked, and not what a claim has only locked to look at, for it may find that the job is not due, is paused, or
+//     was lost.
+//   - Lock, then look, once more. A claim locks the first job that does not run (sql/lock_next.sql). The next
+//     statement, with a newer snapshot, looks for the first job that does not run, and it must be the one that is
+//     locked (sql/claim_shared.sql). So there is one moment, that of the snapshot, at which every job before it was
+//     running, each started before, and this one was ours. If one before it has failed since the lock, or a lower id
+//     was committed, the claim misses.
+//   - Marks are also the evidence of a crash, of every attempt. The job's row is locked while its attempt lives, so
+//     whoever has it locked and finds a mark of the next attempt has found one that died. What locks leave behind is
+//     not looked at: the next claim of the job may have another slot. If a mark cannot be made, that is logged: nothing
+//     starts behind the job while it runs, and its death would not be counted.
+//   - A claim of another kind starts nothing there: the queue's row in pauses stops one without a slot, and
+//     lock_slot.sql finds none. What they had begun before the queue had its limit is not marked with a transaction,
+//     so it is not passed over, with all of its batch. A queue that has had such a limit keeps one, of 1 at least.
+//
 // # What a claim costs
 //
 // On the machine of the README, a job that does nothing takes about 100 microseconds of processor time, four fifths

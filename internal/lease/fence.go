@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -73,7 +74,11 @@ func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error
 	if err != nil {
 		return "", l.fenceError(err)
 	}
-	err = tx.QueryRow(ctx, l.lane.schema.Qualify(fenceClaimSQL), key.Queue, key.GroupID).Scan(&xid)
+	sql := fenceClaimSQL
+	if l.shared {
+		sql = strings.Replace(sql, "queue_groups", "group_slots", 1)
+	}
+	err = tx.QueryRow(ctx, l.lane.schema.Qualify(sql), key.Queue, key.GroupID).Scan(&xid)
 	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
 		err = rolled
 	}

@@ -43,6 +43,8 @@ type Held struct {
 	More        bool // there is another job behind this one
 	// Place is where its row is, for as long as it is held.
 	Place Place
+	// Shared says that other jobs of its group may run beside it.
+	Shared bool
 	// WasLost says that its last attempt died with its worker.
 	WasLost bool
 	// Seen is what the claim has learned of the group.

@@ -47,6 +47,7 @@ type Lane struct {
 	batch     bool    // and then the savepoint of a batch was made
 	marked    []*Held // heads whose attempts are marked, to be taken back with the transaction
 	overLimit bool    // the last claim was missed for want of a slot
+	behind    bool    // or because somebody else had just locked the job that is next
 	silent    time.Duration
 	bound     time.Duration // of the server's patience
 	lost      atomic.Bool   // a heartbeat found the connection dead
@@ -93,6 +94,10 @@ const ( // names of prepared statements
 	stmtClaimSlot      = "pgfifo_claim_slot"
 	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
 	stmtClaimManySlot  = "pgfifo_claim_many_slot"
+
+	stmtLockShared  = "pgfifo_lock_shared"
+	stmtLockNext    = "pgfifo_lock_next"
+	stmtClaimShared = "pgfifo_claim_shared"
 )
 
 func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
@@ -222,7 +227,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.inTx, l.hold = next != nil, hold
 	if hold != nil {
-		hold.lane, hold.loan.lane, l.loan = l, l, &hold.loan
+		hold.lane, hold.loan.lane, hold.loan.shared, l.loan = l, l, hold.Shared, &hold.loan
 	}
 	return hold, settled, nil
 }

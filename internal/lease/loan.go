@@ -15,7 +15,8 @@ import (
 
 // A Loan is a lane's transaction as one handler has it: nested in a savepoint, and for as long as the handler runs.
 type Loan struct {
-	lane *Lane
+	lane   *Lane
+	shared bool // other jobs of the group may run beside its own
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool

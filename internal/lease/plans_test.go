@@ -28,6 +28,9 @@ func plans(t *testing.T) *pgtest.Plans {
 			"slot":     {SQL: lockSlotSQL, Args: "'q', '{g00007,g00008}'", Groups: 2},
 			"claims":   {SQL: withSlot.Replace(claimSQL), Args: "'q', 'g00007', 0", Groups: 1},
 			"batches":  {SQL: withSlot.Replace(claimBatchSQL), Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1},
+			"shared":   {SQL: lockSharedSQL, Args: "'q', 'g00007'", Groups: 1},
+			"next":     {SQL: lockNextSQL, Args: "'q', 'g00007'", Groups: 1},
+			"started":  {SQL: claimSharedSQL, Args: "'q', 'g00007'", Groups: 1},
 			"many":     {SQL: claimManySQL, Args: "'q', '{g00007,g00008}', '{0,0}', 16777216", Groups: 2},
 		},
 	}

@@ -28,6 +28,10 @@ const (
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
 )
 
+// endingSharedSQL finds a job whose row is the lost transaction's yet: $4 id.
+const endingSharedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
+	"AND xmax::text = ANY ($3::text[]) AND id = $4"
+
 var errUnchanged = errors.New("lease: the server has left the job as it was: a trigger?")
 
 // Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives:
@@ -43,6 +47,9 @@ var errUnchanged = errors.New("lease: the server has left the job as it was: a t
 func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if l.control == nil {
 		return ErrNoControl
+	}
+	if head.Shared && head.Seen.XID == 0 { // nothing tells of a claim that failed
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
 	defer cancel()
@@ -106,8 +113,12 @@ func (l *Lane) relock(
 	bound := appendInt(max(l.bound.Milliseconds(), 1))
 	for until := time.Now().Add(relockWait); ; {
 		var batch pgconn.Batch
-		batch.ExecParams(l.schema.Qualify(relockSQL), [][]byte{queue, group, bound, xids}, nil, nil, nil)
-		if counted {
+		sql, ending, args := relockSQL, endingSQL, [][]byte{queue, group, bound, xids}
+		if head.Shared {
+			sql, ending, args = relockSharedSQL, endingSharedSQL, append(args, appendInt(head.ID))
+		}
+		batch.ExecParams(l.schema.Qualify(sql), args, nil, nil, nil)
+		if counted && !head.Shared { // whose job is locked by then
 			args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
 			batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
 		}
@@ -119,8 +130,8 @@ func (l *Lane) relock(
 			xid, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 			return uint32(xid), err
 		}
-		ending, err := l.record(ctx, pg, endingSQL, [][]byte{queue, group, xids})
-		if err != nil || !ending || time.Now().After(until) {
+		found, err := l.record(ctx, pg, ending, append([][]byte{queue, group, xids}, args[4:]...))
+		if err != nil || !found || time.Now().After(until) {
 			return 0, err
 		}
 		select {

@@ -14,6 +14,9 @@ type Request struct {
 	// Slot says that the queue has a limit: the claim must hold one of its slots. Without it, the jobs of such a queue
 	// are paused.
 	Slot bool
+	// Shared says that several jobs of the group may run at once: the claim must hold one of the group's slots, and
+	// one of the queue's if that has a limit. It takes one job, of one group, and looks below any floor.
+	Shared bool
 	// Floor is an id up to which the jobs of the group are finished: the claim does not look at those. Only a lane
 	// whose number is at most Learned uses it: see the floors of package schedule.
 	Floor, Learned int64

@@ -13,6 +13,12 @@ var (
 	lockManySQL string
 	//go:embed sql/lock_slot.sql
 	lockSlotSQL string
+	//go:embed sql/lock_shared.sql
+	lockSharedSQL string
+	//go:embed sql/lock_next.sql
+	lockNextSQL string
+	//go:embed sql/claim_shared.sql
+	claimSharedSQL string
 	//go:embed sql/ahead.sql
 	aheadSQL string
 	//go:embed sql/claim.sql
@@ -25,10 +31,14 @@ var (
 	evidenceSQL string
 	//go:embed sql/mark.sql
 	markSQL string
+	//go:embed sql/mark_shared.sql
+	markSharedSQL string
 	//go:embed sql/unmark.sql
 	unmarkSQL string
 	//go:embed sql/relock.sql
 	relockSQL string
+	//go:embed sql/relock_shared.sql
+	relockSharedSQL string
 	//go:embed sql/fence_claim.sql
 	fenceClaimSQL string
 	//go:embed sql/fence.sql

@@ -126,3 +126,29 @@ func request(ids ...string) *Request {
 	}
 	return r
 }
+
+// groupLimit lets so many jobs of each group run at once.
+func (s *stage) groupLimit(n int, groups ...string) {
+	s.Helper()
+	s.limit(0)
+	s.Exec("UPDATE pgfifo.queues SET group_limit = $2 WHERE queue = $1", queue, n)
+	s.Exec("INSERT INTO pgfifo.group_slots (queue, group_id, n) SELECT $1, g, n FROM unnest($3::text[]) g, "+
+		"generate_series(1, $2::integer) n ON CONFLICT DO NOTHING", queue, n, groups)
+}
+
+// shared claims the next job of a group of which several may run at once.
+func (s *stage) shared(l *Lane, calls []Call, id string) *Hold {
+	s.Helper()
+	h, _, err := l.Step(s.Context(), calls, &Request{Key: group(id), Slot: true, Shared: true})
+	require.NoError(s, err)
+	return h
+}
+
+// start claims the next job and marks its attempt.
+func (s *stage) start(l *Lane, id string) *Hold {
+	s.Helper()
+	h := s.shared(l, nil, id)
+	require.NotNil(s, h, "no job of %s to start", id)
+	require.NoError(s, l.Mark(s.Context(), []*Held{&h.Held}))
+	return h
+}

@@ -116,7 +116,7 @@ func (p *Plans) UseTheKeys() {
 					require.Contains(p, []string{
 						"jobs by jobs_pkey", "jobs by Tid Scan", "queue_groups by queue_groups_pkey",
 						"pauses by pauses_pkey", "attempt_marks by attempt_marks_pkey",
-						"queues by queues_pkey", "slots by slots_pkey", st.Index,
+						"queues by queues_pkey", "slots by slots_pkey", "group_slots by group_slots_pkey", st.Index,
 					}, scan, "%s, %s", name, when)
 				}
 			}

@@ -13,7 +13,8 @@ type Candidate struct {
 	DueIn    time.Duration
 	Holder   int64 // the transaction that runs it, or 0
 	Paused   bool  // not to be claimed
-	Slot     bool  // its queue has a limit
+	Slot     bool  // its queue has a limit,
+	Shared   int   // and so many jobs of a group may run at once there; 0: one, as in other queues
 	Orphan   bool  // its worker has just died: it had its turn, and goes first
 	Priority int
 
@@ -32,9 +33,14 @@ func (t *Turns) Offer(cs []Candidate) int {
 		if c.Paused {
 			continue
 		}
-		t.lanes.setLimit(c.Queue, c.Slot)
+		t.lanes.setLimit(c.Queue, c.Slot, c.Shared)
 		turn := t.known[c.Key]
 		switch {
+		case c.Holder != 0 && c.Shared > 0:
+			t.offerRunning(turn, c)
+			continue
+		case turn != nil && turn.full: // it was tried just now
+			continue
 		case turn == nil:
 			turn = t.found(c.Key, c.share)
 		case turn.state == withLane || turn.state == inLine:

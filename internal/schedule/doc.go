@@ -14,9 +14,10 @@
 // its turns in the same way, by time (shares.go): tenants, whoever has how many groups. In either, groups whose heads
 // have a priority go before the others, but for every tenth turn (ranks.go). A queue that is at its limit over all
 // processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
-// every 25 to 50 ms (slots.go). A group that is not due waits in memory (due.go); one that another process holds is
-// watched (watch.go). A queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now
-// and then (probe.go).
+// every 25 to 50 ms (slots.go). A group of which several jobs may run at once has as many lanes, which join one after
+// the other (shared.go). A group that is not due waits in memory (due.go); one that another process holds is watched
+// (watch.go). A queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now and
+// then (probe.go).
 //
 // # How groups are found
 //

@@ -60,7 +60,7 @@ const (
 
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
-	turns.soon = horizon(poll)
+	turns.soon, turns.poll = horizon(poll), poll
 	turns.scout(queues)
 	walks := make([]walk, len(queues))
 	for i := range walks {
@@ -219,7 +219,7 @@ func (s *Scout) read(
 	}
 	var c Candidate
 	var dueUS int64
-	var paused *bool
+	var paused *int
 	_, err = pgx.ForEachRow(rows, []any{
 		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &c.missing, &c.Priority,
 	}, func() error {
@@ -229,7 +229,10 @@ func (s *Scout) read(
 		}
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.Orphan = s.orphans[c.Key]
-		c.Paused, c.Slot = paused != nil && *paused, paused != nil && !*paused
+		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
+		if c.Slot {
+			c.Shared = *paused
+		}
 		found = append(found, c)
 		return nil
 	})
@@ -247,6 +250,9 @@ func (s *Scout) read(
 		if _, err := conn.Exec(ctx, s.Schema.Qualify(ensureSQL), newQueues, newIDs); err != nil {
 			return 0, "", err
 		}
+	}
+	if err := s.ensureShared(ctx, conn, found); err != nil {
+		return 0, "", err
 	}
 	late := time.Since(begin) - fair
 	for i := range found {

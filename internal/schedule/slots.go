@@ -2,7 +2,8 @@ package schedule
 
 import "github.com/pgfifo/pgfifo/groups"
 
-// Slots are what the process knows of a queue that may run only so many jobs at once, over all processes. How many it
+// Slots are what the process knows of a queue that may run only so many jobs at once, over all processes, or so many of
+// a group (shared.go). How many it
 // is not told: it takes slots until a claim finds none (package lease). From then on a lane may try when one of its own
 // has ended a job and so freed a slot; and for others' sake now and then, one lane after the other until a claim finds
 // none again. Nobody tells of a slot that another process has freed, nor of a group that it has: so one look of the
@@ -13,16 +14,28 @@ type slots struct {
 	probing bool  // they try for others' sake, until one finds no slot
 	asked   bool  // a group is held that is looked at before they do
 	asker   *Turn // that group, while the scout looks
+	shared  int   // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
-// setLimit enters whether a queue has a limit.
-func (l *lanes) setLimit(queue string, has bool) {
+// setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
+func (l *lanes) setLimit(queue string, has bool, shared int) {
 	switch {
 	case !has:
 		delete(l.slots, queue)
 	case l.slots[queue] == nil:
 		l.slots[queue] = new(slots)
 	}
+	if has {
+		l.slots[queue].shared = shared
+	}
+}
+
+// shared returns how many jobs of a group of the queue may run at once, or 0 for one.
+func (l *lanes) shared(queue string) int {
+	if m := l.slots[queue]; m != nil {
+		return m.shared
+	}
+	return 0
 }
 
 func (l *lanes) limited(queue string) bool { return l.slots[queue] != nil }
@@ -61,6 +74,10 @@ func (t *Turns) queueUp(turn *Turn) {
 // found returns a turn for a group that was looked at: with what was known of it, if it has waited for a slot.
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
+	if was := t.looked[key]; was != nil {
+		turn.tried, turn.troubles, turn.Unavailable = was.tried, was.troubles, was.Unavailable
+		delete(t.looked, key)
+	}
 	if m := t.lanes.slots[key.Queue]; m != nil && m.asker != nil && m.asker.Key == key {
 		was := m.asker
 		turn.troubles, turn.single, turn.alone, turn.Unavailable = was.troubles, was.single, was.alone, was.Unavailable

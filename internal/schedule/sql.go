@@ -25,6 +25,8 @@ var (
 	headsSQL string
 	//go:embed sql/ensure.sql
 	ensureSQL string
+	//go:embed sql/ensure_shared.sql
+	ensureSharedSQL string
 	//go:embed sql/ended.sql
 	endedSQL string
 	//go:embed sql/writers.sql

@@ -18,14 +18,19 @@ type Turn struct {
 	row    *row   // that it was in last, which pays
 	part   int    // of the lane
 	state  turnState
-	probe  int     // it was lent when its queue was probed for the nth time
-	hinted bool    // a message was announced rather than found: the group may have no row yet
-	with   []*Turn // other groups of the queue, to be claimed together with this one
-	jobs   int     // how many a claim may take
-	slot   bool    // and it needs a slot
-	asks   bool    // held for want of one: when it is looked at, another claim of the queue may try
-	alone  bool    // the head is not to be worked in company: it has failed before, say
-	again  bool    // announced while a lane had it
+	probe  int       // it was lent when its queue was probed for the nth time
+	hinted bool      // a message was announced rather than found: the group may have no row yet
+	with   []*Turn   // other groups of the queue, to be claimed together with this one
+	jobs   int       // how many a claim may take
+	slot   bool      // and it needs a slot
+	shared bool      // other jobs of the group may run beside its own
+	team   *team     // it belongs to: its lane has run a job of the group, and goes on there
+	full   bool      // parked, because its claim was missed while there were jobs to run
+	behind int       // how often in a row that was because of somebody who had just locked the next job
+	tried  time.Time // when its claim was missed last
+	asks   bool      // held for want of one: when it is looked at, another claim of the queue may try
+	alone  bool      // the head is not to be worked in company: it has failed before, say
+	again  bool      // announced while a lane had it
 	head   int64
 	// priority is that of the head, as far as is known, and rank that of the list that it is in.
 	priority, rank int
@@ -59,10 +64,13 @@ func (t *Turn) With() []*Turn { return t.with }
 // HasSlot reports whether its claim is for a slot of the queue, too.
 func (t *Turn) HasSlot() bool { return t.slot }
 
+// Shared reports whether other jobs of its group may run beside the one that it is to claim.
+func (t *Turn) Shared() bool { return t.shared }
+
 // Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
 func (t *Turn) Request() *lease.Request {
 	r := t.request(0)
-	r.Jobs, r.Slot = t.jobs, t.slot
+	r.Jobs, r.Slot, r.Shared = t.jobs, t.slot, t.shared
 	for i, other := range t.with {
 		r.With = append(r.With, other.request(i+1))
 	}

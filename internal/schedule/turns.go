@@ -27,6 +27,9 @@ type Turns struct {
 	held    map[*Turn]bool       // groups that another process holds
 	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes   lanes
+	teams   map[groups.Key]*team // see shared.go
+	looked  map[groups.Key]*Turn // groups of queues with teams that the scout is looking at
+	poll    time.Duration
 	sick    atomic.Int64 // queues of which some group has said that it is unavailable
 	floors  floors
 	limit   int    // of each queue's row
@@ -53,6 +56,7 @@ func NewTurns(limit int) *Turns {
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
+		teams: make(map[groups.Key]*team), looked: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: make(chan struct{}, 1),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
@@ -110,7 +114,8 @@ func (t *Turns) take() *Turn {
 		return nil
 	}
 	t.begin(turn)
-	if groups := t.batches[turn.Queue].Groups; groups > 1 && !turn.alone && t.lanes.probed(turn.Queue) == nil {
+	groups := t.batches[turn.Queue].Groups
+	if groups > 1 && !turn.alone && !turn.shared && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
 	t.pay(turn)
@@ -126,6 +131,10 @@ func (t *Turns) lend(turn *Turn) {
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered = 0
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
+	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
+	if turn.shared {
+		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
+	}
 	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
 		turn.jobs = 1
 	}
@@ -167,6 +176,9 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 	if id >= turn.single {
 		turn.single = 0
 	}
+	if turn.shared { // it tells nothing of lower ids
+		return
+	}
 	if id <= turn.lowest && id > turn.entered {
 		t.floors.raise(turn, o.Seen, id)
 	}
@@ -174,6 +186,10 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 
 // put hands the group to a waiting lane, or puts it at the end of the line.
 func (t *Turns) put(turn *Turn) {
+	turn.full = false
+	if other := t.known[turn.Key]; turn.shared && other != nil && other != turn {
+		t.unlink(other)
+	}
 	t.known[turn.Key] = turn
 	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
 		t.begin(turn)
@@ -192,6 +208,7 @@ const quantum = 4
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
 	Missed   bool          // the claim found nothing: held elsewhere, no jobs, no row,
+	Behind   bool          // or somebody had just locked the next job of a group that several run,
 	Over     bool          // or no slot: the queue is at its limit
 	Finished int64         // the id of the job that is gone from the group, or 0
 	More     bool          // there was another job behind it
@@ -216,6 +233,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	again := turn.again
 	hinted := turn.hinted
 	turn.again, turn.hinted, turn.given = false, false, t.floors.looks
+	if turn.shared && t.doneShared(turn, &o, &again) {
+		return
+	}
 	if o.Over {
 		turn.hinted = hinted
 		t.queueUp(turn)
@@ -275,7 +295,7 @@ func troubleDelay(n int) time.Duration {
 func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again {
+	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again && !turn.team.wants() {
 		return false
 	}
 	t.learn(turn, o)
@@ -318,6 +338,7 @@ func (t *Turns) PutBack(key groups.Key, id int64) {
 func (t *Turns) announce(key groups.Key, share string, id int64) {
 	turn := t.known[key]
 	switch {
+	case t.announceShared(turn, key, id):
 	case turn == nil:
 		if part := t.part(key.Queue, share); t.room(key.Queue, part, nil) <= 0 {
 			t.refuse(key.Queue, part, "")

@@ -140,7 +140,7 @@ func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 	seen := make(map[int64]bool, len(t.held))
 	for turn := range t.held {
 		switch {
-		case turn.holder == 0:
+		case turn.holder == 0 || turn.shared && time.Since(turn.tried) >= t.poll: // see offerRunning
 			unknown = append(unknown, turn.Key)
 		case !seen[turn.holder]:
 			seen[turn.holder] = true
@@ -158,6 +158,7 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	for turn := range t.held {
 		if dead, ended := died[turn.holder]; ended && turn.holder != 0 {
 			keys = append(keys, turn.Key)
+			turn.tried = time.Time{} // there is room, where several jobs of the group may run
 			if dead {
 				orphans[turn.Key] = true
 			}
@@ -170,8 +171,12 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 func (t *Turns) Gone(keys []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	clear(t.looked)
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
+			if turn.shared {
+				t.looked[key] = turn
+			}
 			if m := t.lanes.slots[key.Queue]; m != nil && turn.asks {
 				m.asker = turn
 			}

@@ -20,6 +20,7 @@ DROP TABLE pgfifo.pauses;
 DROP TABLE pgfifo.queue_groups;
 DROP TABLE pgfifo.jobs;
 DROP TABLE pgfifo.dedup_ids;
+DROP TABLE pgfifo.group_slots;
 DROP TABLE pgfifo.slots;
 DROP TABLE pgfifo.queues;
 DROP DOMAIN pgfifo.key;

@@ -10,7 +10,8 @@ CREATE TABLE pgfifo.queues (
     dedup_window   bigint     NOT NULL CHECK (dedup_window > 0), -- in microseconds
     dedup_by_group boolean    NOT NULL,
     dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0), -- in microseconds; 0: for ever
-    max_running    pgfifo.count NOT NULL DEFAULT 0 -- jobs at once, over all processes; 0: no limit
+    max_running    pgfifo.count NOT NULL DEFAULT 0, -- jobs at once, over all processes; 0: no limit
+    group_limit    pgfifo.count NOT NULL DEFAULT 0  -- jobs of a group at once; 0: one, by the lock of queue_groups
 );
 
 -- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
@@ -20,6 +21,14 @@ CREATE TABLE pgfifo.slots (
     queue pgfifo.key   NOT NULL,
     n     pgfifo.count NOT NULL,
     PRIMARY KEY (queue, n)
+);
+
+-- The same for the groups of a queue that has a group_limit: see internal/lease/sql/lock_shared.sql. Workers make them.
+CREATE TABLE pgfifo.group_slots (
+    queue    pgfifo.key   NOT NULL,
+    group_id pgfifo.key   NOT NULL,
+    n        pgfifo.count NOT NULL,
+    PRIMARY KEY (queue, group_id, n)
 );
 
 -- Deduplication ids that are remembered. The key is a hash, so that a producer, who has to read it, learns neither the
@@ -114,6 +123,7 @@ CREATE TABLE pgfifo.attempt_marks (
     group_id pgfifo.key NOT NULL,
     id       bigint     NOT NULL,
     attempt  integer    NOT NULL,
+    xid      xid8,                -- the claim, in a queue that has a group_limit: internal/lease/sql/mark_shared.sql
     PRIMARY KEY (queue, group_id, id)
 ) WITH (fillfactor = 50);
 

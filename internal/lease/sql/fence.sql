@@ -9,7 +9,8 @@
 -- locked from before a token is drawn until it is committed. A later claim exists only when the earlier one's
 -- transaction has ended, and then the earlier one draws no more: ON CONFLICT evaluates WHERE and SET after it has
 -- locked the row, and whoever inserted first makes the other one take that path. Losing the row of a group that nobody
--- holds is harmless, because the sequence goes on.
+-- holds is harmless, because the sequence goes on. Where several claims of a group may be open at once, this holds for
+-- those of one job.
 INSERT INTO pgfifo.fences AS f (queue, group_id)
 SELECT $1, $2
 FROM set_config('synchronous_commit',

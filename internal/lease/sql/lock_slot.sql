@@ -11,11 +11,13 @@
 -- was before, which may be evidence of a crash (evidence.sql). So the look at a group's jobs is not gated on the
 -- transaction's id, which the slot has given it, but on the group's row: see slot.go.
 --
+-- A queue of which several jobs of a group may run at once has no slot for this claim, which knows nothing of that.
+--
 -- It passes over those in use one by one, in a few microseconds each.
 WITH slot AS MATERIALIZED (
     SELECT s.n
     FROM pgfifo.slots s
-    WHERE s.queue = $1 AND s.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1)
+    WHERE s.queue = $1 AND s.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1 AND q.group_limit = 0)
     ORDER BY s.queue, s.n
     LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED

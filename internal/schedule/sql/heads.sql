@@ -6,7 +6,8 @@
 -- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
 -- id that is none.
 -- due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
--- paused is false, and not null, for a group that is not paused, in a queue that has a limit.
+-- paused is -1 for a group that is paused, and else null; but in a queue that has a limit how many jobs of a group may
+-- run at once there, or 0 if only the queue's are limited.
 -- missing says that the group has no row yet; ensure.sql makes it.
 --
 -- The look-ups are scalar sub-selects on whole keys: as joins, or hashed, a plan made while a table was empty would
@@ -36,7 +37,11 @@ SELECT head.queue,
             ELSE 0
        END AS holder,
        CASE WHEN (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) -- once for all
-            THEN (SELECT NOT p.limited FROM pgfifo.pauses p
+            THEN (SELECT CASE WHEN NOT p.limited THEN -1
+                              ELSE coalesce((SELECT q.group_limit FROM pgfifo.queues q
+                                             WHERE q.queue = head.queue)::integer, 0)
+                         END
+                  FROM pgfifo.pauses p
                   WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue
                   ORDER BY p.limited LIMIT 1)
        END AS paused,

@@ -106,7 +106,7 @@ var attempts = []Mutant{
 	{
 		Name:    "mark-not-written",
 		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits:   []Edit{{attemptFile, "(s.begun < firstClaims || h.Attempts > 0)", "s.begun < 0"}},
+		Edits:   []Edit{{attemptFile, "(s.begun < firstClaims || h.Attempts > 0 || h.Shared)", "s.begun < 0"}},
 		Torture: vacuumed, By: []string{"I6"},
 	},
 	{
@@ -197,6 +197,12 @@ var attempts = []Mutant{
 		Breaks: "what is claimed beside a slow hook waits for it, and begins though it was paused",
 		Edits:  []Edit{{"fifo/settle.go", "hookGrace = 50 * time.Millisecond", "hookGrace = time.Hour"}},
 		Test:   Test{"fifo", "TestHooksKeepNoClaim"},
+	},
+	{
+		Name:   "group-attempt-not-marked",
+		Breaks: "a death is not counted where several jobs of a group run, or nothing starts behind the first",
+		Edits:  []Edit{{"fifo/attempt.go", " || h.Shared)", ")"}},
+		Test:   Test{"fifo", "TestGroupLimitUnderLoad"},
 	},
 	{
 		Name:   "snooze-counts",

@@ -10,12 +10,16 @@ var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-
 var limited = []string{"-jobs", "3000", "-groups", "60", "-processes", "3", "-lanes", "12"}
 
 const (
-	lockFile  = "internal/lease/sql/lock.sql"
-	claimFile = "internal/lease/sql/claim.sql"
-	laneFile  = "internal/lease/lane.go"
+	lockFile     = "internal/lease/sql/lock.sql"
+	claimFile    = "internal/lease/sql/claim.sql"
+	lockNextFile = "internal/lease/sql/lock_next.sql"
+	laneFile     = "internal/lease/lane.go"
 
 	lock = "FOR NO KEY UPDATE SKIP LOCKED"
 	gate = "\n  AND pg_current_xact_id_if_assigned() IS NOT NULL"
+
+	// lockedBy is true of a row that some transaction in progress has locked.
+	lockedBy = "h.xmax IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid')"
 
 	// named gives the transaction the id that the lock would.
 	named = "AND pg_current_xact_id() IS NOT NULL"
@@ -56,6 +60,42 @@ var claims = []Mutant{
 		Breaks: "a claim that has a slot and has missed the group looks at its jobs all the same",
 		Edits:  []Edit{{"internal/lease/slot.go", "= pg_current_xact_id_if_assigned()::xid", "IS NOT NULL"}},
 		Test:   Test{"internal/lease", "TestSlotAndNoGroup"},
+	},
+	{
+		Name:   "group-slot-not-locked",
+		Breaks: "a group runs more jobs at once than its limit says",
+		Edits: []Edit{
+			{
+				"internal/lease/sql/lock_shared.sql", "LIMIT 1\n                   " + lock + ") g",
+				"LIMIT 1) g",
+			},
+			{
+				lockNextFile, "s.xmax = pg_current_xact_id_if_assigned()::xid",
+				"(s.xmax = pg_current_xact_id_if_assigned()::xid OR pg_current_xact_id() IS NOT NULL)",
+			},
+		},
+		Test: Test{"internal/lease", "TestShared"},
+	},
+	{
+		Name:   "group-passes-what-is-locked",
+		Breaks: "a job starts before one that an operator has locked, or that somebody is only looking at",
+		Edits: []Edit{
+			{lockNextFile, "h.id) IS NOT TRUE", "h.id) IS NOT TRUE AND NOT " + lockedBy},
+			{
+				"internal/lease/sql/claim_shared.sql", "h.id) IS NOT TRUE",
+				"h.id) IS NOT TRUE AND (h.xmax = pg_current_xact_id_if_assigned()::xid OR NOT " + lockedBy + ")",
+			},
+		},
+		Test: Test{"internal/lease", "TestSharedPassesWhatRuns"},
+	},
+	{
+		Name:   "group-look-before-lock",
+		Breaks: "a job starts although one before it has failed since somebody looked",
+		Edits: []Edit{{
+			"internal/lease/sql/claim_shared.sql", "AND CASE WHEN h.xmax = '0'::xid THEN true",
+			"AND CASE WHEN h.xmax <> pg_current_xact_id_if_assigned()::xid THEN false",
+		}},
+		Test: Test{"internal/lease", "TestSharedLooksBehindTheLock"},
 	},
 	{
 		Name:   "head-skip-locked",

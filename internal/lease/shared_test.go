@@ -1,0 +1,170 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// So many jobs of a group are held as it has slots, the first ones. One more finds none, and the slot of the first to
+// end is the next one's.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(5, "a")
+	s.Enqueue(1, "b")
+	s.groupLimit(3, "a", "b")
+	lanes := []*Lane{s.lane(), s.lane(), s.lane()}
+	var holds []*Hold
+	for i, l := range lanes {
+		holds = append(holds, s.start(l, "a"))
+		require.Equal(t, int64(i+1), holds[i].ID)
+		require.True(t, holds[i].More)
+	}
+	more := s.lane()
+	require.Nil(t, s.shared(more, nil, "a"))
+	require.False(t, more.OverLimit())
+	require.False(t, more.Behind())
+	require.Equal(t, int64(6), s.start(more, "b").ID)
+	s.end(more)
+	require.Equal(t, int64(4), s.shared(lanes[1], succeed(holds[1]), "a").ID)
+	require.Nil(t, s.shared(more, nil, "a"))
+	s.end(more)
+	for _, l := range lanes {
+		s.end(l)
+	}
+	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+	require.Equal(t, int64(1), s.start(more, "a").ID)
+}
+
+// Nobody passes a job that is not running: one that was only claimed, and one that an operator has locked.
+func TestSharedPassesWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	s.groupLimit(3, "a")
+	first, l := s.lane(), s.lane()
+	h := s.shared(first, nil, "a")
+	require.Nil(t, s.shared(l, nil, "a"), "the first one is not marked")
+	require.True(t, l.Behind())
+	require.NoError(t, first.Mark(t.Context(), []*Held{&h.Held}))
+	operator := s.Session()
+	operator.Do("BEGIN")
+	operator.Do("SELECT FROM pgfifo.jobs WHERE id = 2 FOR UPDATE")
+	require.Nil(t, s.shared(l, nil, "a"))
+	require.True(t, l.Behind())
+	operator.Do("ROLLBACK")
+	second := s.start(l, "a")
+	require.Equal(t, int64(2), second.ID)
+
+	s.end(first, retryIn(h, time.Hour)...) // the first is behind time, and holds what is behind it
+	again := s.shared(first, nil, "a")
+	require.Equal(t, int64(1), again.ID)
+	require.Positive(t, again.DueIn)
+	require.Nil(t, s.shared(s.lane(), nil, "a"))
+}
+
+// A worker that dies leaves a mark: it is found whichever slot the next claim has, once, and not while it lives.
+func TestSharedEvidence(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	s.groupLimit(3, "a")
+	dies, l, other := s.lane(), s.lane(), s.lane()
+	require.Equal(t, int64(1), s.start(dies, "a").ID)
+	require.Equal(t, int64(2), s.start(other, "a").ID)
+	s.end(other)
+	s.Terminate(dies.pg().PID())
+	h := s.shared(l, nil, "a")
+	require.Equal(t, int64(1), h.ID)
+	lost, err := l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	require.Nil(t, s.shared(other, nil, "a"), "the mark is the dead one's, and nobody runs the job")
+	s.end(other)
+	s.end(l, retryIn(h, 0)...)
+	h = s.start(l, "a")
+	require.Equal(t, 1, h.Attempts)
+	lost, err = l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, lost, "once")
+	s.end(l)
+}
+
+// The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and
+// then it is the next; so may one be that has been committed since.
+func TestSharedLooksBehindTheLock(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*stage, *Lane, *Hold){
+		"nothing":  nil,
+		"failed":   func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, time.Hour)...) },
+		"returned": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
+		"died":     func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
+		"lower": func(s *stage, _ *Lane, _ *Hold) {
+			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', -1, '')", queue)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			s.groupLimit(2, "a")
+			first := s.lane()
+			h := s.start(first, "a")
+			c := s.Session()
+			rows := func(sql string) int {
+				tag, err := c.Conn.Exec(t.Context(), sql, queue, "a")
+				require.NoError(t, err)
+				return int(tag.RowsAffected())
+			}
+			c.Do(beginSQL)
+			require.Equal(t, 1, rows(lockSharedSQL))
+			require.Equal(t, 1, rows(lockNextSQL))
+			require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
+			want := 1
+			if change != nil {
+				change(s, first, h)
+				want = 0
+			}
+			require.Equal(t, want, rows(claimSharedSQL))
+		})
+	}
+}
+
+// A worker that has lost its session records what became of the job on another one, once, unless somebody else has
+// claimed the job since.
+func TestSharedRecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	s.groupLimit(2, "a")
+	marks := func() int { return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks") }
+	lost, other := s.lane(), s.lane()
+	h := s.start(lost, "a")
+	calls := retryIn(h, 0)
+	lost.Kill()
+	require.NoError(t, lost.Record(t.Context(), &h.Held, calls...))
+	require.Zero(t, marks())
+	again := s.start(other, "a")
+	require.Equal(t, 1, again.Attempts)
+	dead, err := other.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, dead)
+	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, calls...), ErrNotHeld)
+	require.NoError(t, lost.Record(t.Context(), &Held{Key: group("a"), Shared: true}), "nothing to tell")
+	require.Equal(t, 1, marks())
+
+	s.end(other)
+	back := s.lane()
+	h = s.start(back, "a")
+	back.Kill()
+	require.NoError(t, back.Record(t.Context(), &h.Held), "given back")
+	require.Zero(t, marks())
+	require.NoError(t, back.Mark(context.WithoutCancel(t.Context()), []*Held{&h.Held}))
+	require.Zero(t, marks(), "by one that has lost the job")
+	require.Equal(t, 1, s.start(other, "a").Attempts)
+}
