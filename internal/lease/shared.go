@@ -1,11 +1,6 @@
 package lease
 
-import (
-	"context"
-	"strconv"
-
-	"github.com/jackc/pgx/v5/pgconn"
-)
+import "github.com/jackc/pgx/v5/pgconn"
 
 // A claim of a group of which several jobs may run at once (Request.Shared) is three statements: one locks a slot of
 // the group (sql/lock_shared.sql), the next the first job that nobody runs (sql/lock_next.sql), and the third looks
@@ -45,9 +40,4 @@ func (l *Lane) readShared(pipeline *pgconn.Pipeline, next *Request) (hold *Hold,
 		l.behind = false
 	})
 	return hold, err
-}
-
-func (l *Lane) markShared(ctx context.Context, h *Held) error {
-	xid := strconv.FormatInt(h.Seen.XID, 10)
-	return l.mark(ctx, []*Held{h}, markSharedSQL, h.Queue, h.GroupID, h.ID, int32(h.Attempts+1), xid)
 }

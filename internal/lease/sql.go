@@ -31,8 +31,6 @@ var (
 	evidenceSQL string
 	//go:embed sql/mark.sql
 	markSQL string
-	//go:embed sql/mark_shared.sql
-	markSharedSQL string
 	//go:embed sql/unmark.sql
 	unmarkSQL string
 	//go:embed sql/relock.sql

@@ -123,7 +123,7 @@ CREATE TABLE pgfifo.attempt_marks (
     group_id pgfifo.key NOT NULL,
     id       bigint     NOT NULL,
     attempt  integer    NOT NULL,
-    xid      xid8,                -- the claim, in a queue that has a group_limit: internal/lease/sql/mark_shared.sql
+    xid      xid8,                -- the claim
     PRIMARY KEY (queue, group_id, id)
 ) WITH (fillfactor = 50);
 

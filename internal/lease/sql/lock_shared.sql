@@ -5,7 +5,7 @@
 --
 -- What lock_slot.sql says of a queue's slots holds for those of a group: there are as many as may be locked, a row lock
 -- has one owner, and the claim's transaction keeps it until the job is settled. They say nothing of who runs which job,
--- nor of who has died with one: marks do (mark_shared.sql).
+-- nor of who has died with one: marks do (mark.sql).
 WITH slot AS MATERIALIZED (
     SELECT s.n
     FROM pgfifo.slots s
