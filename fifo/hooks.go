@@ -42,7 +42,7 @@ const (
 	Succeeded Outcome = iota // the job is done and gone
 	Retried                  // the attempt failed; the job is tried again in its place
 	Buried                   // the attempt failed and the job is a dead letter, or in the DeadLetterQueue
-	Returned                 // the job is back in its place, no attempt counted: the worker stops, or its batch failed
+	Returned                 // the job is back in place, no attempt counted: the worker stops, or its batch failed
 	Snoozed                  // the handler has given the job back until later, no attempt counted
 	Blocked                  // the attempt failed, was the last one, and the job blocks its group; see BlockGroup
 	Discarded                // the attempt failed, was the last one, and the job is gone; see Discard
