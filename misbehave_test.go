@@ -52,13 +52,11 @@ var vices = map[string]vice{
 		return tx.Conn().DeallocateAll(ctx)
 	}},
 	"SET behind another": {do: statement("SELECT 1; SET statement_timeout = '1h'"), replaced: true},
-	// What is not noticed stays, as it does in any pool of connections. Looked at is how statements begin.
-	"SET by a function": {
-		do:     statement("SELECT set_config('statement_timeout', '1h', false)"),
-		leaves: "statement_timeout",
-	},
-	"advisory lock":   {do: statement("SELECT pg_advisory_lock(77)"), leaves: "advisory lock"},
-	"temporary table": {do: statement("CREATE TEMP TABLE mine (n int)"), leaves: "temporary"},
+	"SET by a function":  {do: statement("SELECT set_config('statement_timeout', '1h', false)"), replaced: true},
+	// What settling puts back need not be noticed. Other things that are not noticed stay, as in any pool.
+	"SET that nobody sees": {do: statement("SELECT set_config('statement_timeout', '1h', 1 = 0)")},
+	"advisory lock":        {do: statement("SELECT pg_advisory_lock(77)"), leaves: "advisory lock"},
+	"temporary table":      {do: statement("CREATE TEMP TABLE mine (n int)"), leaves: "temporary"},
 	// What is for the transaction does no harm.
 	"SET LOCAL":                 {do: statement("SET LOCAL search_path = pg_catalog")},
 	"SET TRANSACTION READ ONLY": {do: statement("SET TRANSACTION READ ONLY")},

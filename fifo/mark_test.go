@@ -105,6 +105,7 @@ func TestConnectionLostWhileMarking(t *testing.T) {
 	release()
 	await(t, "the end of the job", func() bool { return b.count("jobs") == 1 }) // but for the other queue's
 	require.Equal(t, []int64{id}, b.ledger.order(), "it begins once")
+	await(t, "its outcome", func() bool { return len(b.ledger.outcomes()) > 0 })
 	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
 }
 
