@@ -475,19 +475,31 @@ func TestGroupLimitBlocks(t *testing.T) {
 		func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) })})
 	b.run(w)
 	r.reach(t, "a", ids[:3]...)
-	for _, i := range []int{2, 1} {
-		s.of(ids[i]) <- errOnPurpose
+	blocks := func(id int64) {
+		t.Helper()
 		await(t, "the block", func() bool {
 			status, err := b.client.Queue("q").Group("a").Why(t.Context())
 			require.NoError(t, err)
-			return status.PauseJob == ids[i]
+			return status.PauseJob == id
 		})
 	}
+	s.of(ids[2]) <- errOnPurpose
+	blocks(ids[2])
+	s.of(ids[1]) <- errOnPurpose // beside that, it does not use its last attempt up
 	s.of(ids[0]) <- nil
 	r.reach(t, "a")
+	blocks(ids[2])
 	_, err := b.client.Queue("q").Group("a").Resume(t.Context())
 	require.NoError(t, err)
 	r.reach(t, "a", ids[1:]...)
+	for _, job := range b.jobs() {
+		require.Zero(t, job.Attempts)
+	}
+	s.of(ids[1]) <- errOnPurpose
+	blocks(ids[1])
+	_, err = b.client.Queue("q").Group("a").SkipHead(t.Context())
+	require.NoError(t, err)
+	require.Len(t, b.deadLetters(), 1)
 	close(s.all)
 	b.drained()
 }
@@ -608,24 +620,78 @@ func TestGroupLimitSettings(t *testing.T) {
 func TestFullGroupDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	const poll = 100 * time.Millisecond
-	b := newBed(t)
-	b.groupLimit(1, 2)
-	r, s := newRoster(t), newStop()
-	first := b.run(b.crowd(r, fifo.Batch{}, s.handle))
-	ids := b.enqueue("a", 10)
-	r.reach(t, "a", ids[:2]...)
-	second := b.crowd(r, fifo.Batch{}, s.handle)
-	b.run(second)
-	misses(t, second, 3)
-	from, began := second.Stats().Missed, time.Now()
-	misses(t, second, 10)
-	tries := int64(time.Since(began)/poll) + 1
-	require.LessOrEqual(t, second.Stats().Missed-from, 2*(tries+1), "one or two each PollInterval")
-	first.cancel()
-	s.of(ids[0]) <- nil
-	s.of(ids[1]) <- nil
-	require.NoError(t, first.wait())
-	r.reach(t, "a", ids[2:4]...)
-	close(s.all)
-	b.drained()
+	for _, free := range []bool{false, true} {
+		t.Run(fmt.Sprint("free head ", free), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.groupLimit(1, 2)
+			r, s := newRoster(t), newStop()
+			q, ids := b.client.Queue("q"), b.enqueue("a", 10)
+			running, next := ids[:2], ids[2:4]
+			if free {
+				running, next = ids[1:3], []int64{ids[0], ids[3]}
+				require.NoError(t, q.Bury(t.Context(), ids[0], "later"))
+			}
+			first := b.run(b.crowd(r, fifo.Batch{}, s.handle))
+			r.reach(t, "a", running...)
+			if free {
+				_, err := q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
+				require.NoError(t, err)
+				require.Equal(t, fifo.OverLimit, b.why("a").State)
+			}
+			second := b.crowd(r, fifo.Batch{}, s.handle)
+			b.run(second)
+			misses(t, second, 3)
+			from, began := second.Stats().Missed, time.Now()
+			misses(t, second, 10)
+			tries := int64(time.Since(began)/poll) + 1
+			require.LessOrEqual(t, second.Stats().Missed-from, 2*(tries+1), "one or two each PollInterval")
+			first.cancel()
+			s.of(running[0]) <- nil
+			s.of(running[1]) <- nil
+			require.NoError(t, first.wait())
+			r.reach(t, "a", next...)
+			close(s.all)
+			b.drained()
+		})
+	}
+}
+
+// What has begun before the groups of its queue had a limit holds its group, with its batch, until it has ended.
+func TestGroupLimitRaised(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			s, ids := newStop(), b.enqueue("a", 8)
+			var running atomic.Int64
+			runs := sync.Map{}
+			worker := func() *fifo.Worker {
+				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+				w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(
+					func(ctx context.Context, job *fifo.Job) error {
+						running.Add(1)
+						defer running.Add(-1)
+						n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
+						n.(*atomic.Int64).Add(1)
+						return s.handle(ctx, job)
+					})})
+				return w
+			}
+			b.run(worker())
+			await(t, "the first job", func() bool { return running.Load() == 1 })
+			second := worker()
+			b.run(second)
+			b.groupLimit(1, 3)
+			misses(t, second, 3)
+			require.EqualValues(t, 1, running.Load())
+			close(s.all)
+			b.drained()
+			for _, id := range ids {
+				n, _ := runs.Load(id)
+				require.EqualValues(t, 1, n.(*atomic.Int64).Load())
+			}
+		})
+	}
 }

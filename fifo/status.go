@@ -91,6 +91,8 @@ func (s State) String() string {
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
 // given states. A page goes on behind the whole group of its After, whatever id that has.
 //
+// It looks at heads. A job that runs behind one (Settings.GroupLimit) is not told of here: see WhyJob.
+//
 // It reads one row per group and is not slowed down by long groups, but for a state it may have to pass over many
 // others. It returns ErrInvalidID also for a page that is After a place that cannot be, and ErrInvalidState.
 func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []Status, err error) {

@@ -4,10 +4,13 @@
 -- $1 queue, $2 group id, $3 id, $4 attempts before this one, $5 kind of failure, $6 error, $7 stack ('': none), $8
 -- worker, $9 how many failures to keep, $10 reason. No row: somebody else has counted the attempt. A group that an
 -- operator has paused meanwhile keeps his reason. It waits for one who is pausing or resuming the group, and no
--- longer. Of two jobs that do this while both run (Settings.GroupLimit), the pause names the first.
+-- longer. Where another job has blocked the group already (Settings.GroupLimit), it stays the one that the pause names,
+-- and this one keeps its last attempt: it makes that again when the group goes on.
 WITH job AS (
     UPDATE pgfifo.jobs
-    SET attempts = attempts + 1,
+    SET attempts = attempts + CASE WHEN EXISTS (SELECT FROM pgfifo.pauses p
+                                                WHERE p.queue = $1 AND p.group_id = $2 AND p.job <> $3)
+                                   THEN 0 ELSE 1 END,
         run_at   = NULL,
         failures = CASE WHEN jsonb_array_length(failures) >= $9::integer
                         THEN failures - 0
@@ -22,4 +25,4 @@ WITH job AS (
 INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 SELECT queue, group_id, $10::text, id, false
 FROM job
-ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = least(pauses.job, EXCLUDED.job)
+ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = coalesce(pauses.job, EXCLUDED.job)

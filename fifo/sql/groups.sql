@@ -53,7 +53,13 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
        END AS since,
        coalesce(p.job, 0) AS pause_job,
        walk.failures -> -1 AS last_failure,
-       walk.queue IN (SELECT f.queue FROM full_queue f) AS over_limit
+       walk.queue IN (SELECT f.queue FROM full_queue f)
+       OR (SELECT q.group_limit > 0
+                  AND q.group_limit <= (SELECT count(*)
+                                        FROM pgfifo.group_slots s
+                                        JOIN pg_stat_activity r ON r.backend_xid = s.xmax
+                                        WHERE s.queue = walk.queue AND s.group_id = walk.group_id)
+           FROM pgfifo.queues q WHERE q.queue = walk.queue) IS TRUE AS over_limit
 FROM walk
 LEFT JOIN LATERAL (SELECT p.queue, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited

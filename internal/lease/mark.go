@@ -30,9 +30,10 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
 	defer cancel()
 	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
-	attempts, xids := make([]int32, len(heads)), make([]int64, len(heads))
+	attempts, xids, shared := make([]int32, len(heads)), make([]int64, len(heads)), make([]bool, len(heads))
 	for i, h := range heads {
 		queues[i], ids[i], jobs[i], attempts[i], xids[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1), h.Seen.XID
+		shared[i] = h.Shared
 	}
 	wait, stop := context.WithTimeout(ctx, markWait)
 	defer stop()
@@ -41,7 +42,7 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 		defer conn.Release()
 		// An error may come after the marks are made, so they are taken back in any case.
 		l.marked = append(l.marked, heads...)
-		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids)
+		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids, shared)
 	}
 	if err != nil {
 		return fmt.Errorf("lease: mark: %w", err)

@@ -93,6 +93,13 @@ func TestSharedEvidence(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, lost, "once")
 	s.end(l)
+	xid := pgtest.One[string](s.DB, "SELECT pg_current_xact_id()::text")
+	s.Exec("INSERT INTO pgfifo.attempt_marks VALUES ($1, 'a', $2, 2, $3::text::xid8)", queue, h.ID, xid)
+	s.shared(l, nil, "a")
+	lost, err = l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, lost, "a claim that has committed has not died: its mark came late")
+	s.end(l)
 }
 
 // The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and

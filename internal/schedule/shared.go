@@ -170,12 +170,21 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 		delete(t.known, c.Key)
 	case !recent:
 		t.put(turn)
-	case m != nil:
+	case m != nil, c.Holder == 0:
 		t.park(turn, turn.tried.Add(t.poll))
 		turn.full = true
 	default:
 		t.hold(turn, c.Holder)
 	}
+}
+
+// missedSoon reports whether the same head of such a group, which nobody runs, was missed just now: the group is full.
+func (t *Turns) missedSoon(turn *Turn, c Candidate) bool {
+	if turn == nil {
+		turn = t.looked[c.Key]
+	}
+	return turn != nil && turn.shared && turn.state == heldElsewhere && turn.holder == 0 && turn.head == c.ID &&
+		c.DueIn == 0 && time.Since(turn.tried) < t.poll
 }
 
 // ensureShared makes the slots of the groups that were found.

@@ -1,20 +1,22 @@
 -- Marks attempts as begun.
 --
--- $1 queues, $2 group ids, $3 ids, $4 numbers of attempts, $5 the transactions that claimed them, pairwise; no group
--- twice. All groups are held by the caller, on another connection.
+-- $1 queues, $2 group ids, $3 ids, $4 numbers of attempts, $5 the transactions that claimed them, $6 whether several
+-- jobs of the group may run at once, pairwise; no group twice. All jobs are held by the caller, on another connection.
 --
 -- A statement that was under way for long may come when its claim has ended: then it makes no mark, which nobody would
--- take back. Where several jobs of a group may run at once, the job has started with its mark: others pass over it for
--- as long as the transaction that the mark names has its row locked (claim_shared.sql).
+-- take back. Where several jobs of a group may run at once, the mark names that transaction, and the job has started
+-- with it: others pass over it for as long as the transaction has its row locked (claim_shared.sql). Elsewhere it names
+-- none: what was claimed before the queue had its limit has no slot, and nobody is to start beside it.
 --
 -- Run by itself: a mark is durable on this server when the statement has returned, whatever standbys do. It is taken
 -- back in the transaction that settles or releases the attempt (unmark.sql). So one that a claim finds, of the attempt
 -- that would begin now, is of an attempt that died. VACUUM can take the evidence of evidence.sql away; it cannot take
 -- this.
 INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt, xid)
-SELECT k.queue, k.group_id, k.id, k.attempt, k.xid::text::xid8
+SELECT k.queue, k.group_id, k.id, k.attempt, CASE WHEN k.shared THEN k.xid::text::xid8 END
 FROM set_config('synchronous_commit', 'local', true),
-     unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[]) AS k (queue, group_id, id, attempt, xid)
+     unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::boolean[])
+         AS k (queue, group_id, id, attempt, xid, shared)
 WHERE pg_xact_status(k.xid::text::xid8) = 'in progress'
 ORDER BY 1, 2
 ON CONFLICT (queue, group_id, id) DO UPDATE SET attempt = EXCLUDED.attempt, xid = EXCLUDED.xid

@@ -77,6 +77,34 @@ var claims = []Mutant{
 		Test: Test{"internal/lease", "TestShared"},
 	},
 	{
+		Name:   "group-limit-beside-the-old-way",
+		Breaks: "jobs start beside one that began before its group had a limit, and beside its batch",
+		Edits: []Edit{{
+			"internal/lease/sql/mark.sql", "CASE WHEN k.shared THEN k.xid::text::xid8 END", "k.xid::text::xid8",
+		}},
+		Test: Test{"fifo", "TestGroupLimitRaised"},
+	},
+	{
+		Name:   "group-full-and-tried",
+		Breaks: "a worker claims again and again where a group is full and its head runs nowhere",
+		Edits:  []Edit{{"internal/schedule/candidate.go", "(c.Holder != 0 || t.missedSoon(turn, c))", "c.Holder != 0"}},
+		Test:   Test{"fifo", "TestFullGroupDoesNotSpin"},
+	},
+	{
+		Name:   "late-mark-of-the-settled",
+		Breaks: "where several jobs of a group run, a mark that came late charges an attempt that was given back",
+		Edits: []Edit{{
+			"internal/lease/sql/claim_shared.sql", "IS DISTINCT FROM 'committed'", "IS DISTINCT FROM 'none'",
+		}},
+		Test: Test{"internal/lease", "TestSharedEvidence"},
+	},
+	{
+		Name:   "two-that-block-a-group",
+		Breaks: "of two jobs that block a group, one has no attempts when the group goes on",
+		Edits:  []Edit{{"fifo/sql/block.sql", "THEN 0 ELSE 1 END", "THEN 1 ELSE 1 END"}},
+		Test:   Test{"fifo", "TestGroupLimitBlocks"},
+	},
+	{
 		Name:   "group-passes-what-is-locked",
 		Breaks: "a job starts before one that an operator has locked, or that somebody is only looking at",
 		Edits: []Edit{
