@@ -36,7 +36,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		t.lanes.setLimit(c.Queue, c.Slot, c.Shared)
 		turn := t.known[c.Key]
 		switch {
-		case c.Shared > 0 && (c.Holder != 0 || t.missedSoon(turn, c)):
+		case c.Shared > 0 && (c.Holder != 0 || t.full(turn, c)):
 			t.offerRunning(turn, c)
 			continue
 		case turn != nil && turn.full: // it was tried just now

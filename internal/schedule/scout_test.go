@@ -161,8 +161,15 @@ func TestScoutFindsWhatIsDue(t *testing.T) {
 	s.Exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp() + interval '300 milliseconds'")
 	turns, scout := s.scout(time.Hour)
 	s.run(scout)
-	require.Equal(t, "a", s.next(turns).GroupID)
-	require.True(t, s.claim(s.lane(), "a").Ready())
+	l, turn := s.lane(), s.next(turns)
+	h := s.claim(l, "a")
+	for !h.Ready() { // the server was slow to say when it is due: a moment too soon
+		s.end(l)
+		turns.Done(turn, Outcome{DueIn: h.DueIn})
+		turn = s.next(turns)
+		h = s.claim(l, "a")
+	}
+	require.Equal(t, group("a"), turn.Key)
 }
 
 func TestScoutHurries(t *testing.T) {

@@ -178,8 +178,12 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 	}
 }
 
-// missedSoon reports whether the same head of such a group, which nobody runs, was missed just now: the group is full.
-func (t *Turns) missedSoon(turn *Turn, c Candidate) bool {
+// full reports whether there is no room for the head of such a group, which nobody runs: lanes of this process have all
+// of it, or that head was missed just now.
+func (t *Turns) full(turn *Turn, c Candidate) bool {
+	if m := t.teams[c.Key]; m != nil && m.lanes >= c.Shared && c.DueIn == 0 {
+		return true
+	}
 	if turn == nil {
 		turn = t.looked[c.Key]
 	}
