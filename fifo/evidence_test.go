@@ -223,6 +223,39 @@ func TestHooksKeepNoClaim(t *testing.T) {
 	require.NoError(t, second.stop())
 }
 
+// If the session ends when its claim has been given back, the group goes on all the same.
+func TestSessionLostBehindAHook(t *testing.T) {
+	t.Parallel()
+	var b *bed
+	var pid atomic.Int64
+	b = newBed(t, func(cfg *fifo.Config) {
+		settled := cfg.Hooks[0].Settled
+		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(ctx, job, outcome, err)
+			lane := pid.Swap(0)
+			if lane == 0 {
+				return
+			}
+			await(t, "the claim to be given back", func() bool {
+				return query[bool](b, "SELECT state = 'idle' FROM pg_stat_activity WHERE pid = $1", lane)
+			})
+			b.exec("SELECT pg_terminate_backend($1, 5000)", lane)
+		}
+	})
+	ids := b.send("g", nil, nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.ID == ids[0] {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			pid.Store(int64(tx.Conn().PgConn().PID()))
+		}
+		return nil
+	}, oneLane, watchful))
+	require.Equal(t, ids, b.ledger.order())
+}
+
 // Attempts that were found lost are counted, each by itself, also if the server refuses that of one of them; that one
 // is counted when the server lets it.
 func TestLostBesideARefusal(t *testing.T) {

@@ -134,14 +134,14 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		hold, settled, err = s.lane.Step(bg, a.calls, request)
 		s.have(hold)
 		recorded, late := s.settle(bg, a, claim, settled, err)
+		if late { // what was claimed was given back, so that nobody waits for hooks
+			hold, settled, err = s.again(bg, request)
+			recorded = false
+		}
 		for i := range claim {
 			if p := &claim[i]; !p.kept || err != nil {
 				turns.Done(p.turn, p.learned())
 			}
-		}
-		if late { // what was claimed was given back, so that nobody waits for hooks
-			hold, settled, err = s.again(bg, request)
-			recorded = false
 		}
 		if err != nil {
 			nextClaim = slices.DeleteFunc(nextClaim, func(p place) bool { return taken(claim, p.turn) })
