@@ -146,9 +146,8 @@ func (l *Lane) Used() bool { return l.used }
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is
 // Closed, the connection broke on the way, and they may be committed all the same. With ErrUnsettled they are not, and
-// the handler is not to blame; the lane is Spoiled. A lane that is not Closed can go on;
-// one on which a claim failed is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a
-// new one has none.
+// the handler is not to blame; the lane is Spoiled. A lane that is not Closed can go on; one on which a claim failed
+// is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.unsure { // each time for fewer

@@ -3,11 +3,10 @@ package schedule
 import "github.com/pgfifo/pgfifo/groups"
 
 // Slots are what the process knows of a queue that may run only so many jobs at once, over all processes, or so many of
-// a group (shared.go). How many it
-// is not told: it takes slots until a claim finds none (package lease). From then on a lane may try when one of its own
-// has ended a job and so freed a slot; and for others' sake now and then, one lane after the other until a claim finds
-// none again. Nobody tells of a slot that another process has freed, nor of a group that it has: so one look of the
-// scout does for both (Turns.queueUp).
+// a group (shared.go). How many it is not told: it takes slots until a claim finds none (package lease). From then on a
+// lane may try when one of its own has ended a job and so freed a slot; and for others' sake now and then, one lane
+// after the other until a claim finds none again. Nobody tells of a slot that another process has freed, nor of a group
+// that it has: so one look of the scout does for both (Turns.queueUp).
 type slots struct {
 	met     bool // a claim has found no slot; from then on only so many may try
 	tries   int
