@@ -1,0 +1,207 @@
+package fifo_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A limit of groups is changed beside workers that run. Never more run than the former one says or the new one, and
+// when those have ended that ran before, no more than the new one.
+func TestGroupLimitThatChanges(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			ids := b.enqueue("a", 20)
+			var now atomic.Pointer[gauge]
+			all, done := newGauge(), sync.Map{}
+			close(all.open)
+			spell := func() *gauge {
+				g := newGauge()
+				now.Store(g)
+				return g
+			}
+			before := spell()
+			for range 2 {
+				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+				w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(
+					func(ctx context.Context, job *fifo.Job) error {
+						g := now.Load()
+						switch {
+						case job.GroupID == "elsewhere":
+							return nil
+						case job.ID <= ids[3]: // of the first batch
+							g = before
+						}
+						all.now.Add(1)
+						defer all.now.Add(-1)
+						n, _ := done.LoadOrStore(job.ID, new(atomic.Int64))
+						n.(*atomic.Int64).Add(1)
+						return g.handle(ctx, job)
+					})})
+				b.run(w)
+			}
+			steady := func(g *gauge, n int64) {
+				t.Helper()
+				g.reach(t, n)
+				for range 5 {
+					b.enqueue("a", 1) // which is announced, and tried
+					b.enqueue("elsewhere", 1)
+					await(t, "others to be done", func() bool {
+						return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'elsewhere'") == 0
+					})
+				}
+				require.Equal(t, n, g.most.Load())
+				require.Equal(t, n, all.now.Load())
+			}
+			before.reach(t, 1)
+			b.groupLimit(1, 3)
+			three := spell()
+			require.Equal(t, int64(1), before.most.Load())
+			close(before.open)
+			steady(three, 3)
+			b.groupLimit(3, 5)
+			steady(three, 5)
+			b.groupLimit(5, 2)
+			two := spell()
+			close(three.open)
+			steady(two, 2)
+			b.groupLimit(2, 1)
+			one := spell()
+			close(two.open)
+			steady(one, 1)
+			close(one.open)
+			b.drained()
+			for _, id := range ids {
+				n, _ := done.Load(id)
+				require.Equal(t, int64(1), n.(*atomic.Int64).Load())
+			}
+		})
+	}
+}
+
+// A queue with both limits keeps both, also beside workers that knew of one when the other was made.
+func TestGroupLimitAndLimit(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	both := fifo.Settings{Limit: 4, GroupLimit: 3}
+	b.limit(0, 4)
+	before, now := newGauge(), newGauge()
+	var first atomic.Pointer[gauge]
+	first.Store(before)
+	var mu sync.Mutex
+	groups, most := make(map[string]int), 0
+	b.enqueue("a", 12)
+	b.enqueue("b", 12)
+	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w.Handle("q", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		group := job.GroupID
+		mu.Lock()
+		groups[group]++
+		most = max(most, groups[group])
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			groups[group]--
+		}()
+		return first.Load().handle(ctx, job)
+	}))
+	b.run(w)
+	before.reach(t, 2)
+	require.NoError(t, b.client.Queue("q").Reconfigure(t.Context(), fifo.Settings{Limit: 4}, both))
+	first.Store(now)
+	close(before.open)
+	now.reach(t, 4)
+	misses(t, w, 5)
+	require.Equal(t, int64(4), now.most.Load())
+	mu.Lock()
+	require.LessOrEqual(t, most, 3)
+	mu.Unlock()
+	require.NoError(t, b.client.Queue("q").Reconfigure(t.Context(), both, fifo.Settings{GroupLimit: 3}))
+	now.reach(t, 6)
+	close(now.open)
+	b.drained()
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 3, most)
+}
+
+// A limit of groups is one of the settings. A queue that never had one above 1 is as it was; one that had keeps the
+// mark that stops other claims.
+func TestGroupLimitSettings(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	q := b.client.Queue("q")
+	requireMode := func(limit, stored, marks int) {
+		t.Helper()
+		s, err := q.Settings(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, limit, s.GroupLimit)
+		require.Equal(t, stored, query[int](b, "SELECT coalesce(max(group_limit), -1)::int FROM pgfifo.queues"))
+		require.Equal(t, marks, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
+	}
+	requireMode(1, -1, 0)
+	require.NoError(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: 1}))
+	require.NoError(t, q.Configure(t.Context(), fifo.Settings{}))
+	requireMode(1, 0, 0)
+	require.ErrorIs(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}), fifo.ErrConflict)
+	require.ErrorIs(t, q.Reconfigure(t.Context(), fifo.Settings{GroupLimit: 3}, fifo.Settings{}), fifo.ErrConflict)
+	b.groupLimit(0, 2)
+	requireMode(2, 2, 1)
+	b.groupLimit(2, 1)
+	requireMode(1, 1, 1)
+	require.NoError(t, q.Configure(t.Context(), fifo.Settings{}))
+	b.groupLimit(0, fifo.MaxGroupLimit)
+	requireMode(fifo.MaxGroupLimit, fifo.MaxGroupLimit, 1)
+	for _, n := range []int{-1, fifo.MaxGroupLimit + 1} {
+		require.ErrorIs(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: n}), fifo.ErrInvalidSettings)
+	}
+}
+
+// What has begun before the groups of its queue had a limit holds its group, with its batch, until it has ended.
+func TestGroupLimitRaised(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			s, ids := newStop(), b.enqueue("a", 8)
+			var running atomic.Int64
+			runs := sync.Map{}
+			worker := func() *fifo.Worker {
+				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+				w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(
+					func(ctx context.Context, job *fifo.Job) error {
+						running.Add(1)
+						defer running.Add(-1)
+						n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
+						n.(*atomic.Int64).Add(1)
+						return s.handle(ctx, job)
+					})})
+				return w
+			}
+			b.run(worker())
+			await(t, "the first job", func() bool { return running.Load() == 1 })
+			second := worker()
+			b.run(second)
+			b.groupLimit(1, 3)
+			misses(t, second, 3)
+			require.EqualValues(t, 1, running.Load())
+			close(s.all)
+			b.drained()
+			for _, id := range ids {
+				n, _ := runs.Load(id)
+				require.EqualValues(t, 1, n.(*atomic.Int64).Load())
+			}
+		})
+	}
+}
