@@ -145,34 +145,6 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 		log.lines)
 }
 
-// While a Settled hook runs, the lane may hold the next job: the server is told that the worker lives.
-func TestSlowHookKeepsTheNextJob(t *testing.T) {
-	t.Parallel()
-	var b *bed
-	var ids []int64
-	b = newBed(t, func(cfg *fifo.Config) {
-		settled := cfg.Hooks[0].Settled
-		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-			settled(ctx, job, outcome, err)
-			if job.ID != ids[0] {
-				return
-			}
-			pid := b.holder("g")
-			await(t, "a heartbeat behind the server's patience, or the end", func() bool {
-				return query[bool](b, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
-					WHERE pid = $1 AND state_change < xact_start + interval '4 s')`, pid)
-			})
-		}
-	})
-	ids = b.send("g", nil, nil)
-	b.work(b.worker(nop, oneLane, func(w *fifo.Worker) {
-		w.Session = groups.Session{
-			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-		}
-	}))
-	require.Equal(t, ids, b.ledger.order(), "each once")
-}
-
 // A lane that loses its connection while a Settled hook runs does not start the job that it has claimed meanwhile:
 // another worker may have that.
 func TestConnectionLostInAHook(t *testing.T) {

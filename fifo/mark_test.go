@@ -109,49 +109,6 @@ func TestConnectionLostWhileMarking(t *testing.T) {
 	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
 }
 
-// A lane's first claims are marked: those that lose their connection before a handler begins do not count as some.
-func TestClaimsThatDoNotBegin(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	ctx, s := t.Context(), b.client.Queue("q")
-	id := b.send("g", nil)[0]
-	require.NoError(t, pausing(s.Pause(ctx, "")))
-	marks := make(chan int, 1)
-	w := b.worker(func(context.Context, *fifo.Job) error {
-		marks <- b.count("attempt_marks")
-		return nil
-	}, oneLane)
-	b.run(w)
-	other, err := pgxpool.New(ctx, b.url)
-	require.NoError(t, err)
-	t.Cleanup(other.Close)
-	for range 8 {
-		tx, err := other.Begin(ctx)
-		require.NoError(t, err)
-		_, err = tx.Exec(ctx, "INSERT INTO pgfifo.attempt_marks VALUES ('q', 'g', $1, 1)", id) // the mark waits for it
-		require.NoError(t, err)
-		_, err = s.Resume(ctx)
-		require.NoError(t, err)
-		await(t, "a mark", func() bool {
-			return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Marks attempts%')`)
-		})
-		require.NoError(t, pausing(s.Pause(ctx, "")))
-		require.NoError(t, b.kill(ctx, b.holder("g")))
-		await(t, "the lane to hear of it", func() bool { return w.Stats().Lanes == 0 })
-		require.NoError(t, tx.Rollback(ctx))
-		await(t, "its end", func() bool {
-			return query[bool](b, `SELECT NOT EXISTS (SELECT FROM pgfifo.attempt_marks)
-				AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
-					AND pid <> pg_backend_pid() AND query LIKE '%attempt_marks%')`)
-		})
-	}
-	_, err = s.Resume(ctx)
-	require.NoError(t, err)
-	require.Equal(t, 1, receive(t, marks, "a handler"))
-	b.drained()
-}
-
 // A lower id that becomes the head before the job that died is claimed again leaves that one's mark alone.
 func TestMarkBesideALowerID(t *testing.T) {
 	t.Parallel()
