@@ -10,8 +10,8 @@
 -- that is committed later is the next to start.
 --
 -- The job is locked, so what is read of it is what is there, and nobody else's claim of it is under way: a mark of the
--- attempt that would begin now is of one that died, unless the claim that it names has committed: then it came late, and
--- the attempt was given back. This is the only evidence. A slot need not be the dead one's, so there is no job_xid.
+-- attempt that would begin now is of one that died, unless the claim that it names has committed: then it came late,
+-- and the attempt was given back. This is the only evidence. A slot need not be the dead one's, so there is no job_xid.
 --
 -- What claim.sql says of the other columns holds here. more says whether there are jobs behind this one.
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
