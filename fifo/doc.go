@@ -36,10 +36,9 @@
 //     the higher one ran, it runs next, and before all that is enqueued after that commit. Config.CommitOrder makes
 //     producers of a group wait for each other instead.
 //   - Exclusion. While a job's transaction is open, nobody else runs a job of its group, but as Settings.GroupLimit
-//     says. When a connection is lost,
-//     the handler learns of it by its context (cause ErrLost). If the server ended the session, or the worker was
-//     frozen, it may run beside its successor by then; package groups says for how long at most. A handler that
-//     Worker.AbandonAfter leaves behind runs beside its successor as well.
+//     says. When a connection is lost, the handler learns of it by its context (cause ErrLost). If the server ended the
+//     session, or the worker was frozen, it may run beside its successor by then; package groups says for how long at
+//     most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
 //     Effects elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the
 //     payload where the server can lose commits (a standby that is promoted, synchronous_commit off, what a handler of
