@@ -122,7 +122,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 			}
 		}()
 	}
-	if s.mark(ctx, claim) && s.lane.HungUp() { // that may take a second
+	if !s.mark(ctx, claim) {
 		s.unbegun(ctx, claim, nil)
 		return a
 	}
@@ -195,7 +195,8 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 const firstClaims = 8
 
 // mark marks the attempts that are about to begin, if they need it: a lane's first ones, those of jobs that have failed
-// or were lost before, and all where several jobs of a group may run. It reports whether there were any.
+// or were lost before, and all where several jobs of a group may run. It reports whether the lane still holds them: to
+// mark may take a second.
 func (s *seat) mark(ctx context.Context, claim []place) bool {
 	var heads []*lease.Held
 	for i := range claim {
@@ -203,10 +204,14 @@ func (s *seat) mark(ctx context.Context, claim []place) bool {
 			heads = append(heads, h)
 		}
 	}
-	if err := s.lane.Mark(ctx, heads); err != nil { // the locks alone tell of a crash then, as they do of most jobs
+	if len(heads) == 0 {
+		return true
+	}
+	err := s.lane.Mark(ctx, heads)
+	if err != nil && !errors.Is(err, lease.ErrLost) { // the locks alone tell of a crash then, as they do of most jobs
 		s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
 	}
-	return len(heads) > 0
+	return !errors.Is(err, lease.ErrLost) && !s.lane.HungUp()
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error, and whether what it did can be

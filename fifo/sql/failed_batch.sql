@@ -4,12 +4,11 @@
 -- $1 queue, $2 ids, $3 where their rows are, as the claim told; see succeed.sql. Jobs behind the head of a group are
 -- not locked, so an operator may have moved or deleted one meanwhile. Then retry.sql and bury.sql would find no row,
 -- while COMMIT, which is on its way already, would keep what the other jobs wrote: an error (of a text that is no
--- number) stops it, and the batch is undone. For lock_timeout see succeed_batch.sql.
+-- number) stops it, and the batch is undone. One who keeps such a job locked is waited for as long as lock_timeout is.
 WITH there AS (
     SELECT 1
     FROM pgfifo.jobs
     WHERE ctid = ANY ($3::tid[]) AND queue = $1 AND id = ANY ($2::bigint[])
-      AND (SELECT pg_catalog.set_config('lock_timeout', '1s', true)) = '1s'
     FOR UPDATE
 )
 SELECT CASE WHEN count(*) <> pg_catalog.cardinality($2::bigint[])

@@ -318,6 +318,6 @@ func TestMarkThatComesLate(t *testing.T) {
 	require.Equal(t, 1, marks())
 	s.end(l)
 	require.Zero(t, marks())
-	require.NoError(t, l.Mark(t.Context(), []*Held{&h.Held}))
+	require.ErrorIs(t, l.Mark(t.Context(), []*Held{&h.Held}), ErrLost)
 	require.Zero(t, marks())
 }

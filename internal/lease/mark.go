@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job
@@ -19,7 +21,8 @@ var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
 // becomes of the evidence that their locks leave.
 //
 // It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
-// back when the heads are settled or given back. A mark that comes later than that is not made.
+// back when the heads are settled or given back. A mark that comes later than that is not made. It returns ErrLost if
+// the claim has ended already: nothing of it may begin.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil
@@ -42,7 +45,11 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 		defer conn.Release()
 		// An error may come after the marks are made, so they are taken back in any case.
 		l.marked = append(l.marked, heads...)
-		_, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids, shared)
+		var made pgconn.CommandTag
+		made, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids, shared)
+		if err == nil && made.RowsAffected() < int64(len(heads)) {
+			err = ErrLost
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("lease: mark: %w", err)

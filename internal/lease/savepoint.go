@@ -41,6 +41,11 @@ var (
 const (
 	checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
 	closeCursors     = "CLOSE ALL"
+
+	// Somebody may keep a job open that is behind the head of a batch, and is waited for this long. Nobody waits so for
+	// what is locked: a lock on the whole table, of CREATE INDEX say, passes.
+	waitBehind = "SET LOCAL lock_timeout = '1s'"
+	waitLong   = "SET LOCAL lock_timeout TO DEFAULT"
 )
 
 // ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote
@@ -100,7 +105,7 @@ var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", E
 // last one is BEGIN, COMMIT or COMMIT AND CHAIN.
 type sequence struct {
 	released, behind, ended, calls int
-	batch                          bool // there is a savepoint of the batch
+	batch                          bool // there is a savepoint of the batch, as far as it has been read
 }
 
 // sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
@@ -125,11 +130,17 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 	case behind:
 		send("SAVEPOINT "+batchSavepoint, &s.released)
 	}
+	if behind {
+		send(waitBehind, &s.released)
+	}
 	for _, c := range calls {
 		if c.Behind {
 			pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
 			s.behind++
 		}
+	}
+	if behind {
+		send(waitLong, &s.ended)
 	}
 	if s.batch {
 		send(releaseBatch, &s.ended)
@@ -148,9 +159,10 @@ func (s *sequence) read(pipeline *pgconn.Pipeline) (settled bool, err error) {
 	}
 	held := true
 	for _, part := range []struct {
-		n    int
-		rows bool // one each
-	}{{s.behind, true}, {s.ended, false}, {s.calls, true}, {1, false}} {
+		n           int
+		rows, batch bool // one each; it is in the savepoint of the batch
+	}{{s.behind, true, true}, {s.ended, false, true}, {s.calls, true, false}, {1, false, false}} {
+		s.batch = s.batch && part.batch
 		for range part.n {
 			tag, err := readTag(pipeline)
 			if err != nil {

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -171,7 +170,7 @@ func TestSharedRecord(t *testing.T) {
 	back.Kill()
 	require.NoError(t, back.Record(t.Context(), &h.Held), "given back")
 	require.Zero(t, marks())
-	require.NoError(t, back.Mark(context.WithoutCancel(t.Context()), []*Held{&h.Held}))
+	require.ErrorIs(t, back.Mark(t.Context(), []*Held{&h.Held}), ErrLost)
 	require.Zero(t, marks(), "by one that has lost the job")
 	require.Equal(t, 1, s.start(other, "a").Attempts)
 }

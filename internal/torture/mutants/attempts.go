@@ -193,6 +193,22 @@ var attempts = []Mutant{
 		Test: Test{"internal/lease", "TestMarkThatComesLate"},
 	},
 	{
+		Name:   "begins-behind-a-lost-claim",
+		Breaks: "an attempt begins whose claim had ended before it was marked, and is not counted",
+		Edits: []Edit{{
+			"internal/lease/mark.go", "made.RowsAffected() < int64(len(heads))", "made.RowsAffected() < 0",
+		}},
+		Test: Test{"internal/lease", "TestMarkThatComesLate"},
+	},
+	{
+		Name:   "lock-timeout-of-heads",
+		Breaks: "a batch is undone because a lock on a table takes longer than a lock on a job behind its heads may",
+		Edits: []Edit{{
+			"internal/lease/savepoint.go", "	if behind {\n		send(waitBehind", "	if true {\n		send(waitBehind",
+		}},
+		Test: Test{"fifo", "TestBatchWaitsForALockOnATable"},
+	},
+	{
 		Name:   "claim-kept-beside-hooks",
 		Breaks: "what is claimed beside a slow hook waits for it, and begins though it was paused",
 		Edits:  []Edit{{"fifo/settle.go", "hookGrace = 50 * time.Millisecond", "hookGrace = time.Hour"}},
