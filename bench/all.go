@@ -17,8 +17,9 @@ const allAbout = "every scenario, one after the other, into RESULTS.md with char
 
 // reading is the order in which the scenarios are told and run. One that is not here comes after them.
 var reading = []string{
-	"drain", "backlog", "workers", "hot", "relaxed", "skew", "lookback", "priority", "latency", "horizon", "long-job",
-	"queues", "enqueue", "outbox", "outage", "idle", "delayed", "memory", "statements", "recovery",
+	"drain", "backlog", "workers", "hot", "group-limit", "relaxed", "skew", "lookback", "priority", "latency",
+	"horizon", "long-job", "queues", "enqueue", "outbox", "outage", "idle", "delayed", "memory", "statements",
+	"recovery",
 }
 
 func inOrder() []string {

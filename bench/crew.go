@@ -25,6 +25,7 @@ type crew struct {
 	handler fifo.Handler    // nil: does nothing
 	batch   fifo.Batch      // not zero: jobs come in slices
 	relaxed bool            // see fifo.Queue
+	several int             // fifo.Settings.GroupLimit; 0: the default
 	dial    pgconn.DialFunc // nil: the default
 
 	jobTimeout time.Duration // 0: the default; negative: none
@@ -38,6 +39,7 @@ type crew struct {
 func (c *crew) prepare() {
 	c.failed = make(chan struct{})
 	c.ledger = newLedger(c.groups, func() { close(c.failed) })
+	c.ledger.most = max(c.several, 1)
 }
 
 func (c *crew) table() string {
@@ -93,6 +95,11 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	cfg.Schema, cfg.Logger = c.schema, slog.New(slog.NewTextHandler(io.Discard, nil))
 	client := fifo.Open(pool, cfg)
 	defer func() { _ = client.Close() }()
+	if c.several > 0 {
+		if err := client.Queue(queue).Configure(ctx, fifo.Settings{GroupLimit: c.several}); err != nil {
+			return err
+		}
+	}
 	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, JobTimeout: c.jobTimeout, Name: workerName}
 	if c.batch == (fifo.Batch{}) {
 		worker.HandleQueue(queue, fifo.Queue{Handler: fifo.HandlerFunc(c.handle), Relaxed: c.relaxed})

@@ -13,6 +13,7 @@ import (
 // the next one, while no other job of its group runs. So nothing can be lost, repeated, reordered or overlapped unseen.
 type ledger struct {
 	groups []account
+	most   int // where so many of a group may run at once, two that start together may be entered in either order
 	count  atomic.Int64
 	broken atomic.Pointer[error] // the first violation
 	failed func()
@@ -20,13 +21,13 @@ type ledger struct {
 
 // An account is what a ledger knows of one group.
 type account struct {
-	busy atomic.Bool
+	busy atomic.Int64
 	next atomic.Int64
 }
 
 // newLedger returns a ledger that calls failed at the first violation.
 func newLedger(groups int, failed func()) *ledger {
-	return &ledger{groups: make([]account, groups), failed: failed}
+	return &ledger{groups: make([]account, groups), most: 1, failed: failed}
 }
 
 // groupID names a group, in the order of the numbers; groupSQL is the same in SQL, for a number %s.
@@ -51,15 +52,15 @@ func (l *ledger) begin(job *fifo.Job) (func(), error) {
 		return nil, l.fail(fmt.Errorf("no job of this run: %d in %s", job.ID, job.GroupID))
 	}
 	a, n := &l.groups[g], int64(binary.BigEndian.Uint64(job.Payload))
-	if !a.busy.CompareAndSwap(false, true) {
-		return nil, l.fail(fmt.Errorf("two jobs of %s at once; the second is number %d", job.GroupID, n))
+	most := int64(l.most)
+	if busy := a.busy.Add(1); busy > most {
+		return nil, l.fail(fmt.Errorf("%d jobs of %s at once; the last one is number %d", busy, job.GroupID, n))
 	}
-	if next := a.next.Load(); n != next {
+	if next := a.next.Add(1) - 1; n <= next-most || n >= next+most {
 		return nil, l.fail(fmt.Errorf("%s: number %d instead of %d", job.GroupID, n, next))
 	}
-	a.next.Add(1)
 	l.count.Add(1)
-	return func() { a.busy.Store(false) }, nil
+	return func() { a.busy.Add(-1) }, nil
 }
 
 // fail keeps the first violation.

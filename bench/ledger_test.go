@@ -17,7 +17,7 @@ func jobOf(group, number int) *fifo.Job {
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	violations := map[string]func(l *ledger) error{
-		"two jobs of g00000001 at once": func(l *ledger) error {
+		"2 jobs of g00000001 at once": func(l *ledger) error {
 			_, err := l.begin(jobOf(1, 0))
 			require.NoError(t, err)
 			_, err = l.begin(jobOf(1, 1))
@@ -50,6 +50,22 @@ func TestLedger(t *testing.T) {
 		require.ErrorContains(t, l.err(), "PROMISE BROKEN", want)
 		require.Equal(t, 1, failed)
 	}
+}
+
+// Several of a group may run at once, and no more; two that start together may be entered in either order.
+func TestLedgerOfSeveral(t *testing.T) {
+	t.Parallel()
+	open := func(numbers ...int) (err error) {
+		l := newLedger(1, func() {})
+		l.most = 2
+		for _, n := range numbers {
+			_, err = l.begin(jobOf(0, n))
+		}
+		return err
+	}
+	require.NoError(t, open(1, 0))
+	require.ErrorContains(t, open(0, 1, 2), "3 jobs of g00000000 at once")
+	require.ErrorContains(t, open(2), "number 2 instead of 0")
 }
 
 // The audit notices a job that was lost with nobody there to see it.

@@ -24,6 +24,8 @@ func (s *delayed) quick() {
 	s.groups, s.messages, s.settle, s.measure = 20_000, 100, time.Second, 3*time.Second
 }
 
+func (s *groupLimit) quick() { s.jobs, s.rounds = 200, 1 }
+
 func (s *statements) quick() { s.jobs, s.rounds = 6000, 2 }
 
 func (s *recovery) quick() { s.kills = 5 }

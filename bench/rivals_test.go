@@ -98,6 +98,14 @@ func TestRelaxed(t *testing.T) {
 	require.Len(t, results, 4)
 }
 
+func TestGroupLimit(t *testing.T) {
+	t.Parallel()
+	results := run(t, "group-limit", "-jobs", "60", "-rounds", "1", "-takes", "5ms")
+	require.Len(t, results, 5)
+	lineOf(t, results, "one group, GroupLimit 16", "one group, GroupLimit 1")
+	lineOf(t, results, "1000 groups, GroupLimit 4", "1000 groups, GroupLimit 1")
+}
+
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	db := testDatabase(t)

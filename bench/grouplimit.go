@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// groupLimit has one group whose jobs take a while, one at a time and several at once; and many groups whose jobs do
+// nothing, which win nothing by that.
+type groupLimit struct {
+	jobs, rounds int
+	takes        time.Duration
+}
+
+func (*groupLimit) about() string {
+	return "one group with jobs of 20 ms, of which several may run at once, and the cost where they need not"
+}
+
+func (s *groupLimit) flags(f *flag.FlagSet) {
+	f.IntVar(&s.jobs, "jobs", 1500, "jobs of the one group, in all rounds together; of many groups ten times as many")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds")
+	f.DurationVar(&s.takes, "takes", 20*time.Millisecond, "how long a job of the one group takes")
+}
+
+func (*groupLimit) settings() map[string]string { return nil }
+
+func (s *groupLimit) run(ctx context.Context, b *bench) error {
+	var contests []contest
+	for _, shape := range []struct {
+		name          string
+		groups, times int
+		handler       fifo.Handler
+		limits        []int
+	}{
+		{"one group", 1, 1, fifo.HandlerFunc(s.handle), []int{1, 4, 16}},
+		{"1000 groups", 1000, 10, nil, []int{1, 4}},
+	} {
+		var alone *system
+		for _, limit := range shape.limits {
+			schema := fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)
+			c := &crew{
+				db: b.database, schema: schema, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit,
+			}
+			c.prepare()
+			if err := migrate(ctx, b.pool, schema); err != nil {
+				return err
+			}
+			sys := &system{
+				name: fmt.Sprintf("%s, GroupLimit %d", shape.name, limit), work: times(shape.times, c.drain),
+				params: map[string]any{"groups": shape.groups, "lanes": 16},
+			}
+			contests = append(contests, contest{system: sys, to: alone})
+			if alone == nil {
+				alone = sys
+			}
+		}
+	}
+	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
+}
+
+// handle takes a while.
+func (s *groupLimit) handle(ctx context.Context, _ *fifo.Job) error {
+	select {
+	case <-time.After(s.takes):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
