@@ -107,6 +107,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	if texts == nil {
 		texts = make(map[string]string)
 	}
+	maps.Copy(texts, savepointSQL)
 	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
 	texts[stmtLock], texts[stmtLockMany], texts[stmtAhead] = lockSQL, lockManySQL, aheadSQL
 	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL

@@ -237,7 +237,7 @@ func (l *Lane) Keep(ctx context.Context) error {
 func (l *Lane) release(ctx context.Context) error {
 	pipeline := l.pg().StartPipeline(ctx)
 	pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.Seen.XID)}, nil, nil)
-	pipeline.SendQueryParams(releaseOuter, nil, nil, nil, nil)
+	pipeline.SendQueryStatement(l.stmts[stmtRelease], nil, nil, nil)
 	err := pipeline.Sync()
 	for i := 0; err == nil && i < 2; i++ {
 		_, err = readTag(pipeline)

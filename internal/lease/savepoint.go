@@ -34,19 +34,31 @@ var (
 
 	releaseOuter = "RELEASE SAVEPOINT " + outerSavepoint
 	undoOuter    = "ROLLBACK TO SAVEPOINT " + outerSavepoint
-	releaseBatch = "RELEASE SAVEPOINT " + batchSavepoint
 	undoBatch    = "ROLLBACK TO SAVEPOINT " + batchSavepoint
 )
 
+// Names of prepared statements.
 const (
-	checkConstraints = "SET CONSTRAINTS ALL IMMEDIATE"
-	closeCursors     = "CLOSE ALL"
+	stmtRelease      = "pgfifo_release"
+	stmtBatch        = "pgfifo_batch"
+	stmtReleaseBatch = "pgfifo_release_batch"
+	stmtConstraints  = "pgfifo_constraints"
+	stmtCursors      = "pgfifo_cursors"
+	stmtWaitBehind   = "pgfifo_wait_behind"
+	stmtWaitLong     = "pgfifo_wait_long"
+)
 
+var savepointSQL = map[string]string{
+	stmtRelease:      releaseOuter,
+	stmtBatch:        "SAVEPOINT " + batchSavepoint,
+	stmtReleaseBatch: "RELEASE SAVEPOINT " + batchSavepoint,
+	stmtConstraints:  "SET CONSTRAINTS ALL IMMEDIATE",
+	stmtCursors:      "CLOSE ALL",
 	// Somebody may keep a job open that is behind the head of a batch, and is waited for this long. Nobody waits so for
 	// what is locked: a lock on the whole table, of CREATE INDEX say, passes.
-	waitBehind = "SET LOCAL lock_timeout = '1s'"
-	waitLong   = "SET LOCAL lock_timeout TO DEFAULT"
-)
+	stmtWaitBehind: "SET LOCAL lock_timeout = '1s'",
+	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
+}
 
 // ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote
 // cannot be committed. All of that is undone, and the jobs are as they were.
@@ -110,8 +122,8 @@ type sequence struct {
 
 // sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
 func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence) {
-	send := func(sql string, n *int) {
-		pipeline.SendQueryParams(sql, nil, nil, nil, nil)
+	send := func(stmt string, n *int) {
+		pipeline.SendQueryStatement(l.stmts[stmt], nil, nil, nil)
 		*n++
 	}
 	if l.loan.taken() {
@@ -119,31 +131,29 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
 		// xmax, which is no evidence of a crash.
-		send(releaseOuter, &s.released)
+		send(stmtRelease, &s.released)
 	}
 	behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })
 	s.batch = l.batch || behind
 	switch {
 	case l.batch:
-		send(checkConstraints, &s.released)
-		send(closeCursors, &s.released) // also those that a deferred trigger has made
+		send(stmtConstraints, &s.released)
+		send(stmtCursors, &s.released) // also those that a deferred trigger has made
 	case behind:
-		send("SAVEPOINT "+batchSavepoint, &s.released)
+		send(stmtBatch, &s.released)
 	}
 	if behind {
-		send(waitBehind, &s.released)
-	}
-	for _, c := range calls {
-		if c.Behind {
-			pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
-			s.behind++
+		send(stmtWaitBehind, &s.released)
+		for _, c := range calls {
+			if c.Behind {
+				pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+				s.behind++
+			}
 		}
-	}
-	if behind {
-		send(waitLong, &s.ended)
+		send(stmtWaitLong, &s.ended)
 	}
 	if s.batch {
-		send(releaseBatch, &s.ended)
+		send(stmtReleaseBatch, &s.ended)
 	}
 	return s
 }

@@ -131,7 +131,7 @@ var attempts = []Mutant{
 		Name:   "cursor-refuses-the-batch",
 		Breaks: "a cursor WITH HOLD whose query fails has the COMMIT of a batch refused, which frees its groups",
 		Edits: []Edit{{
-			savepointFile, "		send(closeCursors, &s.released)", "		send(checkConstraints, &s.released)",
+			savepointFile, "		send(stmtCursors, &s.released)", "		send(stmtConstraints, &s.released)",
 		}},
 		Test: Test{"internal/lease", "TestCursorOfABatch"},
 	},
@@ -204,7 +204,7 @@ var attempts = []Mutant{
 		Name:   "lock-timeout-of-heads",
 		Breaks: "a batch is undone because a lock on a table takes longer than a lock on a job behind its heads may",
 		Edits: []Edit{{
-			"internal/lease/savepoint.go", "	if behind {\n		send(waitBehind", "	if true {\n		send(waitBehind",
+			savepointFile, "TO DEFAULT", "= '1s'",
 		}},
 		Test: Test{"fifo", "TestBatchWaitsForALockOnATable"},
 	},

@@ -26,7 +26,7 @@ var effects = []Mutant{
 	{
 		Name:    "effects-undone",
 		Breaks:  "what a handler wrote is undone although its job is done",
-		Edits:   []Edit{{savepointFile, "send(releaseOuter, &", "send(undoOuter, &"}},
+		Edits:   []Edit{{savepointFile, "stmtRelease:      releaseOuter", "stmtRelease:      undoOuter"}},
 		Torture: contended, By: []string{"I1", "I5"},
 	},
 	{
