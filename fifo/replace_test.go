@@ -131,7 +131,7 @@ func TestReplaceNothingThatWasLost(t *testing.T) {
 			b := newEffects(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			id := b.sendAll(newer("g", "a", "first"))[0]
-			b.sendAll(newer("g", "b", "behind"))
+			behind := b.sendAll(newer("g", "b", "behind"))[0]
 			pids := make(chan int, 1)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -161,8 +161,10 @@ func TestReplaceNothingThatWasLost(t *testing.T) {
 				_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
 				require.NoError(t, err)
 				require.False(t, b.replaces(id, newer("g", "a", "second")))
+				require.True(t, b.replaces(behind, newer("g", "b", "behind")))
 				return
 			}
+			require.True(t, b.replaces(behind, newer("g", "b", "behind")), "that one has not begun")
 			require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
 			require.False(t, b.replaces(id, newer("g", "a", "second")))
 			b.work(b.worker(nop))

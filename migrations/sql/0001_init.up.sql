@@ -146,18 +146,21 @@ CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- fo
 
 -- Gives the job that is remembered by a deduplication id the payload and the headers of a newer message, if the job
 -- waits, and tells whether it has: a job that runs, was tried, is changed by somebody, is gone, or is of another group
--- than the message (group_id; '': one of its own) stays as it is. It never waits. Workers need not be told: they look
--- every 25 ms whether a head that somebody has locked is free.
+-- than the message (group_id; '': one of its own) stays as it is. Workers need not be told: they look every 25 ms
+-- whether a head that somebody has locked is free.
+--
+-- It does not wait for a job that runs. A claim has the row of a head for a moment even if that is delayed or paused,
+-- and gives it back: for that it waits, a quarter of a second at most.
 --
 -- The key is that of fifo/sql/dedup.sql, taken by the caller in this transaction, so of two newer messages the second
 -- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may
 -- change what it could have enqueued. It wants READ COMMITTED, and does nothing elsewhere.
 --
--- What runs has its row locked. An attempt that died has left a mark, or the group's row locked by a transaction that
--- was aborted (internal/lease/sql/evidence.sql). That is looked for before the job's row is locked, which would hide it
--- from the next claim, and again behind that lock, for one that came and went between. While somebody has the group's
--- row, who may be a claim that has not looked yet, a job whose row an aborted transaction had is left as it is. Only
--- then is the row changed: it moves, so a batch that has read the old one is not committed
+-- What runs has its row locked. An attempt that died has left a mark, or both rows, the group's and the job's, locked by
+-- a transaction that was aborted (internal/lease/sql/evidence.sql). That is looked for before the job's row is locked,
+-- which would hide it from the next claim, and again behind that lock, for one that came and went between. While
+-- somebody has the group's row, who may be a claim that has not looked yet, a job whose row an aborted transaction had
+-- is left as it is. Only then is the row changed: it moves, so a batch that has read the old one is not committed
 -- (fifo/sql/succeed_batch.sql).
 --
 -- The job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
@@ -166,10 +169,15 @@ RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $replace$
 #variable_conflict use_variable
 DECLARE
-    job  record;
-    next bigint;
-    ago  bigint;
-    lost boolean;
+    job     record;
+    next    bigint;
+    ago     bigint;
+    seen    bigint;  -- the transaction that had the group's row
+    same    boolean; -- it had the job's row as well
+    lost    boolean;
+    claimed boolean;
+    ours    boolean := false; -- the job's row is locked by now
+    tries   integer := 0;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RETURN false;
@@ -179,38 +187,52 @@ BEGIN
           FROM pgfifo.jobs j
           WHERE j.id + 0 = (SELECT d.job FROM pgfifo.dedup_ids d WHERE d.key = key) OFFSET 0) o
     WHERE o.queue = queue AND (o.group_id = group_id OR group_id = '' AND o.group_id ~ '^~[0-9A-V]{24}$');
-    FOR look IN 1..2 LOOP
-        SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295 INTO next, ago -- xmax may change: it is read once
-        FROM pgfifo.queue_groups g, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n
-        WHERE g.queue = job.queue AND g.group_id = job.group_id AND g.xmax <> '0'::xid;
+    LOOP
+        SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295, j.xmax = g.xmax
+        INTO next, ago, same -- xmax may change: it is read once
+        FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n,
+             pgfifo.queue_groups g JOIN pgfifo.jobs j USING (queue, group_id)
+        WHERE g.queue = job.queue AND g.group_id = job.group_id AND g.xmax <> '0'::xid AND j.id = job.id;
         lost := CASE WHEN ago BETWEEN 1 AND next - 3
                      THEN pg_xact_status((next - ago)::text::xid8) = 'aborted' END;
-        IF lost OR EXISTS (SELECT FROM pgfifo.attempt_marks m
-                           WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id) THEN
+        IF lost AND (same OR ours AND next - ago IS DISTINCT FROM seen)
+           OR EXISTS (SELECT FROM pgfifo.attempt_marks m
+                      WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id) THEN
             RETURN false;
         END IF;
-        IF look = 1 THEN
-            -- Whoever has the group's row may be a claim that is about to look for the evidence on the job's.
-            IF (CASE WHEN ago BETWEEN 1 AND next - 3
-                     THEN pg_xact_status((next - ago)::text::xid8) = 'in progress'
-                     ELSE ago IS NOT NULL END)
-               AND EXISTS (SELECT FROM pgfifo.jobs j
-                           WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
-                             AND j.xmax <> '0'::xid
-                             AND CASE WHEN (next - j.xmax::text::bigint) & 4294967295 BETWEEN 1 AND next - 3
-                                      THEN pg_xact_status((next - ((next - j.xmax::text::bigint) & 4294967295))
-                                                          ::text::xid8) = 'aborted' END) THEN
-                RETURN false;
-            END IF;
+        EXIT WHEN ours;
+        seen := next - ago;
+        -- Whoever has the group's row may be a claim that is about to look for the evidence on the job's.
+        claimed := (CASE WHEN ago BETWEEN 1 AND next - 3
+                         THEN pg_xact_status((next - ago)::text::xid8) = 'in progress'
+                         ELSE ago IS NOT NULL END)
+            AND EXISTS (SELECT FROM pgfifo.jobs j
+                        WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
+                          AND j.xmax <> '0'::xid
+                          AND CASE WHEN (next - j.xmax::text::bigint) & 4294967295 BETWEEN 1 AND next - 3
+                                   THEN pg_xact_status((next - ((next - j.xmax::text::bigint) & 4294967295))
+                                                       ::text::xid8) = 'aborted' END);
+        IF claimed IS NOT TRUE THEN
             PERFORM 1
             FROM pgfifo.jobs j
             WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
               AND j.attempts = 0 AND j.failures IS NULL
             FOR NO KEY UPDATE SKIP LOCKED;
-            IF NOT FOUND THEN
-                RETURN false;
-            END IF;
+            ours := FOUND;
         END IF;
+        CONTINUE WHEN ours;
+        tries := tries + 1;
+        IF tries > 25 OR NOT EXISTS (
+            SELECT FROM pgfifo.jobs j
+            WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
+              AND j.attempts = 0 AND j.failures IS NULL
+              AND (j.run_at > clock_timestamp()
+                   OR EXISTS (SELECT FROM pgfifo.pauses p
+                              WHERE p.queue = job.queue AND p.group_id IN ('', job.group_id) AND NOT p.limited))
+        ) THEN
+            RETURN false;
+        END IF;
+        PERFORM pg_sleep(0.01);
     END LOOP;
     UPDATE pgfifo.jobs j SET payload = replace_waiting.payload, headers = nullif(replace_waiting.headers, '{}')
     WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id;

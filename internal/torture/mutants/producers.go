@@ -136,14 +136,14 @@ var producers = []Mutant{
 	{
 		Name:   "replaced-though-it-was-lost",
 		Breaks: "a job whose worker has died with it gets another payload",
-		Edits:  []Edit{{schemaFile, "IF lost OR EXISTS (SELECT", "IF EXISTS (SELECT"}},
+		Edits:  []Edit{{schemaFile, "IF lost AND (same", "IF false AND (same"}},
 		Test:   Test{"fifo", "TestReplaceNothingThatWasLost"},
 	},
 	{
 		Name:   "replaced-though-it-was-tried",
 		Breaks: "a job that has failed gets another payload",
 		Edits: []Edit{{
-			schemaFile, "              AND j.attempts = 0 AND j.failures IS NULL\n", "",
+			schemaFile, "AND j.attempts = 0 AND j.failures IS NULL\n            FOR", "FOR",
 		}},
 		Test: Test{"fifo", "TestReplaceNothing"},
 	},
@@ -154,6 +154,12 @@ var producers = []Mutant{
 			schemaFile, "            FOR NO KEY UPDATE SKIP LOCKED;\n", "            FOR NO KEY UPDATE;\n",
 		}},
 		Test: Test{"fifo", "TestReplaceNothing"},
+	},
+	{
+		Name:   "replacing-gives-up",
+		Breaks: "a newer message is dropped because a claim has looked at a delayed job",
+		Edits:  []Edit{{schemaFile, "IF tries > 25 OR", "IF tries > 0 OR"}},
+		Test:   Test{"fifo", "TestReplaceWhatAClaimLooksAt"},
 	},
 	{
 		Name:   "dedup-ids-forgotten",
