@@ -148,7 +148,7 @@
 // # For operators
 //
 // What operators do hangs on a Scope: a queue, or a group of it. It lists (Jobs, DeadLetters, Groups), counts
-// (Measure, MeasureUpTo), stops the work and lets it go on (Pause, Resume), and moves or deletes (SkipHead, Redrive,
+// (Measure, MeasureUpTo), stops the work and lets it go on (Pause, Resume), and moves or deletes (Bury, Redrive,
 // DeleteDeadLetters, Purge): what is in that scope and nothing else. Letters says which dead letters: by their ids, by
 // the kind or the text of their last failures, so many at a time; all only if it says All. A Client lists what is in
 // all queues, and changes nothing there.

@@ -15,8 +15,8 @@ const (
 	// ToDeadLetters moves the job to the dead letters, or to Queue.DeadLetterQueue; its group goes on.
 	ToDeadLetters GiveUp = iota
 	// BlockGroup stops the group, with the job at its head: nothing behind it runs before it. The group is among
-	// Client.Pauses, with the job. Scope.Resume gives the job all its attempts again, Scope.SkipHead moves it to the
-	// dead letters; either lets the group go on.
+	// Client.Pauses, with the job. Scope.Resume gives the job all its attempts again, Scope.Bury (with Pause.Job)
+	// moves it to the dead letters; either lets the group go on. DeadLetter is not stopped by it.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard
@@ -53,21 +53,9 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	return lease.Call{Statement: buryStmt, Args: append(args, how...)}
 }
 
-// SkipHead moves the job that blocks a group (BlockGroup), or else the one at its head, to the dead letters, whatever
-// attempts it has left, and undoes the block that it has made; a pause that an operator has made stays. It reports
-// whether it did: false if the group has no jobs, or if that one is running, which it does not wait for. It returns
-// ErrInvalidID for a queue.
-func (s Scope) SkipHead(ctx context.Context) (bool, error) {
-	if s.level != ofGroup {
-		return false, fmt.Errorf("%w: SkipHead is for a group", ErrInvalidID)
-	}
-	return s.takeOut(ctx, "skip the head of", nil, true, nil)
-}
-
-// takeOut takes a job out of its group: that with the id, or for nil the one that blocks the group, or else its head.
-// It reports whether it did. reason is a text, or nil.
-func (s Scope) takeOut(ctx context.Context, verb string, id any, bury bool, reason any) (bool, error) {
-	return s.alter(ctx, verb, skipSQL, s.queue, s.group, id, bury, reason, maxFailures)
+// takeOut takes a job out of its group, and reports whether it did. reason is a text, or nil.
+func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) (bool, error) {
+	return s.alter(ctx, verb, takeOutSQL, s.queue, s.group, id, bury, reason, maxFailures)
 }
 
 // alter changes one job of a group by a statement that answers with its transaction's id, or with no row if it has done

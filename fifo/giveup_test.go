@@ -63,64 +63,33 @@ func TestBlockedGroup(t *testing.T) {
 	require.Equal(t, ids, b.ledger.order()[len(b.ledger.order())-2:])
 }
 
-// An operator may skip the head instead.
-func TestSkipHead(t *testing.T) {
+// An operator may move the job to the dead letters instead: that one, and none behind it.
+func TestBuryWhatBlocks(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "head", "next")
 	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(9, errOnPurpose)})
 	r := b.run(w)
-	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
-	g := b.client.Queue("q").Group("g")
-	for _, want := range ids {
+	q := b.client.Queue("q")
+	for i, id := range ids {
+		await(t, "the block", func() bool { return w.Stats().Blocked == int64(i+1) })
 		await(t, "no claim that looks at the group just now", func() bool {
-			skipped, err := g.SkipHead(t.Context())
-			require.NoError(t, err)
-			return skipped
+			err := q.Bury(t.Context(), id, "skipped")
+			if err != nil {
+				require.ErrorIs(t, err, fifo.ErrJobHeld)
+			}
+			return err == nil
 		})
-		letters := b.deadLetters()
-		require.Equal(t, want, letters[len(letters)-1].ID)
-		if want == ids[0] {
-			require.Equal(t, 3, letters[0].Attempts)
-			require.Len(t, letters[0].Failures, 3)
-			await(t, "the next block", func() bool { return w.Stats().Blocked == 2 })
-		}
+		letter := b.deadLetters()[i]
+		require.Equal(t, id, letter.ID)
+		require.Equal(t, 3, letter.Attempts)
+		require.Len(t, letter.Failures, 4)
+		require.ErrorIs(t, q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
 	}
 	require.NoError(t, r.stop())
 	pauses, err := b.client.Pauses(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pauses)
-	skipped, err := g.SkipHead(t.Context())
-	require.NoError(t, err)
-	require.False(t, skipped, "there are no jobs")
-	_, err = b.client.Queue("q").SkipHead(t.Context())
-	require.ErrorIs(t, err, fifo.ErrInvalidID)
-}
-
-// A head that runs is not skipped, nor is the one behind it; a pause of an operator's stays.
-func TestSkipHeadThatRuns(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	ids := b.send("g", "head", "next")
-	h := newBlocking()
-	b.run(b.worker(h.handle, oneLane))
-	receive(t, h.started, "the head")
-	g := b.client.Queue("q").Group("g")
-	skipped, err := g.SkipHead(promptly(t))
-	require.NoError(t, err)
-	require.False(t, skipped)
-	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
-	close(h.release)
-	await(t, "the end of the head", func() bool { return b.count("jobs") == 1 })
-	await(t, "the head to be free", func() bool {
-		skipped, err = g.SkipHead(t.Context())
-		require.NoError(t, err)
-		return skipped
-	})
-	require.Equal(t, ids[1], b.deadLetters()[0].ID)
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "by hand", pauses[0].Reason)
 }
 
 // A group that an operator has paused while its head made its last attempt keeps the reason, and is blocked.
@@ -153,7 +122,7 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 func TestBlockGoesWithItsJob(t *testing.T) {
 	t.Parallel()
 	for verb, do := range map[string]func(ctx context.Context, g fifo.Scope) error{
-		"skip":  func(ctx context.Context, g fifo.Scope) error { _, err := g.SkipHead(ctx); return err },
+		"bury":  func(ctx context.Context, g fifo.Scope) error { return g.Bury(ctx, 1, "") },
 		"purge": func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
 	} {
 		for _, byHand := range []bool{false, true} {
@@ -179,7 +148,7 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 				}
 				require.Len(t, pauses, 1)
 				require.Zero(t, pauses[0].Job)
-				if verb == "skip" {
+				if verb == "bury" {
 					require.Equal(t, int64(1), b.deadLetters()[0].ID)
 				}
 			})

@@ -81,7 +81,7 @@ func TestOneJobReadsOneRow(t *testing.T) {
 			"none":  {jobSQL, []any{"q", group, 1 << 40, 3}},
 			"some":  {anySQL, []any{"q", "a", "z"}},
 			"retry": {retryNowSQL, []any{"q", "g1", 25000}},
-			"bury":  {skipSQL, []any{"q", "g1", 25001, true, "", 3}},
+			"bury":  {takeOutSQL, []any{"q", "g1", 25001, true, "", 3}},
 		} {
 			require.Less(t, blocksOf(t, conn, statement.sql, statement.args), 80, what)
 		}

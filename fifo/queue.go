@@ -27,7 +27,7 @@ type Queue struct {
 	// DeadLetterQueue is another queue, to which a job moves in place of the dead letters, in the transaction that ends
 	// its last attempt: to the end of the group with the same id there, under a new id. A handler works it there as any
 	// job, with all the attempts that the queue gives. Its payload and headers stay; the Origin headers are added, and
-	// may go beyond the limit of both. What an operator makes a dead letter (SkipHead) stays one. Config.CommitOrder
+	// may go beyond the limit of both. What an operator makes a dead letter (Scope.Bury) stays one. Config.CommitOrder
 	// does not order such a move. Workers are told after the commit; those that are not find it at their next poll.
 	// Scope.Move takes it back. Defaults to none.
 	DeadLetterQueue string

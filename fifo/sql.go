@@ -41,8 +41,8 @@ var (
 	blockSQL string
 	//go:embed sql/discard.sql
 	discardSQL string
-	//go:embed sql/skip.sql
-	skipSQL string
+	//go:embed sql/take_out.sql
+	takeOutSQL string
 	//go:embed sql/bury.sql
 	burySQL string
 	//go:embed sql/forward.sql

@@ -39,6 +39,9 @@ type Status struct {
 
 	overLimit bool // each slot of the queue is taken,
 	groupFull bool // or of the group
+
+	queuePaused bool      // not the group alone
+	headSince   time.Time // of one that is Behind: the head's Since
 }
 
 // Group returns the group's key.
@@ -122,7 +125,7 @@ func (s Scope) groupsBehind(ctx context.Context, from Position, limit int, state
 		var due, heldSince, since *time.Time
 		var failure []byte
 		err := r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
-			&g.PauseReason, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
+			&g.PauseReason, &g.queuePaused, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
 			&g.PauseJob, &failure, &g.overLimit)
 		g.DueAt, g.HeldSince, g.Since = orZero(due), orZero(heldSince), orZero(since)
 		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)

@@ -72,7 +72,8 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 				return own[0], nil
 			}
 		}
-		list[0].JobID, list[0].Ahead, list[0].State, list[0].Since = id, max(job.Ahead, 1), Behind, time.Time{}
+		list[0].JobID, list[0].Ahead, list[0].State = id, max(job.Ahead, 1), Behind
+		list[0].headSince, list[0].Since = list[0].Since, time.Time{}
 	}
 	return list[0], nil
 }
@@ -101,24 +102,27 @@ func (s *Status) Reason() string {
 	switch s.State {
 	case Behind:
 		return fmt.Sprintf("%swaits behind %d of its group; at its head, job %d %s",
-			job, s.Ahead, s.HeadID, s.reason(s.state()))
+			job, s.Ahead, s.HeadID, s.reason(s.state(), s.headSince))
 	case Dead:
 		return fmt.Sprintf("%sis a dead letter since %s, after %d attempts%s",
 			job, when(s.Since), s.Attempts, s.after())
 	default:
-		return job + s.reason(s.State)
+		return job + s.reason(s.State, s.Since)
 	}
 }
 
-// reason says what the head is doing, without its name.
-func (s *Status) reason(state State) string {
+// reason says what the head is doing, without its name, and since when.
+func (s *Status) reason(state State, since time.Time) string {
 	switch state {
 	case Held:
 		return fmt.Sprintf("runs since %s, in session %d of %q", when(s.HeldSince), s.PID, s.ApplicationName)
 	case Paused:
-		what := "the group or its queue is paused"
-		if s.PauseJob != 0 {
+		what := "the group is paused"
+		switch {
+		case s.PauseJob != 0:
 			what = fmt.Sprintf("job %d blocks the group", s.PauseJob)
+		case s.queuePaused:
+			what = "the queue is paused"
 		}
 		return fmt.Sprintf("waits: %s: %q", what, s.PauseReason)
 	case BackingOff:
@@ -130,10 +134,10 @@ func (s *Status) reason(state State) string {
 		if s.groupFull {
 			what = "group"
 		}
-		return fmt.Sprintf("may run since %s, and waits: the %s is at its limit", when(s.Since), what)
+		return fmt.Sprintf("may run since %s, and waits: the %s is at its limit", when(since), what)
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
-			"no worker handles the queue, its lanes are busy, or it is unavailable", when(s.Since))
+			"no worker handles the queue, its lanes are busy, or it is unavailable", when(since))
 	}
 }
 

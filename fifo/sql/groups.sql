@@ -43,7 +43,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
        (SELECT count(*) FROM (SELECT FROM pgfifo.jobs c
                               WHERE c.queue = walk.queue AND c.group_id = walk.group_id LIMIT $7) few) AS queued,
        p.queue IS NOT NULL AS paused,
-       coalesce(p.reason, '') AS pause_reason,
+       coalesce(p.reason, '') AS pause_reason, coalesce(p.group_id = '', false) AS queue_paused,
        a.pid IS NOT NULL AS held, coalesce(a.pid, 0) AS pid, coalesce(a.application_name, '') AS application_name,
        coalesce(host(a.client_addr), '') AS client_addr, a.xact_start AS held_since,
        CASE WHEN a.pid IS NOT NULL THEN a.xact_start
@@ -61,7 +61,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
                                         WHERE s.queue = walk.queue AND s.group_id = walk.group_id)
            FROM pgfifo.queues q WHERE q.queue = walk.queue) IS TRUE AS over_limit
 FROM walk
-LEFT JOIN LATERAL (SELECT p.queue, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
+LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
                    ORDER BY p.job IS NULL, p.group_id LIMIT 1) p ON true
 LEFT JOIN pg_stat_activity a ON walk.xid <> '0'::xid AND a.backend_xid = walk.xid

@@ -247,15 +247,6 @@ var attempts = []Mutant{
 		Test:   Test{"fifo", "TestDeadLetterQueue"},
 	},
 	{
-		Name:   "head-skipped-that-runs",
-		Breaks: "an operator who skips a head that runs skips the job behind it",
-		Edits: []Edit{{
-			"fifo/sql/skip.sql", "                           LIMIT 1))\n",
-			"                           LIMIT 1 FOR UPDATE SKIP LOCKED))\n",
-		}},
-		Test: Test{"fifo", "TestSkipHeadThatRuns"},
-	},
-	{
 		Name:   "verbs-wait-for-a-running-job",
 		Breaks: "an operator who has a running job tried at once waits for its end",
 		Edits: []Edit{{

@@ -1,26 +1,15 @@
 -- Takes a job out of its group, into the dead letters or for good, and undoes the block that it has made. No row: there
 -- is no such job, or it is running: it has its row locked, and is not waited for.
 --
--- $1 queue, $2 group id, $3 id (NULL: the job that blocks the group, or else its head), $4 whether it becomes a dead
--- letter, $5 why, to be the last of its failures (NULL: they stay as they are), $6 how many failures to keep. xid is
--- the transaction's id. A pause that an operator has made stays.
-WITH head AS (
-    SELECT h.ctid
-    FROM pgfifo.jobs h
-    WHERE h.queue = $1 AND h.group_id = $2
-      AND h.id = coalesce($3::bigint,
-                          (SELECT b.id
-                           FROM pgfifo.pauses p
-                           JOIN pgfifo.jobs b ON b.queue = p.queue AND b.group_id = p.group_id AND b.id = p.job
-                           WHERE p.queue = $1 AND p.group_id = $2),
-                          (SELECT f.id
-                           FROM pgfifo.jobs f
-                           WHERE f.queue = $1 AND f.group_id = $2
-                           ORDER BY f.queue, f.group_id, f.id
-                           LIMIT 1))
+-- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
+-- stay as they are), $6 how many failures to keep. xid is the transaction's id. A pause that an operator has made stays.
+WITH held AS (
+    SELECT j.ctid
+    FROM pgfifo.jobs j
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
     FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM pgfifo.jobs j USING head h
+    DELETE FROM pgfifo.jobs j USING held h
     WHERE j.ctid = h.ctid
     RETURNING j.*
 ), letter AS (
