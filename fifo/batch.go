@@ -49,9 +49,10 @@ const MaxBatch = 1000
 //
 // If it returns a BatchError, the jobs that it names have failed. The other groups' jobs are done; in a group, those
 // before the first that failed are done, and those behind it run again, whether they are named or not: do nothing for
-// them. What was written through the transaction stays, so undo what was written for a failed job, with a transaction
-// begun on the batch's. Without a Batch too, this is how a job leaves a word of its own beside its dead letter: write
-// it, and return a BatchError with a DeadLetter.
+// them. (With Batch.Jobs a Handler, which is called for one job after the other, sees to that by itself.) What was
+// written through the transaction stays, so undo what was written for a failed job, with a transaction begun on the
+// batch's. Without a Batch too, this is how a job leaves a word of its own beside its dead letter: write it, and return
+// a BatchError with a DeadLetter.
 //
 // Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
 // itself then, and until then no attempt is counted. After Unavailable its groups wait instead, all of them. Its

@@ -12,6 +12,9 @@ import (
 
 // ContentID returns a Message.DedupID that is made of the payload: the SHA-256 of what is stored, in hexadecimal. It
 // returns ErrInvalidMessage for a payload that does not encode.
+//
+// The group is no part of it, nor are headers: two accounts with equal payloads are duplicates of each other, unless
+// the account is in the payload or the queue's ids are those of each group (Settings.DedupByGroup).
 func ContentID(payload any) (string, error) {
 	stored, err := encodePayload(payload)
 	if err != nil {

@@ -40,10 +40,11 @@
 //     session, or the worker was frozen, it may run beside its successor by then; package groups says for how long at
 //     most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
-//     Effects elsewhere happen at least once: make them idempotent by the job's id, or by one of your own in the
-//     payload where the server can lose commits (a standby that is promoted, synchronous_commit off, what a handler of
-//     a Relaxed queue enqueues), for it gives out ids again then. Job.Fence has a number with which another system can
-//     refuse what a worker sends that has lost the job unknowingly.
+//     Effects elsewhere happen at least once: make them idempotent by an id of your own in the payload. The job's id
+//     is not enough: a redrive to the tail, Move and DeadLetterQueue give it another one, and a server that has lost
+//     commits (a standby that is promoted, synchronous_commit off, what a handler of a Relaxed queue enqueues) gives
+//     out ids again. Job.Fence has a number with which another system can refuse what a worker sends that has lost the
+//     job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, by Purge or Delete, or by Discard. An attempt
 //     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
 //     groups says which few are not counted. What has not begun is not counted. Jobs that a process runs, or is just
@@ -72,13 +73,15 @@
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ old place or tail
 //
 // A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
-// resumes it or skips its head, or discard the job. Queue.DeadLetterQueue names a queue to which the job moves in place
-// of the dead letters, for a handler to work: at the end of the group there, with headers that say where it was.
+// resumes it or moves that job to the dead letters (Bury), or discard the job. Queue.DeadLetterQueue names a queue to
+// which the job moves in place of the dead letters, for a handler to work: at the end of the group there, with headers
+// that say where it was.
 //
 // A Message that is Ungrouped is a group of its own: it has all of the above, and is ordered with nobody.
 //
 // A Message with a Priority has its group go before others of the queue, or of its share, while it is the group's head.
-// It overtakes none of its group. So that nobody starves, every tenth turn is that of the group which waits longest.
+// It overtakes none of its group. So that nobody starves, every tenth turn is that of the group which has waited
+// longest in the worker.
 //
 // # Duplicates
 //
@@ -192,8 +195,15 @@
 // A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx returns ErrNoJob. What it
 // decides can be tested with that: AsRetryAfter, IsDeadLetter and the like tell what its error says. With a database,
 // give each test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false.
-// It works one job, also of a queue with a Batch, and passes over jobs that wait for their time: Backoff(0, 0) is a
-// RetryPolicy without waits. Test batches with Run, and end it by a Settled hook.
+// It works one job, also of a queue with a Batch, and passes over jobs that wait for their time: RetryNow makes one
+// due, and Backoff(0, 0) is a RetryPolicy without waits. Test batches with Run, and end its context when WaitEmpty
+// returns.
+//
+// For a server, have the tests run by
+//
+//	go run github.com/pgfifo/pgfifo/internal/pgserver/cmd/withserver go test ./...
+//
+// which sets DATABASE_URL to one that it gets as this module's tests do.
 //
 // # What it costs
 //

@@ -10,10 +10,14 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// Of many changes to a document the last one is indexed, in half a minute.
+// Of many changes to a document the last one is indexed, in half a minute. The window is shorter than the delay: a
+// change that comes behind it is a job of its own.
 func ExampleMessage_replace() {
 	ctx := context.Background()
 	client := fifo.Open(pgtest.ExamplePool(), nil)
+	if err := client.Queue("index").Configure(ctx, fifo.Settings{DedupWindow: 20 * time.Second}); err != nil {
+		log.Fatal(err)
+	}
 
 	for _, text := range []string{"a", "a b", "a b c"} {
 		got, err := client.Enqueue(ctx, fifo.Message{

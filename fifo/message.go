@@ -40,7 +40,8 @@ type Message struct {
 	RunAt time.Time
 	// Priority has the job's group go before groups with a lower one, of its queue or share: 0, which is the lowest, to
 	// MaxPriority. It counts while the job is the head of its group, of which it overtakes none. Every tenth turn is
-	// that of the group which waits longest, whatever its priority.
+	// that of the group which has waited longest in the worker, whatever its priority. What a worker finds at its start
+	// is in no order.
 	Priority int
 	// MaxAttempts is how often the job is tried before it is given up: see Queue.OnGiveUp. 0 means what the worker
 	// says.
@@ -59,6 +60,10 @@ type Message struct {
 	//
 	// What was given back with no attempt counted, by Snooze say, waits. So may a job behind the head of a batch: if it
 	// has begun as it was, the batch is undone and runs again.
+	//
+	// A duplicate that has replaced nothing is dropped, and when the job is done the window may go on. So where the
+	// last message must not be lost, have a window that is shorter than the Delay (Settings.DedupWindow), and for a
+	// message that was dropped enqueue it without a DedupID.
 	Replace bool
 }
 

@@ -20,7 +20,7 @@ type Pause struct {
 	Job int64 `bun:"job,nullzero"`
 	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
 	ByHand bool `bun:"by_hand,notnull,default:true"`
-	// Limited is false in all that Client.Pauses returns. It marks a row that is no pause: that of a queue's limit.
+	// Limited is false. The table has rows that are no pauses, for queues with a limit, and they have true here.
 	Limited bool `bun:"limited,pk"`
 }
 

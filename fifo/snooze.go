@@ -21,9 +21,9 @@ func (e *snoozeError) Unwrap() error { return e.err }
 // fault, and passes: a quota that is used up, a time at which nothing may be sent. If a partner is down, see
 // Unavailable.
 //
-// d is at least a tenth of a second and at most MaxDelay. A nil err stands for "snoozed". In a BatchError it is for the
-// jobs that it names; any other error of a BatchHandler undoes the batch, and its jobs run again one at a time.
-// DeadLetter around it, or in it, has the last word, and a panic with it is a panic.
+// d is at least a tenth of a second and at most MaxDelay: what is less or more counts as that. A nil err stands for
+// "snoozed". In a BatchError it is for the jobs that it names; any other error of a BatchHandler undoes the batch, and
+// its jobs run again one at a time. DeadLetter around it, or in it, has the last word, and a panic with it is a panic.
 func Snooze(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("snoozed")
@@ -31,7 +31,7 @@ func Snooze(d time.Duration, err error) error {
 	return &snoozeError{d, err}
 }
 
-// AsSnooze reports whether an error says Snooze, and for how long: for the tests of a handler.
+// AsSnooze reports whether an error says Snooze, and for how long, as it was given: for the tests of a handler.
 func AsSnooze(err error) (d time.Duration, ok bool) {
 	if snooze := (*snoozeError)(nil); errors.As(err, &snooze) {
 		return snooze.after, true
