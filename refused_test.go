@@ -170,7 +170,6 @@ const replaceWaiting = "SELECT pgfifo.replace_waiting('q', 'a', sha256('mine'), 
 
 var refusedToAdmin = slices.Concat(workersOnly, []string{
 	"INSERT INTO pgfifo.pauses (queue, paused_at) VALUES ('other', now())",
-	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.fences",
 	"SELECT FROM pgfifo.dedup_ids",
 	replaceWaiting,

@@ -41,7 +41,8 @@ type Config struct {
 	// order in which its enqueues were committed. Without it, the order is that of ids, which are drawn inside the
 	// enqueue: it differs only among enqueues that overlap. Every producer of a group must say the same. Transactions
 	// that enqueue several times, to the same groups in different orders, may deadlock; PostgreSQL ends one of them
-	// (40P01).
+	// (40P01). Each group that a transaction enqueues to is a lock in the server's table of locks, which has room for
+	// max_locks_per_transaction times max_connections; Ungrouped messages take none.
 	CommitOrder bool
 	// PollOnly switches notifications off: for poolers in transaction mode, and where NOTIFY costs too much.
 	// Workers then find messages at their next poll.

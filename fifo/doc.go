@@ -128,10 +128,11 @@
 //	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7')
 //
 // The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
-// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. A query's
-// ORDER BY is the order of its jobs. A value that is refused is an error of SQLSTATE 22023 or 22004, a payload that is
-// too large 54000. Hooks are not called, and nobody is notified: workers find the job at their next look, which is
-// PollInterval at most.
+// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. The ORDER BY
+// of a query that calls it in its SELECT list is the order of the jobs; behind FROM or LATERAL it is called in any
+// order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each column. A value that is refused is an
+// error of SQLSTATE 22023 or 22004, a payload that is too large 54000. Hooks are not called, and nobody is notified:
+// workers find the job at their next look, which is PollInterval at most.
 //
 // # Several queues in one worker
 //

@@ -54,24 +54,30 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	return lease.Call{Statement: buryStmt, Args: append(args, how...)}
 }
 
-// takeOut takes a job out of its group, and reports whether it did. reason is a text, or nil.
+// takeOut takes a job out of its group, with the block that it has made, and reports whether it did. reason is a text,
+// or nil.
 func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) (bool, error) {
-	return s.alter(ctx, verb, takeOutSQL, s.queue, s.group, id, bury, reason, maxFailures)
+	xid := int64(0)
+	err := s.unblocking(ctx, verb, func(s Scope) error {
+		return s.change(ctx, verb, takeOutSQL, func(r row) error { return r.Scan(&xid) },
+			s.queue, s.group, id, bury, reason, maxFailures)
+	})
+	return s.altered(xid, err)
 }
 
 // alter changes one job of a group by a statement that answers with its transaction's id, or with no row if it has done
 // nothing, which alter reports. Workers are told.
 func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (bool, error) {
-	done, xid := false, int64(0)
-	err := s.change(ctx, verb, sql, func(r row) error {
-		done = true
-		return r.Scan(&xid)
-	}, args...)
-	if err != nil {
+	xid := int64(0)
+	err := s.change(ctx, verb, sql, func(r row) error { return r.Scan(&xid) }, args...)
+	return s.altered(xid, err)
+}
+
+// altered tells workers that a transaction has changed the group, and reports whether one has: 0 is none.
+func (s Scope) altered(xid int64, err error) (bool, error) {
+	if err != nil || xid == 0 {
 		return false, err
 	}
-	if done {
-		s.announce(xid, func(h hints) { h.add(s.queue, s.group, 0, false) })
-	}
-	return done, nil
+	s.announce(xid, func(h hints) { h.add(s.queue, s.group, 0, false) })
+	return true, nil
 }

@@ -156,6 +156,26 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 	}
 }
 
+// A block that was made while its job was taken away goes as well, with what takes jobs away next.
+func TestBlockWithoutItsJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
+		VALUES ('q', 'g', '', 7, false), ('q', 'h', 'by hand', 8, true), ('other', 'g', '', 9, false)`)
+	q := b.client.Queue("q")
+	_, err := q.Group("none").Move(t.Context(), q.Group("g"))
+	require.NoError(t, err)
+	require.Equal(t, 3, b.count("pauses"), "not of its scope")
+	_, err = q.Purge(t.Context())
+	require.NoError(t, err)
+	pauses, err := b.client.Pauses(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pauses, 2)
+	require.Equal(t, int64(9), pauses[0].Job)
+	require.Equal(t, "by hand", pauses[1].Reason)
+	require.Zero(t, pauses[1].Job)
+}
+
 // A job that is discarded leaves nothing behind, and its group goes on.
 func TestDiscard(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,9 @@
 package fifo
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Move moves the jobs that wait to another queue or group, behind those that are there, and returns how many those
 // were. They keep their order, payloads, headers, times and failures; they get new ids, and their attempts begin anew.
@@ -16,16 +19,21 @@ func (s Scope) Move(ctx context.Context, to Scope) (int, error) {
 	if err := to.validate(); err != nil {
 		return 0, err
 	}
+	if s.client != nil && to.client.schema != s.client.schema {
+		return 0, fmt.Errorf("%w: %v is in another schema", ErrInvalidID, to)
+	}
 	n, xid, there := 0, int64(0), make(hints)
-	err := s.change(ctx, "move", moveSQL, func(r row) error {
-		var group string
-		var jobs int
-		var first int64
-		err := r.Scan(&group, &jobs, &first, &xid)
-		n += jobs
-		there.add(to.queue, group, first, false)
-		return err
-	}, s.queue, s.groupOrNull(), to.queue, to.groupOrNull(), s.client != nil && s.client.cfg.CommitOrder)
+	err := s.unblocking(ctx, "move", func(s Scope) error {
+		return s.change(ctx, "move", moveSQL, func(r row) error {
+			var group string
+			var jobs int
+			var first int64
+			err := r.Scan(&group, &jobs, &first, &xid)
+			n += jobs
+			there.add(to.queue, group, first, false)
+			return err
+		}, s.queue, s.groupOrNull(), to.queue, to.groupOrNull(), s.client.cfg.CommitOrder)
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -102,6 +102,20 @@ func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
 // Purge deletes the jobs that wait, with the blocks that they have made, and returns how many those were. A running job
 // is left alone. Those behind it in a batch are not locked: they are deleted, and the batch is undone and runs again
 // without them. Run it inside a transaction to look before you commit; the groups stand still until then.
-func (s Scope) Purge(ctx context.Context) (int, error) {
-	return s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())
+func (s Scope) Purge(ctx context.Context) (n int, err error) {
+	err = s.unblocking(ctx, "purge", func(s Scope) error {
+		n, err = s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())
+		return err
+	})
+	return n, err
+}
+
+// unblocking has jobs taken away, and undoes the blocks that they have made.
+func (s Scope) unblocking(ctx context.Context, verb string, take func(Scope) error) error {
+	return s.together(ctx, verb, func(s Scope) error {
+		if err := take(s); err != nil {
+			return err
+		}
+		return s.change(ctx, verb, unblockSQL, func(row) error { return nil }, s.queue, s.groupOrNull())
+	})
 }

@@ -43,6 +43,8 @@ var (
 	discardSQL string
 	//go:embed sql/take_out.sql
 	takeOutSQL string
+	//go:embed sql/unblock.sql
+	unblockSQL string
 	//go:embed sql/bury.sql
 	burySQL string
 	//go:embed sql/forward.sql

@@ -17,6 +17,10 @@ func (e *unavailableError) Unwrap() error { return e.err }
 // each time in a row is one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a Snooze
 // around it, or in it, says how long instead. A nil err stands for "unavailable".
 //
+// That holds after JobTimeout, too. So say it of a call that was refused, or that has ended by a timeout of its own,
+// and not of the end of the handler's context: a job that never ends in time would be tried for ever, its group behind
+// it.
+//
 // When 5 groups of a queue have said so, and no job of it was done in between, the worker probes the queue: it tries
 // one job at a time, in no batch, with a pause behind each that says so again, of half a second first, then twice as
 // long each time, up to 5 seconds. The other groups wait in line, and are not asked. When a handler returns without

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -49,6 +50,9 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	if _, err := s.session(ctx); err != nil {
 		return err
 	}
+	if f == nil {
+		return errors.New("fifo: Edit: nil function")
+	}
 	if !s.within {
 		return pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
 			return s.InPgx(tx).Edit(ctx, id, f)
@@ -56,7 +60,8 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	}
 	return s.one(ctx, "edit", id, func(g Scope) (bool, error) {
 		var job *Job
-		const lock = jobsSQL + "queue = $1 AND group_id = $2 AND id = $3 FOR NO KEY UPDATE SKIP LOCKED"
+		const lock = jobsSQL + "queue = $1 AND group_id = $2 AND id = $3 AND (xmax = pg_current_xact_id_if_assigned()" +
+			"::xid AND pgfifo.runs_here(queue, group_id, xmax)) IS NOT TRUE FOR NO KEY UPDATE SKIP LOCKED"
 		err := g.read(ctx, "lock a job of", lock, func(r row) error {
 			j, err := scanJob(r)
 			job = &j

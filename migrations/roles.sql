@@ -36,7 +36,7 @@ REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
-    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
+    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb), pgfifo.runs_here(text, text, xid)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -90,8 +90,7 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 -- grant that to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.dead_letters TO pgfifo_reader;
 
--- Admin: reads, configures, pauses, resumes, purges, skips heads, redrives, deletes dead letters, which it locks
--- before,
+-- Admin: reads, configures, pauses, resumes, purges, redrives, deletes dead letters, which it locks before,
 -- retries, edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures, priority),
       UPDATE (payload, headers, run_at, attempts), DELETE
@@ -101,5 +100,6 @@ GRANT SELECT, INSERT (queue, group_id, reason, limited), UPDATE (reason, job, by
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;
-GRANT SELECT ON pgfifo.group_slots TO pgfifo_admin;
+GRANT SELECT ON pgfifo.group_slots, pgfifo.queue_groups TO pgfifo_admin;
+GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid) TO pgfifo_worker, pgfifo_admin;
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

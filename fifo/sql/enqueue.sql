@@ -16,7 +16,7 @@
 -- PostgreSQL then ends one of them.
 INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts)
 SELECT m.queue, m.group_id, m.payload, m.headers::jsonb,
-       CASE WHEN m.delay > 0 THEN statement_timestamp() + m.delay::float8 * interval '1 microsecond'
+       CASE WHEN m.delay > 0 THEN clock_timestamp() + m.delay::float8 * interval '1 microsecond'
             WHEN pg_catalog.to_timestamp(0) + m.run_at::float8 * interval '1 microsecond' > statement_timestamp()
             THEN pg_catalog.to_timestamp(0) + m.run_at::float8 * interval '1 microsecond'
        END,
@@ -24,10 +24,11 @@ SELECT m.queue, m.group_id, m.payload, m.headers::jsonb,
 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::integer[], $7::text[], $8::bigint[])
      WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, headers, run_at, n)
 WHERE CASE WHEN $6::boolean
-           THEN (SELECT count(pg_advisory_xact_lock(k.hash)) > 0
+           THEN (SELECT count(pg_advisory_xact_lock(k.hash)) >= 0
                  FROM (SELECT DISTINCT
                               hashtextextended('pgfifo ' || g.queue || '/' || g.group_id, length(g.queue)::bigint)
                        FROM unnest($1::text[], $2::text[]) AS g (queue, group_id)
+                       WHERE g.group_id !~ '^~[0-9A-V]{24}$' -- a group of its own
                        ORDER BY 1) AS k (hash))
            ELSE true
       END

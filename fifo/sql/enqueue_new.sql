@@ -2,13 +2,16 @@
 --
 -- In front of it stands the INSERT of enqueue.sql, as WITH job AS (...), with its parameters, or that of
 -- enqueue_priority.sql, whose priorities are $10 then. $9 keys, one for each message, '' for one without. Ids are drawn
--- in the order of the messages.
+-- in the order of the messages. The window of a key begins now: dedup.sql may have waited for it.
 , placed AS (
     SELECT j.id, pg_catalog.row_number() OVER (ORDER BY j.id) AS n FROM job j
 ), remembered AS (
-    UPDATE pgfifo.dedup_ids d SET job = p.id
+    UPDATE pgfifo.dedup_ids d
+    SET job = p.id,
+        expires = clock_timestamp() + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond'
     FROM placed p
-    JOIN pg_catalog.unnest($9::bytea[]) WITH ORDINALITY AS k (key, n) ON k.n = p.n
+    JOIN unnest($9::bytea[], $1::text[]) WITH ORDINALITY AS k (key, queue, n) ON k.n = p.n
+    LEFT JOIN pgfifo.queues q ON q.queue = k.queue
     WHERE d.key = k.key
 )
 SELECT id, xid FROM job

@@ -6,7 +6,7 @@
 -- that it has), $5 whether in the order of commits, as enqueue.sql has it. What is there already stays as it is.
 --
 -- It passes over what somebody has locked: a running job has its row locked, those behind it in a batch have not, and
--- succeed_batch.sql finds that they are gone. A group that one of them has blocked is free.
+-- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs.
 --
 -- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row.
 WITH waiting AS (
@@ -14,12 +14,13 @@ WITH waiting AS (
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
       AND NOT (j.queue = $3::text AND j.group_id = coalesce($4::text, j.group_id))
+      AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
     FOR UPDATE SKIP LOCKED
 ), turn AS ( -- the locks are counted, so that all of them are taken before the first id is drawn
     SELECT pg_catalog.count(pg_advisory_xact_lock(k.hash)) AS locks
     FROM (SELECT DISTINCT hashtextextended('pgfifo ' || $3::text || '/' || w.to_group, length($3::text)::bigint)
           FROM waiting w
-          WHERE $5::boolean
+          WHERE $5::boolean AND w.to_group !~ '^~[0-9A-V]{24}$' -- a group of its own
           ORDER BY 1) AS k (hash)
 ), gone AS (
     DELETE FROM pgfifo.jobs j USING waiting w
@@ -31,13 +32,6 @@ WITH waiting AS (
     FROM gone g
     ORDER BY g.id
     RETURNING group_id, id
-), free AS ( -- what they have blocked
-    DELETE FROM pgfifo.pauses p USING gone g
-    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND NOT p.by_hand
-), paused AS (
-    UPDATE pgfifo.pauses p SET job = NULL
-    FROM gone g
-    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND p.by_hand
 )
 SELECT m.group_id, pg_catalog.count(*) AS jobs, min(m.id) AS first, pg_current_xact_id()::text::bigint AS xid
 FROM moved m

@@ -1,12 +1,13 @@
--- Takes a job out of its group, into the dead letters or for good, and undoes the block that it has made. No row: there
--- is no such job, or it is running: it has its row locked, and is not waited for.
+-- Takes a job out of its group, into the dead letters or for good. No row: there is no such job, or it is running: it
+-- has its row locked, and is not waited for; or this very transaction runs it.
 --
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
--- stay as they are), $6 how many failures to keep. xid is the transaction's id. A pause that an operator has made stays.
+-- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 WITH held AS (
     SELECT j.ctid
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
+      AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
     FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM pgfifo.jobs j USING held h
@@ -25,12 +26,5 @@ WITH held AS (
            END
     FROM gone
     WHERE $4::boolean
-), free AS (
-    DELETE FROM pgfifo.pauses p USING gone g
-    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND NOT p.by_hand
-), paused AS (
-    UPDATE pgfifo.pauses p SET job = NULL
-    FROM gone g
-    WHERE p.queue = g.queue AND p.group_id = g.group_id AND p.job = g.id AND p.by_hand
 )
 SELECT pg_current_xact_id()::text::bigint AS xid FROM gone

@@ -144,6 +144,14 @@ CREATE TABLE pgfifo.dead_letters (
 );
 CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- for those that are kept for a time
 
+-- Tells whether a transaction that has a job's row locked, which is the one that asks, has claimed it: it runs the job.
+-- SKIP LOCKED does not skip its own locks.
+CREATE FUNCTION pgfifo.runs_here(queue text, group_id text, xid xid) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $runs$
+    SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = $2 AND g.xmax = $3)
+        OR EXISTS (SELECT FROM pgfifo.group_slots s WHERE s.queue = $1 AND s.group_id = $2 AND s.xmax = $3)
+    $runs$;
+
 -- Gives the job that is remembered by a deduplication id the payload and the headers of a newer message, if the job
 -- waits, and tells whether it has: a job that runs, was tried, is changed by somebody, is gone, or is of another group
 -- than the message (group_id; '': one of its own) stays as it is. Workers need not be told: they look every 25 ms
@@ -195,7 +203,8 @@ BEGIN
         WHERE g.queue = job.queue AND g.group_id = job.group_id AND g.xmax <> '0'::xid AND j.id = job.id;
         lost := CASE WHEN ago BETWEEN 1 AND next - 3
                      THEN pg_xact_status((next - ago)::text::xid8) = 'aborted' END;
-        IF lost AND (same OR ours AND next - ago IS DISTINCT FROM seen)
+        IF same AND next - ago = pg_current_xact_id_if_assigned()::text::bigint -- this transaction runs it
+           OR lost AND (same OR ours AND next - ago IS DISTINCT FROM seen)
            OR EXISTS (SELECT FROM pgfifo.attempt_marks m
                       WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id) THEN
             RETURN false;
@@ -364,15 +373,18 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF commit_order THEN -- see fifo/sql/enqueue.sql
+    IF commit_order AND NOT coalesce(ungrouped, false) THEN -- see fifo/sql/enqueue.sql
         PERFORM pg_advisory_xact_lock(hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)::bigint));
     END IF;
+    due := coalesce(run_at, clock_timestamp() + delay);
     INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, priority)
     VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0),
             nullif(priority, 0))
     RETURNING jobs.id INTO id;
     IF dedup_id IS NOT NULL THEN
-        UPDATE pgfifo.dedup_ids d SET job = id WHERE d.key = hash;
+        UPDATE pgfifo.dedup_ids d
+        SET job = id, expires = d.expires + (clock_timestamp() - now) -- it may have been waited for
+        WHERE d.key = hash;
     END IF;
 END
 $enqueue$;

@@ -247,6 +247,21 @@ var attempts = []Mutant{
 		Test:   Test{"fifo", "TestDeadLetterQueue"},
 	},
 	{
+		Name:   "verbs-take-the-job-that-calls",
+		Breaks: "a handler that moves or purges what waits in its group takes its own job along, which is done twice",
+		Edits: []Edit{{
+			schemaFile, "SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE",
+			"SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE false AND",
+		}},
+		Test: Test{"fifo", "TestVerbsPassOverTheJobThatCalls"},
+	},
+	{
+		Name:   "block-outlives-its-job",
+		Breaks: "a group stays blocked by a job that was taken away",
+		Edits:  []Edit{{"fifo/sql/unblock.sql", "p.job IS NOT NULL", "false"}},
+		Test:   Test{"fifo", "TestBlockWithoutItsJob"},
+	},
+	{
 		Name:   "verbs-wait-for-a-running-job",
 		Breaks: "an operator who has a running job tried at once waits for its end",
 		Edits: []Edit{{

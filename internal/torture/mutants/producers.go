@@ -15,7 +15,7 @@ var producers = []Mutant{
 	{
 		Name:   "function-enqueues-duplicates",
 		Breaks: "what is enqueued in SQL is not remembered by its deduplication id",
-		Edits:  []Edit{{schemaFile, "SET job = id WHERE d.key = hash;", "SET job = NULL WHERE d.key = hash;"}},
+		Edits:  []Edit{{schemaFile, "SET job = id, expires", "SET job = NULL, expires"}},
 		Test:   Test{".", "TestEnqueueFunctionDedup"},
 	},
 	{
@@ -136,7 +136,7 @@ var producers = []Mutant{
 	{
 		Name:   "replaced-though-it-was-lost",
 		Breaks: "a job whose worker has died with it gets another payload",
-		Edits:  []Edit{{schemaFile, "IF lost AND (same", "IF false AND (same"}},
+		Edits:  []Edit{{schemaFile, "OR lost AND (same", "OR false AND (same"}},
 		Test:   Test{"fifo", "TestReplaceNothingThatWasLost"},
 	},
 	{
@@ -154,6 +154,21 @@ var producers = []Mutant{
 			schemaFile, "            FOR NO KEY UPDATE SKIP LOCKED;\n", "            FOR NO KEY UPDATE;\n",
 		}},
 		Test: Test{"fifo", "TestReplaceNothing"},
+	},
+	{
+		Name:   "replaced-by-its-own-handler",
+		Breaks: "a handler replaces its own job, and the newer message goes with it",
+		Edits:  []Edit{{schemaFile, "IF same AND next - ago = ", "IF same AND next - ago < 0 * "}},
+		Test:   Test{"fifo", "TestReplaceTheJobThatCalls"},
+	},
+	{
+		Name:   "window-of-who-waited",
+		Breaks: "a message that has waited for another one with its DedupID is remembered for less than the window",
+		Edits: []Edit{{
+			"fifo/sql/enqueue_new.sql",
+			"clock_timestamp() + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond'", "d.expires",
+		}},
+		Test: Test{"fifo", "TestWaitingIsNoPartOfATime"},
 	},
 	{
 		Name:   "replacing-gives-up",
