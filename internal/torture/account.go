@@ -81,6 +81,8 @@ func detail(e *event) string {
 	switch e.kind {
 	case evStart:
 		return fmt.Sprintf("(message %d)", e.arg)
+	case evMark:
+		return fmt.Sprintf("(by transaction %d)", e.arg)
 	case evTx:
 		return fmt.Sprintf("(session %d)", e.arg)
 	case evFence:

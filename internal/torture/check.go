@@ -9,7 +9,7 @@ import (
 var invariants = []struct{ name, text string }{
 	{"I1", "no enqueue that returned is lost"},
 	{"I2", "nothing runs that was rolled back"},
-	{"I3", "no two handlers of a group at once"},
+	{"I3", "no two handlers of a group at once, or of a job where several of its group may run"},
 	{"I3-lease", "a handler hears of a lost lease in time"},
 	{"I3-fence", "the sink takes no write of a former holder"},
 	{"I4", "commits and starts in order of ids, ids in order of enqueues"},
@@ -21,7 +21,7 @@ var invariants = []struct{ name, text string }{
 	{"I10", "an enqueue into a held group does not wait, and none fails for its notice"},
 	{"I11", "no error in the server's log that nobody asked for"},
 	{"I12", "groups without trouble go on in time, delayed jobs start punctually, lanes are free soon"},
-	{"I13", "no more jobs at once than a queue's limit"},
+	{"I13", "no more jobs at once than the limit of a queue, or of its groups"},
 	{"I14", "of two messages with one DedupID one is enqueued"},
 }
 
@@ -31,6 +31,7 @@ type checker struct {
 	turns      []*turn
 	byGroup    map[int32][]*turn
 	byJob      map[int64][]*turn
+	byHolder   map[int64][]*turn // those of which one at most may be under way
 	effectOf   map[int64]*effect // by job, the first
 	sent       map[int64]*enqueue
 	twin       map[*enqueue]*enqueue // with the same DedupID
@@ -63,7 +64,8 @@ type checker struct {
 // check checks everything.
 func check(h *history) *checker {
 	c := &checker{
-		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
+		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn),
+		byHolder: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
 		sent: make(map[int64]*enqueue), twin: make(map[*enqueue]*enqueue),
 		windows: make(map[int32][]window), frozen: make(map[int32][]window),
 		deaf: make(map[int32][]window), uncounted: make(map[int64]int),
@@ -96,6 +98,7 @@ func check(h *history) *checker {
 	c.checkFence()
 	c.checkCommits()
 	c.checkStarts()
+	c.checkSeveral()
 	c.checkIDs()
 	c.checkAttempts()
 	c.checkCauses()

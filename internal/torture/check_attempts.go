@@ -13,12 +13,7 @@ const posthumous = int64(2 * time.Second)
 // the same if it was given back. It is higher by no more than there were faults that may have taken a claim before its
 // handler began. It may be the same after a lost attempt only where mayBeMissed says so.
 func (c *checker) checkAttempts() {
-	eaters := c.eaters()
-	between := func(from, to int64) int32 {
-		i, _ := slices.BinarySearch(eaters, from-posthumous)
-		j, _ := slices.BinarySearch(eaters, to+1)
-		return int32(j - i)
-	}
+	between := c.faults()
 	lost, raced := 0, make(map[lostSession]*turn)
 	charged := make(map[*turn][]int64) // by the head of a batch that died: others that were charged
 	for job, turns := range c.byJob {
@@ -103,6 +98,16 @@ func (c *checker) checkDead(between func(from, to int64) int32) {
 func (c *checker) clashed(msg int64) bool {
 	e := c.sent[msg]
 	return e != nil && e.how == howClash
+}
+
+// faults returns a function that counts what may have taken a claim between two times before its handler began.
+func (c *checker) faults() func(from, to int64) int32 {
+	eaters := c.eaters()
+	return func(from, to int64) int32 {
+		i, _ := slices.BinarySearch(eaters, from-posthumous)
+		j, _ := slices.BinarySearch(eaters, to+1)
+		return int32(j - i)
+	}
 }
 
 // eaters returns when something happened that may have taken a claim before its handler began, in order. A handler that

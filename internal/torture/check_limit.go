@@ -1,14 +1,29 @@
 package torture
 
-// checkLimit: I13, no more jobs of a limited queue run at once than its limit says. Those that have lost their sessions
-// count as long as I3 does not excuse them.
+// checkLimit: I13, no more jobs of a limited queue run at once than its limit says, nor of a group than that of its
+// queue.
 func (c *checker) checkLimit() {
-	var open []*turn
-	most := 0
-	for _, b := range c.turns {
-		if queueOf(b.group, c.batches) != queueLimited {
-			continue
+	var limited []*turn
+	for _, t := range c.turns {
+		if queueOf(t.group, c.batches) == queueLimited {
+			limited = append(limited, t)
 		}
+	}
+	c.count("jobs at once of the limited queue, at most", c.atOnce(limited, limit))
+	most := 0
+	for group, turns := range c.byGroup {
+		if queueOf(group, c.batches) == queueSeveral {
+			most = max(most, c.atOnce(turns, severalOf))
+		}
+	}
+	c.count("jobs at once of a group of the queue of several, at most", most)
+}
+
+// atOnce returns how many of the turns were under way at once, which is to be no more than a limit. Those that have lost
+// their sessions count as long as I3 does not excuse them.
+func (c *checker) atOnce(turns []*turn, limit int) (most int) {
+	var open []*turn
+	for _, b := range turns {
 		c.did("I13", 1)
 		still, beside := open[:0], []int64{b.job}
 		for _, a := range open {
@@ -23,9 +38,8 @@ func (c *checker) checkLimit() {
 		open = append(still, b)
 		most = max(most, len(beside))
 		if len(beside) > limit {
-			c.broken("I13", b.start, b.group, beside, "%d jobs of a queue ran at once whose limit is %d",
-				len(beside), limit)
+			c.broken("I13", b.start, b.group, beside, "%d jobs ran at once where the limit is %d", len(beside), limit)
 		}
 	}
-	c.count("jobs at once of the limited queue, at most", most)
+	return most
 }

@@ -33,18 +33,16 @@ const firstTurns = 8
 const markedWithin = int64(time.Second)
 
 // mayBeMissed returns why a lost attempt may not be counted by the next one of its job, or "". A job that has failed or
-// was lost before is marked durably, and the first ones of a process.
+// was lost before is marked durably, and the first ones of a process, and all where several of a group may run.
 func (c *checker) mayBeMissed(lost, next *turn) string {
 	switch {
 	case c.head[lost] != nil:
 		return missedBehind
-	case slices.ContainsFunc(c.unmarked[lost.proc], func(at int64) bool {
-		return at <= lost.start && lost.start < at+markedWithin
-	}):
+	case lost.mark <= 0 && c.unmarkedBefore(lost):
 		return missedMark
 	case c.untold(lost, next):
 		return missedTold
-	case lost.attempt > 1 || c.firsts[lost]:
+	case lost.attempt > 1 || c.firsts[lost] || queueOf(lost.group, c.batches) == queueSeveral:
 		return ""
 	case c.serverWent(lost.start, next.start):
 		return missedServer
@@ -70,6 +68,13 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 	default:
 		return missedRace
 	}
+}
+
+// unmarkedBefore reports whether the log tells that an attempt could not be marked, just before this one began.
+func (c *checker) unmarkedBefore(t *turn) bool {
+	return slices.ContainsFunc(c.unmarked[t.proc], func(at int64) bool {
+		return at <= t.start && t.start < at+markedWithin
+	})
 }
 
 // sessionEnded reports whether something that ends sessions of workers was done to another one than the lost attempt's,

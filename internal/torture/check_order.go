@@ -13,13 +13,17 @@ import (
 const claimWithin = int64(8 * time.Second)
 
 // checkCommits: I4, each group's hash chain is that of its effects in their order, and that is the order of ids, but
-// for jobs that were committed late.
+// for jobs that were committed late. Where several jobs of a group may run, effects have no order.
 func (c *checker) checkCommits() {
 	for from := 0; from < len(c.effects); {
 		group := c.effects[from].group
 		to := from
 		for to < len(c.effects) && c.effects[to].group == group {
 			to++
+		}
+		if queueOf(group, c.batches) == queueSeveral {
+			from = to
+			continue
 		}
 		c.checkChain(group, c.effects[from:to])
 		highest := 0 // where
@@ -70,9 +74,13 @@ func (c *checker) effectTurn(e *effect) *turn {
 	return found
 }
 
-// checkStarts: I4, handlers of a group start in the order of ids, but for jobs that were committed late.
+// checkStarts: I4, handlers of a group start in the order of ids, but for jobs that were committed late. See
+// checkSeveral for where several may run.
 func (c *checker) checkStarts() {
 	for group, turns := range c.byGroup {
+		if queueOf(group, c.batches) == queueSeveral {
+			continue
+		}
 		highest := -1 // where
 		for i, t := range turns {
 			c.did("I4", 1)
@@ -123,23 +131,30 @@ func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
 	return false
 }
 
-// overtaken judges a job that came after one with a higher id. That may be if it was not there, or not for long, when
-// the other one started, and their enqueues overlapped: they were two, and it had not run yet.
+// overtaken judges a job that came after one with a higher id. That may be if it was committed late, and had not run
+// yet.
 func (c *checker) overtaken(group int32, by *turn, first, second, firstMsg, secondMsg int64, what string) {
-	x, y := c.enqueued(firstMsg), c.enqueued(secondMsg)
+	y := c.enqueued(secondMsg)
 	at := int64(forever)
 	if by != nil {
 		at = by.start
 	}
-	together := x.invoke == y.invoke && x.how == y.how && c.sent[firstMsg] != nil &&
-		c.sent[secondMsg] != nil // in one call
 	before := by != nil && c.excuse(by.proc, 0, by.start) == "" &&
 		slices.ContainsFunc(c.byJob[second], func(t *turn) bool { return t.start < by.start && t.start > y.invoke })
-	if (by == nil || y.back > by.start-claimWithin) && x.invoke < y.back && y.invoke < x.back && !together && !before {
+	if !before && c.cameLate(by, firstMsg, secondMsg) {
 		c.count("lower ids that were committed late", 1)
 		return
 	}
 	c.broken("I4", at, group, []int64{first, second}, "job %d %s before job %d, which was there", first, what, second)
+}
+
+// cameLate reports whether a job with a lower id may not have been there, or not for long, when another one was started, and
+// their enqueues overlapped: they were two.
+func (c *checker) cameLate(by *turn, firstMsg, secondMsg int64) bool {
+	x, y := c.enqueued(firstMsg), c.enqueued(secondMsg)
+	together := x.invoke == y.invoke && x.how == y.how && c.sent[firstMsg] != nil &&
+		c.sent[secondMsg] != nil // in one call
+	return (by == nil || y.back > by.start-claimWithin) && x.invoke < y.back && y.invoke < x.back && !together
 }
 
 // enqueued returns when a message was enqueued. A job that a handler spawned is there when that attempt has settled.

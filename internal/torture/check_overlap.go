@@ -9,12 +9,12 @@ import (
 // machine with more processes than processors.
 const late = int64(200 * time.Millisecond)
 
-// checkOverlap: I3, handlers of one group do not overlap, from their start until they return, are told that the job is
+// checkOverlap: I3, handlers of one group, or of one job where several of its group may run, do not overlap, from their start until they return, are told that the job is
 // lost, or die with their process. Where a session was ended from the server's side, or the process did not get to
 // run, they may, for as long as it may take until they are told; but what became of the one that had lost the job is
 // not recorded.
 func (c *checker) checkOverlap() {
-	for group, turns := range c.byGroup {
+	for _, turns := range c.byHolder {
 		var open []*turn
 		told := make(map[*turn]string)
 		for _, b := range turns {
@@ -35,7 +35,7 @@ func (c *checker) checkOverlap() {
 					c.count("successors that began less than "+time.Duration(late).String()+
 						" before a handler was told", 1)
 				default:
-					c.broken("I3", b.start, group, []int64{a.job, b.job},
+					c.broken("I3", b.start, b.group, []int64{a.job, b.job},
 						"job %d attempt %d started in %s while job %d attempt %d ran in %s",
 						b.job, b.attempt, c.name(b.proc), a.job, a.attempt, c.name(a.proc))
 				}
@@ -155,13 +155,13 @@ func (c *checker) firstAfter(at int64) int {
 	return lo
 }
 
-// checkFence: of two attempts of a group that asked for tokens, the later one has the higher one, and the sink took no
-// write of an earlier one after one of a later one. The order of attempts is that of their starts: a token is drawn
+// checkFence: of two attempts of a group that asked for tokens, or of a job where several of its group may run, the
+// later one has the higher one, and the sink took no write of an earlier one after one of a later one. The order of attempts is that of their starts: a token is drawn
 // after the start, and only while the attempt's transaction is open.
 func (c *checker) checkFence() {
-	tokens := make(map[int32]map[int64]int) // by group and token: the place among the group's attempts
-	for group, turns := range c.byGroup {
-		tokens[group] = make(map[int64]int)
+	tokens := make(map[int64]map[int64]int) // by holder and token: the place among its attempts
+	for of, turns := range c.byHolder {
+		tokens[of] = make(map[int64]int)
 		var last *turn
 		for i, t := range turns {
 			if t.token == 0 {
@@ -171,17 +171,18 @@ func (c *checker) checkFence() {
 			// The jobs of a batch share a token.
 			if last != nil &&
 				(t.token < last.token || t.token == last.token && (t.proc != last.proc || t.pid != last.pid)) {
-				c.broken("I3-fence", t.start, group, []int64{last.job, t.job},
+				c.broken("I3-fence", t.start, t.group, []int64{last.job, t.job},
 					"job %d attempt %d has token %d, and job %d attempt %d before it had %d",
 					t.job, t.attempt, t.token, last.job, last.attempt, last.token)
 			}
-			tokens[group][t.token] = i
+			tokens[of][t.token] = i
 			last = t
 		}
 	}
-	newest := make(map[int32]int)
+	newest := make(map[int64]int)
 	for _, w := range c.writes {
-		i, known := tokens[w.group][w.token]
+		of := holder(w.group, w.job, c.batches)
+		i, known := tokens[of][w.token]
 		switch {
 		case !known: // its worker died before it could log the token
 			c.count("writes with a token that is in no log", 1)
@@ -198,11 +199,11 @@ func (c *checker) checkFence() {
 			continue
 		}
 		c.did("I3-fence", 1)
-		if i < newest[w.group] {
+		if i < newest[of] {
 			c.broken("I3-fence", w.at, w.group, []int64{w.job},
 				"the sink took a write of job %d attempt %d with token %d after one of a later attempt",
 				w.job, w.attempt, w.token)
 		}
-		newest[w.group] = max(newest[w.group], i)
+		newest[of] = max(newest[of], i)
 	}
 }

@@ -25,6 +25,7 @@ type wait struct {
 	turn    *turn
 	ready   int64
 	delayed bool
+	several bool // others of its group may have run
 }
 
 func (w *wait) took() int64 { return max(w.turn.start-w.ready, 0) }
@@ -41,6 +42,9 @@ func (c *checker) checkProgress() {
 		if w.delayed {
 			what = "start after the job was due"
 		}
+		if w.several {
+			what += ", of several at once"
+		}
 		c.latency[what] = append(c.latency[what], w.took())
 		if took := w.took(); took > startsWithin && took-c.away(w.ready, w.turn.start) > startsWithin {
 			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job},
@@ -49,6 +53,7 @@ func (c *checker) checkProgress() {
 		}
 		in := func(t window) bool { return t.from <= w.turn.start && w.turn.start <= t.until }
 		switch {
+		case w.several: // room that another process leaves is found later
 		case slices.ContainsFunc(c.trouble, in):
 			beside = append(beside, w)
 		case w.delayed:
@@ -109,33 +114,51 @@ func (c *checker) compare(what string, some, others []*wait, slack int64) {
 // whose group had been held by somebody who did not say when he was done with it.
 func (c *checker) waits() (list []wait) {
 	for group, turns := range c.byGroup {
-		if queueOf(group, c.batches) != queuePlain {
+		queue, most := queueOf(group, c.batches), 1
+		if queue == queueSeveral {
+			most = severalOf
+		} else if queue != queuePlain {
 			continue
 		}
-		free := int64(0) // when the attempt before was settled
-		for _, t := range turns {
-			before := free
-			if free = t.settled; !t.recorded() {
-				free = forever
-			}
+		for i, t := range turns {
+			before := room(turns[max(0, i-4*most+3):i], most)
 			e := c.sent[t.msg]
 			if before == forever || e == nil || e.result != resOK || t.attempt > 1 || t != c.byJob[t.job][0] ||
 				c.excuse(t.proc, 0, t.start) != "" {
 				continue
 			}
 			due := e.back + e.delay
-			list = append(list, wait{t, max(before, due), e.delay > int64(50*time.Millisecond) && due >= before})
+			list = append(list, wait{
+				t, max(before, due), e.delay > int64(50*time.Millisecond) && due >= before, queue == queueSeveral,
+			})
 		}
 	}
 	slices.SortFunc(list, func(a, b wait) int { return compare(a.turn.start, b.turn.start) })
 	return list
 }
 
+// room returns since when there was room for one more beside the turns of a group, in their order, of which only so many
+// may be under way, and all had started; forever, if that is not known.
+func room(turns []*turn, most int) (since int64) {
+	var free []int64
+	for _, t := range turns {
+		since = t.start
+		if free = append(free, t.settled); !t.recorded() {
+			free[len(free)-1] = forever
+		}
+	}
+	if slices.Sort(free); len(free) >= most {
+		since = max(since, free[len(free)-most])
+	}
+	return since
+}
+
 // checkSettled looks how soon it was recorded what became of attempts.
 func (c *checker) checkSettled() {
 	causes := c.causes()
 	for _, t := range c.turns {
-		if t.end == forever || t.settled == forever || queueOf(t.group, c.batches) != queuePlain {
+		queue := queueOf(t.group, c.batches)
+		if t.end == forever || t.settled == forever || queue != queuePlain && queue != queueSeveral {
 			continue
 		}
 		c.did("I12", 1)

@@ -147,6 +147,9 @@ const (
 	// queueLimited runs at most limit jobs at once.
 	queueLimited = "limited"
 	limit        = 4
+	// queueSeveral runs up to severalOf jobs of a group at once. Their effects have no order, and no hash chain.
+	queueSeveral = "several"
+	severalOf    = 3
 	// queueLoose is that of messages of no group, one job each of several. Number n counts as group looseFrom + n.
 	queueLoose = "loose"
 	looseFrom  = 1 << 21
@@ -155,7 +158,7 @@ const (
 	stubbornFrom  = 1 << 20
 )
 
-// queueOf returns the queue of a group. Five groups in ten are plain, and the groups that a Zipf distribution prefers
+// queueOf returns the queue of a group. Four groups in ten are plain, and the groups that a Zipf distribution prefers
 // are of every kind.
 func queueOf(group int32, batches bool) string {
 	switch {
@@ -170,6 +173,8 @@ func queueOf(group int32, batches bool) string {
 	switch group % 10 {
 	case 3:
 		return queueEach
+	case 4:
+		return queueSeveral
 	case 5:
 		return queueLimited
 	case 6:
@@ -185,6 +190,14 @@ func queueOf(group int32, batches bool) string {
 
 // acrossGroups reports whether a queue is worked in batches of one job each of several groups.
 func acrossGroups(queue string) bool { return queue == queueWide || queue == queueLoose }
+
+// holder names what one attempt at most may hold at a time: a group, or a job where several of its group may run.
+func holder(group int32, job int64, batches bool) int64 {
+	if queueOf(group, batches) == queueSeveral {
+		return -job
+	}
+	return int64(group)
+}
 
 // groupID returns the id of a group. One in four takes more bytes than letters.
 func groupID(group int32) string {

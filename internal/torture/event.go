@@ -17,6 +17,7 @@ const (
 	evNone    kind = iota
 	evStart        // a handler began with a job; arg: its message's number; word: what it is to do
 	evTx           // it has the transaction; arg: the server process
+	evMark         // its attempt was marked before; arg: by which transaction
 	evFence        // it has its fencing token; arg: that
 	evWrite        // it called the sink; arg: the token; word: accepted or refused
 	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
@@ -35,7 +36,7 @@ const (
 )
 
 var kindNames = []string{
-	"none", "start", "tx", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
+	"none", "start", "tx", "mark", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
 	"exit", "stall", "trouble", "up", "down",
 }
 

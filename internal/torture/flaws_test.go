@@ -160,9 +160,9 @@ func (b *book) warm() { b.warmIn(2) }
 
 func (b *book) warmIn(proc int32) {
 	for id := int64(100); id < 100+firstTurns; id++ {
-		b.send(id, id, 4, resOK)
-		b.run(proc, id, 4, 1, "ok", "succeeded")
-		b.effect(4, id, 1)
+		b.send(id, id, 7, resOK)
+		b.run(proc, id, 7, 1, "ok", "succeeded")
+		b.effect(7, id, 1)
 	}
 }
 

@@ -135,7 +135,16 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 		return err
 	}
 	a.note(evTx, int64(a.tx.Conn().PgConn().PID()), "-")
-	if _, err := a.tx.Exec(ctx, effectSQL, a.group, job.ID, job.Attempt(), a.N); err != nil {
+	sql := effectSQL
+	if job.Queue == queueSeveral {
+		sql = severalSQL
+		var by int64
+		if err := a.tx.QueryRow(ctx, markSQL, job.ID, job.Attempt()).Scan(&by); err != nil {
+			return fmt.Errorf("mark: %w", err)
+		}
+		a.note(evMark, by, "-")
+	}
+	if _, err := a.tx.Exec(ctx, sql, a.group, job.ID, job.Attempt(), a.N); err != nil {
 		return fmt.Errorf("effect: %w", err)
 	}
 	return a.act(ctx)
@@ -201,6 +210,9 @@ func (a *attempt) act(ctx context.Context) error {
 	case doPanic:
 		panic(errOnPurpose)
 	case doLater:
+		if a.job.Queue == queueSeveral { // it holds its group, for long enough to see that
+			return fifo.RetryAfter(headHolds, errOnPurpose)
+		}
 		return fifo.RetryAfter(time.Duration(rand.Int64N(int64(5*time.Millisecond))), errOnPurpose)
 	case doSwallow:
 		if !a.alone { // the others' work would be undone, too

@@ -38,7 +38,7 @@ func settings(o order) []setting {
 func (a *attempt) set(ctx context.Context) error {
 	list := a.settings
 	s := list[int(a.N)%len(list)]
-	if queueOf(a.group, a.batches) != queuePlain && !s.shared {
+	if a.job.Queue != queuePlain && a.job.Queue != queueSeveral && !s.shared {
 		return nil
 	}
 	if s.sql == forget {

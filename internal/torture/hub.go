@@ -23,15 +23,16 @@ type sinkWrite struct {
 }
 
 // A hub is what processes talk to, on a socket file, which no partition cuts off. It is the other system that handlers
-// write to: it refuses a token lower than the highest that it has seen for the group. And it says which messages a
-// producer is to send.
+// write to: it refuses a token lower than the highest that it has seen for the group, or for the job where several of
+// its group may run. And it says which messages a producer is to send.
 type hub struct {
 	listener net.Listener
 	book     *journal
+	batches  bool
 	tickets  func() (from, count int64) // waits; a count of 0: no more
 
 	mu      sync.Mutex
-	highest map[int32]int64
+	highest map[int64]int64 // by holder
 	writes  []sinkWrite
 	// By process: groups whose slow handlers are between their two writes, and tokens.
 	lingering map[string]map[int32]int64
@@ -40,14 +41,14 @@ type hub struct {
 	done      sync.WaitGroup
 }
 
-func newHub(path string, book *journal, tickets func() (int64, int64)) (*hub, error) {
+func newHub(path string, book *journal, batches bool, tickets func() (int64, int64)) (*hub, error) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
 	h := &hub{
-		listener: l, book: book, tickets: tickets,
-		highest: make(map[int32]int64), lingering: make(map[string]map[int32]int64),
+		listener: l, book: book, batches: batches, tickets: tickets,
+		highest: make(map[int64]int64), lingering: make(map[string]map[int32]int64),
 		reading: make(map[string]map[int32]int64), conns: make(map[net.Conn]bool),
 	}
 	h.done.Go(h.accept)
@@ -101,9 +102,10 @@ func (h *hub) take(w sinkWrite, phase string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.at = now()
-	w.accepted = w.token >= h.highest[w.group]
+	of := holder(w.group, w.job, h.batches)
+	w.accepted = w.token >= h.highest[of]
 	if w.accepted {
-		h.highest[w.group] = w.token
+		h.highest[of] = w.token
 	}
 	h.writes = append(h.writes, w)
 	h.book.line("%t %s %d %d %d %d", w.accepted, w.proc, w.group, w.job, w.attempt, w.token)

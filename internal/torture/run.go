@@ -102,7 +102,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.hub, err = newHub(filepath.Join(r.hubs, "hub"), sink, r.tickets); err != nil {
+	if r.hub, err = newHub(filepath.Join(r.hubs, "hub"), sink, r.cfg.Batch > 1, r.tickets); err != nil {
 		return err
 	}
 	if clockRemark != "" {
@@ -216,7 +216,14 @@ func (r *run) openDatabase(ctx context.Context) error {
 		r.locks = true
 	}
 	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(logLines{r.probes})})
-	return r.client.Queue(queueLimited).Configure(ctx, fifo.Settings{Limit: limit})
+	for queue, settings := range map[string]fifo.Settings{
+		queueLimited: {Limit: limit}, queueSeveral: {GroupLimit: severalOf},
+	} {
+		if err := r.client.Queue(queue).Configure(ctx, settings); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // harness is the harness's own application_name.

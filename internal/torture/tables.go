@@ -25,6 +25,15 @@ WITH link AS (
 INSERT INTO effects (grp, place, job, attempt, msg) SELECT $1::integer, length, $2::bigint, $3::integer,
 $4::bigint FROM link`
 
+// severalSQL adds the effect of a job where several of its group may run: they are not to wait for each other.
+const severalSQL = `INSERT INTO effects (grp, place, job, attempt, msg)
+VALUES ($1::integer, 0, $2::bigint, $3::integer, $4::bigint)`
+
+// markSQL returns the transaction that has marked an attempt of such a job as begun, before its handler began: marks
+// are in the order of these. -1: none has. $1 job, $2 attempt.
+const markSQL = `SELECT coalesce((SELECT xmin::text::bigint FROM pgfifo.attempt_marks
+WHERE queue = 'several' AND id = $1::bigint AND attempt = $2::integer AND xid = pg_current_xact_id()), -1)`
+
 // slowCommitSQL has the COMMIT take a while. $1 job.
 const slowCommitSQL = "INSERT INTO slow_commits (job) VALUES ($1::bigint)"
 

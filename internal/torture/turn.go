@@ -24,6 +24,7 @@ type turn struct {
 	bytes   int64 // how much that is
 	pid     int64 // the server process, 0 if it did not get that far
 	token   int64 // 0: it did not ask
+	mark    int64 // the transaction that marked it before it began; -1: none did; 0: it did not look
 	job     int64
 	msg     int64
 	child   int64 // the number of the job that it spawned, if any
@@ -74,6 +75,8 @@ func (c *checker) readTurns() {
 		switch e.kind {
 		case evTx:
 			t.pid = e.arg
+		case evMark:
+			t.mark = e.arg
 		case evFence:
 			t.token = e.arg
 		case evWrite:
@@ -99,6 +102,8 @@ func (c *checker) readTurns() {
 	for _, t := range c.turns {
 		c.byGroup[t.group] = append(c.byGroup[t.group], t)
 		c.byJob[t.job] = append(c.byJob[t.job], t)
+		of := holder(t.group, t.job, c.batches)
+		c.byHolder[of] = append(c.byHolder[of], t)
 		if t.died < t.start { // its process was killed, and had not ended yet
 			t.died = t.start
 		}

@@ -51,7 +51,7 @@ func (r *run) pace(ctx context.Context) {
 	}
 }
 
-// A lockSample is a row of a group that was locked at some time after the server was asked and before its answer was
+// A lockSample is a row of a group, or one of its slots, that was locked at some time after the server was asked and before its answer was
 // there.
 type lockSample struct {
 	asked int64
@@ -67,9 +67,12 @@ func (r *run) sample(ctx context.Context) {
 	if !r.locks {
 		return
 	}
-	const sql = `SELECT g.queue || '/' || g.group_id, l.pids[1], l.locker::text, coalesce(a.application_name, '')
-		FROM pgrowlocks('pgfifo.queue_groups') l JOIN pgfifo.queue_groups g ON g.ctid = l.locked_row
-		LEFT JOIN pg_stat_activity a ON a.pid = l.pids[1]`
+	const sql = `SELECT g.queue || '/' || g.group_id, g.pids[1], g.locker::text, coalesce(a.application_name, '')
+		FROM (SELECT queue, group_id, pids, locker
+		      FROM pgrowlocks('pgfifo.queue_groups') JOIN pgfifo.queue_groups g ON g.ctid = locked_row
+		      UNION ALL SELECT queue, group_id, pids, locker
+		      FROM pgrowlocks('pgfifo.group_slots') JOIN pgfifo.group_slots s ON s.ctid = locked_row) g
+		LEFT JOIN pg_stat_activity a ON a.pid = g.pids[1]`
 	for pause.For(ctx, time.Second) == nil {
 		asked := now()
 		rows, err := r.pool.Query(ctx, sql)

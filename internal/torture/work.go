@@ -155,8 +155,8 @@ func (r *run) await(ctx context.Context, what string, limit time.Duration, cond 
 }
 
 // state is something that changes whenever something is done.
-func (r *run) state(ctx context.Context) (s [4]int64) {
-	s[0], s[1] = r.granted.Load(), r.begun.Load()
+func (r *run) state(ctx context.Context) (s [5]int64) {
+	s[0], s[1], s[4] = r.granted.Load(), r.begun.Load(), r.backlog.Load()
 	_ = r.pool.QueryRow(ctx, `SELECT (SELECT coalesce(sum(length), 0) FROM chains),
 		(SELECT count(*) FROM pgfifo.dead_letters)`).Scan(&s[2], &s[3])
 	return s
@@ -164,7 +164,7 @@ func (r *run) state(ctx context.Context) (s [4]int64) {
 
 // jobsSQL counts the jobs but for those of delayedID.
 const jobsSQL = `SELECT count(*) FROM pgfifo.jobs
-	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'limited', 'loose', 'stubborn')
+	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'limited', 'several', 'loose', 'stubborn')
 	  AND group_id NOT LIKE 'z%'`
 
 // jobs returns how many there are, or -1.
@@ -191,8 +191,10 @@ func (r *run) quiet(ctx context.Context) {
 	}
 	until(ctx, quietWithin, func() bool {
 		free := 0
-		ok := get("SELECT count(*) FROM pgfifo.queue_groups", &end.Groups) &&
-			get("SELECT count(*) FROM (SELECT FROM pgfifo.queue_groups FOR UPDATE SKIP LOCKED) free", &free)
+		ok := get(`SELECT (SELECT count(*) FROM pgfifo.queue_groups)
+				+ (SELECT count(*) FROM pgfifo.group_slots)`, &end.Groups) &&
+			get(`SELECT (SELECT count(*) FROM (SELECT FROM pgfifo.queue_groups FOR UPDATE SKIP LOCKED) free)
+				+ (SELECT count(*) FROM (SELECT FROM pgfifo.group_slots FOR UPDATE SKIP LOCKED) free)`, &free)
 		end.Locked = max(end.Groups-free, 0)
 		return ok && end.Locked == 0
 	})

@@ -43,6 +43,10 @@ func work(o order, book *journal) error {
 	if o.Batch > 1 {
 		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: fifo.HandlerFunc(h.handle), Relaxed: true})
 		worker.Handle(queueLimited, fifo.HandlerFunc(h.handle))
+		worker.HandleQueue(queueSeveral, fifo.Queue{
+			Batch:   fifo.Batch{Jobs: o.Batch}, // it takes one at a time all the same
+			Handler: fifo.HandlerFunc(h.handle),
+		})
 		worker.HandleQueue(queueLoose, fifo.Queue{
 			Batch:   fifo.Batch{Groups: o.Batch},
 			Handler: fifo.HandlerFunc(h.handle),

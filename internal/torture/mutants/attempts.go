@@ -215,10 +215,10 @@ var attempts = []Mutant{
 		Test:   Test{"fifo", "TestHooksKeepNoClaim"},
 	},
 	{
-		Name:   "group-attempt-not-marked",
-		Breaks: "a death is not counted where several jobs of a group run, or nothing starts behind the first",
-		Edits:  []Edit{{"fifo/attempt.go", " || h.Shared)", ")"}},
-		Test:   Test{"fifo", "TestGroupLimitUnderLoad"},
+		Name:    "group-attempt-not-marked",
+		Breaks:  "a death is not counted where several jobs of a group run, or nothing starts behind the first",
+		Edits:   []Edit{{"fifo/attempt.go", " || h.Shared)", ")"}},
+		Torture: several, By: []string{"I6"},
 	},
 	{
 		Name:   "snooze-counts",

@@ -9,6 +9,9 @@ var contended = []string{"-jobs", "2000", "-groups", "10", "-processes", "3", "-
 // limited has many lanes for a queue that runs few jobs at once.
 var limited = []string{"-jobs", "3000", "-groups", "60", "-processes", "3", "-lanes", "12"}
 
+// several has groups of which several jobs may run at once, and lanes for them in several processes.
+var several = []string{"-jobs", "2000", "-groups", "5", "-processes", "3", "-lanes", "8"}
+
 const (
 	lockFile     = "internal/lease/sql/lock.sql"
 	claimFile    = "internal/lease/sql/claim.sql"
@@ -74,7 +77,7 @@ var claims = []Mutant{
 				"(s.xmax = pg_current_xact_id_if_assigned()::xid OR pg_current_xact_id() IS NOT NULL)",
 			},
 		},
-		Test: Test{"internal/lease", "TestShared"},
+		Torture: several, By: []string{"I13"},
 	},
 	{
 		Name:   "group-limit-beside-the-old-way",
@@ -114,7 +117,7 @@ var claims = []Mutant{
 				"h.id) IS NOT TRUE AND (h.xmax = pg_current_xact_id_if_assigned()::xid OR NOT " + lockedBy + ")",
 			},
 		},
-		Test: Test{"internal/lease", "TestSharedPassesWhatRuns"},
+		Torture: several, By: []string{"I4"},
 	},
 	{
 		Name:   "group-look-before-lock",
@@ -123,7 +126,7 @@ var claims = []Mutant{
 			"internal/lease/sql/claim_shared.sql", "AND CASE WHEN h.xmax = '0'::xid THEN true",
 			"AND CASE WHEN h.xmax <> pg_current_xact_id_if_assigned()::xid THEN false",
 		}},
-		Test: Test{"internal/lease", "TestSharedLooksBehindTheLock"},
+		Torture: several, By: []string{"I4"},
 	},
 	{
 		Name:   "head-skip-locked",
