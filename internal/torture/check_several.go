@@ -67,6 +67,9 @@ func (c *checker) checkHeld(turns []*turn, t *turn, between func(from, to int64)
 	}
 	from, until := t.settled+marking, mine[i].start-late
 	first, _ := slices.BinarySearchFunc(turns, from, func(t *turn, at int64) int { return compare(t.start, at) })
+	if from < until {
+		c.count("failed jobs that held their group for long, of which several may run", 1)
+	}
 	for _, b := range turns[first:] {
 		took := b.start - t.settled
 		switch {

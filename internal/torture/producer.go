@@ -106,10 +106,14 @@ func (p *producer) picker(rng *rand.Rand) func() int32 {
 	return func() int32 { return int32(zipf.Uint64()) }
 }
 
-// place is the group of a message for which one was picked: one message in ten is of no group.
+// place is the group of a message for which one was picked: one message in ten is of no group, and few groups have all
+// those of queueSeveral, so that these meet.
 func (p *producer) place(rng *rand.Rand, n int64, picked int32) int32 {
-	if p.Batch > 1 && rng.IntN(10) == 0 {
+	switch {
+	case p.Batch > 1 && rng.IntN(10) == 0:
 		return looseFrom + int32(n)
+	case queueOf(picked, p.Batch > 1) == queueSeveral:
+		return picked % 50
 	}
 	return picked
 }
@@ -118,7 +122,9 @@ func (p *producer) place(rng *rand.Rand, n int64, picked int32) int32 {
 func (p *producer) sendTwins(ctx context.Context, rng *rand.Rand, n int64, group int32) {
 	var both sync.WaitGroup
 	at := [2]int32{group, group}
-	if at[0] = p.place(rng, n, group); at[0] != group {
+	if at[0] = p.place(rng, n, group); at[0] < looseFrom {
+		at[1] = at[0]
+	} else {
 		at[1] = at[0] + 1
 	}
 	for i, to := range at {

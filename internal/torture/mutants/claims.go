@@ -76,6 +76,8 @@ var claims = []Mutant{
 				lockNextFile, "s.xmax = pg_current_xact_id_if_assigned()::xid",
 				"(s.xmax = pg_current_xact_id_if_assigned()::xid OR pg_current_xact_id() IS NOT NULL)",
 			},
+			// Else handlers that ask for a token never succeed.
+			{"internal/lease/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""},
 		},
 		Torture: several, By: []string{"I13"},
 	},
@@ -126,7 +128,7 @@ var claims = []Mutant{
 			"internal/lease/sql/claim_shared.sql", "AND CASE WHEN h.xmax = '0'::xid THEN true",
 			"AND CASE WHEN h.xmax <> pg_current_xact_id_if_assigned()::xid THEN false",
 		}},
-		Torture: several, By: []string{"I4"},
+		Test: Test{"internal/lease", "TestSharedLooksBehindTheLock"},
 	},
 	{
 		Name:   "head-skip-locked",
