@@ -33,7 +33,7 @@ func (c *checker) checkCauses() {
 				"the handler of job %d attempt %d (%s) returned nil, and the attempt is taken to have failed",
 				t.job, t.attempt, t.do)
 		}
-		if t.do == doAway && t.word == "error" && (t.outcome == "retried" || t.outcome == "buried") {
+		if t.word == wordAway && (t.outcome == "retried" || t.outcome == "buried") {
 			c.broken("I6", t.start, t.group, []int64{t.job},
 				"the handler of job %d attempt %d has given it back, and the attempt is counted", t.job, t.attempt)
 		}

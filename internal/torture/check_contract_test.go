@@ -1,6 +1,9 @@
 package torture
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // Limits and deduplication: I13 and I14.
 func TestBrokenContractHistories(t *testing.T) {
@@ -26,7 +29,7 @@ func TestBrokenContractHistories(t *testing.T) {
 		"a handler gives a job back, and that counts": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, "error")
+			b.event(0, evEnd, 1, 10, 1, 0, wordAway)
 			b.event(0, evSettled, 1, 10, 1, 0, "retried")
 			b.run(0, 10, 1, 2, "ok", "succeeded")
 			b.effect(1, 10, 2)
@@ -34,10 +37,30 @@ func TestBrokenContractHistories(t *testing.T) {
 		"a handler gives a job back": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, "error")
+			b.event(0, evEnd, 1, 10, 1, 0, wordAway)
 			b.event(0, evSettled, 1, 10, 1, 0, "snoozed")
 			b.run(0, 10, 1, 1, "ok", "succeeded")
 			b.effect(1, 10, 1)
+		}},
+		"a handler gives a job back, and its worker is killed before it says so": {"", func(b *book) {
+			b.givenBack(wordAway)
+		}},
+		"a handler gives a job back, and its worker is not told": {"", func(b *book) {
+			b.mark(faultReset, "w3", 0)
+			b.givenBack(wordAway)
+			for i := range b.events {
+				if e := &b.events[i]; e.kind == evEnd && e.word == wordAway {
+					e.kind, e.word = evSettled, "unknown"
+					b.events = append(b.events, event{
+						at: e.at, kind: evEnd, proc: e.proc, group: e.group, job: e.job, attempt: e.attempt,
+						word: wordAway,
+					})
+				}
+			}
+			slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
+		}},
+		"a handler fails, and its worker is killed before it says so": {"I6", func(b *book) {
+			b.givenBack("error")
 		}},
 		"a duplicate":                                 {"", func(b *book) { b.twins(resOK, 10, true) }},
 		"a duplicate of another job":                  {"I14", func(b *book) { b.twins(resOK, 4, true) }},
@@ -72,6 +95,18 @@ func (b *book) atOnce(n int) {
 		b.event(0, evSettled, int32(10*i+5), int64(30+i), 1, 0, "succeeded")
 		b.effect(int32(10*i+5), int64(30+i), 1)
 	}
+}
+
+// givenBack has a handler end with that word, and its worker killed. The attempt is not counted.
+func (b *book) givenBack(word string) {
+	b.warm()
+	b.send(10, 10, 1, resOK)
+	b.run(2, 10, 1, 1, "error", "retried")
+	b.event(2, evStart, 1, 10, 2, 10, "-")
+	b.event(2, evEnd, 1, 10, 2, 0, word)
+	b.mark(faultKill, "w3", 0)
+	b.run(0, 10, 1, 2, "ok", "succeeded")
+	b.effect(1, 10, 2)
 }
 
 // twins enqueues messages 10 and 11 with one DedupID: the first with that result, which runs if it is there, and the

@@ -19,8 +19,8 @@ func (c *checker) checkLimit() {
 	c.count("jobs at once of a group of the queue of several, at most", most)
 }
 
-// atOnce returns how many of the turns were under way at once, which is to be no more than a limit. Those that have lost
-// their sessions count as long as I3 does not excuse them.
+// atOnce returns how many of the turns were under way at once, which is to be no more than a limit. Those that have
+// lost their sessions count as long as I3 does not excuse them.
 func (c *checker) atOnce(turns []*turn, limit int) (most int) {
 	var open []*turn
 	for _, b := range turns {

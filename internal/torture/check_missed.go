@@ -15,7 +15,7 @@ const (
 	missedLook   = "an operator had the job's row locked meanwhile"
 	missedVacuum = "VACUUM took the evidence"
 	missedMark   = "its mark could not be written"
-	missedTold   = "its worker died before it could say that it had given it back"
+	missedTold   = "its worker may have given it back, and died before it could say so, or was not told"
 	missedLower  = "a lower id was committed and became the head"
 	missedClaim  = "a session ended meanwhile, perhaps that of a claim between its two statements"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
@@ -107,11 +107,14 @@ func (c *checker) touched(group int32, from, until int64) bool {
 // tellsWithin is how long a worker may take, at the end of a large batch, between what it commits and what it says.
 const tellsWithin = int64(5 * time.Second)
 
-// untold reports whether a worker may have given a job back whose handler had returned, since it was alive when the
-// next attempt began, and died before it could say so.
+// untold reports whether a worker may have given a job back whose handler had returned, since that said so, or since it
+// was alive when the next attempt began, and died before it could say so, or was not told.
 func (c *checker) untold(lost, next *turn) bool {
 	died := c.deaths[lost.proc]
-	return lost.end != forever && lost.outcome == "" && next.start < died && died < next.start+tellsWithin
+	away := lost.word == wordAway
+	return lost.end != forever && lost.outcome == "" &&
+		(next.start < died && died < next.start+tellsWithin || away && died < lost.end+tellsWithin) ||
+		away && lost.outcome == "unknown"
 }
 
 // A lostSession is one in which attempts died: of a batch of groups, several at once.

@@ -148,8 +148,8 @@ func (c *checker) overtaken(group int32, by *turn, first, second, firstMsg, seco
 	c.broken("I4", at, group, []int64{first, second}, "job %d %s before job %d, which was there", first, what, second)
 }
 
-// cameLate reports whether a job with a lower id may not have been there, or not for long, when another one was started, and
-// their enqueues overlapped: they were two.
+// cameLate reports whether a job with a lower id may not have been there, or not for long, when another one was
+// started, and their enqueues overlapped: they were two.
 func (c *checker) cameLate(by *turn, firstMsg, secondMsg int64) bool {
 	x, y := c.enqueued(firstMsg), c.enqueued(secondMsg)
 	together := x.invoke == y.invoke && x.how == y.how && c.sent[firstMsg] != nil &&

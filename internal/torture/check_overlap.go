@@ -9,10 +9,10 @@ import (
 // machine with more processes than processors.
 const late = int64(200 * time.Millisecond)
 
-// checkOverlap: I3, handlers of one group, or of one job where several of its group may run, do not overlap, from their start until they return, are told that the job is
-// lost, or die with their process. Where a session was ended from the server's side, or the process did not get to
-// run, they may, for as long as it may take until they are told; but what became of the one that had lost the job is
-// not recorded.
+// checkOverlap: I3, handlers of one group, or of one job where several of its group may run, do not overlap, from their
+// start until they return, are told that the job is lost, or die with their process. Where a session was ended from the
+// server's side, or the process did not get to run, they may, for as long as it may take until they are told; but what
+// became of the one that had lost the job is not recorded.
 func (c *checker) checkOverlap() {
 	for _, turns := range c.byHolder {
 		var open []*turn
@@ -156,8 +156,8 @@ func (c *checker) firstAfter(at int64) int {
 }
 
 // checkFence: of two attempts of a group that asked for tokens, or of a job where several of its group may run, the
-// later one has the higher one, and the sink took no write of an earlier one after one of a later one. The order of attempts is that of their starts: a token is drawn
-// after the start, and only while the attempt's transaction is open.
+// later one has the higher one, and the sink took no write of an earlier one after one of a later one. The order of
+// attempts is that of their starts: a token is drawn after the start, and only while the attempt's transaction is open.
 func (c *checker) checkFence() {
 	tokens := make(map[int64]map[int64]int) // by holder and token: the place among its attempts
 	for of, turns := range c.byHolder {

@@ -137,8 +137,8 @@ func (c *checker) waits() (list []wait) {
 	return list
 }
 
-// room returns since when there was room for one more beside the turns of a group, in their order, of which only so many
-// may be under way, and all had started; forever, if that is not known.
+// room returns since when there was room for one more beside the turns of a group, in their order, of which only so
+// many may be under way, and all had started; forever, if that is not known.
 func room(turns []*turn, most int) (since int64) {
 	var free []int64
 	for _, t := range turns {

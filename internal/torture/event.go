@@ -23,7 +23,7 @@ const (
 	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
 	evRows         // it has rows open from now on; arg: of so many bytes
 	evRead         // it has read them
-	evEnd          // it ended; word: ok, or why not
+	evEnd          // it ended; word: ok, away, or why not
 	evLost         // its context was cancelled with ErrLost
 	evTold         // its context was cancelled with ErrJobTimeout
 	evAmiss        // the session of its transaction is not as it should be; word: what is wrong

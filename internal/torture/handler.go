@@ -47,6 +47,9 @@ func (h *handlers) tell(word string) {
 	}
 }
 
+// wordAway is how a handler ends that says Unavailable.
+const wordAway = "away"
+
 var errOnPurpose = errors.New("on purpose")
 
 // isDied reports whether an attempt died with its worker, as the one that found it says.
@@ -124,8 +127,10 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 			panic(v)
 		}
 		if err != nil {
-			word = "error"
-			if !errors.Is(err, errOnPurpose) {
+			switch word = "error"; {
+			case fifo.IsUnavailable(err):
+				word = wordAway
+			case !errors.Is(err, errOnPurpose):
 				word += " " + err.Error()
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The sink refuses a lower token than it has seen for the group, or for the job where several of it may run, and knows who is between two writes.
+// The sink refuses a lower token than it has seen for the group, or for the job where several of it may run, and knows
+// who is between two writes.
 func TestHub(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "hub") // a socket's path is short

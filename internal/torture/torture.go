@@ -2,9 +2,10 @@
 // logged, and from what is left in the tables, that no promise of the queue was broken.
 //
 // Every process appends to an event log of its own, one write a line. Handlers write an effect, and a hash chain for
-// each group whose jobs run one after the other, in the job's transaction, and call a sink outside with a fencing token. The harness injects faults by a
-// plan that follows from the seed, in step with the jobs and not with the clock, so a slow machine runs the same plan.
-// When everything has drained, the checkers read the logs: see check.go for what they prove.
+// each group whose jobs run one after the other, in the job's transaction, and call a sink outside with a fencing
+// token. The harness injects faults by a plan that follows from the seed, in step with the jobs and not with the clock,
+// so a slow machine runs the same plan. When everything has drained, the checkers read the logs: see check.go for what
+// they prove.
 //
 // The processes are the running program again: it calls Main first of all.
 package torture

@@ -51,8 +51,8 @@ func (r *run) pace(ctx context.Context) {
 	}
 }
 
-// A lockSample is a row of a group, or one of its slots, that was locked at some time after the server was asked and before its answer was
-// there.
+// A lockSample is a row of a group, or one of its slots, that was locked at some time after the server was asked and
+// before its answer was there.
 type lockSample struct {
 	asked int64
 	at    int64
