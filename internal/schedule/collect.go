@@ -15,7 +15,8 @@ import (
 // those behind after. It returns how many it deleted and the last key that it looked at; the zero Key at the end.
 //
 // db is a transaction at READ COMMITTED: its second statement must see what was enqueued since its first. It may run
-// beside anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one.
+// beside anything: a group that is held keeps its row, and a message that arrives meanwhile gets a new one. Where
+// several jobs of a group may run at once, one that runs keeps its slot and its mark.
 func Collect(
 	ctx context.Context, db pgx.Tx, name schema.Name, idle time.Duration, after groups.Key, limit int,
 ) (int64, groups.Key, error) {

@@ -101,6 +101,39 @@ func TestCollectLooksTwice(t *testing.T) {
 	require.Empty(t, enqueuedMeanwhile(t, pgtest.Mutate(t, collectSQL, recheck, "")))
 }
 
+// marksLeft steps through a collection, with a job that starts between its last two statements, in a group of which
+// several may run at once: such a claim does without the group's row.
+func marksLeft(t *testing.T, rest string) int {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("DELETE FROM pgfifo.jobs")
+	c := s.Session()
+	c.Do("BEGIN")
+	c.Do(collectLockSQL, "", "", -time.Hour.Microseconds(), 10)
+	c.Do(collectSQL, []string{queue}, []string{"a"})
+	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) VALUES ($1, 1, false, 2)",
+		queue)
+	s.Exec(ensureSharedSQL, []string{queue}, []string{"a"})
+	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+	l := s.lane()
+	h := s.step(l, nil, &lease.Request{Key: group("a"), Shared: true})
+	require.NotNil(t, h)
+	require.NoError(t, l.Mark(t.Context(), []*lease.Held{&h.Held}))
+	c.Do(rest, []string{queue}, []string{"a"})
+	c.Do("COMMIT")
+	require.Empty(t, s.groupRows())
+	return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks")
+}
+
+// The mark of a job that has started since its group was found idle stays: it is all that tells if the worker dies.
+func TestCollectLeavesMarks(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, 1, marksLeft(t, collectRestSQL))
+	recheck := "\n      AND (SELECT true FROM pgfifo.jobs j " +
+		"WHERE j.queue = m.queue AND j.group_id = m.group_id AND j.id = m.id) IS NULL"
+	require.Zero(t, marksLeft(t, pgtest.Mutate(t, collectRestSQL, recheck, "")))
+}
+
 // In one statement, hence one snapshot, the recheck would not see the message.
 func TestCollectInOneStatementLooksOnce(t *testing.T) {
 	t.Parallel()

@@ -173,6 +173,16 @@ var discovery = []Mutant{
 		Test: Test{"internal/schedule", "TestCollectLooksTwice"},
 	},
 	{
+		Name:   "collected-marks-of-what-runs",
+		Breaks: "a job's mark is deleted that started since its group was found idle: its death is not counted",
+		Edits: []Edit{{
+			"internal/schedule/sql/collect_rest.sql",
+			"\n      AND (SELECT true FROM pgfifo.jobs j " +
+				"WHERE j.queue = m.queue AND j.group_id = m.group_id AND j.id = m.id) IS NULL", "",
+		}},
+		Test: Test{"internal/schedule", "TestCollectLeavesMarks"},
+	},
+	{
 		Name:   "sweep-unbounded",
 		Breaks: "a worker that freezes while it collects idle groups keeps their rows",
 		Edits: []Edit{{
