@@ -77,6 +77,19 @@ func TestBrokenOverlapHistories(t *testing.T) {
 				b.now += 5000
 			})
 		}},
+		"a handler is told of a terminate when its process has begun the next attempt": {"", func(b *book) {
+			b.send(10, 10, 1, resOK)
+			b.event(0, evStart, 1, 10, 1, 10, "-")
+			b.event(0, evTx, 1, 10, 1, 71, "-")
+			b.mark(faultTerminate, "w1", 71)
+			b.event(0, evStart, 1, 10, 2, 10, "-")
+			b.now += 10
+			b.event(0, evLost, 1, 10, 1, 0, "-")
+			b.now += 5000
+			b.event(0, evEnd, 1, 10, 2, 0, "ok")
+			b.event(0, evSettled, 1, 10, 2, 0, "succeeded")
+			b.effect(1, 10, 2)
+		}},
 		"a handler in a statement is not told that what is sent is lost": {"", func(b *book) {
 			b.alone(func() {
 				b.mark("cut", "w1", 0)

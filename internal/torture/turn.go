@@ -51,13 +51,14 @@ func (t *turn) recorded() bool {
 // readTurns makes turns of the events. They are in the order of their starts.
 func (c *checker) readTurns() {
 	type key struct {
-		proc int32
-		job  int64
+		proc    int32
+		job     int64
+		attempt int32 // the one before may not have been told yet
 	}
 	current := make(map[key]*turn)
 	for i := range c.events {
 		e := &c.events[i]
-		k := key{e.proc, e.job}
+		k := key{e.proc, e.job, e.attempt}
 		t := current[k]
 		switch {
 		case e.kind == evStart:
@@ -69,7 +70,7 @@ func (c *checker) readTurns() {
 			current[k] = t
 			c.turns = append(c.turns, t)
 			continue
-		case t == nil || t.attempt != e.attempt:
+		case t == nil:
 			continue
 		}
 		switch e.kind {
