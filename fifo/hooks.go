@@ -73,6 +73,9 @@ func (o Outcome) String() string {
 	}
 }
 
+// MarshalText returns what String does, for JSON and logs.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
 // hookEnqueue calls the Enqueue hooks, and returns the context and the messages to go on with, and what to call in the
 // end.
 func (c *Client) hookEnqueue(

@@ -91,6 +91,9 @@ func (s State) String() string {
 	}
 }
 
+// MarshalText returns what String does, for JSON and logs.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
 // given states. A page goes on behind the whole group of its After, whatever id that has.
 //

@@ -1,6 +1,7 @@
 package fifo_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,9 @@ func TestStates(t *testing.T) {
 	for s := fifo.State(0); s <= fifo.Dead; s++ {
 		names = append(names, s.String())
 	}
+	text, err := json.Marshal([]any{fifo.Paused, fifo.Buried})
+	require.NoError(t, err)
+	require.JSONEq(t, `["paused", "buried"]`, string(text))
 	require.Equal(t, "unknown, held, paused, backing off, delayed, over its limit, due, behind, dead",
 		strings.Join(names, ", "))
 }

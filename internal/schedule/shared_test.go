@@ -184,4 +184,9 @@ func TestSlotsOfGroups(t *testing.T) {
 	_, _, err := s.collect(t.Context(), group(""), 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a2"}, slots(), "what somebody has is left")
+	s.Exec("UPDATE pgfifo.queues SET group_limit = 2")
+	s.Enqueue(1, "a")
+	_, again := s.scout(time.Hour)
+	require.NoError(t, again.Walk(t.Context(), conn))
+	require.Equal(t, []string{"a1", "a2"}, slots(), "the others are made again")
 }

@@ -18,6 +18,8 @@ const (
 	// delayed, and slowMean and lateMean what is too short to tell.
 	slowdown           = 4
 	slowMean, lateMean = int64(250 * time.Millisecond), int64(time.Second)
+	// startingUp is for how long jobs wait in the beginning because processes start.
+	startingUp = int64(3 * time.Second)
 )
 
 // A wait is how long a job waited whose turn it was.
@@ -55,7 +57,9 @@ func (c *checker) checkProgress() {
 		switch {
 		case w.several: // room that another process leaves is found later
 		case slices.ContainsFunc(c.trouble, in):
-			beside = append(beside, w)
+			if w.turn.start > c.turns[0].start+startingUp {
+				beside = append(beside, w)
+			}
 		case w.delayed:
 			delayed = append(delayed, w)
 		default:

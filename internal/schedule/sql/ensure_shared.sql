@@ -9,7 +9,7 @@ CROSS JOIN LATERAL (SELECT CASE WHEN k.group_id ~ '^~[0-9A-V]{24}$' THEN least(q
                                 ELSE q.group_limit END AS most
                     FROM pgfifo.queues q WHERE q.queue = k.queue) q
 CROSS JOIN LATERAL generate_series(1, q.most) AS s (n)
-WHERE NOT EXISTS (SELECT FROM pgfifo.group_slots g
-                  WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.n = q.most)
+WHERE (SELECT pg_catalog.count(*) FROM pgfifo.group_slots g
+       WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.n <= q.most) < q.most
 ORDER BY 1, 2, 3
 ON CONFLICT DO NOTHING
