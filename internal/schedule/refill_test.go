@@ -21,11 +21,11 @@ func (s *stage) crowd(tenant string, n int) {
 // finish deletes the head of a turn's group, as a lane does, and gives it back. It reports whether there was one.
 func (s *stage) finish(turns *Turns, turn *Turn) bool {
 	s.Helper()
+	turns.Free(turn.Queue) // no share is charged with what the server takes
 	more := pgtest.Column[bool](s.DB, `WITH head AS (DELETE FROM pgfifo.jobs
 		WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2) RETURNING id)
 		SELECT EXISTS (SELECT FROM pgfifo.jobs j WHERE queue = $1 AND group_id = $2 AND j.id > head.id) FROM head`,
 		turn.Queue, turn.GroupID)
-	turns.Free(turn.Queue)
 	if len(more) == 0 { // a walk has seen what is gone meanwhile
 		turns.Done(turn, Outcome{Missed: true})
 		return false
