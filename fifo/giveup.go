@@ -16,8 +16,8 @@ const (
 	ToDeadLetters GiveUp = iota
 	// BlockGroup stops the group, with the job at its head: nothing behind it runs before it. The group is among
 	// Client.Pauses and of Groups with Paused, with the job. Scope.Resume gives the job all its attempts again,
-	// Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the group go on. DeadLetter is not stopped
-	// by it.
+	// Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the group go on. A job whose handler says
+	// DeadLetter moves there all the same, and stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard

@@ -107,7 +107,10 @@ func (s Scope) Purge(ctx context.Context) (n int, err error) {
 		n, err = s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // unblocking has jobs taken away, and undoes the blocks that they have made.
