@@ -164,12 +164,12 @@ SET search_path = pg_catalog, pg_temp AS $runs$
 -- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may
 -- change what it could have enqueued. It wants READ COMMITTED, and does nothing elsewhere.
 --
--- What runs has its row locked. An attempt that died has left a mark, or both rows, the group's and the job's, locked by
--- a transaction that was aborted (internal/lease/sql/evidence.sql). That is looked for before the job's row is locked,
--- which would hide it from the next claim, and again behind that lock, for one that came and went between. While
--- somebody has the group's row, who may be a claim that has not looked yet, a job whose row an aborted transaction had
--- is left as it is. Only then is the row changed: it moves, so a batch that has read the old one is not committed
--- (fifo/sql/succeed_batch.sql).
+-- What runs has its row locked. An attempt that died has left a mark, or both rows, the group's and the job's, locked
+-- by a transaction that was aborted (internal/lease/sql/evidence.sql). That is looked for before the job's row is
+-- locked, which would hide it from the next claim, and again behind that lock, for one that came and went between.
+-- While somebody has the group's row, who may be a claim that has not looked yet, a job whose row an aborted
+-- transaction had is left as it is. Only then is the row changed: it moves, so a batch that has read the old one is not
+-- committed (fifo/sql/succeed_batch.sql).
 --
 -- The job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
 CREATE FUNCTION pgfifo.replace_waiting(queue text, group_id text, key bytea, payload bytea, headers jsonb)
