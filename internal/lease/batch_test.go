@@ -201,6 +201,39 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	require.Empty(t, lost)
 }
 
+// A job that was marked when its batch died is found lost also if a lower id is its group's head by then: the batch of
+// that ends before it.
+func TestLostHeadBehindALowerID(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	s.Exec("UPDATE pgfifo.jobs SET id = id + 10")
+	l := s.lane()
+	claim := func() *Hold {
+		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 5})
+		require.NoError(t, err)
+		return h
+	}
+	h := claim()
+	require.Len(t, h.Rest, 2)
+	require.NoError(t, l.Mark(t.Context(), []*Held{&h.Held}))
+	s.Terminate(l.pg().PID())
+	s.Enqueue(1, "a")
+	s.Exec("UPDATE pgfifo.jobs SET id = 1 WHERE id < 11")
+
+	l = s.lane()
+	h = claim()
+	require.Equal(t, int64(1), h.ID)
+	require.Empty(t, h.Rest)
+	require.True(t, h.More)
+	s.end(l, succeed(h)...)
+	h = claim()
+	require.Equal(t, int64(11), h.ID)
+	lost, err := l.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+}
+
 // A batch is as many jobs as are asked for and there, up to the first that runs alone.
 func TestSizeOfABatch(t *testing.T) {
 	t.Parallel()

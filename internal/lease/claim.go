@@ -102,7 +102,7 @@ func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold
 	if hold.alone() || hold.lastXID != 0 || hold.marked {
 		return hold, nil
 	}
-	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() })
+	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() || h.marked })
 	if n < 0 {
 		n = len(rest)
 	}

@@ -102,7 +102,8 @@
 // reads the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is
 // ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. The payloads of a
 // batch have 16 MiB together at most. Only the head bears evidence of a crash, is charged with the lost attempt, and
-// runs alone from then on, as every job does that has failed.
+// runs alone from then on, as every job does that has failed. If a lower id became the head meanwhile, the batch of
+// that ends before a job that is marked.
 //
 // Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
 // (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made

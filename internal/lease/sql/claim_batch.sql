@@ -8,6 +8,7 @@
 -- and an operator may delete one all the same. So who settles them counts the rows (fifo/sql/succeed_batch.sql).
 --
 -- A head that is to run alone comes alone: one that has failed, that may be tried only once, or that was to run later.
+-- A job behind the head may be marked, too: it was the head of a batch that died, and a lower id was committed since.
 -- One job more than wanted is read, to know whether there is more. Its payload is not sent, nor are those beyond $5.
 SELECT j.id,
        CASE WHEN j.n <= head.most AND (j.n = 1 OR j.bytes <= $5::bigint) THEN j.payload END AS payload,
@@ -16,7 +17,9 @@ SELECT j.id,
        j.ctid,
        head.job_xid,
        head.was_lost,
-       head.marked,
+       head.marks AND EXISTS (SELECT FROM pgfifo.attempt_marks m
+                              WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1)
+           AS marked,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
@@ -24,8 +27,7 @@ SELECT j.id,
        j.priority
 FROM (SELECT h.xmax AS job_xid,
              coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
-             EXISTS (SELECT FROM pgfifo.attempt_marks m
-                     WHERE m.queue = $1 AND m.group_id = $2 AND m.id = h.id AND m.attempt = h.attempts + 1) AS marked,
+             EXISTS (SELECT FROM pgfifo.attempt_marks m WHERE m.queue = $1 AND m.group_id = $2) AS marks,
              CASE WHEN h.attempts > 0 OR h.max_attempts = 1 OR h.run_at IS NOT NULL THEN 1 ELSE $4::bigint END AS most
       FROM pgfifo.jobs h
       WHERE h.ctid = (SELECT f.ctid

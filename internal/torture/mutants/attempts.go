@@ -201,6 +201,14 @@ var attempts = []Mutant{
 		Test: Test{"internal/lease", "TestMarkThatComesLate"},
 	},
 	{
+		Name:   "mark-behind-a-lower-id",
+		Breaks: "a lost attempt that was marked is not counted, because a lower id became the head of its batch",
+		Edits: []Edit{{
+			"internal/lease/claim.go", "h.Payload == nil || h.alone() || h.marked", "h.Payload == nil || h.alone()",
+		}},
+		Test: Test{"internal/lease", "TestLostHeadBehindALowerID"},
+	},
+	{
 		Name:   "lock-timeout-of-heads",
 		Breaks: "a batch is undone because a lock on a table takes longer than a lock on a job behind its heads may",
 		Edits: []Edit{{
