@@ -11,7 +11,9 @@
 -- evaluated once, before anything is read, so a claim that has missed the group locks nothing.
 --
 -- SKIP LOCKED: an operator may have the job's row. Then the claim misses. It never waits, and a later job never takes
--- the head's place: the row is named by its ctid.
+-- the head's place: the row is named by its ctid. If it was changed since the snapshot was taken, the claim misses as
+-- well. (Older minor releases of PostgreSQL claim it as it is by then, for they do not look at a ctid again. So the
+-- group is named, too: it may have been moved to another.)
 --
 -- All columns are computed below the lock, so job_xid is the transaction that locked the head before. See evidence.sql.
 -- was_lost says that the last attempt that was counted died with its worker, marked that one has begun that was not
@@ -35,5 +37,6 @@ WHERE j.ctid = (SELECT h.ctid
                 WHERE h.queue = $1 AND h.group_id = $2 AND h.id > $3
                 ORDER BY h.queue, h.group_id, h.id
                 LIMIT 1)
+  AND j.queue = $1 AND j.group_id = $2
   AND pg_current_xact_id_if_assigned() IS NOT NULL
 FOR NO KEY UPDATE SKIP LOCKED

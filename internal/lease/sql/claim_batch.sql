@@ -29,14 +29,16 @@ FROM (SELECT h.xmax AS job_xid,
              coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
              EXISTS (SELECT FROM pgfifo.attempt_marks m WHERE m.queue = $1 AND m.group_id = $2) AS marks,
              CASE WHEN h.attempts > 0 OR h.max_attempts = 1 OR h.run_at IS NOT NULL THEN 1 ELSE $4::bigint END AS most
-      FROM pgfifo.jobs h
-      WHERE h.ctid = (SELECT f.ctid
-                      FROM pgfifo.jobs f
-                      WHERE f.queue = $1 AND f.group_id = $2 AND f.id > $3
-                      ORDER BY f.queue, f.group_id, f.id
-                      LIMIT 1)
+      FROM (SELECT f.ctid
+            FROM pgfifo.jobs f
+            WHERE f.queue = $1 AND f.group_id = $2 AND f.id > $3
+            ORDER BY f.queue, f.group_id, f.id
+            LIMIT 1) first
+      CROSS JOIN pgfifo.jobs h
+      WHERE h.ctid = first.ctid
+        AND NOT h.ctid IS DISTINCT FROM first.ctid
         AND pg_current_xact_id_if_assigned() IS NOT NULL
-      FOR NO KEY UPDATE SKIP LOCKED) head
+      FOR NO KEY UPDATE OF h SKIP LOCKED) head
 CROSS JOIN LATERAL (SELECT w.*,
                            row_number() OVER few AS n,
                            sum(octet_length(w.payload) + coalesce(octet_length(w.headers::text), 0)) OVER few AS bytes

@@ -41,7 +41,7 @@ FROM (
                EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,
                top.two[2] IS NOT NULL AS more
         FROM pgfifo.jobs j
-        WHERE j.ctid = top.two[1]
+        WHERE j.ctid = top.two[1] AND j.queue = $1 AND j.group_id = k.group_id
           AND (SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = k.group_id)
               = pg_current_xact_id_if_assigned()::xid
         FOR NO KEY UPDATE SKIP LOCKED) claim

@@ -18,7 +18,7 @@ var batches = []Mutant{
 	{
 		Name:   "batch-without-its-head",
 		Breaks: "a batch locks its group and not its head, so that a lost one leaves no evidence",
-		Edits:  []Edit{{claimBatchFile, "      FOR NO KEY UPDATE SKIP LOCKED) head", "      ) head"}},
+		Edits:  []Edit{{claimBatchFile, "      FOR NO KEY UPDATE OF h SKIP LOCKED) head", "      ) head"}},
 		Test:   Test{"internal/lease", "TestLostBatchOfOneGroup"},
 	},
 	{

@@ -133,7 +133,7 @@ var claims = []Mutant{
 	{
 		Name:   "head-skip-locked",
 		Breaks: "the head is the first job that nobody has locked",
-		Edits:  []Edit{{claimFile, "LIMIT 1)" + gate, "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)" + gate}},
+		Edits:  []Edit{{claimFile, "LIMIT 1)\n  AND j.q", "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)\n  AND j.q"}},
 		Test:   Test{"internal/lease", "TestMissedClaimIsFreedByTheNextStep"},
 	},
 	{
