@@ -144,8 +144,10 @@ func (c *Client) replace(
 // dedupGroups are the messages' groups, or "" for those that are Ungrouped.
 func (b *batch) dedupGroups() []string {
 	groups := slices.Clone(b.groups)
-	for _, n := range b.ungrouped {
-		groups[n] = ""
+	for n, alone := range b.ungrouped {
+		if alone {
+			groups[n] = ""
+		}
 	}
 	return groups
 }
@@ -155,6 +157,7 @@ func (b *batch) keep(kept []int) {
 	b.queues, b.groups, b.payloads = pick(b.queues, kept), pick(b.groups, kept), pick(b.payloads, kept)
 	b.delays, b.maxAttempts = pick(b.delays, kept), pick(b.maxAttempts, kept)
 	b.headers, b.runAts, b.priorities = pick(b.headers, kept), pick(b.runAts, kept), pick(b.priorities, kept)
+	b.ungrouped = pick(b.ungrouped, kept)
 }
 
 // pick returns some items of a list, or nil of nil.

@@ -176,6 +176,18 @@ func (b *batch) single() []any {
 	return []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0], headers, runAt}
 }
 
+// inOrder tells which messages wait for others of their groups, or nil if none does.
+func (c *Client) inOrder(b *batch) []bool {
+	if !c.cfg.CommitOrder {
+		return nil
+	}
+	wait := make([]bool, len(b.queues))
+	for i := range wait {
+		wait[i] = b.ungrouped == nil || !b.ungrouped[i]
+	}
+	return wait
+}
+
 type pgxQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -184,7 +196,7 @@ type pgxQuerier interface {
 func (c *Client) texts(b *batch) []any {
 	return []any{
 		textArray(b.queues), textArray(b.groups), byteaArray(b.payloads), intArray(b.delays), intArray(b.maxAttempts),
-		c.cfg.CommitOrder, orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
+		orNull(c.inOrder(b), boolArray), orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
 	}
 }
 
@@ -193,7 +205,7 @@ func (c *Client) enqueuePgx(ctx context.Context, s pgxSession, b *batch) (ids []
 		return c.enqueueNew(ctx, s, b)
 	}
 	sql, args := enqueueSQL, []any{
-		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.cfg.CommitOrder, b.headers, b.runAts,
+		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.inOrder(b), b.headers, b.runAts,
 	}
 	switch {
 	case c.one(b):
@@ -344,6 +356,14 @@ func byteaArray(items [][]byte) string {
 	}
 	b.WriteByte('}')
 	return b.String()
+}
+
+func boolArray(items []bool) string {
+	words := make([]string, len(items))
+	for i, is := range items {
+		words[i] = strconv.FormatBool(is)
+	}
+	return textArray(words)
 }
 
 func intArray[T int32 | int64](items []T) string {

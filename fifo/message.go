@@ -168,7 +168,7 @@ type batch struct {
 	headers        []*string // nil: none has any
 	runAts         []int64   // in microseconds since 1970; nil: none has one
 	priorities     []int32   // nil: none has one
-	ungrouped      []int     // which have a group of their own
+	ungrouped      []bool    // which have a group of their own; nil: none
 	dedupIDs       []string  // "": none; nil: none has one
 	replace        []bool    // which of those with one replace; nil: none
 	slots          []slot    // of all messages; nil: none was taken out
@@ -182,7 +182,10 @@ func encode(msgs []Message) (*batch, error) {
 	for i, m := range msgs {
 		if m.Ungrouped && m.GroupID == "" {
 			m.Ungrouped, m.GroupID = false, ownGroup()
-			b.ungrouped = append(b.ungrouped, i)
+			if b.ungrouped == nil {
+				b.ungrouped = make([]bool, len(msgs))
+			}
+			b.ungrouped[i] = true
 		}
 		payload, headers, err := m.encode()
 		if err != nil {

@@ -2,7 +2,7 @@
 --
 -- $1 queues, $2 group ids, $3 payloads, $4 delays in microseconds, $5 maximum attempts (0: the worker's default), $7
 -- headers, $8 when to run, in microseconds since 1970 (0: when the delay is over), all of one length, or NULL for
--- none; $6 whether in the order of commits.
+-- none; $6 whether in the order of commits (NULL: none of them).
 --
 -- It inserts into one table and locks nothing that exists, so it never waits: not for a running job, whatever that
 -- job does, nor for another producer. Ids are drawn in the order of the messages; the answer is in any order. xid is
@@ -23,12 +23,12 @@ SELECT m.queue, m.group_id, m.payload, m.headers::jsonb,
        nullif(m.max_attempts, 0)
 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::integer[], $7::text[], $8::bigint[])
      WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, headers, run_at, n)
-WHERE CASE WHEN $6::boolean
+WHERE CASE WHEN $6::boolean[] IS NOT NULL
            THEN (SELECT count(pg_advisory_xact_lock(k.hash)) >= 0
                  FROM (SELECT DISTINCT
                               hashtextextended('pgfifo ' || g.queue || '/' || g.group_id, length(g.queue)::bigint)
-                       FROM unnest($1::text[], $2::text[]) AS g (queue, group_id)
-                       WHERE g.group_id !~ '^~[0-9A-V]{24}$' -- a group of its own
+                       FROM unnest($1::text[], $2::text[], $6::boolean[]) AS g (queue, group_id, in_order)
+                       WHERE g.in_order
                        ORDER BY 1) AS k (hash))
            ELSE true
       END

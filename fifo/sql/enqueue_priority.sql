@@ -9,12 +9,12 @@ SELECT m.queue, m.group_id, m.payload, m.headers::jsonb,
        nullif(m.max_attempts, 0), nullif(m.priority, 0)
 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::integer[], $7::text[], $8::bigint[], $9::integer[])
      WITH ORDINALITY AS m (queue, group_id, payload, delay, max_attempts, headers, run_at, priority, n)
-WHERE CASE WHEN $6::boolean
+WHERE CASE WHEN $6::boolean[] IS NOT NULL
            THEN (SELECT count(pg_advisory_xact_lock(k.hash)) >= 0
                  FROM (SELECT DISTINCT
                               hashtextextended('pgfifo ' || g.queue || '/' || g.group_id, length(g.queue)::bigint)
-                       FROM unnest($1::text[], $2::text[]) AS g (queue, group_id)
-                       WHERE g.group_id !~ '^~[0-9A-V]{24}$' -- a group of its own
+                       FROM unnest($1::text[], $2::text[], $6::boolean[]) AS g (queue, group_id, in_order)
+                       WHERE g.in_order
                        ORDER BY 1) AS k (hash))
            ELSE true
       END
