@@ -121,6 +121,28 @@ func TestReplaceNothing(t *testing.T) {
 	b.ledger.sent = nil
 }
 
+// A job behind the head is replaced while that runs, also if somebody has replaced it before and rolled back.
+func TestReplaceBehindARollback(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "head")
+	id := b.sendAll(newer("g", "a", "older"))[0]
+	h := newBlocking()
+	r := b.run(b.worker(h.handle))
+	receive(t, h.started, "the head")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "rolled back"))
+	require.NoError(t, err)
+	require.True(t, got[0].Replaced)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.True(t, b.replaces(id, newer("g", "a", "newest")))
+	close(h.release)
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Equal(t, []string{"head", "newest"}, b.ledger.payloads())
+}
+
 // An attempt that died with its worker was one, before anybody has counted it: by the locks that it has left, or by its
 // mark alone. It is counted all the same.
 func TestReplaceNothingThatWasLost(t *testing.T) {

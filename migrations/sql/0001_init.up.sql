@@ -203,7 +203,10 @@ BEGIN
         WHERE g.queue = job.queue AND g.group_id = job.group_id AND g.xmax <> '0'::xid AND j.id = job.id;
         lost := CASE WHEN ago BETWEEN 1 AND next - 3
                      THEN pg_xact_status((next - ago)::text::xid8) = 'aborted' END;
-        IF same AND next - ago = pg_current_xact_id_if_assigned()::text::bigint -- this transaction runs it
+        IF EXISTS (SELECT FROM pgfifo.jobs j -- this transaction runs it
+                   WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
+                     AND j.xmax = pg_current_xact_id_if_assigned()::xid
+                     AND pgfifo.runs_here(j.queue, j.group_id, j.xmax))
            OR lost AND (same OR ours AND next - ago IS DISTINCT FROM seen)
            OR EXISTS (SELECT FROM pgfifo.attempt_marks m
                       WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id) THEN
@@ -211,10 +214,12 @@ BEGIN
         END IF;
         EXIT WHEN ours;
         seen := next - ago;
-        -- Whoever has the group's row may be a claim that is about to look for the evidence on the job's.
+        -- Whoever has the group's row may be a claim that is about to look for the evidence on the head's.
         claimed := (CASE WHEN ago BETWEEN 1 AND next - 3
                          THEN pg_xact_status((next - ago)::text::xid8) = 'in progress'
                          ELSE ago IS NOT NULL END)
+            AND NOT EXISTS (SELECT FROM pgfifo.jobs h
+                            WHERE h.queue = job.queue AND h.group_id = job.group_id AND h.id < job.id)
             AND EXISTS (SELECT FROM pgfifo.jobs j
                         WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
                           AND j.xmax <> '0'::xid
