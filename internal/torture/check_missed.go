@@ -78,10 +78,16 @@ func (c *checker) unmarkedBefore(t *turn) bool {
 }
 
 // sessionEnded reports whether something that ends sessions of workers was done to another one than the lost attempt's,
-// between that attempt and the next one.
+// between the end of that one's and the next attempt. A worker hears of that end later than others may claim the job.
 func (c *checker) sessionEnded(lost, next *turn) bool {
+	ended := lost.over()
+	for _, m := range c.marks {
+		if m.what == faultTerminate && c.index[m.proc] == lost.proc && m.pid == lost.pid && m.at >= lost.start {
+			ended = min(ended, m.at)
+		}
+	}
 	return slices.ContainsFunc(c.marks, func(m mark) bool {
-		if m.at <= lost.over() || m.at > next.start {
+		if m.at <= ended || m.at > next.start {
 			return false
 		}
 		proc, known := c.index[m.proc]

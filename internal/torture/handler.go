@@ -52,8 +52,11 @@ const wordAway = "away"
 
 var errOnPurpose = errors.New("on purpose")
 
-// isDied reports whether an attempt died with its worker, as the one that found it says.
-func isDied(err error) bool { return errors.Is(err, fifo.ErrLost) && !errors.Is(err, errOnPurpose) }
+// isDied reports whether an attempt died with its worker, as the one that found it says. A handler may return an
+// ErrLost as well, of its own.
+func isDied(err error) bool {
+	return errors.Is(err, fifo.ErrLost) && err.Error() == "the worker, or its connection, died with the job"
+}
 
 // handle is the handler of a single job.
 func (h *handlers) handle(ctx context.Context, job *fifo.Job) error {
