@@ -122,8 +122,10 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 			}
 		}()
 	}
-	if !s.mark(ctx, claim) {
-		s.unbegun(ctx, claim, nil)
+	if err := s.mark(ctx, claim); err != nil {
+		if errors.Is(err, lease.ErrLost) {
+			s.unbegun(ctx, claim, nil)
+		}
 		return a
 	}
 	if !suspect.IsZero() {
@@ -195,9 +197,9 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 const firstClaims = 8
 
 // mark marks the attempts that are about to begin, if they need it: a lane's first ones, those of jobs that have failed
-// or were lost before, and all where several jobs of a group may run. It reports whether the lane still holds them: to
-// mark may take a second.
-func (s *seat) mark(ctx context.Context, claim []place) bool {
+// or were lost before, and all where several jobs of a group may run. With an error they do not begin: it is ErrLost if
+// the lane does not hold them any more, for to mark may take a second.
+func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {
 		if h := claim[i].held; h != nil && (s.begun < firstClaims || h.Attempts > 0 || h.Shared) {
@@ -205,13 +207,21 @@ func (s *seat) mark(ctx context.Context, claim []place) bool {
 		}
 	}
 	if len(heads) == 0 {
-		return true
+		return nil
 	}
 	err := s.lane.Mark(ctx, heads)
-	if err != nil && !errors.Is(err, lease.ErrLost) { // the locks alone tell of a crash then, as they do of most jobs
-		s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
+	switch {
+	case errors.Is(err, lease.ErrLost), s.lane.HungUp():
+		return lease.ErrLost
+	case err == nil:
+		return nil
 	}
-	return !errors.Is(err, lease.ErrLost) && !s.lane.HungUp()
+	s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
+	if heads[0].Shared { // a claim of one job, which nothing else tells of
+		claim[0].outcome = schedule.Outcome{Trouble: true}
+		return err
+	}
+	return nil // the locks alone tell of a crash then, as they do of most jobs
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error, and whether what it did can be

@@ -18,6 +18,7 @@ func TestBatchWaitsForALockOnATable(t *testing.T) {
 		msg   fifo.Message
 	}{
 		"fences":        {fifo.Batch{Groups: 5}, fifo.Message{Queue: "q", Ungrouped: true}},
+		"jobs":          {fifo.Batch{Jobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
 		"attempt_marks": {fifo.Batch{Jobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
 	} {
 		t.Run(table, func(t *testing.T) {

@@ -176,6 +176,30 @@ func TestBlockWithoutItsJob(t *testing.T) {
 	require.Zero(t, pauses[1].Job)
 }
 
+// An operator pauses a blocked group while another one takes its job away: the pause stays, without the job.
+func TestPauseBesideABlockThatGoes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.send("g", "head")[0]
+	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, false)", id)
+	g := b.client.Queue("q").Group("g")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, _, err = g.InPgx(tx).Pause(t.Context(), "under audit")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- g.Bury(context.Background(), id, "looked at") }()
+	await(t, "the verb to wait", func() bool { return b.blocked() == 1 })
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, receive(t, done, "the verb"))
+	pauses, err := b.client.Pauses(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pauses, 1)
+	require.Equal(t, "under audit", pauses[0].Reason)
+	require.True(t, pauses[0].ByHand)
+	require.Zero(t, pauses[0].Job)
+}
+
 // A job that is discarded leaves nothing behind, and its group goes on.
 func TestDiscard(t *testing.T) {
 	t.Parallel()

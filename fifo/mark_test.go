@@ -44,6 +44,22 @@ func TestMarksWithoutAPool(t *testing.T) {
 	require.Less(t, time.Since(begin), 9*time.Second, "each waits for a second, and not for the server's silence")
 }
 
+// Where several jobs of a group may run at once, nothing but its mark tells that an attempt has died: none begins
+// without one.
+func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	w, pool, release := b.withoutAPool("other")
+	b.send("g", nil)
+	b.run(w)
+	await(t, "marks that could not be made", func() bool { return pool.Stat().CanceledAcquireCount() > 1 })
+	require.Empty(t, b.ledger.order())
+	release()
+	await(t, "the end of the job", func() bool { return b.count("jobs") == 1 }) // but for the other queue's
+	require.Len(t, b.ledger.order(), 1)
+}
+
 // A mark is found by whoever claims the job next, also if that lane has no reason to mark it.
 func TestMarkIsFoundByAll(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,7 @@
 -- $1 queue, $2 group id, $3 id. xid is the transaction's id. The time is kept, so that workers which are not told find
 -- the job when they look for what is due.
 WITH job AS (
-    SELECT j.ctid
+    SELECT
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
       AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
@@ -12,5 +12,5 @@ WITH job AS (
 )
 UPDATE pgfifo.jobs j SET run_at = statement_timestamp()
 FROM job
-WHERE j.ctid = job.ctid
+WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
 RETURNING pg_current_xact_id()::text::bigint AS xid

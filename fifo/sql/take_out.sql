@@ -4,14 +4,14 @@
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 WITH held AS (
-    SELECT j.ctid
+    SELECT
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
       AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
     FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM pgfifo.jobs j USING held h
-    WHERE j.ctid = h.ctid
+    DELETE FROM pgfifo.jobs j USING held
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
     RETURNING j.*
 ), letter AS (
     INSERT INTO pgfifo.dead_letters

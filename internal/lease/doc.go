@@ -138,8 +138,8 @@
 //     was committed, the claim misses.
 //   - Marks are also the evidence of a crash, of every attempt. The job's row is locked while its attempt lives, so
 //     whoever has it locked and finds a mark of the next attempt has found one that died. What locks leave behind is
-//     not looked at: the next claim of the job may have another slot. If a mark cannot be made, that is logged: nothing
-//     starts behind the job while it runs, and its death would not be counted.
+//     not looked at: the next claim of the job may have another slot. If a mark cannot be made, that is logged, the
+//     job is given back, and its group rests for a while.
 //   - A claim of another kind starts nothing there: the queue's row in pauses stops one without a slot, and
 //     lock_slot.sql finds none. What they had begun before the queue had its limit is not marked with a transaction,
 //     so it is not passed over, with all of its batch. A queue that has had such a limit keeps one, of 1 at least.

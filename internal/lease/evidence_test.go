@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -320,4 +321,26 @@ func TestMarkThatComesLate(t *testing.T) {
 	require.Zero(t, marks())
 	require.ErrorIs(t, l.Mark(t.Context(), []*Held{&h.Held}), ErrLost)
 	require.Zero(t, marks())
+}
+
+// Nor does an attempt begin whose claim ends while it is being marked: who has claimed the job since has seen no mark.
+func TestClaimThatEndsInItsMark(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.lane()
+	h := s.claim(l, "a")
+	s.Exec(fmt.Sprintf(`
+		CREATE FUNCTION pgfifo.ending() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM pg_terminate_backend(%d, 10000);
+			RETURN NULL;
+		END $$`, l.pg().PID()))
+	s.Exec("CREATE TRIGGER ending AFTER INSERT ON pgfifo.attempt_marks EXECUTE FUNCTION pgfifo.ending()")
+	require.ErrorIs(t, l.Mark(t.Context(), []*Held{&h.Held}), ErrLost)
+	s.Exec("DROP TRIGGER ending ON pgfifo.attempt_marks")
+
+	require.NoError(t, l.Record(t.Context(), &h.Held), "given back")
+	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+	require.False(t, s.lost("a"))
 }

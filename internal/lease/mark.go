@@ -7,12 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5"
 )
 
 // markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job
 // is not to wait for that, and its locks tell of a crash as well.
 const markWait = time.Second
+
+// claimOpenSQL tells whether a claim's transaction ($1) is open.
+const claimOpenSQL = "SELECT pg_xact_status($1::bigint::text::xid8) = 'in progress'"
 
 // ErrNoControl is returned by what needs the Dialer's Control pool, where it has none.
 var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
@@ -21,8 +24,10 @@ var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
 // becomes of the evidence that their locks leave.
 //
 // It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
-// back when the heads are settled or given back. A mark that comes later than that is not made. It returns ErrLost if
-// the claim has ended already: nothing of it may begin.
+// back when the heads are settled or given back. A mark that comes later than that is not made.
+//
+// It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin, because who
+// has claimed the heads since may not have seen the marks.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil
@@ -45,9 +50,13 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 		defer conn.Release()
 		// An error may come after the marks are made, so they are taken back in any case.
 		l.marked = append(l.marked, heads...)
-		var made pgconn.CommandTag
-		made, err = conn.Exec(ctx, l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids, shared)
-		if err == nil && made.RowsAffected() < int64(len(heads)) {
+		var b pgx.Batch
+		held := false
+		b.Queue(beginSQL)
+		b.Queue(l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids, shared)
+		b.Queue(commitSQL)
+		b.Queue(claimOpenSQL, xids[0]).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
+		if err = conn.SendBatch(ctx, &b).Close(); err == nil && !held {
 			err = ErrLost
 		}
 	}

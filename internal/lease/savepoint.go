@@ -44,6 +44,7 @@ const (
 	stmtReleaseBatch = "pgfifo_release_batch"
 	stmtConstraints  = "pgfifo_constraints"
 	stmtCursors      = "pgfifo_cursors"
+	stmtLockTable    = "pgfifo_lock_table"
 	stmtWaitBehind   = "pgfifo_wait_behind"
 	stmtWaitLong     = "pgfifo_wait_long"
 )
@@ -54,8 +55,9 @@ var savepointSQL = map[string]string{
 	stmtReleaseBatch: "RELEASE SAVEPOINT " + batchSavepoint,
 	stmtConstraints:  "SET CONSTRAINTS ALL IMMEDIATE",
 	stmtCursors:      "CLOSE ALL",
-	// Somebody may keep a job open that is behind the head of a batch, and is waited for this long. Nobody waits so for
-	// what is locked: a lock on the whole table, of CREATE INDEX say, passes.
+	// Somebody may keep a job open that is behind the head of a batch, and is waited for this long. A lock on the whole
+	// table, of CREATE INDEX say, is waited for before, and for as long as it takes.
+	stmtLockTable:  "LOCK TABLE pgfifo.jobs IN ROW EXCLUSIVE MODE",
 	stmtWaitBehind: "SET LOCAL lock_timeout = '1s'",
 	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
 }
@@ -143,6 +145,7 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 		send(stmtBatch, &s.released)
 	}
 	if behind {
+		send(stmtLockTable, &s.released)
 		send(stmtWaitBehind, &s.released)
 		for _, c := range calls {
 			if c.Behind {

@@ -21,7 +21,14 @@ var vacuumed = []string{
 // committing has sessions end in the COMMIT of a batch.
 var committing = append(crowded[:len(crowded):len(crowded)], "-only", "commit", "-terminates", "20")
 
-const attemptFile = "fifo/attempt.go"
+const (
+	attemptFile = "fifo/attempt.go"
+	markFile    = "internal/lease/mark.go"
+)
+
+// looksAtClaim is the last statement of a mark.
+const looksAtClaim = "		b.Queue(claimOpenSQL, xids[0]).QueryRow(" +
+	"func(row pgx.Row) error { return row.Scan(&held) })\n"
 
 var attempts = []Mutant{
 	{
@@ -196,7 +203,7 @@ var attempts = []Mutant{
 		Name:   "begins-behind-a-lost-claim",
 		Breaks: "an attempt begins whose claim had ended before it was marked, and is not counted",
 		Edits: []Edit{{
-			"internal/lease/mark.go", "made.RowsAffected() < int64(len(heads))", "made.RowsAffected() < 0",
+			markFile, "err == nil && !held", "err == nil && held && false",
 		}},
 		Test: Test{"internal/lease", "TestMarkThatComesLate"},
 	},
@@ -215,6 +222,12 @@ var attempts = []Mutant{
 			savepointFile, "TO DEFAULT", "= '1s'",
 		}},
 		Test: Test{"fifo", "TestBatchWaitsForALockOnATable"},
+	},
+	{
+		Name:   "lock-timeout-of-the-table",
+		Breaks: "a batch is undone because a lock on the jobs table takes longer than one on a job behind its head may",
+		Edits:  []Edit{{savepointFile, "		send(stmtLockTable, &s.released)\n", ""}},
+		Test:   Test{"fifo", "TestBatchWaitsForALockOnATable"},
 	},
 	{
 		Name:   "claim-kept-beside-hooks",
@@ -268,6 +281,27 @@ var attempts = []Mutant{
 		Breaks: "a group stays blocked by a job that was taken away",
 		Edits:  []Edit{{"fifo/sql/unblock.sql", "p.job IS NOT NULL", "false"}},
 		Test:   Test{"fifo", "TestBlockWithoutItsJob"},
+	},
+	{
+		Name:   "block-outlives-its-job-in-a-pause",
+		Breaks: "a group that is paused while the job that blocks it is taken away stays blocked by it",
+		Edits:  []Edit{{"fifo/sql/unblock.sql", "    FOR UPDATE OF p\n", ""}},
+		Test:   Test{"fifo", "TestPauseBesideABlockThatGoes"},
+	},
+	{
+		Name:   "begins-unmarked-of-several",
+		Breaks: "where several jobs of a group may run, an attempt begins that nothing would tell of",
+		Edits:  []Edit{{attemptFile, "if heads[0].Shared {", "if false {"}},
+		Test:   Test{"fifo", "TestNothingBeginsUnmarkedOfSeveral"},
+	},
+	{
+		Name:   "claim-ends-in-its-mark",
+		Breaks: "an attempt begins whose claim has ended before its mark was committed, and is not counted",
+		Edits: []Edit{
+			{markFile, "		b.Queue(beginSQL)\n", "		b.Queue(beginSQL)\n" + looksAtClaim},
+			{markFile, "		b.Queue(commitSQL)\n" + looksAtClaim, "		b.Queue(commitSQL)\n"},
+		},
+		Test: Test{"internal/lease", "TestClaimThatEndsInItsMark"},
 	},
 	{
 		Name:   "verbs-wait-for-a-running-job",
