@@ -1,25 +1,28 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
 
-// Move moves the jobs that wait to another queue or group, behind those that are there, and returns how many those
-// were. They keep their order, payloads, headers, times and failures; they get new ids, and their attempts begin anew.
-// A queue moved to a group, of it or of another queue, becomes part of that; moved to a queue, it keeps its groups, as
-// one group does. What is there already stays where it is. In is s's, whatever to has.
+// Move moves the jobs that wait to another queue or group, behind those that are there, and returns how many it has
+// moved. They keep their order, payloads, headers, times and failures; they get new ids, and their attempts begin anew.
+// If to is a group, all jobs go into that group. If to is a queue, each job keeps its group id. Jobs of s that are in
+// to already stay where they are. Only the transaction and the database of s count; those of to are ignored.
 //
-// A running job is left alone, and not waited for: what is moved may run beside it. So does what somebody else has
-// locked, as Edit does. To keep the order, pause the scope, and wait until nothing in it is held. Those behind it in a
-// batch are not locked: they are moved, and the batch is undone and runs again without them. What is enqueued meanwhile
-// stays; pause the scope before, and stop its producers, to move all of it. With Config.CommitOrder, Move waits for
-// open transactions that have enqueued to the groups moved to.
+// A running job stays, and what is moved may run beside it. A job that somebody else has locked stays too. To keep the
+// order, pause the scope, and wait until nothing in it is held. Jobs behind the head of a batch are not locked: they
+// are moved, and the batch is undone and runs again without them. What is enqueued meanwhile stays: to move all of it,
+// pause the scope and stop its producers before. With Config.CommitOrder, Move waits for open transactions that have
+// enqueued to the groups moved to.
+//
+// It returns ErrInvalidID also for a scope of another schema.
 func (s Scope) Move(ctx context.Context, to Scope) (int, error) {
-	if err := to.validate(); err != nil {
+	if err := cmp.Or(s.validate(), to.validate()); err != nil {
 		return 0, err
 	}
-	if s.client != nil && to.client.schema != s.client.schema {
+	if to.client.schema != s.client.schema {
 		return 0, fmt.Errorf("%w: %v is in another schema", ErrInvalidID, to)
 	}
 	n, xid, there := 0, int64(0), make(hints)

@@ -108,6 +108,17 @@ func TestMoveKeepsTheJob(t *testing.T) {
 	require.Zero(t, b.count("pauses"))
 }
 
+// Of the scope that jobs are moved to only the names count: it may be another client's, and in a transaction.
+func TestMoveStaysInItsDatabase(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.plant("q", 1, "g")
+	n, err := b.client.Queue("q").Move(t.Context(), nowhere(t).Queue("there").InPgx(nil))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, []string{"there/g "}, b.places())
+}
+
 // A job that runs is left alone. What is moved is worked by a worker that would not look for an hour, when that is
 // committed.
 func TestMoveBesideARunningJob(t *testing.T) {

@@ -156,6 +156,7 @@ func TestScopesAreChecked(t *testing.T) {
 		{},
 		fifo.Scope{}.Group("a"), c.Queue(""), c.Queue("").Group("a"), c.Queue("q\n"), c.Queue("\x00").Group("a"),
 		q.Group(""), q.Group("a").Group(""), q.Group("\x00"), q.Group("\xff"), q.Group(long), c.Queue(long),
+		fifo.Scope{}.In(&sql.Tx{}), fifo.Scope{}.InPgx(&pgxpool.Tx{}), fifo.Scope{}.Group("a").InPgx(&pgxpool.Tx{}),
 	} {
 		errs := verbsOf(ctx, s)
 		_, errs["redrive none"] = s.Redrive(ctx, again())
@@ -163,6 +164,7 @@ func TestScopesAreChecked(t *testing.T) {
 		_, errs["delete none"] = s.DeleteDeadLetters(ctx, named())
 		_, errs["delete all"] = s.DeleteDeadLetters(ctx, fifo.Letters{All: true})
 		_, errs["move to"] = q.Move(ctx, s)
+		_, errs["move from"] = s.Move(ctx, q)
 		errs["wait"] = s.WaitEmpty(ctx)
 		_, errs["terminate"] = s.Group("").Terminate(ctx)
 		_, _, errs["cancel"] = s.Cancel(ctx, "")

@@ -8,21 +8,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RetryNow lets a job that is delayed or backs off run as soon as its turn comes: at once, if it is the head of its
-// group, that is not paused, its queue is under its limit, and is not probed (Unavailable). It keeps its attempts.
-// Workers are told as of Resume.
+// RetryNow ends the delay or the backoff of a job: it runs as soon as its turn comes. That is at once if it is the head
+// of its group, nothing is paused, the queue and the group are under their limits, and the queue is not probed
+// (Unavailable). It keeps its attempts. Workers are told, as by Resume.
 //
-// Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and waits for nobody. What it
-// returns if it did nothing says why: ErrJobHeld for a job that is running, or that somebody else is changing, and
-// ErrJobNotFound. Jobs that run in a batch behind the head of their group are not held: they are changed, and the batch
-// is undone and runs again without them, or with what they are then.
+// Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and does not wait for a running
+// job. If it did nothing it returns an error that says why: ErrJobHeld for a job that is running, or that somebody else
+// is changing, and ErrJobNotFound. Jobs that run in a batch behind the head of their group are not held: they are
+// changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, func(g Scope) (bool, error) {
 		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
 	})
 }
 
-// Delete deletes a job that does not run for good, with the block that it has made (BlockGroup). It returns what
+// Delete removes a job for good, unless it runs, and undoes the block that it has made (BlockGroup). It returns what
 // RetryNow does.
 func (s Scope) Delete(ctx context.Context, id int64) error {
 	return s.one(ctx, "delete", id, func(g Scope) (bool, error) {
@@ -30,9 +30,9 @@ func (s Scope) Delete(ctx context.Context, id int64) error {
 	})
 }
 
-// Bury moves a job that does not run to the dead letters, whatever attempts it has left, and undoes the block that it
-// has made (BlockGroup). The reason is the last of its Failures, of KindOperator: it is a text as of Pause, or Bury
-// returns ErrInvalidID. It returns what RetryNow does.
+// Bury moves a job to the dead letters, unless it runs, whatever attempts it has left, and undoes the block that it has
+// made (BlockGroup). The reason becomes the last of its Failures, of KindOperator. It is a text like the reason of
+// Pause, or Bury returns ErrInvalidID. Otherwise Bury returns what RetryNow does.
 func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
@@ -42,16 +42,16 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 	})
 }
 
-// Edit calls f with a job that does not run, and stores the Payload and the Headers that f leaves in it, and nothing
-// else. They are checked as a Message's: ErrInvalidMessage. An error of f's is returned, and nothing is changed then.
-// The job does not begin while f runs, unless it is behind the head of a batch: then it
-// may begin as it was, and the batch waits, and is undone. It returns what RetryNow does.
+// Edit calls f with a job, unless it runs, and stores the Payload and the Headers that f leaves in it, and nothing
+// else. They are checked as a Message's: ErrInvalidMessage. If f returns an error, Edit returns that, and nothing is
+// changed. The job does not begin while f runs, unless it is behind the head of a batch: then it may begin as it was,
+// and the batch waits, and is undone. A nil f is an error, before any SQL. Otherwise it returns what RetryNow does.
 func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error {
-	if _, err := s.session(ctx); err != nil {
-		return err
-	}
 	if f == nil {
 		return errors.New("fifo: Edit: nil function")
+	}
+	if _, err := s.session(ctx); err != nil {
+		return err
 	}
 	if !s.within {
 		return pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {

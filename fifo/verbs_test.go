@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -153,6 +154,14 @@ func TestEditIsChecked(t *testing.T) {
 	require.Equal(t, "g", b.jobs()[0].GroupID)
 	require.Zero(t, b.jobs()[0].Attempts)
 	b.work(b.worker(nop))
+}
+
+// No database is asked before that.
+func TestEditWithoutAFunction(t *testing.T) {
+	t.Parallel()
+	q := nowhere(t).Queue("q")
+	require.ErrorContains(t, q.Edit(t.Context(), 1, nil), "nil function")
+	require.ErrorContains(t, q.InPgx(&pgxpool.Tx{}).Edit(t.Context(), 1, nil), "nil function")
 }
 
 // No worker takes a job that is being edited, nor one behind it.
