@@ -129,10 +129,10 @@
 //
 // The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
 // bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. The ORDER BY
-// of a query that calls it in its SELECT list is the order of the jobs; behind FROM or LATERAL it is called in any
-// order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each column. A value that is refused is an
-// error of SQLSTATE 22023 or 22004, a payload that is too large 54000. Hooks are not called, and nobody is notified:
-// workers find the job at their next look, which is PollInterval at most.
+// of a query without DISTINCT that calls it in its SELECT list is the order of the jobs; behind FROM or LATERAL it is
+// called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each column. A value that is
+// refused is an error of SQLSTATE 22023 or 22004, a payload that is too large 54000. Hooks are not called, and nobody
+// is notified: workers find the job at their next look, after PollInterval at most.
 //
 // # Several queues in one worker
 //
@@ -158,9 +158,10 @@
 // all queues, and changes nothing there.
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
-// Delete change one job, wherever it is in its group; Move puts what waits into another group or queue. None of them
-// touches a job that runs, or waits for it: they say that it is held (ErrJobHeld). Cancel ends what runs, by the
-// handler's context, Terminate by force, and WaitEmpty waits until nothing is left.
+// Delete change one job, wherever it is in its group, or say that it is held (ErrJobHeld). Move puts what waits into
+// another group or queue. None of them changes a running job, and none waits for one. (A handler that pauses a queue
+// should do so on the pool: see Pause.) Cancel ends what runs, by the handler's context, Terminate by force, and
+// WaitEmpty waits until nothing is left.
 //
 //	g := client.Queue("payments").Group("account-7")
 //	was, jobs, err := g.Pause(ctx, "under audit")

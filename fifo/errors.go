@@ -16,8 +16,9 @@ var ErrNonconforming = lease.ErrNonconforming
 // Errors of scopes and lists, before any SQL.
 var (
 	// ErrInvalidID is returned for a queue name or group id that is empty, longer than groups.MaxIDBytes, not valid
-	// UTF-8, or not printable, and for a text that PostgreSQL cannot have: of a Page or Letters, or of a pause's
-	// reason, which may have MaxReasonBytes; and for Letters that contradict each other.
+	// UTF-8, or not printable. So it is for a text that PostgreSQL cannot have, in a Page, in Letters or as a reason,
+	// and for a reason of more than MaxReasonBytes; for Letters that contradict each other; for a verb that is of a
+	// group only or of a queue only; and by Move to another schema.
 	ErrInvalidID = groups.ErrInvalidID
 	// ErrInvalidState is returned by Groups for a State that it cannot be asked for.
 	ErrInvalidState = errors.New("fifo: invalid state")
@@ -25,8 +26,8 @@ var (
 
 // What verbs on one job return if they did nothing.
 var (
-	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was; or
-	// it has another id, by Move, a redrive to the tail or a DeadLetterQueue.
+	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was; or it has
+	// another id, by Move, a redrive to the tail or a DeadLetterQueue.
 	ErrJobNotFound = errors.New("fifo: there is no such job")
 	// ErrJobHeld says that the job is running, or that somebody else is changing it; the text says who.
 	ErrJobHeld = errors.New("fifo: the job is held")

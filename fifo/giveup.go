@@ -7,24 +7,24 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// A GiveUp says what becomes of a job that has used up its attempts. What a handler returns as a DeadLetter becomes one
-// in any case.
+// A GiveUp says what becomes of a job that has used up its attempts. A job whose handler returns a DeadLetter becomes a
+// dead letter in any case.
 type GiveUp int
 
 const (
 	// ToDeadLetters moves the job to the dead letters, or to Queue.DeadLetterQueue; its group goes on.
 	ToDeadLetters GiveUp = iota
-	// BlockGroup stops the group, with the job at its head: nothing behind it runs before it. The group is among
-	// Client.Pauses and of Groups with Paused, with the job. Scope.Resume gives the job all its attempts again,
-	// Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the group go on. A job whose handler says
-	// DeadLetter moves there all the same, and stops nothing.
+	// BlockGroup stops the group, and the job stays in its place. Nothing more of the group starts. With a GroupLimit,
+	// what runs goes on. Client.Pauses lists it, and so does Groups with Paused. Both name the job. Scope.Resume gives
+	// the job all its attempts again, Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the group
+	// go on. A job whose handler says DeadLetter moves there all the same, and stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard
 )
 
-// Headers of a job that has come from another queue, as what would have been a dead letter there: see
-// Queue.DeadLetterQueue. Its Failures are those of before, too.
+// Headers of a job that has come from another queue, where it had used up its attempts: see Queue.DeadLetterQueue. Its
+// Failures are those that it had there.
 const (
 	OriginQueue    = "pgfifo-origin-queue"    // the queue
 	OriginID       = "pgfifo-origin-id"       // the job's id there

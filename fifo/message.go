@@ -54,16 +54,16 @@ type Message struct {
 	// most 128 bytes of printable UTF-8; empty: none.
 	DedupID string
 	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
-	// or both are Ungrouped. The job keeps its place, its id and all else, its time and the window among it. One that
-	// runs, that was tried, or that somebody is changing stays as it is, and the message is a plain duplicate: see
+	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. One that runs,
+	// that was tried, or that somebody is changing stays as it is, and the message is a plain duplicate: see
 	// Receipt.Replaced.
 	//
 	// What was given back with no attempt counted, by Snooze say, waits. So may a job behind the head of a batch: if it
 	// has begun as it was, the batch is undone and runs again.
 	//
-	// A duplicate that has replaced nothing is dropped, and when the job is done the window may go on. So where the
-	// last message must not be lost, have a window that is shorter than the Delay (Settings.DedupWindow), and for a
-	// message that was dropped enqueue it without a DedupID.
+	// A duplicate that has replaced nothing is dropped, and the window may go on when the job is done. If the last
+	// message must not be lost: make DedupWindow shorter than Delay (Settings), and when Replaced is false, enqueue
+	// again without a DedupID.
 	Replace bool
 }
 

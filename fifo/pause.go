@@ -20,7 +20,7 @@ type Pause struct {
 	Job int64 `bun:"job,nullzero"`
 	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
 	ByHand bool `bun:"by_hand,notnull,default:true"`
-	// Limited is false. The table has rows that are no pauses, for queues with a limit, and they have true here.
+	// Limited is false of every pause. It is for queries of your own: a row with true says that a queue has a limit.
 	Limited bool `bun:"limited,pk"`
 }
 
@@ -28,12 +28,17 @@ type Pause struct {
 const MaxReasonBytes = 1024
 
 // Pause stops the queue or the group from being worked. A job that is running ends normally. No claim that begins after
-// Pause has returned (in a transaction of the caller's: after its commit) starts a job: each claim looks. Pausing what
-// is paused replaces the reason, which is for people and may be empty: valid UTF-8 without a NUL, at most
-// MaxReasonBytes. Else Pause returns ErrInvalidID.
+// Pause has returned (in a transaction of the caller's: after its commit) starts a job: each claim looks.
 //
-// It returns whether it was paused already, or blocked, and how many jobs it has, a running one included: at most
-// MaxQueued are counted. Where there are none, what is enqueued there will wait; or the name is not what was meant.
+// The reason is for people, and may be empty: valid UTF-8 without a NUL, at most MaxReasonBytes. Else Pause returns
+// ErrInvalidID. Pausing what is paused replaces the reason.
+//
+// It returns whether the queue or group was paused already, or blocked, and how many jobs it has, a running one
+// included: at most MaxQueued are counted. If there are none, what is enqueued there later waits all the same; or the
+// name is not the one that was meant.
+//
+// In a handler, pause on the pool, not in the job's transaction. Until that ends, workers see no pause, and others who
+// pause or resume the same queue or group wait for it. An attempt that fails undoes it.
 func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	was, jobs, _, err = s.pause(ctx, "pause", reason)
 	return was, jobs, err
@@ -59,8 +64,8 @@ func checkReason(reason string) error {
 
 // Resume undoes Pause of the same queue or group, and reports whether it was paused. What was paused by itself stays
 // paused: resuming a queue does not resume its paused groups, nor the other way round. A job that has blocked the group
-// (BlockGroup) has all its attempts again. Workers are told and look at
-// once, or when the caller's transaction has committed. Those that hear no notifications notice at their next poll.
+// (BlockGroup) has all its attempts again. Workers are told, and look at once, or when the caller's transaction has
+// committed. Those that hear no notifications notice at their next poll.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
 	paused, xid := false, int64(0)
 	err := s.change(ctx, "resume", resumeSQL, func(r row) error {
@@ -99,9 +104,10 @@ func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
 	return list, nil
 }
 
-// Purge deletes the jobs that wait, with the blocks that they have made, and returns how many those were. A running job
-// is left alone. Those behind it in a batch are not locked: they are deleted, and the batch is undone and runs again
-// without them. Run it inside a transaction to look before you commit; the groups stand still until then.
+// Purge deletes the jobs that wait, undoes the blocks that they have made (BlockGroup), and returns how many jobs those
+// were. A running job stays, and so does one that somebody else has locked. Jobs behind the head of a batch are not
+// locked: they are deleted, and the batch is undone and runs again without them. Run it inside a transaction to look
+// before you commit; the groups stand still until then.
 func (s Scope) Purge(ctx context.Context) (n int, err error) {
 	err = s.unblocking(ctx, "purge", func(s Scope) error {
 		n, err = s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())

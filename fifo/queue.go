@@ -19,8 +19,8 @@ type Queue struct {
 	BatchHandler BatchHandler
 	// Batch is how much of the queue one transaction takes. Defaults to one job.
 	Batch Batch
-	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt
-	// that was lost with its worker counts. Defaults to the worker's; negative: no limit.
+	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
+	// with its worker counts. Defaults to the worker's; negative: no limit.
 	MaxAttempts int
 	// OnGiveUp says what becomes of a job that has used them up. Defaults to ToDeadLetters.
 	OnGiveUp GiveUp

@@ -13,8 +13,8 @@ type Settings struct {
 	// minutes; at most MaxDelay. Rounded up to microseconds. A change is for what is enqueued after it.
 	DedupWindow time.Duration
 	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue. Ungrouped
-	// messages count as one group. With a change, what was remembered is forgotten, but for Ungrouped messages, and
-	// until it is changed back.
+	// messages count as one group. After a change the ids that were remembered do not count, unless you change it back.
+	// Those of Ungrouped messages go on to count.
 	DedupByGroup bool
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
 	// those that are older, at its Sweep. Defaults to for ever: nothing is lost unasked. Rounded up to microseconds.

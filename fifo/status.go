@@ -22,7 +22,7 @@ type Status struct {
 	Paused      bool      // the group or its queue
 	PauseReason string
 	PauseJob    int64 // the job that blocks the group (BlockGroup), or 0
-	Held        bool  // a worker is running the head
+	Held        bool  // somebody has the head locked: a worker that runs it, or one who changes it
 	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
 	// transaction, that is of the job. Of a session of another role's, ClientAddr and HeldSince are empty, unless one's
 	// own is a member of that role or of pg_read_all_stats.

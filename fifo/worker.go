@@ -21,8 +21,8 @@ type Worker struct {
 	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
 	// pool's connections stay free for the application. Defaults to 10.
 	Concurrency int
-	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt
-	// that was lost with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
+	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
+	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
 	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
 	Retry RetryPolicy
@@ -35,9 +35,9 @@ type Worker struct {
 	// AbandonAfter is how long a handler may go on after its context has ended. Then its connection is closed, so that
 	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.
 	// The attempt has failed as KindTimeout after ErrJobTimeout, and as KindLost after the other causes, or if another
-	// worker finds the job before that is recorded. Settled is told ErrAbandoned. Go cannot end
-	// the handler: it goes on beside the next attempt of its job, with a Job whose methods return errors, and keeps its
-	// goroutine and its memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative.
+	// worker finds the job before that is recorded. Settled is told ErrAbandoned. Go cannot end the handler: it goes on
+	// beside the next attempt of its job, with a Job whose methods return errors, and keeps its goroutine and its
+	// memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative does.
 	AbandonAfter time.Duration
 	// PollInterval is how long a message waits at most, in an idle worker, that no notification told of. A busy one
 	// looks about as often. Defaults to 1 second.

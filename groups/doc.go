@@ -38,12 +38,11 @@
 // the worker itself is frozen. What a handler writes through the job's transaction is safe in any case: it cannot
 // commit any more.
 //
-// For effects outside the database in those cases, the handler asks for a fencing token (Job.Fence)
-// and sends it along; the other system refuses a lower one than it has seen. Tokens of a group grow with each claim
-// that asks. They are drawn by a statement of its own, on another connection, so that they are durable before they
-// are used; it looks whether the claim's transaction is still open when it has the lock of the group's row in
-// pgfifo.fences, and a later claim cannot draw before that lock is free. So a former holder gets a lower token than
-// its successor, or none.
+// For effects outside the database in those cases, the handler asks for a fencing token (Job.Fence) and sends it along;
+// the other system refuses a lower one than it has seen. Tokens of a group grow with each claim that asks. They are
+// drawn by a statement of its own, on another connection, so that they are durable before they are used; it looks
+// whether the claim's transaction is still open when it has the lock of the group's row in pgfifo.fences, and a later
+// claim cannot draw before that lock is free. So a former holder gets a lower token than its successor, or none.
 //
 // Behind a proxy or pooler the TCP settings watch the connection to the proxy. client_connection_check_interval needs
 // a server on Linux, macOS, illumos or a BSD. What a handler does with its connection meanwhile, Session says.
