@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero fields mean
-// 1, and one of the two at most may be more; MaxBatch is the limit of both.
+// A Batch says how much of a queue one transaction takes, and so how much is repeated when it is lost. Zero means 1,
+// and only one of the two may be more than 1; MaxBatch is the limit of both.
 //
 // With Jobs, a transaction has up to so many consecutive jobs of one group. They are worked in order and the first
 // failure stops it: what succeeded before it is done, the one that failed is tried again in its place, the rest is
@@ -18,8 +18,8 @@ import (
 // All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When its
 // worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The jobs at
 // the heads of its groups are charged with the lost attempt, and a job that has failed or was lost before always runs
-// alone: one that kills its workers is found out, as it would be without batches. So does a job that was sent with a
-// delay or that may be tried only once.
+// alone: one that kills its workers is found out, as it would be without batches. A job that was sent with a delay, or
+// that may be tried only once, runs alone as well.
 //
 // Before the COMMIT of a batch, the deferred constraints of what it writes are checked (SET CONSTRAINTS ALL IMMEDIATE),
 // and its cursors are closed, also those WITH HOLD. If a constraint is violated, all jobs run again, one by one.
@@ -68,8 +68,8 @@ type BatchHandlerFunc func(ctx context.Context, jobs []*Job) error
 func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) error { return f(ctx, jobs) }
 
 // A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and its like work as in the
-// error of a Handler: in it for one of the jobs, around it for all that it names. One that is empty is no error. One
-// that names no job of the batch is an error as any other.
+// error of a Handler: in it for one of the jobs, around it for all that it names. An empty BatchError is no error. One
+// that names no job of the batch is an error like any other.
 type BatchError map[int64]error
 
 func (e BatchError) Error() string {

@@ -11,14 +11,14 @@ import (
 )
 
 // Cancel pauses the queue or the group as Pause does, and has the workers end the contexts of the handlers that run
-// there, with ErrCanceled as the cause. The job of one that returns an error then, a DeadLetter as well, is given back
-// and no attempt is counted: it runs again after Resume. To be rid of it, Delete or Bury it when it is not held any
-// more, and Resume then. Of a batch that it is in, all jobs are. One that returns nil has succeeded.
+// there, with ErrCanceled as the cause. If a handler returns an error then, even a DeadLetter, its job is given back
+// and no attempt is counted: it runs again after Resume. With it, all jobs of its batch are given back. To be rid of a
+// job, Delete or Bury it when it is not held any more, and Resume then. A handler that returns nil has succeeded.
 //
 // Workers are told, at once or when the caller's transaction has committed. It does not wait for them, and what it
-// returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (Config.PollOnly, its
-// own or that of s's Client, or RunOne) hears of no Cancel, and one that was not listening just then misses it: call it
-// again. Nobody can end a handler that ignores its context: see Terminate and Worker.AbandonAfter.
+// returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (RunOne, or with
+// Config.PollOnly of its own Client or of s's) hears of no Cancel, and one that was not listening just then misses it:
+// call it again. Nobody can end a handler that ignores its context: see Terminate and Worker.AbandonAfter.
 func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	was, jobs, xid, err := s.pause(ctx, "cancel", reason)
 	if err == nil {

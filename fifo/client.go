@@ -92,7 +92,7 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 // too. Leave it to the pool to bound and to keep connections: with SetMaxOpenConns or SetMaxIdleConns, Job.Tx returns
 // an error.
 //
-// Have writes that must not happen twice in a transaction: outside one, database/sql may run a statement again whose
+// Put writes that must not happen twice into a transaction: outside one, database/sql may run a statement again if its
 // answer was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
 

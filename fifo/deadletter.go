@@ -35,8 +35,8 @@ func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, G
 // Error say, or All. These three exclude each other. With none of them a list has all, and a verb that changes
 // something does nothing.
 type Letters struct {
-	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. An empty slice, but not
-	// nil, is none in a list, too.
+	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. An empty slice that is not
+	// nil means none, also in a list.
 	IDs []int64
 	// Kind is that of the last failure, one of the Kind constants. Empty: any.
 	Kind string
@@ -44,9 +44,8 @@ type Letters struct {
 	Error string
 	// All means all of the queue or group.
 	All bool
-	// After and Limit take a part of them, in the order of lists, as those of a Page do. Limit defaults to 100 in a
-	// list, as negative does; elsewhere there is none then. Many thousands at once are one long transaction: go in
-	// steps.
+	// After and Limit take a part of them, in the order of lists, as those of a Page do. In a list, Limit defaults to
+	// 100, as negative does; elsewhere to no limit. Many thousands at once are one long transaction: go in steps.
 	After Position
 	Limit int
 }
@@ -95,7 +94,7 @@ type Redrive struct {
 	// original places, under their old ids.
 	ToTail bool
 	// Payload and Headers replace those of one dead letter: the scope is a group then, and there is one of the IDs.
-	// They are checked as a Message's are. Nil: it keeps them. Headers that are empty, but not nil, are none.
+	// They are checked as a Message's are. Nil: it keeps them. Empty Headers that are not nil mean none.
 	Payload any
 	Headers Headers
 }
@@ -111,13 +110,13 @@ type Redriven struct {
 func (r Redriven) String() string { return fmt.Sprintf("%v as %d", r.Position, r.JobID) }
 
 // Redrive makes jobs of dead letters, to be tried anew, with all their attempts, and returns them in the order of
-// lists. Their failures and EnqueuedAt stay. If it names no letters it does nothing.
+// lists. Their failures and EnqueuedAt stay. If r names no letters, Redrive does nothing.
 //
 // In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
 // work: within PollInterval, or twenty times as long as such a look takes if that is more. If there is a job with that
-// id again, in a database that has lost commits, nothing is redriven, with the server's error (23505): redrive that one
-// to the tail.
+// id again, in a database that has lost commits, nothing is redriven, and Redrive returns the server's error (23505):
+// redrive that one to the tail.
 //
 // At the tail it runs behind all that was enqueued before, as a message that is enqueued now does, also with
 // Config.CommitOrder.
@@ -196,7 +195,7 @@ func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err 
 
 var noHeaders = "{}"
 
-// DeleteDeadLetters deletes dead letters for good, and returns how many there were. If it names none it does nothing.
+// DeleteDeadLetters deletes dead letters for good, and returns how many there were. If of names none, it does nothing.
 // It returns ErrInvalidID for Letters that cannot be.
 func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 	some, err := of.chosen(s)

@@ -15,8 +15,8 @@ type Depth struct {
 	More        bool      // of MeasureUpTo: there are more jobs, or dead letters, than it has counted
 }
 
-// Measure counts, for gauges. It reads an index entry of every job: of a queue with a million once a minute is fine,
-// once a second is not. See MeasureUpTo.
+// Measure counts, for gauges. It reads an index entry of every job: for a queue with a million jobs, once a minute is
+// fine and once a second is not. See MeasureUpTo.
 func (s Scope) Measure(ctx context.Context) (d Depth, err error) {
 	var oldest, due *time.Time
 	err = s.read(ctx, "measure", measureSQL, func(r row) error {

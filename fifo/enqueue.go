@@ -26,8 +26,8 @@ type Tx interface {
 // A Receipt says what became of a message.
 type Receipt struct {
 	ID int64 // the job's
-	// Duplicate says that the message was not enqueued, because its DedupID is remembered. ID is the job's that was
-	// enqueued with that first; it may be done by now, or have another id, by Move say.
+	// Duplicate says that the message was not enqueued, because its DedupID is remembered. ID is that of the job that
+	// was first enqueued with it; the job may be done by now, or have another id, by Move say.
 	Duplicate bool
 	// Replaced says of a Duplicate that the job with that ID waited, and has its Payload and Headers now:
 	// Message.Replace.
@@ -41,11 +41,12 @@ type Receipt struct {
 // With a DedupID it takes a transaction of four round trips. Of two messages with the same that are enqueued at once,
 // the second waits for the first one's transaction to end: if that commits it is a duplicate, else it takes its place.
 // A transaction that enqueues several times, with the same DedupIDs as another one in a different order, may deadlock
-// with it; PostgreSQL ends one of them (40P01). So it does one at REPEATABLE READ that meets a duplicate which has been
-// committed since it began (40001), and it replaces nothing that an earlier call has enqueued.
+// with it; PostgreSQL ends one of them (40P01). It also ends a transaction at REPEATABLE READ that meets a duplicate
+// which has been committed since it began (40001). Such a transaction replaces nothing that an earlier call has
+// enqueued.
 //
-// A Message that is to Replace takes one round trip more if it meets another. The job that it has replaced does not
-// begin until the transaction has ended: the others of its group wait for that.
+// A Message with Replace takes one round trip more if it is a duplicate. The job whose payload it replaces does not
+// begin until the transaction has ended, and the others of its group wait for that.
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
 // connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed
@@ -68,13 +69,14 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
 // It adds rows to tx and no NOTIFY: the commit waits for no other, does not fail because workers cannot be told, and
-// PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds nothing up, but with
-// Config.CommitOrder other producers of its groups. The jobs' places are drawn now: see there.
+// PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds up no job, unless it has replaced one
+// (Message.Replace). It holds up no producer but those of the same DedupIDs and, with Config.CommitOrder, those of its
+// groups. The jobs' places are drawn now, and not at the commit: see Config.CommitOrder.
 //
 // The Client tells workers when tx has committed. It asks the server about all such transactions in one statement:
-// every millisecond while they are young, later after a sixteenth of the time that they have been open, and at least
-// every second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it
-// has told, workers find the jobs at their next poll.
+// every millisecond while they are young, then each time when they have grown older by a sixteenth, and at least every
+// second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it has
+// told, workers find the jobs at their next poll.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
 		plain, err := plainTx(tx)

@@ -10,7 +10,8 @@ import (
 )
 
 // ErrNonconforming is returned on a connection with standard_conforming_strings off, before anything of the caller's is
-// sent: by Enqueue, DB, Run and RunOne. The verbs of a Scope and the lists need no such look: they send parameters.
+// sent: by Enqueue, DB, Run and RunOne. The verbs of a Scope and the lists work there all the same: they send
+// parameters.
 var ErrNonconforming = lease.ErrNonconforming
 
 // Errors of scopes and lists, before any SQL.
@@ -57,9 +58,10 @@ var (
 	ErrNoHandler = errors.New("fifo: worker has no handler")
 	// ErrRunning is returned by Run of a Worker that is running already.
 	ErrRunning = errors.New("fifo: worker is running already")
-	// ErrInvalidWorker is returned by Run, RunOne and SetLanes for what makes no sense; the text names it.
+	// ErrInvalidWorker is returned by Run, RunOne and SetLanes for fields, bounds or a name that make no sense; the
+	// text says which.
 	ErrInvalidWorker = errors.New("fifo: invalid worker")
-	// ErrNotReady is wrapped by what Ready returns of a Worker that cannot find or take jobs now; the text says why.
+	// ErrNotReady is wrapped by the error of Ready, if the Worker cannot find or take jobs now; the text says why.
 	ErrNotReady = errors.New("fifo: worker is not ready")
 	// ErrConnections is returned by Run and RunOne when PostgreSQL does not give the worker the connections that it
 	// needs: one a lane, one to look for work, and one to listen unless PollOnly is set.
@@ -73,8 +75,8 @@ var (
 	ErrDrainTimeout = errors.New("fifo: drain timeout")
 )
 
-// ErrAbandoned is in the err of Settled, and begins the text of the failure, if the handler was left behind; see
-// Worker.AbandonAfter.
+// ErrAbandoned is wrapped by the err of Settled if the handler was left behind, and the text of the Failure begins with
+// it; see Worker.AbandonAfter.
 var ErrAbandoned = errors.New("fifo: the handler ignored the end of its context; it was abandoned")
 
 // Causes with which a handler's context is cancelled; see context.Cause.

@@ -16,7 +16,7 @@ import (
 // client's pool, and waits until that is durable; later ones return the same number. Jobs that do not ask pay nothing.
 // Numbers of one group grow, with gaps. A failover to a server that lacks the newest commits may give out numbers anew.
 //
-// Where several jobs of a group may run at once (Settings.GroupLimit), of two that do either may have the higher
+// Where several jobs of a group may run at once (Settings.GroupLimit), either of two that do may have the higher
 // number. Then a number is higher only than those of earlier attempts at the same job: have the other system remember
 // them by job.
 //

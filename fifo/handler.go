@@ -29,9 +29,9 @@ type HandlerFunc func(ctx context.Context, job *Job) error
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
 
 // JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
-// letter at once: it will not get better. So it does in a queue with BlockGroup, and its group goes on; where the group
-// is to stop, use a HandlerFunc that returns the error of Job.Decode. (A Message's Payload that is a string or []byte
-// is sent as it is, not as a JSON string.) Fields that T does not have are passed over: see StrictJSON.
+// letter at once: it will not get better. It does so in a queue with BlockGroup, too, and its group goes on. If the
+// group is to stop, use a HandlerFunc that returns the error of Job.Decode. (A Message's Payload that is a string or
+// []byte is sent as it is, not as a JSON string.) Fields that T does not have are passed over: see StrictJSON.
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
 	return decoding(f, (*Job).Decode)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// Headers are what goes with a message beside its payload: names, as of queues and groups, and values of any bytes. A
-// trace context travels in them:
+// Headers are what goes with a message beside its payload: names, like those of queues and groups, and values of any
+// bytes. A trace context travels in them:
 //
 //	otel.GetTextMapPropagator().Inject(ctx, propagation.MapCarrier(headers))
 //

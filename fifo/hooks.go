@@ -26,7 +26,7 @@ type Hooks struct {
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as one that has failed,
 	// with an err that is ErrLost. Its ctx does not end, and has the values of the one that Job returned for that
 	// attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The lane waits for the
-	// hook. It may hold its next group already, and gives that back after 50 ms.
+	// hook. If it holds its next group already, it gives that back after 50 ms.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrCanceled, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute;

@@ -27,7 +27,7 @@ type Queue struct {
 	// DeadLetterQueue is another queue, to which a job moves in place of the dead letters, in the transaction that ends
 	// its last attempt: to the end of the group with the same id there, under a new id. A handler works it there as any
 	// job, with all the attempts that the queue gives. Its payload and headers stay; the Origin headers are added, and
-	// may go beyond the limit of both. What an operator makes a dead letter (Scope.Bury) stays one. Config.CommitOrder
+	// may go beyond the limit for both. What an operator makes a dead letter (Scope.Bury) stays one. Config.CommitOrder
 	// does not order such a move. Workers are told after the commit; those that are not find it at their next poll.
 	// Scope.Move takes it back. Defaults to none.
 	DeadLetterQueue string
@@ -77,9 +77,9 @@ const MaxWeight = 1000
 func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
 
 // HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
-// was given before, if there is no handler or there are two, or for bounds that make no sense. Nor may its dead letters
-// come back to it, by the DeadLetterQueues of the worker's queues; what other workers do with theirs is not known. A
-// nil HandlerFunc or BatchHandlerFunc is no handler.
+// was given before, if there is no handler or there are two, or for bounds that make no sense. It panics, too, if the
+// queue's dead letters would come back to it, through the DeadLetterQueues of the worker's queues; what other workers
+// do with theirs is not known. A nil HandlerFunc or BatchHandlerFunc is no handler.
 func (w *Worker) HandleQueue(queue string, q Queue) {
 	if err := groups.ValidateID("queue", queue); err != nil {
 		panic(err)

@@ -9,8 +9,7 @@ import (
 )
 
 // A RetryPolicy returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
-// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. Nothing or less means at
-// once.
+// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once.
 type RetryPolicy func(job *Job, err error) time.Duration
 
 // Backoff returns a RetryPolicy that waits first after the first failure and twice as long after each further one, up
@@ -27,9 +26,8 @@ func Backoff(first, limit time.Duration) RetryPolicy {
 }
 
 // DefaultRetry is the RetryPolicy of a Worker that names none: Backoff from a second up to 5 minutes. A job whose first
-// attempt was lost with its worker is tried again at once, because most often the worker is at fault and not the job.
-// With a policy of your own such a job waits as that says (its err is ErrLost), so that one that kills its workers
-// takes its time.
+// attempt was lost with its worker is tried again at once, because most often the worker is at fault and not the job. A
+// policy of your own is asked about such a job as well, with ErrLost, so it can have a job that kills its workers wait.
 func DefaultRetry(job *Job, err error) time.Duration {
 	if job.Attempt() == 1 && errors.Is(err, ErrLost) {
 		return 0

@@ -9,7 +9,7 @@ import (
 // Settings of a queue are what all processes that use it must agree on, so they are in the database: see
 // Scope.Configure. The zero value has the defaults.
 type Settings struct {
-	// DedupWindow is for how long a Message.DedupID is remembered, from the first enqueue with it on. Defaults to 5
+	// DedupWindow is for how long a Message.DedupID is remembered, from the first enqueue with it. Defaults to 5
 	// minutes; at most MaxDelay. Rounded up to microseconds. A change is for what is enqueued after it.
 	DedupWindow time.Duration
 	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue. Ungrouped
@@ -17,7 +17,8 @@ type Settings struct {
 	// Those of Ungrouped messages go on to count.
 	DedupByGroup bool
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
-	// those that are older, at its Sweep. Defaults to for ever: nothing is lost unasked. Rounded up to microseconds.
+	// those that are older, at its Sweep. By default they are kept for ever: nothing is lost unasked. Rounded up to
+	// microseconds.
 	DeadLetterRetention time.Duration
 	// Limit is how many jobs of the queue may run at once, over all processes; a batch counts as one. Defaults to 0, no
 	// limit; at most MaxLimit.
@@ -46,7 +47,7 @@ type Settings struct {
 // MaxGroupLimit is the highest GroupLimit.
 const MaxGroupLimit = 100
 
-// MaxLimit is the highest Limit. To look for a free slot takes a microsecond or two for each that is in use.
+// MaxLimit is the highest Limit. A look for a free slot takes a microsecond or two for each slot in use.
 const MaxLimit = 1000
 
 const maxRetention = 100 * 365 * 24 * time.Hour // a Duration has room for three times as much
@@ -115,7 +116,7 @@ func (s Scope) settings(ctx context.Context, verb string) (stored Settings, foun
 // it at each start, in every process. If it has others, Configure returns ErrConflict and changes nothing either; see
 // Reconfigure. It returns ErrInvalidID for a group, and ErrInvalidSettings.
 //
-// To look, it needs the right to read them only.
+// If they are stored already, the right to read them is enough.
 func (s Scope) Configure(ctx context.Context, want Settings) error {
 	const verb = "configure"
 	want, err := want.checked()
@@ -144,10 +145,10 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 }
 
 // Reconfigure replaces the settings of a queue, if they are those of from. Else it returns ErrConflict and changes
-// nothing. A queue that nobody has configured has the defaults. Processes that go on calling Configure with what was
-// replaced have that refused. So a new release calls Configure with the new ones, and Reconfigure if that is refused;
-// one that finds that others have been quicker, or newer, logs ErrConflict and goes on. It returns ErrInvalidID for a
-// group, and ErrInvalidSettings.
+// nothing. A queue that nobody has configured has the defaults. Processes that go on calling Configure with the
+// replaced ones get ErrConflict. So a new release calls Configure with the new ones, and Reconfigure if it gets
+// ErrConflict; if that returns ErrConflict too, others have been quicker, or are newer: it logs that and goes on. It
+// returns ErrInvalidID for a group, and ErrInvalidSettings.
 func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 	const verb = "reconfigure"
 	from, err := from.checked()

@@ -16,10 +16,10 @@ type snoozeError struct {
 func (e *snoozeError) Error() string { return e.err.Error() }
 func (e *snoozeError) Unwrap() error { return e.err }
 
-// Snooze wraps the error that a handler returns: the job is given back until after d, and no attempt is counted,
-// however often. Its group waits. What the handler wrote through the job's transaction is undone. For what is nobody's
-// fault, and passes: a quota that is used up, a time at which nothing may be sent. If a partner is down, see
-// Unavailable.
+// Snooze wraps the error that a handler returns: the job is given back, to run after d at the earliest, and no attempt
+// is counted, however often. Its group waits. What the handler wrote through the job's transaction is undone. For what
+// is nobody's fault, and passes: a quota that is used up, a time at which nothing may be sent. If a partner is down,
+// see Unavailable.
 //
 // d is at least a tenth of a second and at most MaxDelay: what is less or more counts as that. A nil err stands for
 // "snoozed". In a BatchError it is for the jobs that it names; any other error of a BatchHandler undoes the batch, and
@@ -31,7 +31,8 @@ func Snooze(d time.Duration, err error) error {
 	return &snoozeError{d, err}
 }
 
-// AsSnooze reports whether an error says Snooze, and for how long, as it was given: for the tests of a handler.
+// AsSnooze reports whether an error says Snooze, and for how long: the d that Snooze was given. It is for the tests of
+// a handler.
 func AsSnooze(err error) (d time.Duration, ok bool) {
 	if snooze := (*snoozeError)(nil); errors.As(err, &snooze) {
 		return snooze.after, true

@@ -13,21 +13,22 @@ func (e *unavailableError) Unwrap() error { return e.err }
 
 // Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
 // attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's RetryPolicy says: at
-// least a tenth of a second, and 5 seconds at most, so that it does not wait long for what is up again. To the policy
-// each time in a row is one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a Snooze
-// around it, or in it, says how long instead. A nil err stands for "unavailable".
+// least a tenth of a second, and 5 seconds at most, so that it does not wait long for what is up again. For the policy
+// each time in a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a
+// Snooze around it, or in it, says how long instead. A nil err stands for "unavailable".
 //
 // That holds after JobTimeout, too. So say it of a call that was refused, or that has ended by a timeout of its own,
 // and not of the end of the handler's context: a job that never ends in time would be tried for ever, its group behind
 // it.
 //
 // When 5 groups of a queue have said so, and no job of it was done in between, the worker probes the queue: it tries
-// one job at a time, in no batch, with a pause behind each that says so again, of half a second first, then twice as
-// long each time, up to 5 seconds. The other groups wait in line, and are not asked. When a handler returns without
-// an error, the queue has full speed again at once, in this worker: others find out by their own next probes. Another
+// one job at a time, in no batch. After each that says so again it pauses: for half a second first, then twice as long
+// each time, up to 5 seconds. The other groups wait in line, and are not asked. When a handler returns without an
+// error, the queue has full speed again at once, in this worker: others find out by their own next probes. Another
 // failure, a panic, a Snooze, or an attempt that is lost or given back says nothing of what was down: the next probe
-// follows at once. So it does when a probe has taken a minute, beside that. Jobs that ran when probing began go on, and
-// say nothing either. Other queues do not wait, each worker probes for itself, and RunOne never does. See Stats.Probed.
+// follows at once. When a probe has taken a minute, the next one begins beside it. Jobs that ran when probing began go
+// on, and say nothing either. Other queues do not wait, each worker probes for itself, and RunOne never does. See
+// Stats.Probed.
 //
 // In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the first job
 // of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around it, or

@@ -14,8 +14,8 @@ const (
 )
 
 // WaitEmpty returns nil when the queue or the group has no jobs, running, delayed and paused ones included, or an error
-// when ctx ends. It looks at an entry of an index, first every 10 milliseconds, and less often up to once a second the
-// longer it takes. A transaction at REPEATABLE READ sees no end of what it has seen.
+// when ctx ends. It looks at an entry of an index: every 10 milliseconds at first, then less and less often, down to
+// once a second. In a transaction at REPEATABLE READ it never sees the end of jobs that it has seen once.
 func (s Scope) WaitEmpty(ctx context.Context) error {
 	const verb = "wait for the end of"
 	low, high := s.group, s.group

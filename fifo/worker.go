@@ -39,7 +39,7 @@ type Worker struct {
 	// beside the next attempt of its job, with a Job whose methods return errors, and keeps its goroutine and its
 	// memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative does.
 	AbandonAfter time.Duration
-	// PollInterval is how long a message waits at most, in an idle worker, that no notification told of. A busy one
+	// PollInterval is how long a message that no notification told of waits at most for an idle worker. A busy one
 	// looks about as often. Defaults to 1 second.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their contexts
@@ -162,11 +162,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// RunOne works one job, if any may run now, and reports whether it did: one also of a queue with a Batch. It is for
-// tests and for cron: it dials a connection, looks at all groups, and closes the connection. The handler's failure is
-// recorded as by Run, and is not an error of RunOne, which returns those that Run returns at once, but ErrRunning. If
-// ctx ends meanwhile, the job is given back; a handler that goes on for 5 seconds is abandoned, and the error wraps
-// ErrDrainTimeout.
+// RunOne works one job, if any may run now, and reports whether it did. Of a queue with a Batch, too, it works only
+// one. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
+// handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
+// once, except ErrRunning. If ctx ends meanwhile, the job is given back; a handler that goes on for 5 seconds is
+// abandoned, and the error wraps ErrDrainTimeout.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {
