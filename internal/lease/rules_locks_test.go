@@ -99,7 +99,7 @@ func TestEnqueueDoesNotWait(t *testing.T) {
 		c.Do("BEGIN")
 		for _, id := range []string{"a", "brand-new", "a"} {
 			require.False(t,
-				c.Waits(enqueue, []string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, false, nil, nil),
+				c.Waits(enqueue, []string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, nil, nil, nil),
 				id)
 		}
 	}
