@@ -108,6 +108,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	case hold.DueIn > 0:
 		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
+	case s.blocks(&hold.Held): // it is alone: it has failed before
+		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
+		return a
 	}
 	var suspect time.Time
 	if hold.WasLost {

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -17,7 +18,8 @@ const (
 	// BlockGroup stops the group, and the job stays in its place. Nothing more of the group starts. With a GroupLimit,
 	// what runs goes on. Client.Pauses lists it, and so does Groups with Paused. Both name the job. Scope.Resume gives
 	// the job all its attempts again, Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the group
-	// go on. A job whose handler says DeadLetter moves there all the same, and stops nothing.
+	// go on. A job that uses up its attempts while another one blocks the group blocks it next, when its turn comes.
+	// One whose handler says DeadLetter moves there all the same, and stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard
@@ -42,8 +44,11 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		return lease.Call{Statement: discardStmt, Args: args}
 	case up == BlockGroup:
 		r.outcome = Blocked
-		reason := fmt.Sprintf("job %d has used up its attempts: %v", r.job.ID, r.failure.err)
-		reason = scrub(reason, MaxReasonBytes-len("…"))
+		reason := fmt.Sprintf("job %d has used up its attempts", r.job.ID)
+		if r.failure == usedUp {
+			return lease.Call{Statement: blockAgainStmt, Args: append(args, []byte(reason))}
+		}
+		reason = scrub(fmt.Sprintf("%s: %v", reason, r.failure.err), MaxReasonBytes-len("…"))
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason))}
 	}
 	r.outcome = Buried
@@ -52,6 +57,15 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		return lease.Call{Statement: forwardStmt, Args: append(append(args, how...), []byte(to))}
 	}
 	return lease.Call{Statement: buryStmt, Args: append(args, how...)}
+}
+
+// usedUp is the failure of a job that blocks its group before its handler begins.
+var usedUp = &failure{kind: KindError, err: errors.New("fifo: the job had used up its attempts before")}
+
+// blocks reports whether a job that is claimed has no attempt left and blocks its group: another job had blocked that
+// when it failed, or its queue's MaxAttempts were more then. Where jobs are given up otherwise, it is tried once more.
+func (s *seat) blocks(h *lease.Held) bool {
+	return s.queue.OnGiveUp == BlockGroup && h.Attempts >= s.maxAttempts(h)
 }
 
 // takeOut takes a job out of its group, with the block that it has made, and reports whether it did. reason is a text,

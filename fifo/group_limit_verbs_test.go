@@ -62,7 +62,8 @@ func TestGroupLimitForOperators(t *testing.T) {
 	require.Equal(t, slices.Concat(ids[:2], ids[:2], ids), r.starts("a"))
 }
 
-// Jobs that have used up their attempts block their group: the first of two that do is named, and those that run go on.
+// Jobs that have used up their attempts block their group, one after the other, and those that run go on. None is tried
+// again before it is resumed itself.
 func TestGroupLimitBlocks(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -84,20 +85,32 @@ func TestGroupLimitBlocks(t *testing.T) {
 	}
 	s.of(ids[2]) <- errOnPurpose
 	blocks(ids[2])
-	s.of(ids[1]) <- errOnPurpose // beside that, it does not use its last attempt up
+	s.of(ids[1]) <- errOnPurpose
 	s.of(ids[0]) <- nil
 	r.reach(t, "a")
 	blocks(ids[2])
-	_, err := b.client.Queue("q").Group("a").Resume(t.Context())
-	require.NoError(t, err)
+	resume := func() {
+		t.Helper()
+		_, err := b.client.Queue("q").Group("a").Resume(t.Context())
+		require.NoError(t, err)
+	}
+	resume()
+	blocks(ids[1])
+	require.Equal(t, ids[:3], r.starts("a"))
+	resume()
 	r.reach(t, "a", ids[1:]...)
 	for _, job := range b.jobs() {
 		require.Zero(t, job.Attempts)
 	}
 	s.of(ids[1]) <- errOnPurpose
-	blocks(ids[1])
-	require.NoError(t, b.client.Queue("q").Bury(t.Context(), ids[1], "skipped"))
+	s.of(ids[2]) <- errOnPurpose
+	await(t, "both to be recorded", func() bool { return w.Stats().Blocked == 5 })
+	first := b.why("a").PauseJob
+	require.NoError(t, b.client.Queue("q").Bury(t.Context(), first, "skipped"))
+	blocks(ids[1] + ids[2] - first)
 	require.Len(t, b.deadLetters(), 1)
+	require.Len(t, r.starts("a"), 6)
+	resume()
 	close(s.all)
 	b.drained()
 }

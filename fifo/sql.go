@@ -39,6 +39,8 @@ var (
 	snoozeSQL string
 	//go:embed sql/block.sql
 	blockSQL string
+	//go:embed sql/block_again.sql
+	blockAgainSQL string
 	//go:embed sql/discard.sql
 	discardSQL string
 	//go:embed sql/take_out.sql
@@ -108,11 +110,13 @@ const (
 	buryStmt         = "pgfifo_bury"
 	forwardStmt      = "pgfifo_forward"
 	blockStmt        = "pgfifo_block"
+	blockAgainStmt   = "pgfifo_block_again"
 	discardStmt      = "pgfifo_discard"
 )
 
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
 	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
-	blockStmt: blockSQL, discardStmt: discardSQL, leaveStmt: leaveSQL, relaxStmt: relaxSQL, forwardStmt: forwardSQL,
+	blockStmt: blockSQL, blockAgainStmt: blockAgainSQL, discardStmt: discardSQL, leaveStmt: leaveSQL,
+	relaxStmt: relaxSQL, forwardStmt: forwardSQL,
 }

@@ -5,12 +5,10 @@
 -- worker, $9 how many failures to keep, $10 reason. No row: somebody else has counted the attempt. A group that an
 -- operator has paused meanwhile keeps his reason. It waits for one who is pausing or resuming the group, and no
 -- longer. Where another job has blocked the group already (Settings.GroupLimit), it stays the one that the pause names,
--- and this one keeps its last attempt: it makes that again when the group goes on.
+-- and this one blocks the group when it is the next to start: block_again.sql.
 WITH job AS (
     UPDATE pgfifo.jobs
-    SET attempts = attempts + CASE WHEN EXISTS (SELECT FROM pgfifo.pauses p
-                                                WHERE p.queue = $1 AND p.group_id = $2 AND p.job <> $3)
-                                   THEN 0 ELSE 1 END,
+    SET attempts = attempts + 1,
         run_at   = NULL,
         failures = CASE WHEN jsonb_array_length(failures) >= $9::integer
                         THEN failures - 0

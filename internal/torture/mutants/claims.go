@@ -105,9 +105,18 @@ var claims = []Mutant{
 	},
 	{
 		Name:   "two-that-block-a-group",
-		Breaks: "of two jobs that block a group, one has no attempts when the group goes on",
-		Edits:  []Edit{{"fifo/sql/block.sql", "THEN 0 ELSE 1 END", "THEN 1 ELSE 1 END"}},
-		Test:   Test{"fifo", "TestGroupLimitBlocks"},
+		Breaks: "a job that fails for the last time while another one blocks its group has that attempt again",
+		Edits: []Edit{{
+			"fifo/sql/block.sql", "SET attempts = attempts + 1,", "SET attempts = attempts + 1 - " +
+				"(SELECT count(*) FROM pgfifo.pauses WHERE queue = $1 AND group_id = $2 AND job <> $3),",
+		}},
+		Test: Test{"fifo", "TestGroupLimitBlocks"},
+	},
+	{
+		Name:   "used-up-tried-again",
+		Breaks: "a job whose attempts are used up is tried once more when the job that blocked its group is gone",
+		Edits:  []Edit{{"fifo/giveup.go", "h.Attempts >= s.maxAttempts(h)", "h.Attempts > s.maxAttempts(h)"}},
+		Test:   Test{"fifo", "TestTwoBlockAtOnce"},
 	},
 	{
 		Name:   "group-passes-what-is-locked",
