@@ -239,7 +239,9 @@ func TestFullGroupDoesNotSpin(t *testing.T) {
 			if free {
 				_, err := q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
 				require.NoError(t, err)
-				require.Equal(t, fifo.OverLimit, b.why("a").State)
+				why := b.why("a")
+				require.Equal(t, fifo.OverLimit, why.State)
+				require.Contains(t, why.Reason(), "the group is at its limit")
 			}
 			second := b.crowd(r, fifo.Batch{}, s.handle)
 			b.run(second)

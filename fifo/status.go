@@ -25,7 +25,8 @@ type Status struct {
 	Held        bool  // somebody has the head locked: a worker that runs it, or one who changes it
 	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
 	// transaction, that is of the job. Of a session of another role's, ClientAddr and HeldSince are empty, unless one's
-	// own is a member of that role or of pg_read_all_stats.
+	// own is a member of that role or of pg_read_all_stats. All four are empty for a head that somebody changes in a
+	// savepoint (as all that a handler does) or has changed in a prepared transaction: PostgreSQL does not say who.
 	PID             int
 	ApplicationName string
 	ClientAddr      string
@@ -55,7 +56,7 @@ type State int
 
 // States of the head of a group. Groups may be asked for Held and Paused.
 const (
-	Held       State = iota + 1 // it is running
+	Held       State = iota + 1 // it is running, or somebody else has it locked
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
 	BackingOff                  // it has failed, and waits for its next attempt
 	Delayed                     // it is to run later: the message says so, or its handler, with Snooze or Unavailable
@@ -129,7 +130,7 @@ func (s Scope) groupsBehind(ctx context.Context, from Position, limit int, state
 		var failure []byte
 		err := r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
 			&g.PauseReason, &g.queuePaused, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
-			&g.PauseJob, &failure, &g.overLimit)
+			&g.PauseJob, &failure, &g.overLimit, &g.groupFull)
 		g.DueAt, g.HeldSince, g.Since = orZero(due), orZero(heldSince), orZero(since)
 		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)
 		list = append(list, g)

@@ -115,6 +115,9 @@ func (s *Status) Reason() string {
 func (s *Status) reason(state State, since time.Time) string {
 	switch state {
 	case Held:
+		if s.PID == 0 {
+			return "is locked by somebody who changes it, in a savepoint or a prepared transaction"
+		}
 		return fmt.Sprintf("runs since %s, in session %d of %q", when(s.HeldSince), s.PID, s.ApplicationName)
 	case Paused:
 		what := "the group is paused"

@@ -1,11 +1,14 @@
 package fifo_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -106,6 +109,62 @@ func (b *bed) why(group string) fifo.Status {
 	why, err := b.client.Queue("q").Group(group).Why(b.t.Context())
 	require.NoError(b.t, err)
 	return why
+}
+
+// Who changes the head holds it, also in a savepoint, as all that a handler does is, of whom PostgreSQL does not tell.
+func TestWhyOfAnEdit(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx, id, edit := t.Context(), b.send("g", "x")[0], func(job *fifo.Job) error {
+		job.Payload = []byte("y")
+		return nil
+	}
+	q := b.client.Queue("q")
+	held := func() {
+		t.Helper()
+		list, err := q.Groups(ctx, fifo.Page{}, fifo.Held)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, list[0], b.why("g"))
+		require.Equal(t, fifo.Held, list[0].State)
+		require.Zero(t, list[0].PID)
+		err = q.Delete(ctx, id)
+		require.ErrorIs(t, err, fifo.ErrJobHeld)
+		require.Regexp(t, "is locked by somebody who changes it", err)
+	}
+	for _, ends := range []func(savepoint pgx.Tx) error{
+		func(pgx.Tx) error { return nil },
+		func(savepoint pgx.Tx) error { return savepoint.Commit(ctx) },
+	} {
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		savepoint, err := tx.Begin(ctx)
+		require.NoError(t, err)
+		require.NoError(t, q.InPgx(savepoint).Edit(ctx, id, edit))
+		require.NoError(t, ends(savepoint))
+		held()
+		require.NoError(t, tx.Rollback(ctx))
+		require.Equal(t, fifo.Due, b.why("g").State)
+	}
+	_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "repairs", GroupID: "g"})
+	require.NoError(t, err)
+	h := newBlocking()
+	w := b.bare(nil)
+	w.Handle("repairs", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err == nil {
+			err = q.InPgx(tx).Edit(ctx, id, edit)
+		}
+		return errors.Join(err, h.handle(ctx, job))
+	}))
+	r := b.run(w)
+	receive(t, h.started, "the repair")
+	held()
+	close(h.release)
+	await(t, "the edit", func() bool { return string(b.jobs()[0].Payload) == "y" })
+	require.NoError(t, r.stop())
+	require.Equal(t, fifo.Due, b.why("g").State)
 }
 
 func TestStates(t *testing.T) {

@@ -8,17 +8,22 @@
 -- outside the queue or the group.
 --
 -- The holder is the session whose transaction has the head locked. PostgreSQL shows its pid and application_name to
--- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats.
+-- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats. A head that is
+-- locked in a savepoint, or by a prepared transaction, is held by no session that can be found: xmax is in progress, and
+-- nobody's backend_xid. Where xmax is a MultiXact nobody is found. It is widened as in internal/lease/sql/evidence.sql,
+-- but with the next id to be given out: in a snapshot, xmax is the one behind the last that has ended, and age counts on
+-- from there. That is read before the sessions are, so that each that has got its id before is among them.
 WITH RECURSIVE walk AS (
-    SELECT first.*
-    FROM (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.failures, j.xmax AS xid
+    SELECT first.*, s.xmax::text::bigint + greatest(age(s.xmax::xid), 0) AS next_xid
+    FROM (SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xmax) s,
+         (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.failures, j.xmax AS xid
           FROM pgfifo.jobs j
           WHERE (j.queue, j.group_id, j.id) > ($1, $2, $3)
           ORDER BY j.queue, j.group_id, j.id
           LIMIT 1) first
     WHERE ($4::text IS NULL OR first.queue = $4) AND ($5::text IS NULL OR first.group_id = $5)
     UNION ALL
-    SELECT next.*
+    SELECT next.*, walk.next_xid
     FROM walk
     CROSS JOIN LATERAL (
         SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.attempts, j.failures, j.xmax
@@ -44,26 +49,32 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
                               WHERE c.queue = walk.queue AND c.group_id = walk.group_id LIMIT $7) few) AS queued,
        p.queue IS NOT NULL AS paused,
        coalesce(p.reason, '') AS pause_reason, coalesce(p.group_id = '', false) AS queue_paused,
-       a.pid IS NOT NULL AS held, coalesce(a.pid, 0) AS pid, coalesce(a.application_name, '') AS application_name,
+       hold.held, coalesce(a.pid, 0) AS pid, coalesce(a.application_name, '') AS application_name,
        coalesce(host(a.client_addr), '') AS client_addr, a.xact_start AS held_since,
-       CASE WHEN a.pid IS NOT NULL THEN a.xact_start
+       CASE WHEN hold.held THEN a.xact_start
             WHEN p.queue IS NOT NULL THEN p.paused_at
             WHEN walk.run_at > statement_timestamp() THEN NULL
             ELSE greatest(walk.run_at, walk.enqueued_at)
        END AS since,
        coalesce(p.job, 0) AS pause_job,
        walk.failures -> -1 AS last_failure,
-       walk.queue IN (SELECT f.queue FROM full_queue f)
-       OR (SELECT q.group_limit > 0
+       walk.queue IN (SELECT f.queue FROM full_queue f) AS over_limit,
+       (SELECT q.group_limit > 0
                   AND q.group_limit <= (SELECT count(*)
                                         FROM pgfifo.group_slots s
                                         JOIN pg_stat_activity r ON r.backend_xid = s.xmax
                                         WHERE s.queue = walk.queue AND s.group_id = walk.group_id)
-           FROM pgfifo.queues q WHERE q.queue = walk.queue) IS TRUE AS over_limit
+           FROM pgfifo.queues q WHERE q.queue = walk.queue) IS TRUE AS group_full
 FROM walk
 LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
                    ORDER BY p.job IS NULL, p.group_id LIMIT 1) p ON true
 LEFT JOIN pg_stat_activity a ON walk.xid <> '0'::xid AND a.backend_xid = walk.xid
-WHERE (NOT $8::boolean OR a.pid IS NOT NULL) AND (NOT $9::boolean OR p.queue IS NOT NULL)
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN a.pid IS NOT NULL THEN true
+                WHEN walk.xid <> '0'::xid AND w.ago BETWEEN 1 AND walk.next_xid - 3
+                THEN pg_xact_status((walk.next_xid - w.ago)::text::xid8) = 'in progress'
+           END IS TRUE AS held
+    FROM (SELECT (walk.next_xid - walk.xid::text::bigint) & 4294967295 AS ago) w) hold
+WHERE (NOT $8::boolean OR hold.held) AND (NOT $9::boolean OR p.queue IS NOT NULL)
 LIMIT $6

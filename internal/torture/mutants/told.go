@@ -45,6 +45,18 @@ var told = []Mutant{
 		Test:   Test{"fifo", "TestUnhandledQueueIsTold"},
 	},
 	{
+		Name:   "savepoint-holds-nobody",
+		Breaks: "a job that somebody changes in a savepoint is said to wait for a worker",
+		Edits:  []Edit{{"fifo/sql/groups.sql", "= 'in progress'", "= 'unknown'"}},
+		Test:   Test{"fifo", "TestWhyOfAnEdit"},
+	},
+	{
+		Name:   "full-group-blames-its-queue",
+		Breaks: "a job behind as many of its group as may run is told that its queue is at its limit",
+		Edits:  []Edit{{"fifo/status.go", "&g.overLimit, &g.groupFull)", "&g.groupFull, &g.overLimit)"}},
+		Test:   Test{"fifo", "TestFullGroupDoesNotSpin"},
+	},
+	{
 		Name:   "last-statement-told",
 		Breaks: "a handler that swallowed an error is told of the last statement that failed, instead of the first",
 		Edits:  []Edit{{failedFile, "	case w.first == nil && errors.As(", "	case errors.As("}},
