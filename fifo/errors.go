@@ -21,7 +21,7 @@ var (
 	// and for a reason of more than MaxReasonBytes; for Letters that contradict each other; for a verb that is of a
 	// group only or of a queue only; and by Move to another schema.
 	ErrInvalidID = groups.ErrInvalidID
-	// ErrInvalidState is returned by Groups for a State that it cannot be asked for.
+	// ErrInvalidState is returned by Groups for a State that it cannot be asked for, and for a text that is none.
 	ErrInvalidState = errors.New("fifo: invalid state")
 )
 

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -75,6 +76,17 @@ func (o Outcome) String() string {
 
 // MarshalText returns what String does, for JSON and logs.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText reads what MarshalText writes, and returns an error for any other text.
+func (o *Outcome) UnmarshalText(text []byte) error {
+	for known := Succeeded; known <= Unknown; known++ {
+		if known.String() == string(text) {
+			*o = known
+			return nil
+		}
+	}
+	return fmt.Errorf("fifo: invalid outcome: %q", text)
+}
 
 // hookEnqueue calls the Enqueue hooks, and returns the context and the messages to go on with, and what to call in the
 // end.

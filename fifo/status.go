@@ -95,6 +95,18 @@ func (s State) String() string {
 // MarshalText returns what String does, for JSON and logs.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads what MarshalText writes ("unknown" is the zero State), and returns ErrInvalidState for any other
+// text.
+func (s *State) UnmarshalText(text []byte) error {
+	for known := State(0); known <= Dead; known++ {
+		if known.String() == string(text) {
+			*s = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %q", ErrInvalidState, text)
+}
+
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
 // given states. A page goes on behind the whole group of its After, whatever id that has.
 //
