@@ -144,7 +144,7 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			a.lose(p)
 			p.outcome = schedule.Outcome{Trouble: true}
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
-			if a.ran {
+			if a.ran || a.results[0].failure == usedUp {
 				h := &lease.Held{Key: p.turn.Key}
 				if p.held.Shared {
 					h = p.held

@@ -105,3 +105,20 @@ func TestTwoBlockAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// A block that the server refuses is tried again, and is no lost attempt of the job, which has not begun.
+func TestBlockIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.send("g", nil)[0]
+	b.exec("UPDATE pgfifo.jobs SET attempts = 3")
+	b.exec("ALTER TABLE pgfifo.pauses ADD CONSTRAINT no CHECK (job IS NULL)")
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: fifo.HandlerFunc(nop)})
+	b.run(w)
+	await(t, "trouble, twice", func() bool { return w.Stats().Troubles >= 2 })
+	b.exec("ALTER TABLE pgfifo.pauses DROP CONSTRAINT no")
+	await(t, "the block", func() bool { return b.why("g").PauseJob == id })
+	require.Zero(t, b.ledger.started())
+	require.Equal(t, 3, b.jobs()[0].Attempts)
+	require.Zero(t, w.Stats().Lost)
+}
