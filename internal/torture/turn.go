@@ -272,10 +272,11 @@ func (c *checker) excuse(proc int32, pid, at int64) string {
 	return ""
 }
 
-// unheard returns whether a turn was in a statement that could have no answer at that time.
+// unheard returns whether a turn was in a statement that could have no answer at that time, or soon after: before its
+// worker could hear of what was done then.
 func (c *checker) unheard(t *turn, at int64) bool {
 	return slices.ContainsFunc(c.deaf[t.proc], func(w window) bool {
-		return w.covers(t.proc, t.pid, at) && t.wrote > w.from
+		return w.from <= at+learnt && w.covers(t.proc, t.pid, max(at, w.from)) && t.over() > w.from && t.wrote > w.from
 	})
 }
 
