@@ -3,6 +3,7 @@ package fifo
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -94,7 +95,7 @@ type Redrive struct {
 	// original places, under their old ids.
 	ToTail bool
 	// Payload and Headers replace those of one dead letter: the scope is a group then, and there is one of the IDs.
-	// They are checked as a Message's are. Nil: it keeps them. Empty Headers that are not nil mean none.
+	// They are checked as a Message's are. Nil, or a nil slice: it keeps them. Empty ones that are not nil mean none.
 	Payload any
 	Headers Headers
 }
@@ -156,6 +157,16 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) ([]Redriven, error) {
 
 // edit returns the new payload and headers as redrive.sql has them: nil is the old ones.
 func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err error) {
+	switch p := r.Payload.(type) {
+	case []byte:
+		if p == nil {
+			r.Payload = nil
+		}
+	case json.RawMessage:
+		if p == nil {
+			r.Payload = nil
+		}
+	}
 	if r.Payload == nil && r.Headers == nil {
 		return nil, nil, nil
 	}

@@ -186,7 +186,8 @@ func TestRedriveEdited(t *testing.T) {
 			}{
 				{nil, nil, "old", fifo.Headers{"old": "1"}},
 				{"new", nil, "new", fifo.Headers{"old": "1"}},
-				{[]byte(nil), nil, "", fifo.Headers{"old": "1"}},
+				{[]byte(nil), nil, "old", fifo.Headers{"old": "1"}},
+				{[]byte{}, nil, "", fifo.Headers{"old": "1"}},
 				{map[string]int{"a": 1}, fifo.Headers{}, `{"a":1}`, nil},
 				{nil, fifo.Headers{"new": "\x00"}, "old", fifo.Headers{"new": "\x00"}},
 				{nil, fifo.Headers{}, "old", nil},

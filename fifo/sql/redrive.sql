@@ -14,7 +14,9 @@
 -- what they have finished when they are told, or when they look for what is due: hence run_at. A job with the same id
 -- is an error.
 --
--- At the end, ids are drawn in the order of the old ones, by the column's default: see the trigger draw_after_xid.
+-- At the end, ids are drawn in the order of the old ones, by the column's default: see the trigger draw_after_xid. So
+-- the nth job of a group is that of its nth letter. They are paired as arrays: a join would look at each pair of a
+-- group.
 WITH chosen AS (
     SELECT d.queue, d.group_id, d.id
     FROM pgfifo.dead_letters d
@@ -58,10 +60,11 @@ WITH chosen AS (
     ORDER BY id
     RETURNING group_id, id
 ), job AS (
-    SELECT group_id, id, row_number() OVER (PARTITION BY group_id ORDER BY id) AS n
-    FROM (SELECT * FROM back UNION ALL SELECT * FROM tail) placed
+    SELECT group_id, id FROM back UNION ALL SELECT group_id, id FROM tail
 )
-SELECT l.group_id, l.id, j.id AS job_id, pg_current_xact_id()::text::bigint AS xid
-FROM (SELECT group_id, id, row_number() OVER (PARTITION BY group_id ORDER BY id) AS n FROM letter) l
-JOIN job j ON j.group_id = l.group_id AND j.n = l.n
-ORDER BY l.group_id, l.id
+SELECT p.group_id, p.id, p.job_id, pg_current_xact_id()::text::bigint AS xid
+FROM unnest((SELECT array_agg(l.group_id::text ORDER BY l.group_id, l.id) FROM letter l),
+            (SELECT array_agg(l.id ORDER BY l.group_id, l.id) FROM letter l),
+            (SELECT array_agg(j.id ORDER BY j.group_id, j.id) FROM job j))
+     WITH ORDINALITY AS p (group_id, id, job_id, n)
+ORDER BY p.n
