@@ -27,7 +27,8 @@ type Client struct {
 	db       *bun.DB
 	schema   schema.Name
 	cfg      Config
-	err      error       // of the configuration: every call returns it
+	err      error // of the configuration: every call returns it
+	closed   atomic.Bool
 	checked  atomic.Bool // the schema's version is right
 	conforms atomic.Bool // so is a connection of the pool
 	announce announcer
@@ -35,7 +36,7 @@ type Client struct {
 
 // A Config adjusts a Client. Nil and the zero value mean the defaults.
 type Config struct {
-	// Schema is the PostgreSQL schema of the tables; see package migrations. Defaults to "pgfifo".
+	// Schema is the PostgreSQL schema of the tables; see migrations.Config. Defaults to "pgfifo".
 	Schema string
 	// CommitOrder makes producers of one group wait for each other's commit, so that the order of a group is the
 	// order in which its enqueues were committed. Without it, the order is that of ids, which are drawn inside the
@@ -96,9 +97,11 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 // answer was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
 
-// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended. It
-// announces what has been committed and is not announced yet, for up to a second.
+// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended,
+// and cannot be run again. It announces what has been committed and is not announced yet, for up to a second; who
+// enqueues later is not announced.
 func (c *Client) Close() error {
+	c.closed.Store(true)
 	c.announce.close()
 	return c.sqlDB.Close()
 }

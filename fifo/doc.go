@@ -131,8 +131,8 @@
 // bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. The ORDER BY
 // of a query without DISTINCT that calls it in its SELECT list is the order of the jobs; behind FROM or LATERAL it is
 // called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each column. A value that is
-// refused is an error of SQLSTATE 22023 or 22004, a payload that is too large 54000. Hooks are not called, and nobody
-// is notified: workers find the job at their next look, after PollInterval at most.
+// refused is an error of SQLSTATE class 22, a payload that is too large 54000. Hooks are not called, and nobody is
+// notified: workers find the job at their next look, after PollInterval at most.
 //
 // # Several queues in one worker
 //

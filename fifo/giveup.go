@@ -8,8 +8,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// A GiveUp says what becomes of a job that has used up its attempts. A job whose handler returns a DeadLetter becomes a
-// dead letter in any case.
+// A GiveUp says what becomes of a job that has used up its attempts. One whose handler returns a DeadLetter becomes a
+// dead letter, or moves to the DeadLetterQueue, in any case.
 type GiveUp int
 
 const (

@@ -36,7 +36,7 @@ type Message struct {
 	// microseconds; at most MaxDelay.
 	Delay time.Duration
 	// RunAt is when the job may run at the earliest, by the server's clock, instead of a Delay. Its group waits behind
-	// it. A time that has passed is none. At most MaxDelay from now; in microseconds.
+	// it. A time that has passed is none. At most MaxDelay from now, by this process's clock; in microseconds.
 	RunAt time.Time
 	// Priority has the job's group go before groups with a lower one, of its queue or share: 0, which is the lowest, to
 	// MaxPriority. It counts while the job is the head of its group, of which it overtakes none. Every tenth turn is

@@ -21,14 +21,14 @@ func (e *unavailableError) Unwrap() error { return e.err }
 // and not of the end of the handler's context: a job that never ends in time would be tried for ever, its group behind
 // it.
 //
-// When 5 groups of a queue have said so, and no job of it was done in between, the worker probes the queue: it tries
-// one job at a time, in no batch. After each that says so again it pauses: for half a second first, then twice as long
-// each time, up to 5 seconds. The other groups wait in line, and are not asked. When a handler returns without an
-// error, the queue has full speed again at once, in this worker: others find out by their own next probes. Another
-// failure, a panic, a Snooze, or an attempt that is lost or given back says nothing of what was down: the next probe
-// follows at once. When a probe has taken a minute, the next one begins beside it. Jobs that ran when probing began go
-// on, and say nothing either. Other queues do not wait, each worker probes for itself, and RunOne never does. See
-// Stats.Probed.
+// When 5 groups of a queue have said so (a call of a BatchHandler counts once), and no job of it was done in between,
+// the worker probes the queue: it tries one job at a time, in no batch. After each that says so again it pauses: for
+// half a second first, then twice as long each time, up to 5 seconds. The other groups wait in line, and are not asked.
+// When a handler returns without an error, the queue has full speed again at once, in this worker: others find out by
+// their own next probes. Another failure, a panic, a Snooze, or an attempt that is lost or given back says nothing of
+// what was down: the next probe follows at once. When a probe has taken a minute, the next one begins beside it. Jobs
+// that ran when probing began go on, and say nothing either. Other queues do not wait, each worker probes for itself,
+// and RunOne never does. See Stats.Probed.
 //
 // In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the first job
 // of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around it, or

@@ -80,6 +80,8 @@ func (w *Worker) withDefaults() (settings, error) {
 	switch {
 	case w.Client == nil:
 		return s, fmt.Errorf("%w: Client is nil", ErrInvalidWorker)
+	case w.Client.closed.Load(): // its handlers would have no transaction
+		return s, fmt.Errorf("%w: Client is closed", ErrInvalidWorker)
 	case len(w.queues) == 0:
 		return s, ErrNoHandler
 	case s.lanes < 0:

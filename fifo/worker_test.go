@@ -83,6 +83,20 @@ func TestHandlePanics(t *testing.T) {
 	}
 }
 
+// Handlers of a closed client would have no transaction, and their jobs would use up their attempts.
+func TestRunOfAClosedClient(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.send("g", "a")
+	w := b.worker(nop)
+	w.Client = b.open(b.pool)
+	require.NoError(t, w.Client.Close())
+	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrInvalidWorker)
+	_, err := w.RunOne(t.Context())
+	require.ErrorIs(t, err, fifo.ErrInvalidWorker)
+	require.Equal(t, 1, b.count("jobs"))
+}
+
 func TestErrRunning(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

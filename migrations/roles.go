@@ -56,8 +56,9 @@ func RolesSQL(schema string, roles Roles) (string, error) {
 // nothing has changed it changes nothing, and it waits for no running job. Where a newer release went further it does
 // nothing, as Up: the rights on what is new are not known here, and would be taken away.
 //
-// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them: PostgreSQL would
-// give a part of the rights and a warning. Roles that are missing are created, for which the role needs CREATEROLE.
+// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them, and of the types:
+// PostgreSQL would give a part of the rights and a warning. Roles that are missing are created, for which the role
+// needs CREATEROLE.
 func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
 	if err != nil {
@@ -101,7 +102,7 @@ const ownerSQL = `
 	                                       'pauses', 'fences', 'attempt_marks', 'dead_letters'))
 	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t
 	                   WHERE t.typnamespace = n.oid AND NOT pg_catalog.pg_has_role(t.typowner, 'USAGE')
-	                     AND t.typname IN ('key', 'payload', 'count'))
+	                     AND t.typname IN ('key', 'payload', 'count', 'priority'))
 	FROM pg_catalog.pg_namespace n
 	WHERE n.nspname = $1::text`
 

@@ -1,8 +1,8 @@
 -- Blocks the group of a job that had used up its attempts before it was claimed, as block.sql does: nothing is counted.
 -- Run in the transaction that holds the job: one row.
 --
--- $1 queue, $2 group id, $3 id, $4 attempts, $5 reason. No row: the job is gone, or has its attempts again. It is locked
--- before the pause, as block.sql does it.
+-- $1 queue, $2 group id, $3 id, $4 attempts, $5 reason. No row: the job is gone, or has its attempts again. It is
+-- locked before the pause, as block.sql does it.
 INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 SELECT j.queue, j.group_id, $5::text, j.id, false
 FROM pgfifo.jobs j

@@ -8,11 +8,12 @@
 -- outside the queue or the group.
 --
 -- The holder is the session whose transaction has the head locked. PostgreSQL shows its pid and application_name to
--- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats. A head that is
--- locked in a savepoint, or by a prepared transaction, is held by no session that can be found: xmax is in progress, and
--- nobody's backend_xid. Where xmax is a MultiXact nobody is found. It is widened as in internal/lease/sql/evidence.sql,
--- but with the next id to be given out: in a snapshot, xmax is the one behind the last that has ended, and age counts on
--- from there. That is read before the sessions are, so that each that has got its id before is among them.
+-- every role; its address, and since when, only to members of the holder's role and of pg_read_all_stats. A head that
+-- is locked in a savepoint, or by a prepared transaction, is held by no session that can be found: xmax is in progress,
+-- and nobody's backend_xid. Where xmax is a MultiXact nobody is found. It is widened as in
+-- internal/lease/sql/evidence.sql, but with the next id to be given out: in a snapshot, xmax is the one behind the last
+-- that has ended, and age counts on from there. That is read before the sessions are, so that each that has got its id
+-- before is among them.
 WITH RECURSIVE walk AS (
     SELECT first.*, s.xmax::text::bigint + greatest(age(s.xmax::xid), 0) AS next_xid
     FROM (SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xmax) s,
