@@ -35,8 +35,6 @@ func Parse(name string) (Name, error) {
 		return Name{}, fmt.Errorf("%w: %d bytes, at most %d", ErrInvalid, len(name), maxLen)
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
 		return Name{}, fmt.Errorf("%w: %q is not valid UTF-8 text", ErrInvalid, name)
-	case strings.ContainsRune(name, '$'): // the migrations have dollar quotes
-		return Name{}, fmt.Errorf("%w: %q has a $", ErrInvalid, name)
 	case strings.HasPrefix(name, "pg_"):
 		return Name{}, fmt.Errorf("%w: %q: the prefix pg_ is PostgreSQL's own", ErrInvalid, name)
 	}
