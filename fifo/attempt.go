@@ -219,11 +219,12 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 	case err == nil:
 		return nil
 	}
-	s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
-	if heads[0].Shared { // a claim of one job, which nothing else tells of
+	if heads[0].Shared { // a claim of one job, and nothing but its mark would tell of its death
+		s.trouble(heads[0].Key, err)
 		claim[0].outcome = schedule.Outcome{Trouble: true}
 		return err
 	}
+	s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
 	return nil // the locks alone tell of a crash then, as they do of most jobs
 }
 

@@ -55,6 +55,7 @@ func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
 	b.run(w)
 	await(t, "marks that could not be made", func() bool { return pool.Stat().CanceledAcquireCount() > 1 })
 	require.Empty(t, b.ledger.order())
+	require.NotZero(t, w.Stats().Troubles)
 	release()
 	await(t, "the end of the job", func() bool { return b.count("jobs") == 1 }) // but for the other queue's
 	require.Len(t, b.ledger.order(), 1)
