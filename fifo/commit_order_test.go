@@ -21,7 +21,7 @@ func (b *bed) waiters() int {
 // whose id looks as if it was drawn for an Ungrouped message is one as well.
 func TestCommitOrder(t *testing.T) {
 	t.Parallel()
-	for end, group := range map[string]string{"commit": "g", "undo": "~06JH7K8ABCDEFGHIJKLMNOPQ"} {
+	for end, group := range map[string]string{"commit": "g", "undo": ownAlike} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, commitOrder)

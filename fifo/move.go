@@ -15,7 +15,7 @@ import (
 // order, pause the scope, and wait until nothing in it is held. Jobs behind the head of a batch are not locked: they
 // are moved, and the batch is undone and runs again without them. What is enqueued meanwhile stays: to move all of it,
 // pause the scope and stop its producers before. With Config.CommitOrder, Move waits for open transactions that have
-// enqueued to the groups moved to.
+// enqueued to the groups moved to, and each of those groups is a lock in the server's table of locks.
 //
 // It returns ErrInvalidID also for a scope of another schema.
 func (s Scope) Move(ctx context.Context, to Scope) (int, error) {

@@ -204,21 +204,26 @@ func TestMovesBesideWorkers(t *testing.T) {
 // In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.
 func TestMoveInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, commitOrder)
-	b.plant("q", 2, "g")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "h", Payload: "before"})
-	require.NoError(t, err)
-	moved := make(chan error, 1)
-	go func() {
-		_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group("h"))
-		moved <- err
-	}()
-	await(t, "the move to wait", func() bool { return b.waiters() == 1 })
-	require.Len(t, b.jobs(), 2)
-	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, receive(t, moved, "the move"))
-	require.Equal(t, []string{"q/h before", "q/h ", "q/h "}, b.places())
+	for _, to := range []string{"h", ownAlike} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, commitOrder)
+			b.plant("q", 2, "g")
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
+			require.NoError(t, err)
+			moved := make(chan error, 1)
+			go func() {
+				_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group(to))
+				moved <- err
+			}()
+			await(t, "the move to wait", func() bool { return b.waiters() == 1 })
+			require.Len(t, b.jobs(), 2)
+			require.NoError(t, tx.Commit(t.Context()))
+			require.NoError(t, receive(t, moved, "the move"))
+			require.Equal(t, []string{"q/" + to + " before", "q/" + to + " ", "q/" + to + " "}, b.places())
+		})
+	}
 }

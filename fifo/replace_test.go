@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -74,11 +75,18 @@ func TestReplaceUngrouped(t *testing.T) {
 	m.Payload = "second"
 	require.True(t, b.replaces(id, m))
 	require.False(t, b.replaces(id, newer("g", "a", "grouped")))
-	id = b.sendAll(newer("g", "b", "grouped"))[0]
-	m.DedupID = "b"
-	require.False(t, b.replaces(id, m))
+	for i, group := range []string{"g", ownAlike} {
+		m.DedupID = strconv.Itoa(i)
+		id = b.sendAll(newer(group, m.DedupID, "grouped"))[0]
+		require.False(t, b.replaces(id, m))
+	}
+	b.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp()") // the next is a first one
+	m.Payload = "third"
+	id = b.sendAll(m)[0]
+	m.Payload = "fourth"
+	require.True(t, b.replaces(id, m))
 	b.work(b.worker(nop, oneLane))
-	require.ElementsMatch(t, []string{"second", "grouped"}, b.ledger.payloads())
+	require.ElementsMatch(t, []string{"second", "grouped", "grouped", "fourth"}, b.ledger.payloads())
 }
 
 // Nothing is replaced that runs, was tried, has ended, or is of another group; and nothing is waited for.

@@ -13,6 +13,9 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
+// ownAlike is the id of a group that a program has named, and that looks as if it was drawn for an Ungrouped message.
+const ownAlike = "~06JH7K8ABCDEFGHIJKLMNOPQ"
+
 // Messages without a group wait for nobody: not for one that runs, fails, waits or is delayed. Each has a group of its
 // own, whose row goes with the job.
 func TestUngrouped(t *testing.T) {

@@ -53,7 +53,7 @@ GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 -- no job. Deduplication ids it finds as hashes, and has to write.
 GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts, priority), SELECT (id)
     ON pgfifo.jobs TO pgfifo_producer;
-GRANT SELECT (key, job, expires), INSERT (key, expires), UPDATE (job, expires)
+GRANT SELECT (key, job, expires, ungrouped), INSERT (key, expires, ungrouped), UPDATE (job, expires, ungrouped)
     ON pgfifo.dedup_ids TO pgfifo_producer, pgfifo_worker;
 
 GRANT EXECUTE ON FUNCTION

@@ -1,7 +1,8 @@
 -- Takes the deduplication ids of messages for this transaction, and tells of each whether it is remembered. Enqueueing
 -- begins with it: no id of a job is drawn while somebody else may have taken the same.
 --
--- $1 queues, $2 group ids, $3 deduplication ids ('': none), all of one length; $4 the default window in microseconds.
+-- $1 queues, $2 group ids ('': Ungrouped), $3 deduplication ids ('': none), all of one length; $4 the default window in
+-- microseconds.
 -- One row for each message with a deduplication id: its number, the key, and the job that was enqueued with it first,
 -- or NULL: it is new, and enqueue_new.sql is to remember its job.
 --
@@ -12,7 +13,7 @@
 --
 -- Ids are printable, so no two keys are made of the same text.
 WITH message AS (
-    SELECT m.n, pg_catalog.sha256(pg_catalog.convert_to(
+    SELECT m.n, m.group_id, pg_catalog.sha256(pg_catalog.convert_to(
                m.queue || E'\n' || CASE WHEN q.dedup_by_group THEN m.group_id ELSE '' END || E'\n' || m.dedup_id,
                'UTF8')) AS key,
            coalesce(q.dedup_window, $4::bigint) AS lasts
@@ -20,14 +21,17 @@ WITH message AS (
     LEFT JOIN pgfifo.queues q ON q.queue = m.queue
     WHERE m.dedup_id <> ''
 ), taken AS (
-    INSERT INTO pgfifo.dedup_ids AS d (key, expires)
-    SELECT DISTINCT m.key, statement_timestamp() + m.lasts::float8 * interval '1 microsecond'
+    INSERT INTO pgfifo.dedup_ids AS d (key, expires, ungrouped)
+    SELECT DISTINCT ON (m.key) m.key, statement_timestamp() + m.lasts::float8 * interval '1 microsecond',
+           nullif(m.group_id = '', false)
     FROM message m
-    ORDER BY 1
+    ORDER BY m.key, m.n
     ON CONFLICT (key) DO UPDATE
     SET job = CASE WHEN d.expires > statement_timestamp() THEN d.job END,
         expires = CASE WHEN d.expires > statement_timestamp() AND d.job IS NOT NULL
-                       THEN d.expires ELSE EXCLUDED.expires END
+                       THEN d.expires ELSE EXCLUDED.expires END,
+        ungrouped = CASE WHEN d.expires > statement_timestamp() AND d.job IS NOT NULL
+                         THEN d.ungrouped ELSE EXCLUDED.ungrouped END
     RETURNING d.key, d.job
 )
 SELECT m.n, t.key, t.job

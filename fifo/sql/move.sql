@@ -20,7 +20,7 @@ WITH waiting AS (
     SELECT pg_catalog.count(pg_advisory_xact_lock(k.hash)) AS locks
     FROM (SELECT DISTINCT hashtextextended('pgfifo ' || $3::text || '/' || w.to_group, length($3::text)::bigint)
           FROM waiting w
-          WHERE $5::boolean AND w.to_group !~ '^~[0-9A-V]{24}$' -- a group of its own
+          WHERE $5::boolean
           ORDER BY 1) AS k (hash)
 ), gone AS (
     DELETE FROM pgfifo.jobs j USING waiting w

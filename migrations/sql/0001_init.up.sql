@@ -34,9 +34,10 @@ CREATE TABLE pgfifo.group_slots (
 -- Deduplication ids that are remembered. The key is a hash, so that a producer, who has to read it, learns neither the
 -- ids of others nor where they have sent what: see fifo/sql/dedup.sql.
 CREATE TABLE pgfifo.dedup_ids (
-    key     bytea       PRIMARY KEY CHECK (octet_length(key) = 32),
-    job     bigint,               -- the first one's id; NULL: there is none yet
-    expires timestamptz NOT NULL
+    key       bytea       PRIMARY KEY CHECK (octet_length(key) = 32),
+    job       bigint,               -- the first one's id; NULL: there is none yet
+    expires   timestamptz NOT NULL,
+    ungrouped boolean               -- the first one is; NULL: it is of a group
 ) WITH (fillfactor = 50);
 CREATE INDEX dedup_ids_expires ON pgfifo.dedup_ids (expires);
 
@@ -194,7 +195,9 @@ BEGIN
     FROM (SELECT j.queue, j.group_id, j.id
           FROM pgfifo.jobs j
           WHERE j.id + 0 = (SELECT d.job FROM pgfifo.dedup_ids d WHERE d.key = key) OFFSET 0) o
-    WHERE o.queue = queue AND (o.group_id = group_id OR group_id = '' AND o.group_id ~ '^~[0-9A-V]{24}$');
+    WHERE o.queue = queue
+      AND (o.group_id = group_id
+           OR group_id = '' AND (SELECT d.ungrouped FROM pgfifo.dedup_ids d WHERE d.key = key));
     LOOP
         SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295, j.xmax = g.xmax
         INTO next, ago, same -- xmax may change: it is read once
@@ -359,15 +362,16 @@ BEGIN
     duplicate := false;
     replaced := false;
     IF dedup_id IS NOT NULL THEN -- see fifo/sql/dedup.sql
-        INSERT INTO pgfifo.dedup_ids AS d (key, expires)
+        INSERT INTO pgfifo.dedup_ids AS d (key, expires, ungrouped)
         SELECT sha256(convert_to(queue || E'\n' || CASE WHEN q.dedup_by_group AND NOT coalesce(ungrouped, false)
                                                         THEN group_id ELSE '' END || E'\n' || dedup_id, 'UTF8')),
-               now + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond'
+               now + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond', nullif(ungrouped, false)
         FROM (SELECT) one
         LEFT JOIN pgfifo.queues q ON q.queue = queue
         ON CONFLICT (key) DO UPDATE
         SET job = CASE WHEN d.expires > now THEN d.job END,
-            expires = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.expires ELSE EXCLUDED.expires END
+            expires = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.expires ELSE EXCLUDED.expires END,
+            ungrouped = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.ungrouped ELSE EXCLUDED.ungrouped END
         RETURNING d.key, d.job INTO hash, id;
         IF id IS NOT NULL THEN
             duplicate := true;

@@ -179,6 +179,15 @@ var producers = []Mutant{
 		Test:   Test{"fifo", "TestReplaceBehindARollback"},
 	},
 	{
+		Name:   "ungrouped-by-its-looks",
+		Breaks: "an Ungrouped message replaces a job of a group whose id looks as if it was drawn",
+		Edits: []Edit{{
+			schemaFile, "(SELECT d.ungrouped FROM pgfifo.dedup_ids d WHERE d.key = key)",
+			"o.group_id ~ '^~[0-9A-V]{24}$'",
+		}},
+		Test: Test{"fifo", "TestReplaceUngrouped"},
+	},
+	{
 		Name:   "replacing-gives-up",
 		Breaks: "a newer message is dropped because a claim has looked at a delayed job",
 		Edits:  []Edit{{schemaFile, "IF tries > 25 OR", "IF tries > 0 OR"}},
