@@ -29,9 +29,9 @@ func TestGroupLimit(t *testing.T) {
 	r, s := newRoster(t), newStop()
 	b.run(b.crowd(r, fifo.Batch{}, s.handle))
 	b.run(b.crowd(r, fifo.Batch{}, s.handle))
-	ids := map[string][]int64{"a": b.enqueue("a", 7), "b": b.enqueue("b", 7)}
+	ids := map[string][]int64{"a": b.enqueue("a", 7), ownAlike: b.enqueue(ownAlike, 7)}
 	r.reach(t, "a", ids["a"][:3]...)
-	r.reach(t, "b", ids["b"][:3]...)
+	r.reach(t, ownAlike, ids[ownAlike][:3]...)
 	s.of(ids["a"][1]) <- nil // the one in the middle: the fourth starts
 	r.reach(t, "a", ids["a"][0], ids["a"][2], ids["a"][3])
 	close(s.all)
@@ -205,8 +205,13 @@ func TestGroupLimitLost(t *testing.T) {
 	b.run(b.crowd(r, fifo.Batch{}, h, watchful))
 	b.run(b.crowd(r, fifo.Batch{}, h, watchful))
 	r.reach(t, "a", ids[:3]...)
-	b.exec("SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a, pgfifo.attempt_marks m " +
+	a := b.client.Queue("q").Group("a")
+	_, _, err := a.Pause(t.Context(), "until all three have died: else the last may start while the first still run")
+	require.NoError(t, err)
+	b.exec("SELECT pg_terminate_backend(a.pid, 10000) FROM pg_stat_activity a, pgfifo.attempt_marks m " +
 		"WHERE a.backend_xid = m.xid::xid")
+	_, err = a.Resume(t.Context())
+	require.NoError(t, err)
 	await(t, "two starts of each", func() bool { return len(r.starts("a")) == 6 })
 	r.reach(t, "a", ids[:3]...)
 	close(s.all)
