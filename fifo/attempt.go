@@ -108,7 +108,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	case hold.DueIn > 0:
 		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
-	case s.blocks(&hold.Held): // it is alone: it has failed before
+	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
 		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
 		return a
 	}

@@ -97,9 +97,9 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 // answer was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
 
-// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended,
-// and cannot be run again. It announces what has been committed and is not announced yet, for up to a second; who
-// enqueues later is not announced.
+// Close ends what the client does in the background; the pool stays open. Workers of the client must have ended, and
+// cannot be run again. Close announces what has been committed and is not announced yet, for up to a second. What is
+// enqueued after Close is not announced: workers find it when they poll.
 func (c *Client) Close() error {
 	c.closed.Store(true)
 	c.announce.close()

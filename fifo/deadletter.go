@@ -95,7 +95,8 @@ type Redrive struct {
 	// original places, under their old ids.
 	ToTail bool
 	// Payload and Headers replace those of one dead letter: the scope is a group then, and there is one of the IDs.
-	// They are checked as a Message's are. Nil, or a nil slice: it keeps them. Empty ones that are not nil mean none.
+	// They are checked as a Message's are. It keeps its own if they are nil, as a nil []byte or json.RawMessage is.
+	// Empty ones that are not nil replace its own.
 	Payload any
 	Headers Headers
 }

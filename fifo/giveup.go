@@ -16,10 +16,10 @@ const (
 	// ToDeadLetters moves the job to the dead letters, or to Queue.DeadLetterQueue; its group goes on.
 	ToDeadLetters GiveUp = iota
 	// BlockGroup stops the group, and the job stays in its place. Nothing more of the group starts. With a GroupLimit,
-	// what runs goes on. Client.Pauses lists it, and so does Groups with Paused. Both name the job. Scope.Resume gives
-	// the job all its attempts again, Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the group
-	// go on. A job that uses up its attempts while another one blocks the group blocks it next, when its turn comes.
-	// One whose handler says DeadLetter moves there all the same, and stops nothing.
+	// what runs goes on. Client.Pauses lists the group, and so does Groups with Paused. Both name the job. Scope.Resume
+	// gives the job all its attempts again, Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the
+	// group go on. A job that uses up its attempts while another one blocks the group blocks it next, when its turn
+	// comes. One whose handler says DeadLetter moves there all the same, and stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard
@@ -46,7 +46,7 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		r.outcome = Blocked
 		reason := fmt.Sprintf("job %d has used up its attempts", r.job.ID)
 		if r.failure == usedUp {
-			return lease.Call{Statement: blockAgainStmt, Args: append(args, []byte(reason))}
+			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason))}
 		}
 		reason = scrub(fmt.Sprintf("%s: %v", reason, r.failure.err), MaxReasonBytes-len("…"))
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason))}
@@ -62,8 +62,9 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 // usedUp is the failure of a job that blocks its group before its handler begins.
 var usedUp = &failure{kind: KindError, err: errors.New("fifo: the job had used up its attempts before")}
 
-// blocks reports whether a job that is claimed has no attempt left and blocks its group: another job had blocked that
-// when it failed, or its queue's MaxAttempts were more then. Where jobs are given up otherwise, it is tried once more.
+// blocks reports whether a claimed job is to block its group before its handler begins. That is so in a queue with
+// BlockGroup if the job has no attempt left: it failed while another job blocked the group, or MaxAttempts was higher
+// then. In other queues such a job is tried once more.
 func (s *seat) blocks(h *lease.Held) bool {
 	return s.queue.OnGiveUp == BlockGroup && h.Attempts >= s.maxAttempts(h)
 }

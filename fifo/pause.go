@@ -37,8 +37,9 @@ const MaxReasonBytes = 1024
 // included: at most MaxQueued are counted. If there are none, what is enqueued there later waits all the same; or the
 // name is not the one that was meant.
 //
-// In a handler, pause on the pool, not in the job's transaction. Until that ends, workers see no pause, and others who
-// pause or resume the same queue or group wait for it. An attempt that fails undoes it.
+// In a handler, pause on the pool, not in the job's transaction. Until the job ends, workers do not see a pause that is
+// made in its transaction, and others who pause or resume the same queue or group wait. An attempt that fails undoes
+// the pause.
 func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	was, jobs, _, err = s.pause(ctx, "pause", reason)
 	return was, jobs, err

@@ -35,8 +35,10 @@ type Settings struct {
 	// up is the order of effects: those of two jobs of a group that run at once may interleave, and the later one may
 	// be done first.
 	//
-	// Each attempt is marked in the table attempt_marks before its handler runs, with a commit of its own, so a group
-	// starts as many jobs a second as the disk flushes. The queue's Batch takes one job at a time.
+	// Each attempt is marked in the table attempt_marks before its handler runs, with a commit of its own on the
+	// client's pool, so a group starts as many jobs a second as the disk flushes. If the pool has no connection for
+	// that within a second, the job is given back, and its group rests for a moment. The queue's Batch takes one job at
+	// a time.
 	//
 	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
 	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on

@@ -39,8 +39,8 @@ var (
 	snoozeSQL string
 	//go:embed sql/block.sql
 	blockSQL string
-	//go:embed sql/block_again.sql
-	blockAgainSQL string
+	//go:embed sql/block_used_up.sql
+	blockUsedUpSQL string
 	//go:embed sql/discard.sql
 	discardSQL string
 	//go:embed sql/take_out.sql
@@ -110,13 +110,13 @@ const (
 	buryStmt         = "pgfifo_bury"
 	forwardStmt      = "pgfifo_forward"
 	blockStmt        = "pgfifo_block"
-	blockAgainStmt   = "pgfifo_block_again"
+	blockUsedUpStmt  = "pgfifo_block_used_up"
 	discardStmt      = "pgfifo_discard"
 )
 
 var settleStatements = map[string]string{
 	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
 	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
-	blockStmt: blockSQL, blockAgainStmt: blockAgainSQL, discardStmt: discardSQL, leaveStmt: leaveSQL,
+	blockStmt: blockSQL, blockUsedUpStmt: blockUsedUpSQL, discardStmt: discardSQL, leaveStmt: leaveSQL,
 	relaxStmt: relaxSQL, forwardStmt: forwardSQL,
 }

@@ -39,8 +39,7 @@ type Worker struct {
 	// beside the next attempt of its job, with a Job whose methods return errors, and keeps its goroutine and its
 	// memory for as long as it likes (Stats.Abandoned). Defaults to 0: never, as negative does.
 	AbandonAfter time.Duration
-	// PollInterval is how long a message that no notification told of waits at most for an idle worker. A busy one
-	// looks about as often. Defaults to 1 second.
+	// PollInterval is how often the worker looks for work of which no notification has told it. Defaults to 1 second.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their contexts
 	// with ErrShutdown. Handlers then have 5 seconds to return, and lanes 2 more to close: 27 seconds in all by

@@ -5,7 +5,7 @@
 -- worker, $9 how many failures to keep, $10 reason. No row: somebody else has counted the attempt. A group that an
 -- operator has paused meanwhile keeps his reason. It waits for one who is pausing or resuming the group, and no
 -- longer. Where another job has blocked the group already (Settings.GroupLimit), it stays the one that the pause names,
--- and this one blocks the group when it is the next to start: block_again.sql.
+-- and this one blocks the group when it is the next to start: block_used_up.sql.
 WITH job AS (
     UPDATE pgfifo.jobs
     SET attempts = attempts + 1,

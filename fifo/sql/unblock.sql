@@ -1,8 +1,8 @@
 -- Undoes the blocks whose jobs are gone, and leaves the pauses that an operator has made. Run behind what has taken
 -- jobs away, in its transaction: with a new snapshot, it sees a block that was made while that looked.
 --
--- $1 queue, $2 group id (NULL: the whole queue). It locks the rows first: an operator may be pausing one of the groups,
--- and then it is what that has made of it.
+-- $1 queue, $2 group id (NULL: the whole queue). It locks the rows first. So it waits for an operator who is pausing
+-- one of the groups, and then sees that pause.
 WITH gone AS (
     SELECT p.queue, p.group_id, p.job, p.by_hand
     FROM pgfifo.pauses p

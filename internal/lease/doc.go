@@ -81,7 +81,8 @@
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
 // between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
-// and that of quick hooks: package fifo gives a claim back that waits for slow ones.
+// and that of quick hooks: package fifo gives a claim back that waits for slow ones. A job that is to block its group
+// at its turn (fifo.BlockGroup) waits there for an operator who has the group's pause in an open transaction.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
@@ -102,8 +103,8 @@
 // reads the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is
 // ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. The payloads of a
 // batch have 16 MiB together at most. Only the head bears evidence of a crash, is charged with the lost attempt, and
-// runs alone from then on, as every job does that has failed. If a lower id became the head meanwhile, the batch of
-// that ends before a job that is marked.
+// runs alone from then on, as every job does that has failed. If a lower id has become the head since that crash, the
+// batch that begins with it ends before the job that bears the mark.
 //
 // Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
 // (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made

@@ -26,8 +26,8 @@ var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
 // It takes a connection of the Control pool for a moment, and waits a second for one at most. The lane takes the marks
 // back when the heads are settled or given back. A mark that comes later than that is not made.
 //
-// It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin, because who
-// has claimed the heads since may not have seen the marks.
+// It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin then. Somebody
+// else may have claimed the heads before the marks were there to be seen.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil
