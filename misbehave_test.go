@@ -185,8 +185,8 @@ func testVice(t *testing.T, v vice, batch fifo.Batch) {
 		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
-	w.HandleQueue(queue, fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(h.handle)})
-	w.Handle("q2", fifo.HandlerFunc(h.handle))
+	w.HandleQueue(queue, fifo.Queue{Batch: batch, Handler: h.handle})
+	w.Handle("q2", h.handle)
 	stop := s.employ(w)
 	s.drained()
 	want["late"] = s.enqueue(message("late", task{}))

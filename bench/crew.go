@@ -102,11 +102,11 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	}
 	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, JobTimeout: c.jobTimeout, Name: workerName}
 	if c.batch == (fifo.Batch{}) {
-		worker.HandleQueue(queue, fifo.Queue{Handler: fifo.HandlerFunc(c.handle), Relaxed: c.relaxed})
+		worker.HandleQueue(queue, fifo.Queue{Handler: c.handle, Relaxed: c.relaxed})
 	} else {
 		worker.HandleQueue(queue, fifo.Queue{
 			Batch:        c.batch,
-			BatchHandler: fifo.BatchHandlerFunc(c.handleBatch),
+			BatchHandler: c.handleBatch,
 		})
 	}
 
@@ -155,7 +155,7 @@ func (c *crew) handle(ctx context.Context, job *fifo.Job) error {
 	if c.handler == nil {
 		return nil
 	}
-	return c.handler.Handle(ctx, job)
+	return c.handler(ctx, job)
 }
 
 // handleBatch enters all jobs of a batch before it works any: no other may run in their groups meanwhile.
@@ -175,7 +175,7 @@ func (c *crew) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
 		if c.handler == nil {
 			break
 		}
-		if err := c.handler.Handle(ctx, job); err != nil {
+		if err := c.handler(ctx, job); err != nil {
 			return err
 		}
 	}

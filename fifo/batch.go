@@ -57,15 +57,7 @@ const MaxBatch = 1000
 // Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
 // itself then, and until then no attempt is counted. After Unavailable its groups wait instead, all of them. Its
 // context ends after JobTimeout times the number of jobs.
-type BatchHandler interface {
-	HandleBatch(ctx context.Context, jobs []*Job) error
-}
-
-// A BatchHandlerFunc is a function as a BatchHandler.
-type BatchHandlerFunc func(ctx context.Context, jobs []*Job) error
-
-// HandleBatch calls f.
-func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) error { return f(ctx, jobs) }
+type BatchHandler func(ctx context.Context, jobs []*Job) error
 
 // A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and its like work as in the
 // error of a Handler: in it for one of the jobs, around it for all that it names. An empty BatchError is no error. One

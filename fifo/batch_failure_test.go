@@ -25,7 +25,7 @@ func (b *bed) attempts(ids ...int64) []int {
 }
 
 // oneAfterTheOther is a BatchHandler that stops at the first error.
-func oneAfterTheOther(h fifo.HandlerFunc) fifo.BatchHandlerFunc {
+func oneAfterTheOther(h fifo.Handler) fifo.BatchHandler {
 	return func(ctx context.Context, jobs []*fifo.Job) error {
 		for _, job := range jobs {
 			if err := h(ctx, job); err != nil {
@@ -245,11 +245,11 @@ func TestBatchThatIsRefused(t *testing.T) {
 		"deferred": "INSERT INTO effects VALUES (-1)",
 		"cursor":   "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / attempt FROM generate_series(0, 1) attempt",
 	} {
-		for kind, batch := range map[string]func(*bed, fifo.HandlerFunc) *fifo.Worker{
-			"each": func(b *bed, h fifo.HandlerFunc) *fifo.Worker {
+		for kind, batch := range map[string]func(*bed, fifo.Handler) *fifo.Worker{
+			"each": func(b *bed, h fifo.Handler) *fifo.Worker {
 				return b.each(fifo.Batch{Groups: 50}, h, oneLane)
 			},
-			"slice": func(b *bed, h fifo.HandlerFunc) *fifo.Worker {
+			"slice": func(b *bed, h fifo.Handler) *fifo.Worker {
 				return b.slice(fifo.Batch{Groups: 50}, oneAfterTheOther(h), oneLane)
 			},
 		} {

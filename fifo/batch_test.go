@@ -50,7 +50,7 @@ func (b *bed) batches() (list [][]int64) {
 }
 
 // each is worker with batches.
-func (b *bed) each(batch fifo.Batch, h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) each(batch fifo.Batch, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	w := b.bare(adjust)
 	w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: b.ledger.record(h)})
@@ -59,13 +59,13 @@ func (b *bed) each(batch fifo.Batch, h fifo.HandlerFunc, adjust ...func(*fifo.Wo
 
 // slice is worker with a BatchHandler. A batch that is undone begins again, so the ledger does not judge the order of
 // attempts; the list tells that of effects.
-func (b *bed) slice(batch fifo.Batch, h fifo.BatchHandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) slice(batch fifo.Batch, h fifo.BatchHandler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	b.ledger.unordered = true
 	w := b.bare(adjust)
 	w.HandleQueue("q", fifo.Queue{
 		Batch: batch,
-		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			for i, job := range jobs {
 				if i > 0 && job.GroupID == jobs[i-1].GroupID {
 					b.ledger.end(jobs[i-1])
@@ -74,7 +74,7 @@ func (b *bed) slice(batch fifo.Batch, h fifo.BatchHandlerFunc, adjust ...func(*f
 				defer b.ledger.end(job)
 			}
 			return h(ctx, jobs)
-		}),
+		},
 	})
 	return w
 }

@@ -15,8 +15,7 @@ import (
 
 func TestInvalidBatch(t *testing.T) {
 	t.Parallel()
-	each := fifo.HandlerFunc(nop)
-	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
+	slice := func(context.Context, []*fifo.Job) error { return nil }
 	for _, bad := range []fifo.Batch{
 		{Jobs: -1},
 		{Groups: -1},
@@ -26,21 +25,16 @@ func TestInvalidBatch(t *testing.T) {
 		{Jobs: 2, Groups: -1},
 	} {
 		w := &fifo.Worker{}
-		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Batch: bad, Handler: each}) }, "%+v", bad)
+		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Batch: bad, Handler: nop}) }, "%+v", bad)
 		require.Panics(t, func() {
-			w.HandleQueue("q", fifo.Queue{
-				Batch:        bad,
-				BatchHandler: slice,
-			})
+			w.HandleQueue("q", fifo.Queue{Batch: bad, BatchHandler: slice})
 		}, "%+v", bad)
 		require.NotPanics(t, func() {
-			w.HandleQueue("q", fifo.Queue{Batch: fifo.Batch{Jobs: 1, Groups: 1}, Handler: each})
+			w.HandleQueue("q", fifo.Queue{Batch: fifo.Batch{Jobs: 1, Groups: 1}, Handler: nop})
 		}, "nothing was kept of it")
 		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{BatchHandler: slice}) }, "it has a handler")
 	}
 	w := &fifo.Worker{}
-	require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Handler: nil}) })
-	require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{BatchHandler: nil}) })
 	require.Panics(t, func() { w.HandleQueue("q\n", fifo.Queue{BatchHandler: slice}) })
 }
 

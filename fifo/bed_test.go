@@ -100,7 +100,7 @@ func (b *bed) sendAll(msgs ...fifo.Message) []int64 {
 }
 
 // worker returns a quick worker of queue q, which retries at once.
-func (b *bed) worker(h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) worker(h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	w := &fifo.Worker{
 		Client: b.client, Concurrency: 2, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,

@@ -111,11 +111,11 @@
 //
 //	worker.HandleQueue("clicks", fifo.Queue{
 //		Batch: fifo.Batch{Jobs: 50},
-//		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+//		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 //			tx, err := jobs[0].PgxTx(ctx) // of any of them: it is the same
 //			... // writes for jobs[:7] only, because what is written stays
 //			return fifo.BatchError{jobs[7].ID: err} // those before it are done, those behind it run again
-//		}),
+//		},
 //	})
 //
 // # Enqueue in SQL

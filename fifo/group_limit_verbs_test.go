@@ -71,8 +71,10 @@ func TestGroupLimitBlocks(t *testing.T) {
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
 	w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
-	w.HandleQueue("q", fifo.Queue{OnGiveUp: fifo.BlockGroup, Handler: fifo.HandlerFunc(
-		func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) })})
+	w.HandleQueue("q", fifo.Queue{
+		OnGiveUp: fifo.BlockGroup,
+		Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
+	})
 	b.run(w)
 	r.reach(t, "a", ids[:3]...)
 	blocks := func(id int64) {

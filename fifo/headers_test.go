@@ -58,13 +58,13 @@ func TestHeaders(t *testing.T) {
 				check(j.GroupID, j.Headers)
 			}
 			ran := 0
-			handler := fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+			handler := func(_ context.Context, job *fifo.Job) error {
 				check(job.GroupID, job.Headers)
 				if ran++; ran <= 10 {
 					return errBroken
 				}
 				return nil
-			})
+			}
 			b.work(b.worker(handler, oneLane))
 			require.Equal(t, 10, ran)
 			letters := b.deadLetters()

@@ -60,7 +60,7 @@ func TestPanicInAHook(t *testing.T) {
 					c.set(&cfg.Hooks[0], fail)
 				})
 				ids := b.send("g", nil, nil)
-				var h fifo.HandlerFunc = nop
+				var h fifo.Handler = nop
 				var ran []int
 				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 					ran = append(ran, job.Attempt())

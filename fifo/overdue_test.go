@@ -160,10 +160,10 @@ func TestLongestTimeout(t *testing.T) {
 	var sizes []int
 	w.HandleQueue("batch", fifo.Queue{
 		Batch: fifo.Batch{Jobs: 4},
-		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			sizes = append(sizes, len(jobs))
 			return ctx.Err()
-		}),
+		},
 	})
 	b.work(w)
 	require.Equal(t, []int{2}, sizes, "one attempt of both")

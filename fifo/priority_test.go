@@ -53,10 +53,10 @@ func TestPriorityIsKept(t *testing.T) {
 			}
 			jobs()
 			for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
-				queue.Handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+				queue.Handler = func(_ context.Context, job *fifo.Job) error {
 					check(job.GroupID, job.Priority)
 					return errBroken
-				})
+				}
 				w := b.bare(nil)
 				w.HandleQueue("q", queue)
 				r := b.run(w)

@@ -79,7 +79,7 @@ func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Ha
 // HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
 // was given before, if there is no handler or there are two, or for bounds that make no sense. It panics, too, if the
 // queue's dead letters would come back to it, through the DeadLetterQueues of the worker's queues; what other workers
-// do with theirs is not known. A nil HandlerFunc or BatchHandlerFunc is no handler.
+// do with theirs is not known.
 func (w *Worker) HandleQueue(queue string, q Queue) {
 	if err := groups.ValidateID("queue", queue); err != nil {
 		panic(err)
@@ -106,12 +106,6 @@ func (w *Worker) HandleQueue(queue string, q Queue) {
 }
 
 func (q *Queue) validate() error {
-	if f, ok := q.Handler.(HandlerFunc); ok && f == nil {
-		q.Handler = nil
-	}
-	if f, ok := q.BatchHandler.(BatchHandlerFunc); ok && f == nil {
-		q.BatchHandler = nil
-	}
 	b := q.Batch
 	switch {
 	case q.Handler == nil && q.BatchHandler == nil:

@@ -152,7 +152,7 @@ func TestSnoozeBesideALostTransaction(t *testing.T) {
 func TestSnoozeIsNotTheLastWord(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		handler fifo.HandlerFunc
+		handler fifo.Handler
 		kind    string
 	}{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},

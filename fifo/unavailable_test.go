@@ -111,7 +111,7 @@ var errLoseTransaction = errors.New("the handler is to end its transaction")
 func TestUnavailableIsNotTheLastWord(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		handler fifo.HandlerFunc
+		handler fifo.Handler
 		kind    string
 	}{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},

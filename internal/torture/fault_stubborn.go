@@ -39,7 +39,7 @@ func workStubborn(ctx context.Context, o order, h *handlers) {
 		Client: h.client, Name: o.Name, Concurrency: 1, Session: session, JobTimeout: timeout, AbandonAfter: abandon,
 		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, Sweep: fifo.Sweep{Interval: -1},
 	}
-	worker.Handle(queueStubborn, fifo.HandlerFunc(h.handle))
+	worker.Handle(queueStubborn, h.handle)
 	for ctx.Err() == nil {
 		err := worker.Run(ctx)
 		if err != nil && !errors.Is(err, fifo.ErrDrainTimeout) { // that is of those that do not end
