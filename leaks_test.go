@@ -77,7 +77,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 	})
 	w.Handle("undecodable", fifo.JSON(func(context.Context, *fifo.Job, undecodableInto) error { return nil }))
 	w.HandleQueue("slice", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 4},
+		BatchJobs: 4,
 		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 			if len(jobs) > 1 {
 				panic("of a batch")
@@ -86,7 +86,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		},
 	})
 	w.HandleQueue("each", fifo.Queue{
-		Batch: fifo.Batch{Groups: 4},
+		BatchGroups: 4,
 		Handler: func(context.Context, *fifo.Job) error {
 			return errors.New("as told")
 		},

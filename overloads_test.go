@@ -140,14 +140,14 @@ func (s *staff) everything(settings []string) {
 		return s.act(ctx, w.Client, job)
 	})
 	w.HandleQueue("slice", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 5},
+		BatchJobs: 5,
 		BatchHandler: func(context.Context, []*fifo.Job) error {
 			return nil
 		},
 	})
 	w.HandleQueue("many", fifo.Queue{
-		Batch:   fifo.Batch{Groups: 5},
-		Handler: func(context.Context, *fifo.Job) error { return nil },
+		BatchGroups: 5,
+		Handler:     func(context.Context, *fifo.Job) error { return nil },
 	})
 	left := "SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)"
 	s.work(w, "everything to be done and swept", func() bool { return s.number(left) == 0 })

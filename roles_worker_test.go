@@ -57,7 +57,7 @@ func TestWorkerRole(t *testing.T) {
 			return s.act(ctx, client, job)
 		})
 		w.HandleQueue("slice", fifo.Queue{
-			Batch: fifo.Batch{Jobs: 10},
+			BatchJobs: 10,
 			BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 				if last := jobs[len(jobs)-1]; last.Attempts == 0 && len(jobs) > 2 {
 					return fifo.BatchError{last.ID: errors.New("as told")}
@@ -66,7 +66,7 @@ func TestWorkerRole(t *testing.T) {
 			},
 		})
 		w.HandleQueue("many", fifo.Queue{
-			Batch: fifo.Batch{Groups: 10},
+			BatchGroups: 10,
 			Handler: func(_ context.Context, job *fifo.Job) error {
 				return nil
 			},

@@ -190,11 +190,11 @@ func TestAbandonABatch(t *testing.T) {
 	t.Parallel()
 	for name, handle := range map[string]func(w *fifo.Worker, h fifo.Handler){
 		"each": func(w *fifo.Worker, h fifo.Handler) {
-			w.HandleQueue("batch", fifo.Queue{Batch: fifo.Batch{Jobs: 3}, Handler: h})
+			w.HandleQueue("batch", fifo.Queue{BatchJobs: 3, Handler: h})
 		},
 		"slice": func(w *fifo.Worker, h fifo.Handler) {
 			w.HandleQueue("batch", fifo.Queue{
-				Batch: fifo.Batch{Jobs: 3},
+				BatchJobs: 3,
 				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 					for _, job := range jobs {
 						if err := h(ctx, job); err != nil {

@@ -178,7 +178,7 @@ func ExampleMessage_ungrouped() {
 	sent := 0
 	worker := &fifo.Worker{Client: client, Concurrency: 1}
 	worker.HandleQueue("mails", fifo.Queue{
-		Batch: fifo.Batch{Groups: 50},
+		BatchGroups: 50,
 		Handler: func(context.Context, *fifo.Job) error {
 			if sent++; sent == 2 {
 				cancel()

@@ -22,7 +22,7 @@ func ExampleWorker_HandleQueue() {
 
 	worker := &fifo.Worker{Client: client}
 	worker.HandleQueue("clicks", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 50},
+		BatchJobs: 50,
 		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			for i, job := range jobs {
 				if string(job.Payload) == "garbage" { // those before it are done, those behind it run again

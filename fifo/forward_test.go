@@ -127,12 +127,12 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 	}{
 		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []string{"1"}, "1"},
 		"batch of a group": {
-			fifo.Queue{Handler: second, MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
+			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]string{"1", "2", "3"},
 			"2",
 		},
 		"batch of groups": {
-			fifo.Queue{Handler: second, MaxAttempts: 2, Batch: fifo.Batch{Groups: 3}},
+			fifo.Queue{Handler: second, MaxAttempts: 2, BatchGroups: 3},
 			[]string{"2"},
 			"2",
 		},

@@ -252,7 +252,7 @@ func TestGiveUpElsewhere(t *testing.T) {
 	}{
 		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []any{"1"}},
 		"in a batch": {
-			fifo.Queue{Handler: second, MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
+			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]any{"1", "2", "3"},
 		},
 	} {

@@ -19,7 +19,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	b.groupLimit(1, 2)
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
-	w := b.crowd(r, fifo.Batch{}, s.handle, watchful)
+	w := b.crowd(r, fifo.Queue{}, s.handle, watchful)
 	b.run(w)
 	r.reach(t, "a", ids[:2]...)
 	q := b.client.Queue("q")
@@ -126,7 +126,7 @@ func TestGroupLimitFence(t *testing.T) {
 	ids := b.enqueue("a", 2)
 	var mu sync.Mutex
 	tokens := make(map[int64][]int64)
-	b.run(b.crowd(r, fifo.Batch{}, func(ctx context.Context, job *fifo.Job) error {
+	b.run(b.crowd(r, fifo.Queue{}, func(ctx context.Context, job *fifo.Job) error {
 		token, err := job.Fence(ctx)
 		if err != nil {
 			return err

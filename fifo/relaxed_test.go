@@ -55,16 +55,16 @@ func TestRelaxed(t *testing.T) {
 	}
 	relaxed("plain", fifo.Queue{}, func(context.Context, *fifo.Job) error { return nil })
 	relaxed("used", fifo.Queue{}, synced)
-	relaxed("each", fifo.Queue{Batch: fifo.Batch{Jobs: 3}}, synced)
-	relaxed("wide", fifo.Queue{Batch: fifo.Batch{Groups: 3}}, synced)
+	relaxed("each", fifo.Queue{BatchJobs: 3}, synced)
+	relaxed("wide", fifo.Queue{BatchGroups: 3}, synced)
 	relaxed("slice", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 3},
+		BatchJobs: 3,
 		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			return synced(ctx, jobs[0])
 		},
 	}, nil)
 	relaxed("partly", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 3},
+		BatchJobs: 3,
 		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 			if len(jobs) < 3 {
 				return nil

@@ -36,7 +36,7 @@ type Settings struct {
 	// be done first.
 	//
 	// Each attempt is marked in the table attempt_marks before its handler runs, with a commit of its own, so a group
-	// starts as many jobs a second as the disk flushes. The queue's Batch takes one job at a time.
+	// starts as many jobs a second as the disk flushes. A batch has one job there.
 	//
 	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
 	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on

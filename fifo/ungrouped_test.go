@@ -113,7 +113,7 @@ func TestUngroupedInBatches(t *testing.T) {
 	w := &fifo.Worker{Client: b.client, Concurrency: 2}
 	most := 0
 	w.HandleQueue("q", fifo.Queue{
-		Batch: fifo.Batch{Groups: 10},
+		BatchGroups: 10,
 		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 			failed := make(fifo.BatchError)
 			for _, job := range jobs {

@@ -15,19 +15,20 @@ import (
 // jobs block their groups, until it has attempts again. Elsewhere it is tried once more.
 func TestUsedUpBefore(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 3}, "groups": {Groups: 3}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
 		for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
 			t.Run(fmt.Sprint(name, " ", up), func(t *testing.T) {
 				t.Parallel()
 				b := newBed(t)
 				ids, others := b.send("g", "fine", "used up", "behind"), b.send("other", "fine", "fine")
 				b.exec("UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[1])
-				w := b.giving(up, fifo.Queue{Batch: batch, Handler: func(_ context.Context, job *fifo.Job) error {
+				batch.Handler = func(_ context.Context, job *fifo.Job) error {
 					if string(job.Payload) == "used up" && job.Attempts > 0 {
 						return errOnPurpose
 					}
 					return nil
-				}}, oneLane)
+				}
+				w := b.giving(up, batch, oneLane)
 				if up != fifo.BlockGroup {
 					b.work(w)
 					require.Len(t, b.ledger.starts, 5)

@@ -164,7 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// RunOne works one job, if any may run now, and reports whether it did. Of a queue with a Batch, too, it works only
+// RunOne works one job, if any may run now, and reports whether it did. Of a queue with batches, too, it works only
 // one. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
 // handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
 // once, except ErrRunning. If ctx ends meanwhile, the job is given back; a handler that goes on for 5 seconds is

@@ -82,7 +82,7 @@ func run(ctx context.Context) (err error) {
 	var batches atomic.Int64
 	worker := &fifo.Worker{Client: client, Concurrency: 2}
 	worker.HandleQueue("clicks", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 50},
+		BatchJobs: 50,
 		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			batches.Add(1)
 			good, failed := jobs, fifo.BatchError(nil)

@@ -44,9 +44,9 @@ func (r *run) newCrew(name string) *crew {
 		return nil
 	}
 	w.Handle("plain", r.handle)
-	w.HandleQueue("each", fifo.Queue{Batch: fifo.Batch{Jobs: 10}, Handler: r.handle})
-	w.HandleQueue("slice", fifo.Queue{Batch: fifo.Batch{Jobs: 20}, BatchHandler: slice})
-	w.HandleQueue("heads", fifo.Queue{Batch: fifo.Batch{Groups: 20}, BatchHandler: slice})
+	w.HandleQueue("each", fifo.Queue{BatchJobs: 10, Handler: r.handle})
+	w.HandleQueue("slice", fifo.Queue{BatchJobs: 20, BatchHandler: slice})
+	w.HandleQueue("heads", fifo.Queue{BatchGroups: 20, BatchHandler: slice})
 	return &crew{worker: w, run: r}
 }
 

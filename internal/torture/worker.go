@@ -42,13 +42,13 @@ func work(o order, book *journal) error {
 		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: h.handle, Relaxed: true})
 		worker.Handle(queueLimited, h.handle)
 		worker.HandleQueue(queueSeveral, fifo.Queue{
-			Batch:   fifo.Batch{Jobs: o.Batch}, // it takes one at a time all the same
-			Handler: h.handle,
+			BatchJobs: o.Batch, // it takes one at a time all the same
+			Handler:   h.handle,
 		})
-		worker.HandleQueue(queueLoose, fifo.Queue{Batch: fifo.Batch{Groups: o.Batch}, Handler: h.handle})
-		worker.HandleQueue(queueEach, fifo.Queue{Batch: fifo.Batch{Jobs: o.Batch}, Handler: h.handle})
-		worker.HandleQueue(queueWide, fifo.Queue{Batch: fifo.Batch{Groups: o.Batch}, Handler: h.handle})
-		worker.HandleQueue(queueSlice, fifo.Queue{Batch: fifo.Batch{Jobs: o.Batch}, BatchHandler: h.handleBatch})
+		worker.HandleQueue(queueLoose, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
+		worker.HandleQueue(queueEach, fifo.Queue{BatchJobs: o.Batch, Handler: h.handle})
+		worker.HandleQueue(queueWide, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
+		worker.HandleQueue(queueSlice, fifo.Queue{BatchJobs: o.Batch, BatchHandler: h.handleBatch})
 	}
 	stopped := make(chan struct{})
 	go func() {
