@@ -67,8 +67,8 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 			}
 			return 0
 		},
-		Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-		Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
+		Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
 	_, err := pool.Exec(ctx, "CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	require.NoError(t, err)

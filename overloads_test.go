@@ -133,8 +133,8 @@ func (s *staff) everything(settings []string) {
 	w := &fifo.Worker{
 		Client: s.client(s.as(s.roles.Worker, settings...)), Concurrency: 2, MaxAttempts: 2,
 		PollInterval: 100 * time.Millisecond, Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
-		Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-		Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
+		Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
 	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		return s.act(ctx, w.Client, job)

@@ -45,11 +45,9 @@ func TestWorkerRole(t *testing.T) {
 		var ran atomic.Int64
 		w := &fifo.Worker{
 			Client: client, Concurrency: 4, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
-			Retry:   fifo.Backoff(time.Millisecond, time.Millisecond),
-			Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-			Sweep: fifo.Sweep{
-				Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
-			},
+			Retry:         fifo.Backoff(time.Millisecond, time.Millisecond),
+			Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+			SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 		}
 		require.NoError(t, client.Queue("each").Configure(ctx, fifo.Settings{DeadLetterRetention: time.Microsecond}))
 		w.Handle("each", func(ctx context.Context, job *fifo.Job) error {

@@ -17,8 +17,8 @@ type Settings struct {
 	// Those of Ungrouped messages go on to count.
 	DedupByGroup bool
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
-	// those that are older, at its Sweep. By default they are kept for ever: nothing is lost unasked. Rounded up to
-	// microseconds.
+	// those that are older, once in its SweepInterval. By default they are kept for ever: nothing is lost unasked.
+	// Rounded up to microseconds.
 	DeadLetterRetention time.Duration
 	// Limit is how many jobs of the queue may run at once, over all processes; a batch counts as one. Defaults to 0, no
 	// limit; at most MaxLimit.

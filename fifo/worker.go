@@ -53,8 +53,21 @@ type Worker struct {
 	// valid UTF-8, or has a NUL. Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none, in
 	// which a long host is cut.
 	Name string
-	// Sweep adjusts the housekeeping that one of the workers does for all.
-	Sweep Sweep
+	// SweepInterval is how often this worker tries to do the housekeeping that one does for all at a time; it passes
+	// when another one is at it. A sweep collects the rows of idle groups, and drops deduplication ids that have
+	// expired and dead letters, of any queue, that are older than its Settings.DeadLetterRetention. Missing group rows
+	// need no sweep: looking for work makes them. Defaults to 1 minute; negative: never.
+	//
+	// Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If
+	// the job at the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by
+	// default, and is neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know
+	// what other workers handle. If "seen" is false in the log, none that handles the queue has looked at the group
+	// yet; if it is true, those that do may be late, or gone. The first group is the one whose id sorts first; the
+	// others are not looked at.
+	SweepInterval time.Duration
+	// GroupIdle is how old a group's row must be for a sweep to collect it when the group has no jobs. Defaults to 10
+	// minutes.
+	GroupIdle time.Duration
 
 	queues  map[string]Queue
 	running atomic.Bool
@@ -68,7 +81,8 @@ const applicationName = "application_name"
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
-		drain: orDefault(w.DrainTimeout, 20*time.Second), sweep: w.Sweep.withDefaults(),
+		drain: orDefault(w.DrainTimeout, 20*time.Second),
+		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
 		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]*Queue, len(w.queues)),
 	}
 	name, badName := w.name()
@@ -112,11 +126,12 @@ func orDefault[T comparable](v, def T) T {
 type settings struct {
 	lanes       int
 	poll, drain time.Duration
+	sweep       time.Duration // how often
+	groupIdle   time.Duration
 	name        string
 	names       []string          // of the queues, sorted
 	queues      map[string]*Queue // with their defaults filled in
 	once        bool              // RunOne: one job, and no next one
-	sweep       Sweep
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts

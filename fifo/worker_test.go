@@ -251,7 +251,7 @@ func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all gorout
 	ignore := goleak.IgnoreCurrent()
 	for i := range 2 {
 		b.send("g", nil, nil)
-		b.work(b.worker(nop, func(w *fifo.Worker) { w.Sweep.Interval = time.Millisecond }))
+		b.work(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = time.Millisecond }))
 		_, err := b.worker(nop).RunOne(t.Context())
 		require.NoError(t, err)
 		b.pool.Reset()

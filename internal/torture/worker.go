@@ -35,7 +35,7 @@ func work(o order, book *journal) error {
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
 		MaxAttempts: mostLives, Retry: retry,
-		Sweep: fifo.Sweep{Interval: sweepEvery, GroupIdle: groupIdle},
+		SweepInterval: sweepEvery, GroupIdle: groupIdle,
 	}
 	worker.HandleQueue(queuePlain, fifo.Queue{Handler: h.handle, Share: share, Weights: map[string]int{"1": 3}})
 	if o.Batch > 1 {
