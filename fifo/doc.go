@@ -198,7 +198,7 @@
 // decides can be tested with that: AsRetryAfter, IsDeadLetter and the like tell what its error says. With a database,
 // give each test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false.
 // It works one job, also of a queue with batches, and passes over jobs that wait for their time: RetryNow makes one
-// due, and Backoff(0, 0) is a RetryPolicy without waits. Test batches with Run, and end its context when WaitEmpty
+// due, and Backoff(0, 0) is a Retry without waits. Test batches with Run, and end its context when WaitEmpty
 // returns.
 //
 // For a server, have the tests run by

@@ -59,8 +59,9 @@ type Queue struct {
 	// does not order such a move. Workers are told after the commit; those that are not find it at their next poll.
 	// Scope.Move takes it back. Defaults to none.
 	DeadLetterQueue string
-	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
-	Retry RetryPolicy
+	// Retry returns how long a group waits after a failed attempt of its head; see Worker.Retry. Defaults to the
+	// worker's.
+	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run; see Worker.JobTimeout. Defaults to the worker's; negative: no limit.
 	JobTimeout time.Duration
 	// AbandonAfter is how long a handler may go on after its context has ended; see Worker.AbandonAfter. Defaults to

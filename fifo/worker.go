@@ -24,8 +24,10 @@ type Worker struct {
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
-	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
-	Retry RetryPolicy
+	// Retry returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
+	// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once.
+	// See Backoff. Defaults to DefaultRetry.
+	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
 	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for
 	// each of its jobs. If the handler returns an error after that, the attempt has failed as KindTimeout, unless it

@@ -85,7 +85,7 @@ var (
 	parked  = fifo.Backoff(10*time.Millisecond, time.Second) // of a job that is to be given up, and cannot be
 )
 
-// retry is the RetryPolicy of all workers.
+// retry is the Retry of all workers.
 func retry(job *fifo.Job, err error) time.Duration {
 	switch t, bad := readTask(job.Payload); {
 	case bad == nil && t.kills() && isDied(err):
