@@ -193,7 +193,7 @@ func (b *bed) jobs() []fifo.Job {
 	return list
 }
 
-func (b *bed) deadLetters() []fifo.DeadLetterJob {
+func (b *bed) deadLetters() []fifo.Job {
 	b.t.Helper()
 	list, err := b.client.DeadLetters(b.t.Context(), fifo.Letters{})
 	require.NoError(b.t, err)

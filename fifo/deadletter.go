@@ -5,32 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
-
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
-
-// A DeadLetterJob is a job that was given up. Its group went on without it.
-type DeadLetterJob struct {
-	bun.BaseModel `bun:"table:pgfifo.dead_letters,alias:dead"`
-
-	Queue       string    `bun:"queue,pk"`
-	GroupID     string    `bun:"group_id,pk"`
-	ID          int64     `bun:"id,pk"` // the job's, which a redrive keeps unless it is to the tail
-	Payload     []byte    `bun:"payload,notnull"`
-	Headers     Headers   `bun:"headers,type:jsonb,nullzero"`
-	Attempts    int       `bun:"attempts,notnull"`
-	MaxAttempts int       `bun:"max_attempts,nullzero"`
-	Priority    int       `bun:"priority,nullzero"`
-	EnqueuedAt  time.Time `bun:"enqueued_at,notnull"`
-	DiedAt      time.Time `bun:"died_at,nullzero,notnull,default:statement_timestamp()"`
-	Failures    []Failure `bun:"failures,type:jsonb,nullzero"` // oldest first: the last one is what killed it
-}
-
-// Group returns the key of the group that the job belonged to.
-func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, GroupID: d.GroupID} }
 
 // Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and
 // Error say, or All. These three exclude each other. With none of them a list has all, and a verb that changes

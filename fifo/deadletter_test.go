@@ -23,7 +23,7 @@ func (b *bed) bury() {
 	}))
 }
 
-func letterIDs(list []fifo.DeadLetterJob) (ids []int64) {
+func letterIDs(list []fifo.Job) (ids []int64) {
 	for _, l := range list {
 		ids = append(ids, l.ID)
 	}

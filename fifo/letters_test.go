@@ -17,7 +17,7 @@ func TestLettersAreChosen(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
-	planted := []fifo.DeadLetterJob{
+	planted := []fifo.Job{
 		letter("a", 1001, fifo.KindError, "no such font: 100%"), letter("a", 1004, fifo.KindTimeout, "too late"),
 		letter("a", 1005, fifo.KindError, "No such font"), letter("b", 1002, fifo.KindError, "no such font"),
 		letter("b", 1003, fifo.KindPanic, "the one after"),

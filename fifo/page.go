@@ -28,9 +28,6 @@ func (p Position) String() string { return fmt.Sprintf("%v/%d", p.Key, p.ID) }
 // Position returns the job's place in lists.
 func (j *Job) Position() Position { return Position{j.Group(), j.ID} }
 
-// Position returns the dead letter's place in lists.
-func (d *DeadLetterJob) Position() Position { return Position{d.Group(), d.ID} }
-
 // Position returns the group's place in lists, which is its head's.
 func (s *Status) Position() Position { return Position{s.Group(), s.HeadID} }
 

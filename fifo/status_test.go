@@ -17,7 +17,7 @@ import (
 type lister interface {
 	Groups(ctx context.Context, page fifo.Page, states ...fifo.State) ([]fifo.Status, error)
 	Jobs(ctx context.Context, page fifo.Page) ([]fifo.Job, error)
-	DeadLetters(ctx context.Context, of fifo.Letters) ([]fifo.DeadLetterJob, error)
+	DeadLetters(ctx context.Context, of fifo.Letters) ([]fifo.Job, error)
 }
 
 func (b *bed) groups(of lister, page fifo.Page, states ...fifo.State) []fifo.Status {
