@@ -24,7 +24,7 @@ type Letters struct {
 	All bool
 	// After and Limit take a part of them, in the order of lists, as those of a Page do. In a list, Limit defaults to
 	// 100, as negative does; elsewhere to no limit. Many thousands at once are one long transaction: go in steps.
-	After Position
+	After string
 	Limit int
 }
 
@@ -33,7 +33,7 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 	if err := s.validate(); err != nil {
 		return false, err
 	}
-	if err := (Page{After: l.After}).check(); err != nil {
+	if _, err := positionOf(l.After); err != nil {
 		return false, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
@@ -54,7 +54,8 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 
 // args are the first arguments of redrive.sql and delete_dead_letters.sql, or nil if all of the scope is before After.
 func (l *Letters) args(s Scope) []any {
-	from, some := s.from(l.After)
+	after, _ := positionOf(l.After) // chosen has looked at it
+	from, some := s.from(after)
 	if !some {
 		return nil
 	}
@@ -77,15 +78,16 @@ type Redrive struct {
 	Headers Headers
 }
 
-// A Redriven is a dead letter that has become a job again. Its Position is the dead letter's.
+// A Redriven is a dead letter that has become a job again.
 type Redriven struct {
-	Position
+	groups.Key
 
+	ID    int64 // the dead letter's
 	JobID int64 // the job's: the same, unless it went to the tail
 }
 
-// String returns both places, for people.
-func (r Redriven) String() string { return fmt.Sprintf("%v as %d", r.Position, r.JobID) }
+// String returns queue/group/id, and the job's id, for people.
+func (r Redriven) String() string { return fmt.Sprintf("%v/%d as %d", r.Key, r.ID, r.JobID) }
 
 // Redrive makes jobs of dead letters, to be tried anew, with all their attempts, and returns them in the order of
 // lists. Their failures and EnqueuedAt stay. If r names no letters, Redrive does nothing.
@@ -117,7 +119,7 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) ([]Redriven, error) {
 	var list []Redriven
 	xid, placed := int64(0), make(hints)
 	err = s.change(ctx, "redrive", redriveSQL, func(row row) error {
-		l := Redriven{Position: Position{Key: groups.Key{Queue: s.queue}}}
+		l := Redriven{Key: groups.Key{Queue: s.queue}}
 		err := row.Scan(&l.GroupID, &l.ID, &l.JobID, &xid)
 		list = append(list, l)
 		placed.add(s.queue, l.GroupID, l.JobID, !r.ToTail)

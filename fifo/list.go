@@ -24,7 +24,7 @@ const lettersSQL = ` AND ($5::bigint[] IS NULL OR id = ANY ($5::bigint[]))
 		AND ($6::text = '' OR failures -> (-1) ->> 'kind' = $6)
 		AND ($7::text = '' OR pg_catalog.strpos(failures -> (-1) ->> 'error', $7) > 0)`
 
-// placeSQL is one range of the primary key: $1, $2, $3 are a Position.
+// placeSQL is one range of the primary key: $1, $2, $3 are a position.
 var placeSQL = map[level]string{
 	ofAll:   "(queue, group_id, id) > ($1, $2, $3)",
 	ofQueue: "queue = $1 AND (group_id, id) > ($2, $3)",
@@ -32,7 +32,7 @@ var placeSQL = map[level]string{
 }
 
 // Jobs lists live jobs, those that wait and those that run, in the order of group id and id. A page is one index range,
-// however many jobs there are. It returns ErrInvalidID also for a page that is After a place that cannot be.
+// however many jobs there are. It returns ErrInvalidID also for a page whose After is no Cursor.
 func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
 	return s.list(ctx, "jobs", jobsSQL, "", page)
 }
@@ -72,10 +72,11 @@ func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 
 // list reads a page of a table. The arguments are those of only, from $5 on.
 func (s Scope) list(ctx context.Context, what, table, only string, page Page, args ...any) (list []Job, err error) {
-	if err := page.check(); err != nil {
+	after, err := positionOf(page.After)
+	if err != nil {
 		return nil, err
 	}
-	from, some := s.from(page.After)
+	from, some := s.from(after)
 	limit := page.limit()
 	if !some {
 		limit = 0

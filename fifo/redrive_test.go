@@ -78,7 +78,7 @@ func TestRedriveToTail(t *testing.T) {
 				require.NoError(t, end.commit())
 			}
 			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, redriven(list), "in the order of lists")
-			require.Equal(t, letters[0].Position(), list[0].Position)
+			require.Equal(t, letters[0].Cursor(), list[0].Cursor())
 			require.Greater(t, list[0].JobID, waiting[1])
 			require.Greater(t, list[1].JobID, list[2].JobID, "the order of the letters is kept")
 			require.Empty(t, b.deadLetters())
