@@ -83,7 +83,7 @@ func newClocks(t *testing.T) *clocks {
 		PollInterval: 200 * time.Millisecond, Retry: fifo.Backoff(clockDelay, clockDelay),
 	}
 	c.worker.Handle(queue, fifo.JSON(h.handle))
-	c.worker.Handle("clock", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	c.worker.Handle("clock", func(ctx context.Context, job *fifo.Job) error {
 		begin, err := c.note(ctx, job)
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func newClocks(t *testing.T) *clocks {
 			}
 		}
 		return h.handle(ctx, job, task{})
-	}))
+	})
 	c.stop = c.employ(c.worker)
 	return c
 }

@@ -129,7 +129,7 @@ func TestEnqueueFunctionUngrouped(t *testing.T) {
 	require.Equal(t, 50, s.number(`SELECT count(*) FROM pgfifo.jobs WHERE payload <> ''
 		AND left(group_id, 10) <= (SELECT left(group_id, 10) FROM pgfifo.jobs WHERE payload = '')`), "by time")
 	w := &fifo.Worker{Client: s.client(s.as(s.roles.Worker)), Concurrency: 2, PollInterval: 100 * time.Millisecond}
-	w.Handle("q", fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+	w.Handle("q", func(context.Context, *fifo.Job) error { return nil })
 	s.work(w, "the jobs", func() bool {
 		return s.number("SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)") == 0
 	})

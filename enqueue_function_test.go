@@ -90,10 +90,10 @@ func TestEnqueueFunction(t *testing.T) {
 		w := &fifo.Worker{
 			Client: s.client(s.as(s.roles.Worker)), Concurrency: 1, PollInterval: 100 * time.Millisecond,
 		}
-		w.Handle(queue, fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		w.Handle(queue, func(_ context.Context, job *fifo.Job) error {
 			got = append(got, string(job.Payload)+job.Headers["h"])
 			return nil
-		}))
+		})
 		s.work(w, "the jobs", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 		require.Equal(t, []string{"31", "21", "11"}, got)
 

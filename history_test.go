@@ -97,7 +97,7 @@ func (s *site) replay() (peak int) {
 	dead, err := s.client.Queue(queue).DeadLetters(s.Context(), fifo.Letters{Limit: 100_000})
 	require.NoError(s, err)
 	buried := func(id int64) bool {
-		return slices.ContainsFunc(dead, func(d fifo.DeadLetterJob) bool { return d.ID == id })
+		return slices.ContainsFunc(dead, func(d fifo.Job) bool { return d.ID == id })
 	}
 	running, last := make(map[string]event), make(map[string]event)
 	for _, e := range s.events() {

@@ -46,7 +46,7 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 		t.Cleanup(pool.Close)
 		client := fifo.Open(pool, &fifo.Config{Logger: v.logger()})
 		w := &fifo.Worker{Client: client}
-		w.Handle("q", fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+		w.Handle("q", func(context.Context, *fifo.Job) error { return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err = client.Enqueue(ctx, message("g", task{}))
 		v.failed(name+": enqueue", err)

@@ -67,29 +67,29 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 			}
 			return 0
 		},
-		Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-		Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
+		Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
 	_, err := pool.Exec(ctx, "CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	require.NoError(t, err)
-	w.Handle("kinds", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	w.Handle("kinds", func(ctx context.Context, job *fifo.Job) error {
 		return misfortune(ctx, pool, job)
-	}))
+	})
 	w.Handle("undecodable", fifo.JSON(func(context.Context, *fifo.Job, undecodableInto) error { return nil }))
 	w.HandleQueue("slice", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 4},
-		BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+		BatchJobs: 4,
+		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 			if len(jobs) > 1 {
 				panic("of a batch")
 			}
 			return fifo.BatchError{jobs[0].ID: errors.New("as told")}
-		}),
+		},
 	})
 	w.HandleQueue("each", fifo.Queue{
-		Batch: fifo.Batch{Groups: 4},
-		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		BatchGroups: 4,
+		Handler: func(context.Context, *fifo.Job) error {
 			return errors.New("as told")
-		}),
+		},
 	})
 	s := &staff{T: t, owner: pool, logs: &v.logs}
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })

@@ -24,7 +24,7 @@ func (s *site) stubborn(job int64, do func(ctx context.Context, tx pgx.Tx, job *
 		Client: s.client, Concurrency: 2, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
-	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, j *fifo.Job) error {
+	w.Handle(queue, func(ctx context.Context, j *fifo.Job) error {
 		book.write("start", j)
 		defer book.write("end", j)
 		tx, err := j.PgxTx(ctx)
@@ -37,7 +37,7 @@ func (s *site) stubborn(job int64, do func(ctx context.Context, tx pgx.Tx, job *
 			err = do(ctx, tx, j)
 		}
 		return err
-	}))
+	})
 	return w
 }
 

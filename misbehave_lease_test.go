@@ -36,7 +36,7 @@ func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) 
 			},
 			Retry: func(*fifo.Job, error) time.Duration { return 0 },
 		}
-		w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) (err error) {
+		w.Handle(queue, func(ctx context.Context, job *fifo.Job) (err error) {
 			l := attempted{attempt: job.Attempt(), begun: time.Now()}
 			told := make(chan time.Time, 1)
 			defer context.AfterFunc(ctx, func() { told <- time.Now() })()
@@ -53,7 +53,7 @@ func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) 
 				return err
 			}
 			return do(s, ctx, tx)
-		}))
+		})
 		s.employ(w)
 	}
 	require.Len(t, ids, 1)

@@ -163,7 +163,7 @@ func (h *sinner) handle(ctx context.Context, job *fifo.Job) error {
 func TestVices(t *testing.T) {
 	t.Parallel()
 	for name, v := range vices {
-		for mode, batch := range map[string]fifo.Batch{"": {}, " in a batch": {Jobs: 3}} {
+		for mode, batch := range map[string]fifo.Queue{"": {}, " in a batch": {BatchJobs: 3}} {
 			t.Run(name+mode, func(t *testing.T) {
 				t.Parallel()
 				testVice(t, v, batch)
@@ -172,7 +172,7 @@ func TestVices(t *testing.T) {
 	}
 }
 
-func testVice(t *testing.T, v vice, batch fifo.Batch) {
+func testVice(t *testing.T, v vice, batch fifo.Queue) {
 	s := newSite(t)
 	client := fifo.Open(s.pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
@@ -185,8 +185,9 @@ func testVice(t *testing.T, v vice, batch fifo.Batch) {
 		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
-	w.HandleQueue(queue, fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(h.handle)})
-	w.Handle("q2", fifo.HandlerFunc(h.handle))
+	batch.Handler = h.handle
+	w.HandleQueue(queue, batch)
+	w.Handle("q2", h.handle)
 	stop := s.employ(w)
 	s.drained()
 	want["late"] = s.enqueue(message("late", task{}))
@@ -195,7 +196,7 @@ func testVice(t *testing.T, v vice, batch fifo.Batch) {
 
 	require.Equal(t, want, s.effects())
 	require.Zero(t, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
-	if batch.Jobs > 1 {
+	if batch.BatchJobs > 1 {
 		return // which of the batch run again, other tests say
 	}
 	attempts, sinner := 0, 0

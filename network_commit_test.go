@@ -50,7 +50,7 @@ func (s *site) remote() *remote {
 	}}})
 	s.Cleanup(func() { _ = client.Close() })
 	worker := &fifo.Worker{Client: client, Concurrency: 1}
-	worker.Handle(queue, fifo.HandlerFunc(r.handle))
+	worker.Handle(queue, r.handle)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(s.Context())
 	go func() { r.ended <- worker.Run(ctx) }()

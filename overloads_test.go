@@ -133,21 +133,21 @@ func (s *staff) everything(settings []string) {
 	w := &fifo.Worker{
 		Client: s.client(s.as(s.roles.Worker, settings...)), Concurrency: 2, MaxAttempts: 2,
 		PollInterval: 100 * time.Millisecond, Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
-		Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-		Sweep:   fifo.Sweep{Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond},
+		Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
-	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		return s.act(ctx, w.Client, job)
-	}))
+	})
 	w.HandleQueue("slice", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 5},
-		BatchHandler: fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error {
+		BatchJobs: 5,
+		BatchHandler: func(context.Context, []*fifo.Job) error {
 			return nil
-		}),
+		},
 	})
 	w.HandleQueue("many", fifo.Queue{
-		Batch:   fifo.Batch{Groups: 5},
-		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }),
+		BatchGroups: 5,
+		Handler:     func(context.Context, *fifo.Job) error { return nil },
 	})
 	left := "SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)"
 	s.work(w, "everything to be done and swept", func() bool { return s.number(left) == 0 })

@@ -45,31 +45,29 @@ func TestWorkerRole(t *testing.T) {
 		var ran atomic.Int64
 		w := &fifo.Worker{
 			Client: client, Concurrency: 4, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
-			Retry:   fifo.Backoff(time.Millisecond, time.Millisecond),
-			Session: groups.Session{Heartbeat: 50 * time.Millisecond},
-			Sweep: fifo.Sweep{
-				Interval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
-			},
+			Retry:         fifo.Backoff(time.Millisecond, time.Millisecond),
+			Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+			SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 		}
 		require.NoError(t, client.Queue("each").Configure(ctx, fifo.Settings{DeadLetterRetention: time.Microsecond}))
-		w.Handle("each", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		w.Handle("each", func(ctx context.Context, job *fifo.Job) error {
 			defer ran.Add(1)
 			return s.act(ctx, client, job)
-		}))
+		})
 		w.HandleQueue("slice", fifo.Queue{
-			Batch: fifo.Batch{Jobs: 10},
-			BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+			BatchJobs: 10,
+			BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 				if last := jobs[len(jobs)-1]; last.Attempts == 0 && len(jobs) > 2 {
 					return fifo.BatchError{last.ID: errors.New("as told")}
 				}
 				return nil
-			}),
+			},
 		})
 		w.HandleQueue("many", fifo.Queue{
-			Batch: fifo.Batch{Groups: 10},
-			Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+			BatchGroups: 10,
+			Handler: func(_ context.Context, job *fifo.Job) error {
 				return nil
-			}),
+			},
 		})
 		s.work(w, "everything to be done and swept", func() bool {
 			return s.number(`SELECT (SELECT count(*) FROM pgfifo.jobs) + (SELECT count(*) FROM pgfifo.queue_groups)
@@ -87,7 +85,7 @@ func TestWorkerRole(t *testing.T) {
 		_, err = producer.Enqueue(ctx, message("one", task{}))
 		require.NoError(t, err)
 		one := &fifo.Worker{Client: client}
-		one.Handle(queue, fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+		one.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
 		did, err := one.RunOne(ctx)
 		require.NoError(t, err)
 		require.True(t, did)

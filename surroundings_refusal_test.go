@@ -41,7 +41,7 @@ func TestWorkerRefusesSharedSessions(t *testing.T) {
 			s.enqueue(message("g", task{}))
 			for range 20 {
 				w := &fifo.Worker{Client: client, Concurrency: 2}
-				w.Handle(queue, fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+				w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
 				ctx, stop := context.WithTimeout(t.Context(), patience) // one that works would not end
 				err := w.Run(ctx)
 				stop()

@@ -12,7 +12,7 @@ import (
 
 // work runs a worker in this process, until the test ends. One that could not connect in time when it began, as a busy
 // machine lets happen to those of little patience, begins again, as whoever runs a worker has it do.
-func (s *site) work(w *fifo.Worker, h fifo.HandlerFunc) {
+func (s *site) work(w *fifo.Worker, h fifo.Handler) {
 	s.Helper()
 	w.Handle(queue, h)
 	ctx, stop := context.WithCancel(context.Background())

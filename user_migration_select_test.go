@@ -28,7 +28,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 			w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration {
 				return 0
 			}}
-			w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+			w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 				tx, err := job.PgxTx(ctx)
 				if err != nil {
 					return err
@@ -44,7 +44,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 				}
 				_, err = pgx.CollectRows(rows, pgx.RowToMap)
 				return err
-			}))
+			})
 			s.employ(w)
 			s.fill(1, 2)
 			s.drained()

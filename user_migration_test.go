@@ -32,7 +32,7 @@ func newOffice(t *testing.T, lanes int) *office {
 		Client: o.client, Concurrency: lanes, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
-	w.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func newOffice(t *testing.T, lanes int) *office {
 			return fifo.DeadLetter(nil)
 		}
 		return nil
-	}))
+	})
 	stop := o.employ(w)
 	t.Cleanup(func() { // before stop
 		o.finish()

@@ -23,8 +23,7 @@ type crew struct {
 	groups  int
 	lanes   int
 	handler fifo.Handler    // nil: does nothing
-	batch   fifo.Batch      // not zero: jobs come in slices
-	relaxed bool            // see fifo.Queue
+	queue   fifo.Queue      // without handlers; if it has batches, jobs come in slices
 	several int             // fifo.Settings.GroupLimit; 0: the default
 	dial    pgconn.DialFunc // nil: the default
 
@@ -101,14 +100,13 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 		}
 	}
 	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, JobTimeout: c.jobTimeout, Name: workerName}
-	if c.batch == (fifo.Batch{}) {
-		worker.HandleQueue(queue, fifo.Queue{Handler: fifo.HandlerFunc(c.handle), Relaxed: c.relaxed})
+	q := c.queue
+	if q.BatchJobs == 0 && q.BatchGroups == 0 {
+		q.Handler = c.handle
 	} else {
-		worker.HandleQueue(queue, fifo.Queue{
-			Batch:        c.batch,
-			BatchHandler: fifo.BatchHandlerFunc(c.handleBatch),
-		})
+		q.BatchHandler = c.handleBatch
 	}
+	worker.HandleQueue(queue, q)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,7 +153,7 @@ func (c *crew) handle(ctx context.Context, job *fifo.Job) error {
 	if c.handler == nil {
 		return nil
 	}
-	return c.handler.Handle(ctx, job)
+	return c.handler(ctx, job)
 }
 
 // handleBatch enters all jobs of a batch before it works any: no other may run in their groups meanwhile.
@@ -175,7 +173,7 @@ func (c *crew) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
 		if c.handler == nil {
 			break
 		}
-		if err := c.handler.Handle(ctx, job); err != nil {
+		if err := c.handler(ctx, job); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func (s *delayed) serve(
 	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.DiscardHandler)})
 	defer func() { _ = client.Close() }()
 	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
-	worker.Handle(queue, fifo.HandlerFunc(l.handle))
+	worker.Handle(queue, l.handle)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)

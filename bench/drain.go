@@ -59,24 +59,24 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 	var contests []contest
 	for _, p := range []struct {
 		name  string
-		batch fifo.Batch
+		queue fifo.Queue
 		times int // so much more work, or its rounds are too short to measure
 		to    *system
 		goal  goals
 		alone bool // each job in a group of its own
 	}{
-		{"pgfifo", fifo.Batch{}, 1, ceiling, atLeast(0.6), false},
-		{"pgfifo, batches of 10", fifo.Batch{Jobs: 10}, 3, inRiver, atLeast(3), false},
-		{"pgfifo, batches of 50", fifo.Batch{Jobs: 50}, 6, inRiver, atLeast(6), false},
-		{"pgfifo, 10 groups at once", fifo.Batch{Groups: 10}, 3, inRiver, nil, false},
-		{"pgfifo, 50 groups at once", fifo.Batch{Groups: 50}, 3, inRiver, nil, false},
-		{"pgfifo, 50 ungrouped at once", fifo.Batch{Groups: 50}, 2, inRiver, atLeast(1), true},
+		{"pgfifo", fifo.Queue{}, 1, ceiling, atLeast(0.6), false},
+		{"pgfifo, batches of 10", fifo.Queue{BatchJobs: 10}, 3, inRiver, atLeast(3), false},
+		{"pgfifo, batches of 50", fifo.Queue{BatchJobs: 50}, 6, inRiver, atLeast(6), false},
+		{"pgfifo, 10 groups at once", fifo.Queue{BatchGroups: 10}, 3, inRiver, nil, false},
+		{"pgfifo, 50 groups at once", fifo.Queue{BatchGroups: 50}, 3, inRiver, nil, false},
+		{"pgfifo, 50 ungrouped at once", fifo.Queue{BatchGroups: 50}, 2, inRiver, atLeast(1), true},
 	} {
 		groups := d.groups
 		if p.alone {
 			groups = p.times*d.jobs + d.rounds*p.times
 		}
-		c, err := d.crew(ctx, b, len(contests), groups, p.batch)
+		c, err := d.crew(ctx, b, len(contests), groups, p.queue)
 		if err != nil {
 			return err
 		}
@@ -109,8 +109,8 @@ func (d *drain) system(name string, work workFunc) *system {
 }
 
 // crew makes a crew with tables of its own: no other's dead rows are in its way.
-func (d *drain) crew(ctx context.Context, b *bench, n, groups int, batch fifo.Batch) (*crew, error) {
-	c := &crew{db: b.database, schema: fmt.Sprintf("drain_%d", n), groups: groups, lanes: d.lanes, batch: batch}
+func (d *drain) crew(ctx context.Context, b *bench, n, groups int, q fifo.Queue) (*crew, error) {
+	c := &crew{db: b.database, schema: fmt.Sprintf("drain_%d", n), groups: groups, lanes: d.lanes, queue: q}
 	c.prepare()
 	return c, migrate(ctx, b.pool, c.schema)
 }

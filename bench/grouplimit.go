@@ -36,7 +36,7 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 		handler       fifo.Handler
 		limits        []int
 	}{
-		{"one group", 1, 1, fifo.HandlerFunc(s.handle), []int{1, 4, 16}},
+		{"one group", 1, 1, s.handle, []int{1, 4, 16}},
 		{"1000 groups", 1000, 10, nil, []int{1, 4}},
 	} {
 		var alone *system

@@ -25,11 +25,11 @@ func (s *hot) flags(f *flag.FlagSet) {
 func (*hot) settings() map[string]string { return nil }
 
 func (s *hot) run(ctx context.Context, b *bench) error {
-	one, err := s.crew(ctx, b, "pgfifo", "hot_one", fifo.Batch{}, 1)
+	one, err := s.crew(ctx, b, "pgfifo", "hot_one", fifo.Queue{}, 1)
 	if err != nil {
 		return err
 	}
-	ten, err := s.crew(ctx, b, "pgfifo, batches of 10", "hot_ten", fifo.Batch{Jobs: 10}, 5)
+	ten, err := s.crew(ctx, b, "pgfifo, batches of 10", "hot_ten", fifo.Queue{BatchJobs: 10}, 5)
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (s *hot) run(ctx context.Context, b *bench) error {
 	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
 }
 
-func (s *hot) crew(ctx context.Context, b *bench, name, schema string, batch fifo.Batch, k int) (*system, error) {
-	c := &crew{db: b.database, schema: schema, groups: 1, lanes: 1, batch: batch}
+func (s *hot) crew(ctx context.Context, b *bench, name, schema string, q fifo.Queue, k int) (*system, error) {
+	c := &crew{db: b.database, schema: schema, groups: 1, lanes: 1, queue: q}
 	c.prepare()
 	return s.system(name, times(k, c.drain)), migrate(ctx, b.pool, schema)
 }

@@ -30,7 +30,7 @@ func newLatecomers(c *crew, first, count int, pollOnly bool) *latecomers {
 	for range l.messages() {
 		l.starts = append(l.starts, make(chan time.Time, 1))
 	}
-	c.handler = fifo.HandlerFunc(l.handle)
+	c.handler = l.handle
 	return l
 }
 

@@ -47,7 +47,7 @@ func (s *longJob) run(ctx context.Context, b *bench) error {
 	}
 	h.traffic = newTraffic(max(int(s.rate*s.measure.Seconds()), 1), s.groups, even)
 	h.traffic.arrive(s.rate)
-	c := &crew{db: b.database, groups: s.groups + s.long, lanes: s.lanes, handler: h, jobTimeout: -1}
+	c := &crew{db: b.database, groups: s.groups + s.long, lanes: s.lanes, handler: h.handle, jobTimeout: -1}
 	c.prepare()
 	b.progress.begin(b.scenario, int(s.measure/s.window))
 	y := newTally(len(h.traffic.passages) + s.long)
@@ -85,10 +85,10 @@ type hour struct {
 
 func (h *hour) end() { h.once.Do(func() { close(h.release) }) }
 
-// Handle runs a long job or a short one.
-func (h *hour) Handle(ctx context.Context, job *fifo.Job) error {
+// handle runs a long job or a short one.
+func (h *hour) handle(ctx context.Context, job *fifo.Job) error {
 	if h.traffic.passage(job) != nil {
-		return h.traffic.Handle(ctx, job)
+		return h.traffic.handle(ctx, job)
 	}
 	select {
 	case <-h.release:

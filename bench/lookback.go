@@ -87,7 +87,7 @@ type sight struct {
 func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 	v := &outlook{lookback: s, backlog: backlog, starts: newHistogram(), earliest: newHistogram()}
 	v.crew = &crew{
-		db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v,
+		db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v.handle,
 	}
 	v.system = &system{name: "pgfifo, " + name, work: v.round, params: map[string]any{
 		"backlog": backlog, "groups": s.groups, "lanes": s.lanes,
@@ -107,8 +107,8 @@ func (v *outlook) prepare(ctx context.Context) error {
 	return v.crew.db.exec(ctx, "VACUUM ANALYZE "+v.crew.table())
 }
 
-// Handle notes the start of a job.
-func (v *outlook) Handle(_ context.Context, job *fifo.Job) error {
+// handle notes the start of a job.
+func (v *outlook) handle(_ context.Context, job *fifo.Job) error {
 	g, err := groupNumber(job.GroupID)
 	switch {
 	case err != nil:

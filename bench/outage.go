@@ -77,7 +77,7 @@ func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
 	var up atomic.Bool
 	var tried atomic.Int64
 	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, MaxAttempts: s.attempts, Name: workerName}
-	worker.Handle(queue, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		if up.Load() {
 			return c.handle(ctx, job)
 		}
@@ -86,7 +86,7 @@ func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
 			return errors.New("503 Service Unavailable")
 		}
 		return fifo.Unavailable(nil)
-	}))
+	})
 	wctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

@@ -52,14 +52,14 @@ func (s *priority) run(ctx context.Context, b *bench) error {
 	}
 	starts := make([]atomic.Int64, len(kinds)*s.messages) // in microseconds since 1970
 	var others atomic.Int64
-	c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	c.handler = func(_ context.Context, job *fifo.Job) error {
 		if g, err := groupNumber(job.GroupID); err == nil && g >= s.groups {
 			starts[g-s.groups].Store(time.Now().UnixMicro())
 		} else {
 			others.Add(1)
 		}
 		return nil
-	})
+	}
 	return c.run(ctx, &fifo.Config{}, func(ctx context.Context) error {
 		if err := until(ctx, func() (bool, error) { return others.Load() > int64(s.lanes), nil }); err != nil {
 			return err

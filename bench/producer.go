@@ -188,13 +188,13 @@ func (d *desk) write(s *enqueue, n int, into groupKind, fresh *atomic.Int64) []f
 func (s *enqueue) whileHeld(ctx context.Context, b *bench, p producing, f func(context.Context) error) error {
 	release := make(chan struct{})
 	c := &crew{db: b.database, groups: s.held, lanes: s.held}
-	c.handler = fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error {
+	c.handler = func(ctx context.Context, _ *fifo.Job) error {
 		select {
 		case <-release:
 		case <-ctx.Done():
 		}
 		return nil
-	})
+	}
 	c.prepare()
 	if err := c.fill(ctx, s.held); err != nil {
 		return err

@@ -68,8 +68,8 @@ func (s *queues) meet(ctx context.Context, b *bench, kept int) error {
 	defer func() { _ = client.Close() }()
 	m := &meeting{queues: s, waits: newHistogram()}
 	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
-	worker.Handle(queue, fifo.HandlerFunc(m.backlogged))
-	worker.HandleQueue("beside", fifo.Queue{Handler: fifo.HandlerFunc(m.beside), MinLanes: kept})
+	worker.Handle(queue, m.backlogged)
+	worker.HandleQueue("beside", fifo.Queue{Handler: m.beside, MinLanes: kept})
 	wctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

@@ -19,10 +19,10 @@ func (s *latency) pgfifo(b *bench, call string) receiver {
 		name: "pgfifo " + call, params: params,
 		receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
 			c := &crew{db: b.database, groups: s.groups, lanes: s.lanes}
-			c.handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+			c.handler = func(_ context.Context, job *fifo.Job) error {
 				arrivals[binary.BigEndian.Uint64(job.Payload[8:])].start()
 				return nil
-			})
+			}
 			c.prepare()
 			t := newTally(len(arrivals))
 			err := c.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}},

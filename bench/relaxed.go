@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+
+	"github.com/pgfifo/pgfifo/fifo"
 )
 
 // relaxed has jobs that do nothing, of one group and of many, completed with and without waiting for a slow disk.
@@ -33,7 +35,8 @@ func (s *relaxed) run(ctx context.Context, b *bench) error {
 		for _, relax := range []bool{false, true} {
 			schema := fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax)
 			c := &crew{
-				db: b.database, schema: schema, groups: shape.groups, lanes: shape.lanes, relaxed: relax,
+				db: b.database, schema: schema, groups: shape.groups, lanes: shape.lanes,
+				queue: fifo.Queue{Relaxed: relax},
 			}
 			c.prepare()
 			if err := migrate(ctx, b.pool, schema); err != nil {

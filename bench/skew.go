@@ -87,7 +87,7 @@ func (s *skew) round(ctx context.Context, b *bench, d *side) error {
 
 // pass has a worker work the whole traffic.
 func (s *skew) pass(ctx context.Context, b *bench, t *traffic, before bool) (time.Duration, error) {
-	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: t}
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: t.handle}
 	c.prepare()
 	if before {
 		if err := t.load(ctx, c); err != nil {

@@ -39,7 +39,7 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	}
 	counts := []*statementCount{
 		s.count(b, "pgfifo, no-op handler", nil),
-		s.count(b, "pgfifo, INSERT by PgxTx", fifo.HandlerFunc(insertEffect)),
+		s.count(b, "pgfifo, INSERT by PgxTx", insertEffect),
 	}
 	rates, err := alternate(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []*system{counts[0].system, counts[1].system})
 	if err != nil {

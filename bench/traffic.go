@@ -77,8 +77,8 @@ func (t *traffic) passage(job *fifo.Job) *passage {
 	return &t.passages[binary.BigEndian.Uint64(job.Payload[8:])]
 }
 
-// Handle is a handler that does nothing else.
-func (t *traffic) Handle(_ context.Context, job *fifo.Job) error {
+// handle is a handler that does nothing else.
+func (t *traffic) handle(_ context.Context, job *fifo.Job) error {
 	if p := t.passage(job); p != nil {
 		p.started = moment{time.Since(t.begin), t.starts.Add(1) - 1}
 	}

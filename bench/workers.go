@@ -122,7 +122,7 @@ func (s *workers) team(name string, lanes int) *team {
 func (s *workers) pgfifo(b *bench, lanes int) *team {
 	t := s.team("pgfifo", lanes)
 	c := &crew{db: b.database, schema: fmt.Sprintf("workers_%d", lanes), groups: s.groups, lanes: lanes}
-	c.handler = fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) })
+	c.handler = func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) }
 	t.prepare = func(ctx context.Context) error {
 		c.prepare()
 		return migrate(ctx, b.pool, c.schema)

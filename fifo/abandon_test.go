@@ -188,21 +188,21 @@ func TestAbandonInAStatement(t *testing.T) {
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
 func TestAbandonABatch(t *testing.T) {
 	t.Parallel()
-	for name, handle := range map[string]func(w *fifo.Worker, h fifo.HandlerFunc){
-		"each": func(w *fifo.Worker, h fifo.HandlerFunc) {
-			w.HandleQueue("batch", fifo.Queue{Batch: fifo.Batch{Jobs: 3}, Handler: h})
+	for name, handle := range map[string]func(w *fifo.Worker, h fifo.Handler){
+		"each": func(w *fifo.Worker, h fifo.Handler) {
+			w.HandleQueue("batch", fifo.Queue{BatchJobs: 3, Handler: h})
 		},
-		"slice": func(w *fifo.Worker, h fifo.HandlerFunc) {
+		"slice": func(w *fifo.Worker, h fifo.Handler) {
 			w.HandleQueue("batch", fifo.Queue{
-				Batch: fifo.Batch{Jobs: 3},
-				BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+				BatchJobs: 3,
+				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 					for _, job := range jobs {
 						if err := h(ctx, job); err != nil {
 							return err
 						}
 					}
 					return nil
-				}),
+				},
 			})
 		},
 	} {

@@ -303,13 +303,13 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 	return min(max(after, least), most)
 }
 
-// backoff asks the queue's RetryPolicy, which is a hook: it may take its time, panic, or end its goroutine. Then the
-// default is used.
+// backoff asks the queue's Retry, which is a hook: it may take its time, panic, or end its goroutine. Then the default
+// is used.
 func (s *seat) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
 	s.lane.Aside(func() {
-		s.crew.worker.Client.guardLane("RetryPolicy", func() { d = s.queue.Retry(&job, err) })
+		s.crew.worker.Client.guardLane("Retry", func() { d = s.queue.Retry(&job, err) })
 	})
 	return d
 }

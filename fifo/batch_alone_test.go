@@ -25,8 +25,8 @@ func TestWhoRunsAlone(t *testing.T) {
 		},
 		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
 	} {
-		for _, batch := range []fifo.Batch{{Jobs: 5}, {Groups: 5}} {
-			t.Run(fmt.Sprint(name, batch), func(t *testing.T) {
+		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
+			t.Run(fmt.Sprint(name, " ", size(batch)), func(t *testing.T) {
 				t.Parallel()
 				b := newList(t)
 				m := x.message
@@ -38,7 +38,7 @@ func TestWhoRunsAlone(t *testing.T) {
 					{Queue: "q", GroupID: "g"},
 					{Queue: "q", GroupID: "g"},
 				}
-				if batch.Groups > 1 {
+				if batch.BatchGroups > 1 {
 					for i := range msgs {
 						msgs[i].GroupID = fmt.Sprint(i)
 					}
@@ -47,7 +47,7 @@ func TestWhoRunsAlone(t *testing.T) {
 				b.exec(x.before)
 				b.work(b.slice(batch, noteAll))
 				list := b.batches()
-				if batch.Jobs > 1 {
+				if batch.BatchJobs > 1 {
 					require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, list)
 					return
 				}
@@ -62,12 +62,12 @@ func TestWhoRunsAlone(t *testing.T) {
 func TestOneAtATimeAfterAFailure(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		batch  fifo.Batch
+		batch  fifo.Queue
 		spoilt string
 		want   []int
 	}{
-		"error":  {fifo.Batch{Jobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
-		"commit": {fifo.Batch{Jobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
+		"error":  {fifo.Queue{BatchJobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
+		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +93,7 @@ func TestOneAtATimeAfterAFailure(t *testing.T) {
 // RunOne works one job, whatever the batch.
 func TestRunOneTakesNoBatch(t *testing.T) {
 	t.Parallel()
-	for _, batch := range []fifo.Batch{{Jobs: 10}, {Groups: 10}} {
+	for _, batch := range []fifo.Queue{{BatchJobs: 10}, {BatchGroups: 10}} {
 		b := newList(t)
 		ids := append(b.send("g", nil, nil), b.send("h", nil)...)
 		w := b.slice(batch, noteAll)

@@ -26,11 +26,11 @@ func (b *bed) cut(ctx context.Context, job *fifo.Job) error {
 }
 
 // fill enqueues as many jobs as the batch takes: to one group, or one to each of several.
-func (b *bed) fill(batch fifo.Batch) (ids []int64) {
-	for range batch.Jobs {
+func (b *bed) fill(batch fifo.Queue) (ids []int64) {
+	for range batch.BatchJobs {
 		ids = append(ids, b.send("0", nil)...)
 	}
-	for g := range batch.Groups {
+	for g := range batch.BatchGroups {
 		ids = append(ids, b.send(fmt.Sprint(g), nil)...)
 	}
 	return ids
@@ -41,8 +41,8 @@ func (b *bed) fill(batch fifo.Batch) (ids []int64) {
 func TestLostBatch(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
-		for _, batch := range []fifo.Batch{{Jobs: 5}, {Groups: 5}} {
-			t.Run(fmt.Sprint(kind, batch), func(t *testing.T) {
+		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
+			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
 				t.Parallel()
 				b := newList(t)
 				b.ledger.overlaps, b.ledger.unordered = true, true
@@ -73,7 +73,7 @@ func TestLostBatch(t *testing.T) {
 				stats := w.Stats()
 				require.EqualValues(t, 5, stats.Succeeded)
 				require.Zero(t, stats.Buried+stats.Returned)
-				if batch.Jobs > 1 {
+				if batch.BatchJobs > 1 {
 					require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
 					require.EqualValues(t, 1, stats.Lost)
 					return
@@ -95,8 +95,8 @@ func TestLostBatch(t *testing.T) {
 func TestPoisonInABatch(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
-		for _, batch := range []fifo.Batch{{Jobs: 8}, {Groups: 8}} {
-			t.Run(fmt.Sprint(kind, batch), func(t *testing.T) {
+		for _, batch := range []fifo.Queue{{BatchJobs: 8}, {BatchGroups: 8}} {
+			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
 				t.Parallel()
 				b := newList(t)
 				b.ledger.overlaps, b.ledger.unordered = true, true
@@ -146,7 +146,7 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 				b.send(fmt.Sprint(g), nil)
 			}
 			var first, second atomic.Int64
-			w := b.each(fifo.Batch{Groups: 6}, func(ctx context.Context, job *fifo.Job) error {
+			w := b.each(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, job *fifo.Job) error {
 				switch {
 				// By itself if the lane was waiting, else with the others.
 				case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
@@ -168,9 +168,9 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 // their order, and every job is done once.
 func TestBatchStress(t *testing.T) {
 	t.Parallel()
-	for i, batch := range []fifo.Batch{{Jobs: 7}, {Groups: 4}, {Jobs: 3}, {Groups: 9}} {
+	for i, batch := range []fifo.Queue{{BatchJobs: 7}, {BatchGroups: 4}, {BatchJobs: 3}, {BatchGroups: 9}} {
 		slice := i%2 == 1
-		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+		t.Run(size(batch), func(t *testing.T) {
 			t.Parallel()
 			b := newList(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
@@ -224,7 +224,7 @@ func TestBatchStress(t *testing.T) {
 }
 
 // stopAndName is a BatchHandler that undoes what the first job that failed wrote, and names it.
-func stopAndName(h fifo.HandlerFunc) fifo.BatchHandlerFunc {
+func stopAndName(h fifo.Handler) fifo.BatchHandler {
 	return func(ctx context.Context, jobs []*fifo.Job) error {
 		failed := fifo.BatchError{}
 		stopped := map[string]bool{}

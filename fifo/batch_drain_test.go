@@ -15,12 +15,12 @@ import (
 func TestDrainInABatch(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []time.Duration{0, -1} {
-		for _, batch := range []fifo.Batch{{Jobs: 5}, {Groups: 5}} {
+		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
 			t.Run(drain.String(), func(t *testing.T) {
 				t.Parallel()
 				b := newList(t)
 				h := newBlocking()
-				if batch.Groups > 1 {
+				if batch.BatchGroups > 1 {
 					for _, g := range []string{"a", "b", "c", "d", "e", "f"} {
 						b.send(g, nil)
 					}
@@ -92,7 +92,7 @@ func TestDrainTimeoutOfABatchHandler(t *testing.T) {
 			b := newBed(t)
 			h := newBlocking()
 			ids := b.send("g", nil, nil, nil, nil)
-			w := b.slice(fifo.Batch{Jobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+			w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
 				return x.last(jobs, h.handle(ctx, jobs[0]))
 			}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
 			r := b.run(w)

@@ -25,7 +25,7 @@ func (b *bed) attempts(ids ...int64) []int {
 }
 
 // oneAfterTheOther is a BatchHandler that stops at the first error.
-func oneAfterTheOther(h fifo.HandlerFunc) fifo.BatchHandlerFunc {
+func oneAfterTheOther(h fifo.Handler) fifo.BatchHandler {
 	return func(ctx context.Context, jobs []*fifo.Job) error {
 		for _, job := range jobs {
 			if err := h(ctx, job); err != nil {
@@ -79,8 +79,9 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 func TestCulpritInABatch(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range culprits {
-		for kind, batch := range map[string]fifo.Batch{
-			"each": {Jobs: 6}, "slice": {Jobs: 6}, "each of groups": {Groups: 6}, "slice of groups": {Groups: 6},
+		for kind, batch := range map[string]fifo.Queue{
+			"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
+			"each of groups": {BatchGroups: 6}, "slice of groups": {BatchGroups: 6},
 		} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
@@ -90,7 +91,7 @@ func TestCulpritInABatch(t *testing.T) {
 				var ids []int64
 				for g := range 6 {
 					group := "g"
-					if batch.Groups > 1 {
+					if batch.BatchGroups > 1 {
 						group = string(rune('a' + g))
 					}
 					ids = append(ids, b.send(group, nil)...)
@@ -133,9 +134,9 @@ func TestFailedJobOfABatchIsDeleted(t *testing.T) {
 					b.exec("DELETE FROM pgfifo.jobs WHERE id = $1", job.ID)
 					return err
 				}
-				w := b.each(fifo.Batch{Jobs: 3}, one)
+				w := b.each(fifo.Queue{BatchJobs: 3}, one)
 				if kind == "slice" {
-					w = b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+					w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 						for _, job := range jobs {
 							if err := one(ctx, job); err != nil {
 								return fifo.BatchError{job.ID: err}
@@ -172,9 +173,9 @@ func TestCommitByHandInABatch(t *testing.T) {
 					}
 					return execAnyway(ctx, job, sql)
 				}
-				w := b.each(fifo.Batch{Jobs: 5}, one)
+				w := b.each(fifo.Queue{BatchJobs: 5}, one)
 				if kind == "slice" {
-					w = b.slice(fifo.Batch{Jobs: 5}, oneAfterTheOther(one))
+					w = b.slice(fifo.Queue{BatchJobs: 5}, oneAfterTheOther(one))
 				}
 				b.work(w)
 				b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
@@ -224,9 +225,9 @@ func TestOperatorInABatch(t *testing.T) {
 					_, err := b.pool.Exec(ctx, x.do, ids[2])
 					return errors.Join(err, note(ctx, job))
 				}
-				w := b.each(fifo.Batch{Jobs: 5}, meddle)
+				w := b.each(fifo.Queue{BatchJobs: 5}, meddle)
 				if kind == "slice" {
-					w = b.slice(fifo.Batch{Jobs: 5}, oneAfterTheOther(meddle))
+					w = b.slice(fifo.Queue{BatchJobs: 5}, oneAfterTheOther(meddle))
 				}
 				b.work(w)
 				b.attempts(want...)
@@ -245,12 +246,12 @@ func TestBatchThatIsRefused(t *testing.T) {
 		"deferred": "INSERT INTO effects VALUES (-1)",
 		"cursor":   "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / attempt FROM generate_series(0, 1) attempt",
 	} {
-		for kind, batch := range map[string]func(*bed, fifo.HandlerFunc) *fifo.Worker{
-			"each": func(b *bed, h fifo.HandlerFunc) *fifo.Worker {
-				return b.each(fifo.Batch{Groups: 50}, h, oneLane)
+		for kind, batch := range map[string]func(*bed, fifo.Handler) *fifo.Worker{
+			"each": func(b *bed, h fifo.Handler) *fifo.Worker {
+				return b.each(fifo.Queue{BatchGroups: 50}, h, oneLane)
 			},
-			"slice": func(b *bed, h fifo.HandlerFunc) *fifo.Worker {
-				return b.slice(fifo.Batch{Groups: 50}, oneAfterTheOther(h), oneLane)
+			"slice": func(b *bed, h fifo.Handler) *fifo.Worker {
+				return b.slice(fifo.Queue{BatchGroups: 50}, oneAfterTheOther(h), oneLane)
 			},
 		} {
 			t.Run(why+"/"+kind, func(t *testing.T) {

@@ -16,7 +16,7 @@ func TestBatchThatIsLostBehindAFailure(t *testing.T) {
 	b := newList(t)
 	b.ledger.unordered = true
 	ids := b.send("g", nil, nil, nil)
-	w := b.each(fifo.Batch{Jobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+	w := b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
 		if err := note(ctx, job); err != nil || job.ID != ids[1] || job.Attempt() > 1 {
 			return err
 		}

@@ -14,12 +14,12 @@ import (
 func TestBatchWaitsForALockOnATable(t *testing.T) {
 	t.Parallel()
 	for table, kind := range map[string]struct {
-		batch fifo.Batch
+		batch fifo.Queue
 		msg   fifo.Message
 	}{
-		"fences":        {fifo.Batch{Groups: 5}, fifo.Message{Queue: "q", Ungrouped: true}},
-		"jobs":          {fifo.Batch{Jobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
-		"attempt_marks": {fifo.Batch{Jobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
+		"fences":        {fifo.Queue{BatchGroups: 5}, fifo.Message{Queue: "q", Ungrouped: true}},
+		"jobs":          {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
+		"attempt_marks": {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
 	} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()

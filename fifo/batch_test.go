@@ -49,33 +49,37 @@ func (b *bed) batches() (list [][]int64) {
 	return list
 }
 
+// size is a batch in the name of a test.
+func size(batch fifo.Queue) string {
+	return fmt.Sprintf("%d jobs %d groups", batch.BatchJobs, batch.BatchGroups)
+}
+
 // each is worker with batches.
-func (b *bed) each(batch fifo.Batch, h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) each(batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	w := b.bare(adjust)
-	w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: b.ledger.record(h)})
+	batch.Handler = b.ledger.record(h)
+	w.HandleQueue("q", batch)
 	return w
 }
 
 // slice is worker with a BatchHandler. A batch that is undone begins again, so the ledger does not judge the order of
 // attempts; the list tells that of effects.
-func (b *bed) slice(batch fifo.Batch, h fifo.BatchHandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) slice(batch fifo.Queue, h fifo.BatchHandler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	b.ledger.unordered = true
 	w := b.bare(adjust)
-	w.HandleQueue("q", fifo.Queue{
-		Batch: batch,
-		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
-			for i, job := range jobs {
-				if i > 0 && job.GroupID == jobs[i-1].GroupID {
-					b.ledger.end(jobs[i-1])
-				}
-				b.ledger.start(job)
-				defer b.ledger.end(job)
+	batch.BatchHandler = func(ctx context.Context, jobs []*fifo.Job) error {
+		for i, job := range jobs {
+			if i > 0 && job.GroupID == jobs[i-1].GroupID {
+				b.ledger.end(jobs[i-1])
 			}
-			return h(ctx, jobs)
-		}),
-	})
+			b.ledger.start(job)
+			defer b.ledger.end(job)
+		}
+		return h(ctx, jobs)
+	}
+	w.HandleQueue("q", batch)
 	return w
 }
 
@@ -91,7 +95,7 @@ func (b *bed) bare(adjust []func(*fifo.Worker)) *fifo.Worker {
 }
 
 // handlers work the same batches either way.
-func (b *bed) handlers(batch fifo.Batch) map[string]*fifo.Worker {
+func (b *bed) handlers(batch fifo.Queue) map[string]*fifo.Worker {
 	return map[string]*fifo.Worker{"each": b.each(batch, note), "slice": b.slice(batch, noteAll)}
 }
 
@@ -103,7 +107,7 @@ func TestBatchOfOneGroup(t *testing.T) {
 			t.Parallel()
 			b := newList(t)
 			ids := b.send("g", make([]any, 25)...)
-			b.work(b.handlers(fifo.Batch{Jobs: 10})[kind])
+			b.work(b.handlers(fifo.Queue{BatchJobs: 10})[kind])
 			require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
 			require.Equal(t, ids, b.ledger.order())
 		})
@@ -122,7 +126,7 @@ func TestBatchOfGroups(t *testing.T) {
 				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
 			}
 			ids := b.sendAll(msgs...)
-			b.work(b.handlers(fifo.Batch{Groups: 4})[kind])
+			b.work(b.handlers(fifo.Queue{BatchGroups: 4})[kind])
 			list := b.batches()
 			most := 0
 			for _, batch := range list {
@@ -142,7 +146,9 @@ func TestBatchOfGroups(t *testing.T) {
 // A batch is not waited for: what is there goes.
 func TestBatchTakesWhatIsThere(t *testing.T) {
 	t.Parallel()
-	for _, batch := range []fifo.Batch{{}, {Jobs: 1}, {Groups: 1}, {Jobs: fifo.MaxBatch}, {Groups: fifo.MaxBatch}} {
+	for _, batch := range []fifo.Queue{
+		{}, {BatchJobs: 1}, {BatchGroups: 1}, {BatchJobs: fifo.MaxBatch}, {BatchGroups: fifo.MaxBatch},
+	} {
 		b := newList(t)
 		ids := b.send("g", nil)
 		b.work(b.slice(batch, noteAll))
@@ -156,7 +162,7 @@ func TestBatchStopsAtTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
 		"each": func(b *bed, bad int64) *fifo.Worker {
-			return b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
 				err := note(ctx, job)
 				if job.ID == bad && job.Attempt() == 1 {
 					return errors.Join(fifo.RetryAfter(time.Hour, errOnPurpose), err)
@@ -165,7 +171,7 @@ func TestBatchStopsAtTheFirstFailure(t *testing.T) {
 			})
 		},
 		"panic": func(b *bed, bad int64) *fifo.Worker {
-			return b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
 				err := note(ctx, job)
 				if job.ID == bad && job.Attempt() == 1 {
 					panic(fifo.RetryAfter(time.Hour, errOnPurpose))
@@ -174,7 +180,7 @@ func TestBatchStopsAtTheFirstFailure(t *testing.T) {
 			})
 		},
 		"slice": func(b *bed, bad int64) *fifo.Worker {
-			return b.slice(fifo.Batch{Jobs: 5}, func(ctx context.Context, jobs []*fifo.Job) error {
+			return b.slice(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, jobs []*fifo.Job) error {
 				for i, job := range jobs {
 					if job.ID == bad && job.Attempt() == 1 {
 						return fmt.Errorf("wrapped: %w", fifo.BatchError{
@@ -223,7 +229,7 @@ func TestBatchBuriesInTheMiddle(t *testing.T) {
 	t.Parallel()
 	b := newList(t)
 	ids := b.send("g", make([]any, 6)...)
-	w := b.each(fifo.Batch{Jobs: 6}, func(ctx context.Context, job *fifo.Job) error {
+	w := b.each(fifo.Queue{BatchJobs: 6}, func(ctx context.Context, job *fifo.Job) error {
 		if err := note(ctx, job); job.ID != ids[3] || err != nil {
 			return err
 		}

@@ -15,32 +15,28 @@ import (
 
 func TestInvalidBatch(t *testing.T) {
 	t.Parallel()
-	each := fifo.HandlerFunc(nop)
-	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
-	for _, bad := range []fifo.Batch{
-		{Jobs: -1},
-		{Groups: -1},
-		{Jobs: 2, Groups: 2},
-		{Jobs: fifo.MaxBatch + 1},
-		{Groups: fifo.MaxBatch + 1},
-		{Jobs: 2, Groups: -1},
+	slice := func(context.Context, []*fifo.Job) error { return nil }
+	for _, bad := range []fifo.Queue{
+		{BatchJobs: -1},
+		{BatchGroups: -1},
+		{BatchJobs: 2, BatchGroups: 2},
+		{BatchJobs: fifo.MaxBatch + 1},
+		{BatchGroups: fifo.MaxBatch + 1},
+		{BatchJobs: 2, BatchGroups: -1},
 	} {
 		w := &fifo.Worker{}
-		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Batch: bad, Handler: each}) }, "%+v", bad)
-		require.Panics(t, func() {
-			w.HandleQueue("q", fifo.Queue{
-				Batch:        bad,
-				BatchHandler: slice,
-			})
-		}, "%+v", bad)
+		const says = "fifo: queue q: invalid batch: %d jobs, %d groups"
+		invalid := fmt.Sprintf(says, bad.BatchJobs, bad.BatchGroups)
+		bad.Handler = nop
+		require.PanicsWithValue(t, invalid, func() { w.HandleQueue("q", bad) })
+		bad.Handler, bad.BatchHandler = nil, slice
+		require.PanicsWithValue(t, invalid, func() { w.HandleQueue("q", bad) })
 		require.NotPanics(t, func() {
-			w.HandleQueue("q", fifo.Queue{Batch: fifo.Batch{Jobs: 1, Groups: 1}, Handler: each})
+			w.HandleQueue("q", fifo.Queue{BatchJobs: 1, BatchGroups: 1, Handler: nop})
 		}, "nothing was kept of it")
 		require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{BatchHandler: slice}) }, "it has a handler")
 	}
 	w := &fifo.Worker{}
-	require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{Handler: nil}) })
-	require.Panics(t, func() { w.HandleQueue("q", fifo.Queue{BatchHandler: nil}) })
 	require.Panics(t, func() { w.HandleQueue("q\n", fifo.Queue{BatchHandler: slice}) })
 }
 
@@ -104,7 +100,7 @@ func TestBatchErrors(t *testing.T) {
 			ids := b.send("g", nil, nil, nil, nil)
 			hour := func(w *fifo.Worker) { w.Retry = func(*fifo.Job, error) time.Duration { return time.Hour } }
 			calls := 0
-			w := b.slice(fifo.Batch{Jobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+			w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
 				if calls++; calls > 1 {
 					return noteAll(ctx, jobs)
 				}
@@ -167,9 +163,9 @@ func TestFailureInABatchOfGroups(t *testing.T) {
 				}
 				return note(ctx, job)
 			}
-			w := b.each(fifo.Batch{Groups: 6}, one)
+			w := b.each(fifo.Queue{BatchGroups: 6}, one)
 			if kind == "slice" {
-				w = b.slice(fifo.Batch{Groups: 6}, func(ctx context.Context, jobs []*fifo.Job) error {
+				w = b.slice(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, jobs []*fifo.Job) error {
 					failed := fifo.BatchError{}
 					for _, job := range jobs {
 						tx, err := job.PgxTx(ctx)
@@ -236,14 +232,14 @@ func TestBatchHooks(t *testing.T) {
 			b.send("g", nil, nil, nil)
 			var w *fifo.Worker
 			if kind == "each" {
-				w = b.each(fifo.Batch{Jobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+				w = b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
 					if job.ID == 2 && job.Attempt() == 1 || ctx.Value(key{}) != job.ID {
 						return errOnPurpose
 					}
 					return nil
 				})
 			} else {
-				w = b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+				w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 					if ctx.Value(key{}) != jobs[len(jobs)-1].ID {
 						return errOnPurpose
 					}

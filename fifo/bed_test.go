@@ -100,7 +100,7 @@ func (b *bed) sendAll(msgs ...fifo.Message) []int64 {
 }
 
 // worker returns a quick worker of queue q, which retries at once.
-func (b *bed) worker(h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) worker(h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	w := &fifo.Worker{
 		Client: b.client, Concurrency: 2, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
@@ -193,7 +193,7 @@ func (b *bed) jobs() []fifo.Job {
 	return list
 }
 
-func (b *bed) deadLetters() []fifo.DeadLetterJob {
+func (b *bed) deadLetters() []fifo.Job {
 	b.t.Helper()
 	list, err := b.client.DeadLetters(b.t.Context(), fifo.Letters{})
 	require.NoError(b.t, err)

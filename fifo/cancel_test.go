@@ -25,7 +25,7 @@ func TestCancel(t *testing.T) {
 				b.send("a", "one", "two", "three")
 				b.send("b", "other")
 				h := newBlocking()
-				batch, two := fifo.Batch{Jobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
+				batch, two := fifo.Queue{BatchJobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
 				w := b.each(batch, h.handle, two)
 				if kind == "slice" {
 					w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
@@ -92,7 +92,7 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 				SELECT 'q', g, '' FROM unnest('{a, b, c, d, e, f}'::text[]) g`)
 			h := newBlocking()
 			var warm atomic.Pointer[string]
-			w := b.each(fifo.Batch{Groups: 5}, func(ctx context.Context, job *fifo.Job) error {
+			w := b.each(fifo.Queue{BatchGroups: 5}, func(ctx context.Context, job *fifo.Job) error {
 				if warm.CompareAndSwap(nil, &job.GroupID) {
 					return nil
 				}

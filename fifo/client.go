@@ -107,7 +107,7 @@ func (c *Client) Close() error {
 }
 
 // check returns an error if the schema is not migrated, or by another version of the library. It asks once.
-func (c *Client) check(ctx context.Context, db migrations.Querier) error {
+func (c *Client) check(ctx context.Context, db rowQuerier) error {
 	if c.err != nil {
 		return c.err
 	}

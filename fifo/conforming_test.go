@@ -125,7 +125,7 @@ func (b *bed) operate(c *fifo.Client) {
 	require.NoError(b.t, err)
 	require.True(b.t, paused)
 	did(g.Purge(ctx))
-	dead, err = c.DeadLetters(ctx, fifo.Letters{After: jobs[0].Position()})
+	dead, err = c.DeadLetters(ctx, fifo.Letters{After: jobs[0].Cursor()})
 	did(len(dead), err)
 	require.Equal(b.t, "g", dead[0].GroupID)
 	did(c.Queue("q").DeleteDeadLetters(ctx, fifo.Letters{All: true}))

@@ -51,7 +51,7 @@ func newCrew(w *Worker, set settings) *crew {
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
 	for name, q := range set.queues {
 		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
-			c.turns.SetBatch(name, schedule.Batch(q.Batch))
+			c.turns.SetBatch(name, schedule.Batch{Jobs: q.BatchJobs, Groups: q.BatchGroups})
 		}
 		if q.Share != nil {
 			s := &sharer{queue: name, of: q.Share, log: log}

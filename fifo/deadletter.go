@@ -5,32 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
-
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
-
-// A DeadLetterJob is a job that was given up. Its group went on without it.
-type DeadLetterJob struct {
-	bun.BaseModel `bun:"table:pgfifo.dead_letters,alias:dead"`
-
-	Queue       string    `bun:"queue,pk"`
-	GroupID     string    `bun:"group_id,pk"`
-	ID          int64     `bun:"id,pk"` // the job's, which a redrive keeps unless it is to the tail
-	Payload     []byte    `bun:"payload,notnull"`
-	Headers     Headers   `bun:"headers,type:jsonb,nullzero"`
-	Attempts    int       `bun:"attempts,notnull"`
-	MaxAttempts int       `bun:"max_attempts,nullzero"`
-	Priority    int       `bun:"priority,nullzero"`
-	EnqueuedAt  time.Time `bun:"enqueued_at,notnull"`
-	DiedAt      time.Time `bun:"died_at,nullzero,notnull,default:statement_timestamp()"`
-	Failures    []Failure `bun:"failures,type:jsonb,nullzero"` // oldest first: the last one is what killed it
-}
-
-// Group returns the key of the group that the job belonged to.
-func (d *DeadLetterJob) Group() groups.Key { return groups.Key{Queue: d.Queue, GroupID: d.GroupID} }
 
 // Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and
 // Error say, or All. These three exclude each other. With none of them a list has all, and a verb that changes
@@ -47,7 +24,7 @@ type Letters struct {
 	All bool
 	// After and Limit take a part of them, in the order of lists, as those of a Page do. In a list, Limit defaults to
 	// 100, as negative does; elsewhere to no limit. Many thousands at once are one long transaction: go in steps.
-	After Position
+	After string
 	Limit int
 }
 
@@ -56,7 +33,7 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 	if err := s.validate(); err != nil {
 		return false, err
 	}
-	if err := (Page{After: l.After}).check(); err != nil {
+	if _, err := positionOf(l.After); err != nil {
 		return false, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
@@ -77,7 +54,8 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 
 // args are the first arguments of redrive.sql and delete_dead_letters.sql, or nil if all of the scope is before After.
 func (l *Letters) args(s Scope) []any {
-	from, some := s.from(l.After)
+	after, _ := positionOf(l.After) // chosen has looked at it
+	from, some := s.from(after)
 	if !some {
 		return nil
 	}
@@ -101,15 +79,16 @@ type Redrive struct {
 	Headers Headers
 }
 
-// A Redriven is a dead letter that has become a job again. Its Position is the dead letter's.
+// A Redriven is a dead letter that has become a job again.
 type Redriven struct {
-	Position
+	groups.Key
 
+	ID    int64 // the dead letter's
 	JobID int64 // the job's: the same, unless it went to the tail
 }
 
-// String returns both places, for people.
-func (r Redriven) String() string { return fmt.Sprintf("%v as %d", r.Position, r.JobID) }
+// String returns queue/group/id, and the job's id, for people.
+func (r Redriven) String() string { return fmt.Sprintf("%v/%d as %d", r.Key, r.ID, r.JobID) }
 
 // Redrive makes jobs of dead letters, to be tried anew, with all their attempts, and returns them in the order of
 // lists. Their failures and EnqueuedAt stay. If r names no letters, Redrive does nothing.
@@ -141,7 +120,7 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) ([]Redriven, error) {
 	var list []Redriven
 	xid, placed := int64(0), make(hints)
 	err = s.change(ctx, "redrive", redriveSQL, func(row row) error {
-		l := Redriven{Position: Position{Key: groups.Key{Queue: s.queue}}}
+		l := Redriven{Key: groups.Key{Queue: s.queue}}
 		err := row.Scan(&l.GroupID, &l.ID, &l.JobID, &xid)
 		list = append(list, l)
 		placed.add(s.queue, l.GroupID, l.JobID, !r.ToTail)

@@ -23,7 +23,7 @@ func (b *bed) bury() {
 	}))
 }
 
-func letterIDs(list []fifo.DeadLetterJob) (ids []int64) {
+func letterIDs(list []fifo.Job) (ids []int64) {
 	for _, l := range list {
 		ids = append(ids, l.ID)
 	}
@@ -201,7 +201,7 @@ func TestSweep(t *testing.T) {
 		require.NoError(t, b.client.Queue(queue).Configure(t.Context(), fifo.Settings{DeadLetterRetention: age}))
 	}
 	h := newBlocking()
-	b.run(b.worker(h.handle, func(w *fifo.Worker) { w.Sweep = fifo.Sweep{Interval: 20 * time.Millisecond} }))
+	b.run(b.worker(h.handle, func(w *fifo.Worker) { w.SweepInterval = 20 * time.Millisecond }))
 	receive(t, h.started, "the holder")
 	await(t, "the sweep", func() bool { return b.count("queue_groups") == 3 && b.count("dead_letters") == 4 })
 	require.Equal(t, []string{"kept", "month", "other", "q"},

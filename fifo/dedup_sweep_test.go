@@ -44,7 +44,7 @@ func TestDedupIsSwept(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "a"))
 	require.NoError(t, err)
-	b.run(b.worker(nop, func(w *fifo.Worker) { w.Sweep.Interval = 10 * time.Millisecond }))
+	b.run(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = 10 * time.Millisecond }))
 	await(t, "the sweep", func() bool { return b.count("dedup_ids") == 101 })
 	require.NoError(t, tx.Commit(t.Context()))
 	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))

@@ -101,21 +101,21 @@
 //
 // # Batches
 //
-// A Queue's Batch makes one transaction work several jobs: consecutive ones of one group, or one each of several
-// groups. Its Handler is called for each of them, or its BatchHandler once for all. For small jobs that is many times
-// faster, and every promise above holds, with two things to know. The batch's effects, and its completion, commit
-// together, so they become visible together, and the groups wait until then. And what is repeated is the batch, not the
-// job: after a crash, and after any error of a BatchHandler that is no BatchError. Effects outside the transaction, a
-// mail say, may happen again for all of it. Do nothing for the jobs of a group behind its first failure: they run
-// again.
+// A Queue with BatchJobs or BatchGroups has one transaction work several jobs: consecutive ones of one group, or one
+// each of several groups. Its Handler is called for each of them, or its BatchHandler once for all. For small jobs that
+// is many times faster, and every promise above holds, with two things to know. The batch's effects, and its
+// completion, commit together, so they become visible together, and the groups wait until then. And what is repeated is
+// the batch, not the job: after a crash, and after any error of a BatchHandler that is no BatchError. Effects outside
+// the transaction, a mail say, may happen again for all of it. Do nothing for the jobs of a group behind its first
+// failure: they run again.
 //
 //	worker.HandleQueue("clicks", fifo.Queue{
-//		Batch: fifo.Batch{Jobs: 50},
-//		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+//		BatchJobs: 50,
+//		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 //			tx, err := jobs[0].PgxTx(ctx) // of any of them: it is the same
 //			... // writes for jobs[:7] only, because what is written stays
 //			return fifo.BatchError{jobs[7].ID: err} // those before it are done, those behind it run again
-//		}),
+//		},
 //	})
 //
 // # Enqueue in SQL
@@ -185,7 +185,7 @@
 //
 // Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for
 // gauges. The log tells of attempts that fail, of trouble with the database or a group, and of queues in which jobs
-// wait and that the worker does not handle: see Config.Logger and Sweep.
+// wait and that the worker does not handle: see Config.Logger and Worker.SweepInterval.
 //
 // # Upgrades
 //
@@ -197,8 +197,8 @@
 // A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx returns ErrNoJob. What it
 // decides can be tested with that: AsRetryAfter, IsDeadLetter and the like tell what its error says. With a database,
 // give each test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false.
-// It works one job, also of a queue with a Batch, and passes over jobs that wait for their time: RetryNow makes one
-// due, and Backoff(0, 0) is a RetryPolicy without waits. Test batches with Run, and end its context when WaitEmpty
+// It works one job, also of a queue with batches, and passes over jobs that wait for their time: RetryNow makes one
+// due, and Backoff(0, 0) is a Retry without waits. Test batches with Run, and end its context when WaitEmpty
 // returns.
 //
 // For a server, have the tests run by

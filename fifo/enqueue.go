@@ -190,10 +190,6 @@ func (c *Client) inOrder(b *batch) []bool {
 	return wait
 }
 
-type pgxQuerier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // texts are the arguments of enqueue.sql, arrays as text: not every driver of database/sql takes slices.
 func (c *Client) texts(b *batch) []any {
 	return []any{

@@ -209,7 +209,7 @@ func TestInvalidSchema(t *testing.T) {
 	_, err = c.Jobs(t.Context(), fifo.Page{})
 	require.Equal(t, want, err)
 	w := &fifo.Worker{Client: c}
-	w.Handle("q", fifo.HandlerFunc(nop))
+	w.Handle("q", nop)
 	require.Equal(t, want, w.Run(t.Context()))
 	require.NoError(t, c.Close())
 }

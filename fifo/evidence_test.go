@@ -17,7 +17,7 @@ import (
 // evidence that its locks leave.
 func TestPoisonAtEachStart(t *testing.T) {
 	t.Parallel()
-	for name, queue := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}, "groups": {Groups: 4}} {
+	for name, queue := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newEffects(t)
@@ -80,7 +80,7 @@ func TestBatchThatDiesInItsCommit(t *testing.T) {
 		EXECUTE FUNCTION die()`)
 	ids := b.send("g", 1, 2, 3, 4, 5)
 	var attempts sync.Map
-	r := b.run(b.each(fifo.Batch{Jobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+	r := b.run(b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
 		attempts.Store(job.ID, job.Attempt())
 		if job.Attempt() == 2 { // the head, which has died once
 			b.exec("DROP TRIGGER die ON list")
@@ -267,7 +267,7 @@ func TestLostBesideARefusal(t *testing.T) {
 	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not x'; END $$;
 		CREATE TRIGGER refuse BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW
 		WHEN (OLD.group_id = 'x') EXECUTE FUNCTION refuse()`)
-	w := b.each(fifo.Batch{Groups: 4}, nop, oneLane)
+	w := b.each(fifo.Queue{BatchGroups: 4}, nop, oneLane)
 	r := b.run(w)
 	await(t, "the refusal, and the other job", func() bool {
 		return w.Stats().Troubles > 0 && b.count("jobs") == 1

@@ -23,13 +23,13 @@ func ExampleGiveUp_blockGroup() {
 	worker := &fifo.Worker{Client: client}
 	worker.HandleQueue("payments", fifo.Queue{
 		OnGiveUp: fifo.BlockGroup,
-		Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+		Handler: func(_ context.Context, job *fifo.Job) error {
 			if string(job.Payload) == "a debit" {
 				return errors.New("no such account")
 			}
 			fmt.Println(string(job.Payload), "is made")
 			return nil
-		}),
+		},
 	})
 	if _, err := worker.RunOne(ctx); err != nil {
 		log.Fatal(err)

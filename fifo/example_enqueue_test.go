@@ -61,10 +61,10 @@ func ExampleHeaders() {
 		log.Fatal(err)
 	}
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("orders", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	worker.Handle("orders", func(_ context.Context, job *fifo.Job) error {
 		fmt.Println(job.Headers["traceparent"])
 		return nil
-	}))
+	})
 	_, err = worker.RunOne(ctx)
 	fmt.Println(err)
 	// Output:
@@ -178,13 +178,13 @@ func ExampleMessage_ungrouped() {
 	sent := 0
 	worker := &fifo.Worker{Client: client, Concurrency: 1}
 	worker.HandleQueue("mails", fifo.Queue{
-		Batch: fifo.Batch{Groups: 50},
-		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		BatchGroups: 50,
+		Handler: func(context.Context, *fifo.Job) error {
 			if sent++; sent == 2 {
 				cancel()
 			}
 			return nil
-		}),
+		},
 	})
 	fmt.Println(worker.Run(ctx), sent)
 	// Output: <nil> 2

@@ -21,9 +21,9 @@ func ExampleUnavailable() {
 		log.Fatal(err)
 	}
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("invoices", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+	worker.Handle("invoices", func(context.Context, *fifo.Job) error {
 		return fifo.Unavailable(errors.New("connection refused"))
-	}))
+	})
 	if _, err := worker.RunOne(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -41,9 +41,9 @@ func ExampleSnooze() {
 		log.Fatal(err)
 	}
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("exports", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+	worker.Handle("exports", func(context.Context, *fifo.Job) error {
 		return fifo.Snooze(time.Minute, errors.New("no exports left in this minute"))
-	}))
+	})
 	if _, err := worker.RunOne(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func ExampleRetryAfter() {
 	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("sms", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("sms", func(ctx context.Context, job *fifo.Job) error {
 		if job.Attempt() == 1 {
 			fmt.Println("too many requests")
 			return fifo.RetryAfter(20*time.Millisecond, errors.New("too many requests"))
@@ -67,7 +67,7 @@ func ExampleRetryAfter() {
 		fmt.Printf("sent: %s\n", job.Payload)
 		stop()
 		return nil
-	}))
+	})
 	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "sms", GroupID: "ada", Payload: "hello"}); err != nil {
 		log.Fatal(err)
 	}
@@ -86,14 +86,14 @@ func ExampleDeadLetter() {
 	client := fifo.Open(pgtest.ExamplePool(), nil)
 
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("mail", func(ctx context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "to nobody" {
 			return fifo.DeadLetter(errors.New("no such address"))
 		}
 		fmt.Printf("sent: %s\n", job.Payload)
 		stop()
 		return nil
-	}))
+	})
 	_, err := client.Enqueue(ctx,
 		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to nobody"},
 		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to bob"})
@@ -173,15 +173,15 @@ func ExampleQueue_deadLetterQueue() {
 	worker.HandleQueue("invoices", fifo.Queue{
 		MaxAttempts:     1,
 		DeadLetterQueue: "complaints",
-		Handler: fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+		Handler: func(context.Context, *fifo.Job) error {
 			return errors.New("no such customer")
-		}),
+		},
 	})
-	worker.Handle("complaints", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	worker.Handle("complaints", func(_ context.Context, job *fifo.Job) error {
 		fmt.Printf("%s: %s: %s\n", job.Headers[fifo.OriginQueue], job.Payload, job.Headers[fifo.OriginError])
 		stop()
 		return nil
-	}))
+	})
 	_, err := client.Enqueue(ctx, fifo.Message{Queue: "invoices", GroupID: "ada", Payload: "invoice 7"})
 	if err != nil {
 		log.Fatal(err)
@@ -201,13 +201,13 @@ func ExampleScope_Redrive_edited() {
 		log.Fatal(err)
 	}
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("sms", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	worker.Handle("sms", func(_ context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "to: bop" {
 			return fifo.DeadLetter(errors.New("unknown number"))
 		}
 		fmt.Printf("sent %s\n", job.Payload)
 		return nil
-	}))
+	})
 	work := func() {
 		if _, err := worker.RunOne(ctx); err != nil {
 			log.Fatal(err)

@@ -67,7 +67,7 @@ func ExampleJob_Fence() {
 
 	var former int64
 	worker := &fifo.Worker{Client: client, Retry: fifo.Backoff(0, 0)}
-	worker.Handle("uploads", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("uploads", func(ctx context.Context, job *fifo.Job) error {
 		token, err := job.Fence(ctx)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func ExampleJob_Fence() {
 		fmt.Println("the former one:", write(former))
 		stop()
 		return nil
-	}))
+	})
 	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "uploads", GroupID: "ada"}); err != nil {
 		log.Fatal(err)
 	}
@@ -165,12 +165,12 @@ func ExampleHooks() {
 	}}})
 
 	worker := &fifo.Worker{Client: client, Retry: fifo.Backoff(0, 0)}
-	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("mail", func(ctx context.Context, job *fifo.Job) error {
 		if job.Attempt() == 1 {
 			return errors.New("connection reset")
 		}
 		return nil
-	}))
+	})
 	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "mail", GroupID: "ada"}); err != nil {
 		log.Fatal(err)
 	}

@@ -23,10 +23,10 @@ func ExampleMessage_priority() {
 	}
 
 	worker := &fifo.Worker{Client: client, Concurrency: 1, PollInterval: 100 * time.Millisecond}
-	worker.Handle("mail", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	worker.Handle("mail", func(_ context.Context, job *fifo.Job) error {
 		fmt.Println(string(job.Payload))
 		return nil
-	}))
+	})
 	if _, err := worker.RunOne(ctx); err != nil {
 		log.Fatal(err)
 	}

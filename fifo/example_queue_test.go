@@ -22,8 +22,8 @@ func ExampleWorker_HandleQueue() {
 
 	worker := &fifo.Worker{Client: client}
 	worker.HandleQueue("clicks", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 50},
-		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		BatchJobs: 50,
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			for i, job := range jobs {
 				if string(job.Payload) == "garbage" { // those before it are done, those behind it run again
 					fmt.Printf("batch of %d: %d counted\n", len(jobs), i)
@@ -33,7 +33,7 @@ func ExampleWorker_HandleQueue() {
 			fmt.Printf("batch of %d: all counted\n", len(jobs))
 			stop()
 			return nil
-		}),
+		},
 	})
 	var msgs []fifo.Message
 	for _, payload := range []string{"click", "click", "garbage", "click"} {
@@ -62,23 +62,23 @@ func ExampleQueue() {
 		MinLanes:    1,
 		MaxAttempts: 2,
 		Retry:       fifo.Backoff(0, 0),
-		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		Handler: func(ctx context.Context, job *fifo.Job) error {
 			fmt.Printf("%s: attempt %d of %d\n", job.Payload, job.Attempt(), job.MaxAttempts)
 			if string(job.Payload) == "to nobody" {
 				return errors.New("no such address")
 			}
 			close(sent)
 			return nil
-		}),
+		},
 	})
 	var reports atomic.Int64
-	worker.Handle("reports", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("reports", func(ctx context.Context, job *fifo.Job) error {
 		<-sent // a report takes longer than all mail
 		if reports.Add(1) == 2 {
 			stop()
 		}
 		return nil
-	}))
+	})
 	_, err := client.Enqueue(ctx,
 		fifo.Message{Queue: "reports", GroupID: "ada"}, fifo.Message{Queue: "reports", GroupID: "bob"},
 		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "to nobody"},
@@ -107,13 +107,13 @@ func ExampleQueue_relaxed() {
 	worker := &fifo.Worker{Client: client}
 	worker.HandleQueue("events", fifo.Queue{
 		Relaxed: true,
-		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		Handler: func(ctx context.Context, job *fifo.Job) error {
 			fmt.Printf("%s\n", job.Payload) // with writes through job.Tx: a server's crash undoes both
 			if string(job.Payload) == "third" {
 				stop()
 			}
 			return nil
-		}),
+		},
 	})
 	_, err := client.Enqueue(ctx, // this is durable
 		fifo.Message{Queue: "events", GroupID: "meter-1", Payload: "first"},
@@ -145,7 +145,7 @@ func ExampleQueue_share() {
 			return tenant
 		},
 		Weights: map[string]int{"gold": 2},
-		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		Handler: func(ctx context.Context, job *fifo.Job) error {
 			if strings.HasPrefix(job.GroupID, "large/") {
 				large.Add(1)
 				return nil
@@ -153,7 +153,7 @@ func ExampleQueue_share() {
 			fmt.Println(job.GroupID, "waited for all:", large.Load() == 1000)
 			stop()
 			return nil
-		}),
+		},
 	})
 	var msgs []fifo.Message
 	for user := range 1000 {
@@ -181,17 +181,17 @@ func ExampleWorker_SetLanes() {
 	worker := &fifo.Worker{Client: client, Concurrency: 4}
 	worker.HandleQueue("reports", fifo.Queue{
 		MaxLanes: 1,
-		Handler: fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+		Handler: func(ctx context.Context, job *fifo.Job) error {
 			together.Done()
 			together.Wait() // until three reports are made at once
 			stop()
 			return nil
-		}),
+		},
 	})
-	worker.Handle("clock", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("clock", func(ctx context.Context, job *fifo.Job) error {
 		fmt.Println("night")
 		return worker.SetLanes("reports", 0, 3)
-	}))
+	})
 	_, err := client.Enqueue(ctx,
 		fifo.Message{Queue: "reports", GroupID: "ada"},
 		fifo.Message{Queue: "reports", GroupID: "bob"},

@@ -18,7 +18,7 @@ func ExampleWorker_Ready() {
 	defer stop()
 	client := fifo.Open(pgtest.ExamplePool(), nil)
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error { return nil }))
+	worker.Handle("mail", func(ctx context.Context, job *fifo.Job) error { return nil })
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -30,7 +30,7 @@ func ExampleScope_Pause() {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	worker := &fifo.Worker{Client: client}
-	worker.Handle("payments", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("payments", func(ctx context.Context, job *fifo.Job) error {
 		fmt.Println(job.GroupID)
 		if job.GroupID == "account-7" {
 			stop()
@@ -43,7 +43,7 @@ func ExampleScope_Pause() {
 		fmt.Println(pauses[0].GroupID, "is paused:", pauses[0].Reason)
 		_, err = account.Resume(ctx)
 		return err
-	}))
+	})
 	if err := worker.Run(ctx); err != nil {
 		log.Fatal(err)
 	}

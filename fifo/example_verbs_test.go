@@ -95,7 +95,7 @@ func ExampleScope_Cancel() {
 	stuck := make(chan struct{})
 	worker := &fifo.Worker{Client: client}
 	attempts := 0
-	worker.Handle("sync", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("sync", func(ctx context.Context, job *fifo.Job) error {
 		if attempts++; attempts == 1 {
 			close(stuck)
 			<-ctx.Done()
@@ -104,7 +104,7 @@ func ExampleScope_Cancel() {
 		}
 		fmt.Println("done, after", job.Attempts, "failures")
 		return nil
-	}))
+	})
 	ended := make(chan error)
 	go func() { ended <- worker.Run(ctx) }()
 

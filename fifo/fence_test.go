@@ -39,7 +39,7 @@ func TestFence(t *testing.T) {
 
 func TestFenceOfBatches(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"of a group": {Jobs: 3}, "of groups": {Groups: 3}} {
+	for name, batch := range map[string]fifo.Queue{"of a group": {BatchJobs: 3}, "of groups": {BatchGroups: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)

@@ -45,11 +45,11 @@ func TestDeadLetterQueue(t *testing.T) {
 	moved := make(chan *fifo.Job, 3)
 	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), MaxAttempts: 5}
 	rarePolls(other)
-	other.Handle("morgue", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	other.Handle("morgue", func(_ context.Context, job *fifo.Job) error {
 		its := *job
 		moved <- &its
 		return nil
-	}))
+	})
 	b.run(other)
 	w := b.bare(nil)
 	w.HandleQueue("q", fifo.Queue{
@@ -125,18 +125,18 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 		sent  []string
 		moves string
 	}{
-		"transaction ended": {fifo.Queue{Handler: fifo.HandlerFunc(ended), MaxAttempts: 1}, []string{"1"}, "1"},
+		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []string{"1"}, "1"},
 		"batch of a group": {
-			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
+			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]string{"1", "2", "3"},
 			"2",
 		},
 		"batch of groups": {
-			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Groups: 3}},
+			fifo.Queue{Handler: second, MaxAttempts: 2, BatchGroups: 3},
 			[]string{"2"},
 			"2",
 		},
-		"lost": {fifo.Queue{Handler: fifo.HandlerFunc(killed), MaxAttempts: 1}, []string{"1"}, "1"},
+		"lost": {fifo.Queue{Handler: killed, MaxAttempts: 1}, []string{"1"}, "1"},
 		"as told": {
 			fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), OnGiveUp: fifo.BlockGroup},
 			[]string{"1"},
@@ -194,7 +194,7 @@ func TestDeadLetterQueueThatRefuses(t *testing.T) {
 func TestInvalidDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	to := func(queue string) fifo.Queue {
-		return fifo.Queue{Handler: fifo.HandlerFunc(nop), DeadLetterQueue: queue}
+		return fifo.Queue{Handler: nop, DeadLetterQueue: queue}
 	}
 	for _, bad := range []string{"q", "x\x00", "\n"} {
 		require.Panics(t, func() { new(fifo.Worker).HandleQueue("q", to(bad)) }, bad)

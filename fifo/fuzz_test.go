@@ -29,10 +29,10 @@ func newRig(f *testing.F) *rig {
 	r := &rig{client: fifo.Open(pgtest.Pool(f), &fifo.Config{PollOnly: true, Logger: slog.New(slog.DiscardHandler)})}
 	f.Cleanup(func() { require.NoError(f, r.client.Close()) })
 	r.worker = &fifo.Worker{Client: r.client}
-	r.worker.Handle("q", fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	r.worker.Handle("q", func(_ context.Context, job *fifo.Job) error {
 		r.got = job
 		return r.err
-	}))
+	})
 	return r
 }
 

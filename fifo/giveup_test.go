@@ -16,7 +16,7 @@ func (b *bed) giving(up fifo.GiveUp, q fifo.Queue, adjust ...func(*fifo.Worker))
 	w := b.bare(adjust)
 	q.OnGiveUp = up
 	if q.Handler != nil {
-		q.Handler = b.ledger.record(q.Handler.Handle)
+		q.Handler = b.ledger.record(q.Handler)
 	}
 	w.HandleQueue("q", q)
 	return w
@@ -30,12 +30,12 @@ func TestBlockedGroup(t *testing.T) {
 	ids := b.send("g", "head", "next")
 	b.send("other", "fine")
 	broken := true
-	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: func(_ context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "head" && broken {
 			return errOnPurpose
 		}
 		return nil
-	})})
+	}})
 	r := b.run(w)
 	await(t, "the block", func() bool { return w.Stats().Blocked == 1 && w.Stats().Succeeded == 1 })
 	require.NoError(t, r.stop())
@@ -99,14 +99,14 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})
 	g := b.client.Queue("q").Group("g")
 	failed := false
-	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error {
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: func(ctx context.Context, _ *fifo.Job) error {
 		if failed {
 			return nil
 		}
 		failed = true
 		require.NoError(t, pausing(g.Pause(ctx, "by hand")))
 		return errOnPurpose
-	})}, oneLane)
+	}}, oneLane)
 	b.run(w)
 	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
 	pauses, err := b.client.Pauses(t.Context())
@@ -205,12 +205,12 @@ func TestDiscard(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "head", "next")
-	w := b.giving(fifo.Discard, fifo.Queue{Handler: fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	w := b.giving(fifo.Discard, fifo.Queue{Handler: func(_ context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "head" {
 			return errOnPurpose
 		}
 		return nil
-	})}, oneLane)
+	}}, oneLane)
 	b.work(w)
 	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
 	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Retried, fifo.Discarded, fifo.Succeeded}, b.ledger.outcomes())
@@ -250,9 +250,9 @@ func TestGiveUpElsewhere(t *testing.T) {
 		queue fifo.Queue
 		sent  []any
 	}{
-		"transaction ended": {fifo.Queue{Handler: fifo.HandlerFunc(ended), MaxAttempts: 1}, []any{"1"}},
+		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []any{"1"}},
 		"in a batch": {
-			fifo.Queue{Handler: fifo.HandlerFunc(second), MaxAttempts: 2, Batch: fifo.Batch{Jobs: 3}},
+			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]any{"1", "2", "3"},
 		},
 	} {
@@ -289,7 +289,7 @@ func TestInvalidGiveUp(t *testing.T) {
 	t.Parallel()
 	for _, up := range []fifo.GiveUp{-1, fifo.Discard + 1} {
 		require.Panics(t, func() {
-			new(fifo.Worker).HandleQueue("q", fifo.Queue{Handler: fifo.HandlerFunc(nop), OnGiveUp: up})
+			new(fifo.Worker).HandleQueue("q", fifo.Queue{Handler: nop, OnGiveUp: up})
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 // when those have ended that ran before, no more than the new one.
 func TestGroupLimitThatChanges(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
@@ -32,21 +32,21 @@ func TestGroupLimitThatChanges(t *testing.T) {
 			before := spell()
 			for range 2 {
 				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-				w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(
-					func(ctx context.Context, job *fifo.Job) error {
-						g := now.Load()
-						switch {
-						case job.GroupID == "elsewhere":
-							return nil
-						case job.ID <= ids[3]: // of the first batch
-							g = before
-						}
-						all.now.Add(1)
-						defer all.now.Add(-1)
-						n, _ := done.LoadOrStore(job.ID, new(atomic.Int64))
-						n.(*atomic.Int64).Add(1)
-						return g.handle(ctx, job)
-					})})
+				batch.Handler = func(ctx context.Context, job *fifo.Job) error {
+					g := now.Load()
+					switch {
+					case job.GroupID == "elsewhere":
+						return nil
+					case job.ID <= ids[3]: // of the first batch
+						g = before
+					}
+					all.now.Add(1)
+					defer all.now.Add(-1)
+					n, _ := done.LoadOrStore(job.ID, new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+					return g.handle(ctx, job)
+				}
+				w.HandleQueue("q", batch)
 				b.run(w)
 			}
 			steady := func(g *gauge, n int64) {
@@ -102,7 +102,7 @@ func TestGroupLimitAndLimit(t *testing.T) {
 	b.enqueue("a", 12)
 	b.enqueue("b", 12)
 	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-	w.Handle("q", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	w.Handle("q", func(ctx context.Context, job *fifo.Job) error {
 		group := job.GroupID
 		mu.Lock()
 		groups[group]++
@@ -114,7 +114,7 @@ func TestGroupLimitAndLimit(t *testing.T) {
 			groups[group]--
 		}()
 		return first.Load().handle(ctx, job)
-	}))
+	})
 	b.run(w)
 	before.reach(t, 2)
 	require.NoError(t, b.client.Queue("q").Reconfigure(t.Context(), fifo.Settings{Limit: 4}, both))
@@ -170,7 +170,7 @@ func TestGroupLimitSettings(t *testing.T) {
 // What has begun before the groups of its queue had a limit holds its group, with its batch, until it has ended.
 func TestGroupLimitRaised(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
@@ -179,14 +179,14 @@ func TestGroupLimitRaised(t *testing.T) {
 			runs := sync.Map{}
 			worker := func() *fifo.Worker {
 				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-				w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(
-					func(ctx context.Context, job *fifo.Job) error {
-						running.Add(1)
-						defer running.Add(-1)
-						n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
-						n.(*atomic.Int64).Add(1)
-						return s.handle(ctx, job)
-					})})
+				batch.Handler = func(ctx context.Context, job *fifo.Job) error {
+					running.Add(1)
+					defer running.Add(-1)
+					n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+					return s.handle(ctx, job)
+				}
+				w.HandleQueue("q", batch)
 				return w
 			}
 			b.run(worker())

@@ -27,8 +27,8 @@ func TestGroupLimit(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 3}))
 	r, s := newRoster(t), newStop()
-	b.run(b.crowd(r, fifo.Batch{}, s.handle))
-	b.run(b.crowd(r, fifo.Batch{}, s.handle))
+	b.run(b.crowd(r, fifo.Queue{}, s.handle))
+	b.run(b.crowd(r, fifo.Queue{}, s.handle))
 	ids := map[string][]int64{"a": b.enqueue("a", 7), ownAlike: b.enqueue(ownAlike, 7)}
 	r.reach(t, "a", ids["a"][:3]...)
 	r.reach(t, ownAlike, ids[ownAlike][:3]...)
@@ -79,7 +79,7 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 			b.groupLimit(1, 2)
 			r, s := newRoster(t), newStop()
 			ids := b.enqueue("a", 5)
-			b.run(b.crowd(r, fifo.Batch{}, s.handle))
+			b.run(b.crowd(r, fifo.Queue{}, s.handle))
 			r.reach(t, "a", ids[0], ids[1])
 			s.of(ids[0]) <- why
 			r.reach(t, "a", ids[1])
@@ -106,7 +106,7 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs WHERE id = $1 FOR UPDATE", ids[1])
 		require.NoError(t, err)
-		w := b.crowd(r, fifo.Batch{}, s.handle)
+		w := b.crowd(r, fifo.Queue{}, s.handle)
 		b.run(w)
 		r.reach(t, "a", ids[0])
 		misses(t, w, 12)
@@ -127,7 +127,7 @@ func TestGroupLimitUnderLoad(t *testing.T) {
 	b := newBed(t)
 	b.groupLimit(1, limit)
 	r := newRoster(t)
-	for _, batch := range []fifo.Batch{{Jobs: 5}, {Groups: 3}} {
+	for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 3}} {
 		w := b.crowd(r, batch, func(ctx context.Context, _ *fifo.Job) error {
 			if _, err := b.pool.Exec(ctx, "SELECT pg_sleep(0.005)"); err != nil {
 				return err
@@ -202,8 +202,8 @@ func TestGroupLimitLost(t *testing.T) {
 		r.mu.Unlock()
 		return s.handle(ctx, job)
 	}
-	b.run(b.crowd(r, fifo.Batch{}, h, watchful))
-	b.run(b.crowd(r, fifo.Batch{}, h, watchful))
+	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
+	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	r.reach(t, "a", ids[:3]...)
 	a := b.client.Queue("q").Group("a")
 	_, _, err := a.Pause(t.Context(), "until all three have died: else the last may start while the first still run")
@@ -238,7 +238,7 @@ func TestFullGroupDoesNotSpin(t *testing.T) {
 				running, next = ids[1:3], []int64{ids[0], ids[3]}
 				require.NoError(t, q.Bury(t.Context(), ids[0], "later"))
 			}
-			runs := b.crowd(r, fifo.Batch{}, s.handle)
+			runs := b.crowd(r, fifo.Queue{}, s.handle)
 			first := b.run(runs)
 			r.reach(t, "a", running...)
 			if free {
@@ -248,7 +248,7 @@ func TestFullGroupDoesNotSpin(t *testing.T) {
 				require.Equal(t, fifo.OverLimit, why.State)
 				require.Contains(t, why.Reason(), "the group is at its limit")
 			}
-			second := b.crowd(r, fifo.Batch{}, s.handle)
+			second := b.crowd(r, fifo.Queue{}, s.handle)
 			b.run(second)
 			misses(t, second, 3)
 			missed := func() [2]int64 { return [2]int64{runs.Stats().Missed, second.Stats().Missed} }

@@ -19,7 +19,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	b.groupLimit(1, 2)
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
-	w := b.crowd(r, fifo.Batch{}, s.handle, watchful)
+	w := b.crowd(r, fifo.Queue{}, s.handle, watchful)
 	b.run(w)
 	r.reach(t, "a", ids[:2]...)
 	q := b.client.Queue("q")
@@ -71,8 +71,10 @@ func TestGroupLimitBlocks(t *testing.T) {
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
 	w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
-	w.HandleQueue("q", fifo.Queue{OnGiveUp: fifo.BlockGroup, Handler: fifo.HandlerFunc(
-		func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) })})
+	w.HandleQueue("q", fifo.Queue{
+		OnGiveUp: fifo.BlockGroup,
+		Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
+	})
 	b.run(w)
 	r.reach(t, "a", ids[:3]...)
 	blocks := func(id int64) {
@@ -124,7 +126,7 @@ func TestGroupLimitFence(t *testing.T) {
 	ids := b.enqueue("a", 2)
 	var mu sync.Mutex
 	tokens := make(map[int64][]int64)
-	b.run(b.crowd(r, fifo.Batch{}, func(ctx context.Context, job *fifo.Job) error {
+	b.run(b.crowd(r, fifo.Queue{}, func(ctx context.Context, job *fifo.Job) error {
 		token, err := job.Fence(ctx)
 		if err != nil {
 			return err

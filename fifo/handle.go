@@ -24,7 +24,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		}
 		before := len(a.results)
 		job, one := t.job, [1]task{t}
-		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h.Handle(ctx, job) })
+		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h(ctx, job) })
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
 		last = last || s.lane.Spoiled()
 		if err == nil && held == nil && !last {
@@ -85,7 +85,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task, h Batc
 	for i := range tasks {
 		jobs[i] = tasks[i].job
 	}
-	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h.HandleBatch(ctx, jobs) })
+	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h(ctx, jobs) })
 	named, is := batchError(err)
 	if is && len(named) == 0 { // no job has failed
 		err = nil

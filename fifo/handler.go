@@ -18,19 +18,11 @@ import (
 // second is overdue. The worker logs that as an error and calls Hooks.Overdue, again and again; with
 // Worker.AbandonAfter it gives the job up. A nil that is returned after the end of ctx is a success like any other,
 // unless the job was lost or given up by then.
-type Handler interface {
-	Handle(ctx context.Context, job *Job) error
-}
-
-// A HandlerFunc is a function as a Handler.
-type HandlerFunc func(ctx context.Context, job *Job) error
-
-// Handle calls f.
-func (f HandlerFunc) Handle(ctx context.Context, job *Job) error { return f(ctx, job) }
+type Handler func(ctx context.Context, job *Job) error
 
 // JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
 // letter at once: it will not get better. It does so in a queue with BlockGroup, too, and its group goes on. If the
-// group is to stop, use a HandlerFunc that returns the error of Job.Decode. (A Message's Payload that is a string or
+// group is to stop, use a Handler that returns the error of Job.Decode. (A Message's Payload that is a string or
 // []byte is sent as it is, not as a JSON string.) Fields that T does not have are passed over: see StrictJSON.
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
 	return decoding(f, (*Job).Decode)
@@ -44,15 +36,15 @@ func StrictJSON[T any](f func(ctx context.Context, job *Job, payload T) error) H
 
 func decoding[T any](f func(context.Context, *Job, T) error, decode func(*Job, any) error) Handler {
 	if f == nil {
-		return HandlerFunc(nil)
+		return nil
 	}
-	return HandlerFunc(func(ctx context.Context, job *Job) error {
+	return func(ctx context.Context, job *Job) error {
 		var payload T
 		if err := decode(job, &payload); err != nil {
 			return DeadLetter(err)
 		}
 		return f(ctx, job, payload)
-	})
+	}
 }
 
 // start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They

@@ -58,13 +58,13 @@ func TestHeaders(t *testing.T) {
 				check(j.GroupID, j.Headers)
 			}
 			ran := 0
-			handler := fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+			handler := func(_ context.Context, job *fifo.Job) error {
 				check(job.GroupID, job.Headers)
 				if ran++; ran <= 10 {
 					return errBroken
 				}
 				return nil
-			})
+			}
 			b.work(b.worker(handler, oneLane))
 			require.Equal(t, 10, ran)
 			letters := b.deadLetters()
@@ -87,7 +87,7 @@ func TestHeaders(t *testing.T) {
 // So they do in batches of both kinds.
 func TestHeadersInBatches(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"jobs": {Jobs: 4}, "groups": {Groups: 4}} {
+	for name, batch := range map[string]fifo.Queue{"jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)

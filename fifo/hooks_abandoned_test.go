@@ -38,10 +38,10 @@ func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
 				ids := b.send("g", make([]any, jobs)...)
 				w := &fifo.Worker{Client: b.client, DrainTimeout: -1, AbandonAfter: 20 * time.Millisecond}
 				w.HandleQueue("q", fifo.Queue{
-					Batch: fifo.Batch{Jobs: jobs},
-					BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+					BatchJobs: jobs,
+					BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 						return h.handle(ctx, jobs[0])
-					}),
+					},
 				})
 				r := b.run(w)
 				receive(t, h.started, "the handler, or the hook")

@@ -60,7 +60,7 @@ func TestPanicInAHook(t *testing.T) {
 					c.set(&cfg.Hooks[0], fail)
 				})
 				ids := b.send("g", nil, nil)
-				var h fifo.HandlerFunc = nop
+				var h fifo.Handler = nop
 				var ran []int
 				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 					ran = append(ran, job.Attempt())
@@ -201,7 +201,7 @@ func TestConnectionLostInAHook(t *testing.T) {
 func TestSettledHasTheJobHooksValues(t *testing.T) {
 	t.Parallel()
 	type key struct{}
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 3}, "groups": {Groups: 3}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
 		for kind, work := range map[string]func(*bed) *fifo.Worker{
 			"each":  func(b *bed) *fifo.Worker { return b.each(batch, nop) },
 			"slice": func(b *bed) *fifo.Worker { return b.slice(batch, oneAfterTheOther(nop)) },
@@ -222,7 +222,7 @@ func TestSettledHasTheJobHooksValues(t *testing.T) {
 					}
 				})
 				for i := range 3 {
-					b.send(string(rune('a'+i%(1+batch.Groups))), nil)
+					b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
 				}
 				b.work(work(b))
 				for range 3 {

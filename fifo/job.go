@@ -16,18 +16,21 @@ import (
 
 // A Job is a stored message. "Running" is not among its fields: the row lock is the truth about that, so a crash leaves
 // nothing to repair. What a handler writes into its Job changes nothing of what becomes of the job.
+//
+// A dead letter is a Job, too: one that was given up. Its group went on without it, and its DiedAt says when.
 type Job struct {
 	bun.BaseModel `bun:"table:pgfifo.jobs,alias:job"`
 
 	Queue   string `bun:"queue,pk"`
 	GroupID string `bun:"group_id,pk"`
-	ID      int64  `bun:"id,pk,autoincrement"`
+	// ID is drawn at the enqueue. A dead letter has its job's, and a redrive keeps it unless it is to the tail.
+	ID int64 `bun:"id,pk,autoincrement"`
 	// Payload is the message's, byte for byte.
 	Payload []byte `bun:"payload,notnull"`
 	// Headers are the message's, or nil.
 	Headers Headers `bun:"headers,type:jsonb,nullzero"`
 	// RunAt is when the job may run at the earliest, by the server's clock: a message's delay, or a retry's backoff.
-	// Zero: at once.
+	// Zero: at once. A dead letter has none.
 	RunAt time.Time `bun:"run_at,nullzero"`
 	// Attempts is how many attempts have failed or were lost. While a handler runs, its own is not among them.
 	Attempts int `bun:"attempts,notnull"`
@@ -37,7 +40,10 @@ type Job struct {
 	Priority int `bun:"priority,nullzero"`
 	// EnqueuedAt is when the message was enqueued, by the server's clock.
 	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:statement_timestamp()"`
-	// Failures is the history of attempts, oldest first. A handler's Job does not have it; see Client.Jobs.
+	// DiedAt is when the job became a dead letter, by the server's clock. Zero: it is none.
+	DiedAt time.Time `bun:"died_at,scanonly"`
+	// Failures is the history of attempts, oldest first: the last one of a dead letter is what killed it. A handler's
+	// Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
 	loan   *lease.Loan // of its handler; nil: none has run

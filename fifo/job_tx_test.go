@@ -69,7 +69,7 @@ func TestSQLTxAfterTheJob(t *testing.T) {
 	})
 }
 
-func afterTheJob(t *testing.T, keep fifo.HandlerFunc, use func(ctx context.Context) error) {
+func afterTheJob(t *testing.T, keep fifo.Handler, use func(ctx context.Context) error) {
 	t.Helper()
 	b := newEffects(t)
 	b.send("g", "keeps", "uses")

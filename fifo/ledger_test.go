@@ -36,7 +36,7 @@ func newLedger() *ledger {
 }
 
 // record is a handler that enters in the ledger what h does.
-func (l *ledger) record(h fifo.HandlerFunc) fifo.HandlerFunc {
+func (l *ledger) record(h fifo.Handler) fifo.Handler {
 	return func(ctx context.Context, job *fifo.Job) error {
 		l.start(job)
 		defer l.end(job)

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A list, a redrive and a deletion choose the same dead letters: by their ids, or by their last failures, a part of
@@ -17,7 +16,7 @@ func TestLettersAreChosen(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
-	planted := []fifo.DeadLetterJob{
+	planted := []fifo.Job{
 		letter("a", 1001, fifo.KindError, "no such font: 100%"), letter("a", 1004, fifo.KindTimeout, "too late"),
 		letter("a", 1005, fifo.KindError, "No such font"), letter("b", 1002, fifo.KindError, "no such font"),
 		letter("b", 1003, fifo.KindPanic, "the one after"),
@@ -25,8 +24,8 @@ func TestLettersAreChosen(t *testing.T) {
 	b.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)" +
 		"VALUES ('q', 'c', 1006, '', 0, now(), NULL), ('q', 'd', 1007, '', 0, now(), '[]')," +
 		"('p', 'a', 1001, '', 0, now(), NULL)")
-	place := func(group string, id int64) fifo.Position {
-		return fifo.Position{Key: groups.Key{Queue: "q", GroupID: group}, ID: id}
+	place := func(group string, id int64) string {
+		return (&fifo.Job{Queue: "q", GroupID: group, ID: id}).Cursor()
 	}
 	for _, x := range []struct {
 		of   fifo.Scope
@@ -37,7 +36,7 @@ func TestLettersAreChosen(t *testing.T) {
 		{q, fifo.Letters{All: true, Limit: 3}, []int64{1001, 1004, 1005}},
 		{q, fifo.Letters{All: true, Limit: 2, After: place("a", 1004)}, []int64{1005, 1002}},
 		{q, fifo.Letters{All: true, After: place("a", 1<<62)}, []int64{1002, 1003, 1006, 1007}},
-		{q, fifo.Letters{All: true, After: fifo.Position{Key: groups.Key{Queue: "r"}}}, nil},
+		{q, fifo.Letters{All: true, After: (&fifo.Job{Queue: "r", GroupID: "a"}).Cursor()}, nil},
 		{q.Group("b"), fifo.Letters{All: true, After: place("a", 1005)}, []int64{1002, 1003}},
 		{q.Group("b"), fifo.Letters{All: true, After: place("b", 1002)}, []int64{1003}},
 		{q.Group("b"), fifo.Letters{All: true, After: place("c", 0)}, nil},
@@ -95,7 +94,7 @@ func TestLettersAreChecked(t *testing.T) {
 	q := nowhere(t).Queue("q")
 	for _, s := range []fifo.Scope{q, q.Group("g")} {
 		for _, none := range []fifo.Letters{
-			{}, named(), {IDs: []int64{}}, {Limit: 10}, {After: fifo.Position{Key: groups.Key{Queue: "q"}}},
+			{}, named(), {IDs: []int64{}}, {Limit: 10}, {After: (&fifo.Job{Queue: "q", GroupID: "g"}).Cursor()},
 		} {
 			n, err := s.DeleteDeadLetters(ctx, none)
 			require.NoError(t, err)
@@ -110,7 +109,8 @@ func TestLettersAreChecked(t *testing.T) {
 			{All: true, Error: "x"},
 			{Kind: "\x00"},
 			{Error: "\xff"},
-			{All: true, After: fifo.Position{Key: groups.Key{GroupID: "\x00"}}},
+			{All: true, After: (&fifo.Job{Queue: "q", GroupID: "\x00"}).Cursor()},
+			{All: true, After: "q/g/1"},
 		} {
 			_, err := s.DeleteDeadLetters(ctx, bad)
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)

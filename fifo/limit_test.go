@@ -58,9 +58,10 @@ func (b *bed) sendMany(queue string, groups, n int) {
 }
 
 // gauged returns a worker of eight lanes that works q, so much at a time.
-func (b *bed) gauged(g *gauge, batch fifo.Batch) *fifo.Worker {
+func (b *bed) gauged(g *gauge, batch fifo.Queue) *fifo.Worker {
 	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-	w.HandleQueue("q", fifo.Queue{Handler: b.ledger.record(g.handle), Batch: batch})
+	batch.Handler = b.ledger.record(g.handle)
+	w.HandleQueue("q", batch)
 	return w
 }
 
@@ -75,7 +76,7 @@ func misses(t *testing.T, w *fifo.Worker, n int64) {
 // without one that they work beside it has all other lanes.
 func TestLimit(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 4}, "groups": {Groups: 3}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 3
@@ -109,7 +110,7 @@ func TestOverLimitDoesNotSpin(t *testing.T) {
 	b.limit(0, 1)
 	b.sendMany("q", 200, 1)
 	g := newGauge()
-	first, second := b.gauged(g, fifo.Batch{}), b.gauged(g, fifo.Batch{Groups: 5})
+	first, second := b.gauged(g, fifo.Queue{}), b.gauged(g, fifo.Queue{BatchGroups: 5})
 	b.run(first)
 	g.reach(t, 1)
 	b.run(second)
@@ -286,7 +287,7 @@ func TestWhyOverLimit(t *testing.T) {
 	b.limit(0, 2)
 	b.sendMany("q", 1, 1)
 	g := newGauge()
-	b.run(b.gauged(g, fifo.Batch{}))
+	b.run(b.gauged(g, fifo.Queue{}))
 	g.reach(t, 1)
 	elsewhere := b.client.Queue("r").Group("g")
 	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "r", GroupID: "g"})

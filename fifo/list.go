@@ -8,13 +8,14 @@ import (
 
 // A job that is parked until 'infinity' is listed with a time that Go has.
 const (
-	jobsSQL = `SELECT queue, group_id, id, payload, headers,
-		CASE WHEN run_at IS NOT NULL THEN least(run_at, timestamptz '9999-12-31 UTC') END,
-		attempts, coalesce(max_attempts, 0), enqueued_at, failures, coalesce(priority, 0)
+	jobsSQL = listSQL + `
+		CASE WHEN run_at IS NOT NULL THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
 		FROM pgfifo.jobs WHERE `
-	deadLettersSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), enqueued_at,
-		died_at, failures, coalesce(priority, 0)
+	deadLettersSQL = listSQL + `
+		NULL::timestamptz, died_at
 		FROM pgfifo.dead_letters WHERE `
+	listSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), enqueued_at, failures,
+		coalesce(priority, 0),`
 )
 
 // lettersSQL is what Letters choose: $5 ids (NULL: any), $6 kind and $7 part of the error of the last failure (empty:
@@ -23,7 +24,7 @@ const lettersSQL = ` AND ($5::bigint[] IS NULL OR id = ANY ($5::bigint[]))
 		AND ($6::text = '' OR failures -> (-1) ->> 'kind' = $6)
 		AND ($7::text = '' OR pg_catalog.strpos(failures -> (-1) ->> 'error', $7) > 0)`
 
-// placeSQL is one range of the primary key: $1, $2, $3 are a Position.
+// placeSQL is one range of the primary key: $1, $2, $3 are a position.
 var placeSQL = map[level]string{
 	ofAll:   "(queue, group_id, id) > ($1, $2, $3)",
 	ofQueue: "queue = $1 AND (group_id, id) > ($2, $3)",
@@ -31,82 +32,66 @@ var placeSQL = map[level]string{
 }
 
 // Jobs lists live jobs, those that wait and those that run, in the order of group id and id. A page is one index range,
-// however many jobs there are. It returns ErrInvalidID also for a page that is After a place that cannot be.
-func (s Scope) Jobs(ctx context.Context, page Page) (list []Job, err error) {
-	err = s.list(ctx, "jobs", jobsSQL, "", page, func(r row) error {
-		j, err := scanJob(r)
-		list = append(list, j)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+// however many jobs there are. It returns ErrInvalidID also for a page whose After is no Cursor.
+func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
+	return s.list(ctx, "jobs", jobsSQL, "", page)
 }
 
-// scanJob reads what jobsSQL selects.
+// scanJob reads what jobsSQL or deadLettersSQL selects.
 func scanJob(r row) (j Job, err error) {
-	var runAt *time.Time
+	var runAt, diedAt *time.Time
 	var headers, failures []byte
-	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &runAt, &j.Attempts, &j.MaxAttempts,
-		&j.EnqueuedAt, &failures, &j.Priority)
+	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &j.Attempts, &j.MaxAttempts, &j.EnqueuedAt,
+		&failures, &j.Priority, &runAt, &diedAt)
 	if err != nil {
 		return j, err
 	}
-	j.RunAt, j.Headers = orZero(runAt), decodeHeaders(headers)
+	j.RunAt, j.DiedAt, j.Headers = orZero(runAt), orZero(diedAt), decodeHeaders(headers)
 	j.Failures, err = decodeFailures(failures)
 	return j, err
 }
 
 // DeadLetters lists dead letters, in the order of Jobs and with its errors: the first 100 of those that are chosen, or
 // of all if none are. To choose by a failure it may have to pass over many others.
-func (s Scope) DeadLetters(ctx context.Context, of Letters) (list []DeadLetterJob, err error) {
+func (s Scope) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 	if _, err := of.chosen(s); err != nil {
 		return nil, err
 	}
 	page := Page{After: of.After, Limit: of.Limit}
-	err = s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page, func(r row) error {
-		var d DeadLetterJob
-		var headers, failures []byte
-		err := r.Scan(&d.Queue, &d.GroupID, &d.ID, &d.Payload, &headers, &d.Attempts, &d.MaxAttempts, &d.EnqueuedAt,
-			&d.DiedAt, &failures, &d.Priority)
-		if err != nil {
-			return err
-		}
-		d.Headers = decodeHeaders(headers)
-		d.Failures, err = decodeFailures(failures)
-		list = append(list, d)
-		return err
-	}, orNull(of.IDs, intArray[int64]), of.Kind, of.Error)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page,
+		orNull(of.IDs, intArray[int64]), of.Kind, of.Error)
 }
 
 // Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.
 func (c *Client) Jobs(ctx context.Context, page Page) ([]Job, error) { return c.all().Jobs(ctx, page) }
 
 // DeadLetters lists dead letters of all queues, in the order of Jobs, otherwise as Scope.DeadLetters does.
-func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]DeadLetterJob, error) {
+func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 	return c.all().DeadLetters(ctx, of)
 }
 
 // list reads a page of a table. The arguments are those of only, from $5 on.
-func (s Scope) list(
-	ctx context.Context, what, table, only string, page Page, f func(row) error, args ...any,
-) error {
-	if err := page.check(); err != nil {
-		return err
+func (s Scope) list(ctx context.Context, what, table, only string, page Page, args ...any) (list []Job, err error) {
+	after, err := positionOf(page.After)
+	if err != nil {
+		return nil, err
 	}
-	from, some := s.from(page.After)
+	from, some := s.from(after)
 	limit := page.limit()
 	if !some {
 		limit = 0
 	}
 	sql := table + placeSQL[s.level] + only + " ORDER BY queue, group_id, id LIMIT $4"
 	args = append([]any{from.Queue, from.GroupID, from.ID, limit}, args...)
-	return s.read(ctx, "list "+what+" of", sql, f, args...)
+	err = s.read(ctx, "list "+what+" of", sql, func(r row) error {
+		j, err := scanJob(r)
+		list = append(list, j)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // orZero is the time that t points to, if any.

@@ -18,16 +18,16 @@ func TestPagesReadOneRange(t *testing.T) {
 	t.Parallel()
 	conn := crowded(t)
 	q := (&Client{}).Queue("q")
-	last := Position{groups.Key{Queue: "q", GroupID: "g1"}, 39990}
+	last := position{groups.Key{Queue: "q", GroupID: "g1"}, 39990}
 	for _, x := range []struct {
 		scope Scope
-		after Position
+		after position
 	}{
-		{(&Client{}).all(), Position{}},
+		{(&Client{}).all(), position{}},
 		{(&Client{}).all(), last},
-		{q, Position{}},
+		{q, position{}},
 		{q, last},
-		{q.Group("g1"), Position{}},
+		{q.Group("g1"), position{}},
 		{q.Group("g1"), last},
 	} {
 		from, some := x.scope.from(x.after)

@@ -64,7 +64,7 @@ func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
 // A mark is found by whoever claims the job next, also if that lane has no reason to mark it.
 func TestMarkIsFoundByAll(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 6}, "groups": {Groups: 6}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 6}, "groups": {BatchGroups: 6}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newEffects(t)

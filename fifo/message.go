@@ -26,7 +26,7 @@ type Message struct {
 	// GroupID names the message group: its jobs run one at a time, in order.
 	GroupID string
 	// Ungrouped says that the job is ordered with nobody, and that no other waits for it. It gets a group of its own,
-	// whose id is drawn: Job.GroupID. GroupID must be empty then. To work many in one transaction, use Batch.Groups.
+	// whose id is drawn: Job.GroupID. GroupID must be empty then. Queue.BatchGroups works many in one transaction.
 	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
 	// anything else; nil is the empty payload. At most MaxPayloadBytes. For a handler made by JSON[string] a text has

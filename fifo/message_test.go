@@ -234,7 +234,7 @@ func TestDelay(t *testing.T) {
 // A handler knows since when its job could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 5}, "groups": {Groups: 5}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)

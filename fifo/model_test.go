@@ -21,7 +21,6 @@ func TestModels(t *testing.T) {
 		table string
 	}{
 		{fifo.Job{}, "jobs"},
-		{fifo.DeadLetterJob{}, "dead_letters"},
 		{groups.QueueGroup{}, "queue_groups"},
 		{fifo.Pause{}, "pauses"},
 	} {
@@ -47,6 +46,32 @@ func TestModels(t *testing.T) {
 			require.Equal(t, want, required[c], "%s.%s", x.table, c)
 		}
 	}
+}
+
+// A dead letter is a job that has died, and bun reads it as one.
+func TestDeadLetterIsAJob(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	columns := func(table string) []string {
+		return query[[]string](b, `SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable ORDER BY 1)
+			FROM information_schema.columns WHERE table_schema = 'pgfifo' AND table_name = $1
+			AND column_name NOT IN ('run_at', 'died_at')`, table)
+	}
+	require.Equal(t, columns("jobs"), columns("dead_letters"))
+	b.sendAll(fifo.Message{
+		Queue: "q", GroupID: "g", Payload: "x", Headers: fifo.Headers{"a": "b"}, MaxAttempts: 1, Priority: 3,
+	})
+	b.work(b.worker(failing(1, errOnPurpose)))
+	listed := b.deadLetters()[0]
+	require.WithinDuration(t, time.Now(), listed.DiedAt, time.Minute)
+	require.Zero(t, listed.RunAt)
+	var read fifo.Job
+	require.NoError(t, b.client.DB().NewSelect().Model(&read).ModelTableExpr("pgfifo.dead_letters AS job").
+		ColumnExpr("*").Scan(t.Context()))
+	require.True(t, listed.DiedAt.Equal(read.DiedAt))
+	require.True(t, listed.EnqueuedAt.Equal(read.EnqueuedAt))
+	read.DiedAt, read.EnqueuedAt = listed.DiedAt, listed.EnqueuedAt
+	require.Equal(t, listed, read)
 }
 
 // A pause can be written and read with bun as it is.

@@ -157,7 +157,7 @@ func TestMoveOutOfABatch(t *testing.T) {
 	b := newList(t)
 	b.send("g", "one", "two", "three")
 	moved := false
-	b.work(b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 		if !moved {
 			moved = true
 			n, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group("h"))
@@ -179,7 +179,7 @@ func TestMovesBesideWorkers(t *testing.T) {
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
 		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 300) i`)
 	b.exec("CREATE TABLE done (n bigserial, payload integer)")
-	w := b.each(fifo.Batch{Jobs: 7}, func(ctx context.Context, job *fifo.Job) error {
+	w := b.each(fifo.Queue{BatchJobs: 7}, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err == nil {
 			_, err = tx.Exec(ctx, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))

@@ -17,7 +17,7 @@ import (
 var errOnPurpose = errors.New("on purpose")
 
 // failing is a handler that fails with err as long as a job's attempt is at most n.
-func failing(n int, err error) fifo.HandlerFunc {
+func failing(n int, err error) fifo.Handler {
 	return func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() <= n {
 			return err
@@ -91,7 +91,7 @@ func TestOutcomes(t *testing.T) {
 	plain := errors.New("plain")
 	odd := error((*oddError)(nil))
 	for name, x := range map[string]struct {
-		handler fifo.HandlerFunc
+		handler fifo.Handler
 		limit   int // of the message
 		kinds   []string
 		text    string
@@ -239,7 +239,7 @@ func TestJSONHandler(t *testing.T) {
 		names = append(names, p.Name) // one group: one at a time
 		return nil
 	})
-	b.work(b.worker(h.Handle))
+	b.work(b.worker(h))
 	require.Equal(t, []string{"Ada", "Grace"}, names)
 	letters := b.deadLetters()
 	require.Len(t, letters, 3)
@@ -260,7 +260,7 @@ func TestStrictJSONHandler(t *testing.T) {
 		names = append(names, p.Name) // one group: one at a time
 		return nil
 	})
-	b.work(b.worker(h.Handle))
+	b.work(b.worker(h))
 	require.Equal(t, []string{"Ada", "Grace"}, names)
 	letters := b.deadLetters()
 	require.Len(t, letters, 4)

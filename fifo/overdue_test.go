@@ -159,11 +159,11 @@ func TestLongestTimeout(t *testing.T) {
 	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })
 	var sizes []int
 	w.HandleQueue("batch", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 4},
-		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		BatchJobs: 4,
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			sizes = append(sizes, len(jobs))
 			return ctx.Err()
-		}),
+		},
 	})
 	b.work(w)
 	require.Equal(t, []int{2}, sizes, "one attempt of both")

@@ -3,20 +3,20 @@ package fifo_test
 import (
 	"cmp"
 	"math"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
-func jobPlaces(list []fifo.Job) (places []fifo.Position) {
-	for i := range list {
-		places = append(places, list[i].Position())
+func cursors(jobs []fifo.Job) (list []string) {
+	for i := range jobs {
+		list = append(list, jobs[i].Cursor())
 	}
-	return places
+	return list
 }
 
 // Every page goes on where the one before ends, in each scope, and wherever the place is.
@@ -28,20 +28,20 @@ func TestPages(t *testing.T) {
 	}
 	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
 		SELECT queue, group_id, id, payload, 1, enqueued_at FROM pgfifo.jobs`)
-	all := jobPlaces(b.jobs())
+	all := b.jobs()
 	require.Len(t, all, 27)
-	within := func(queue, id string) (places []fifo.Position) {
+	within := func(queue, id string) (jobs []fifo.Job) {
 		for _, p := range all {
 			if p.Queue == queue && (id == "" || p.GroupID == id) {
-				places = append(places, p)
+				jobs = append(jobs, p)
 			}
 		}
-		return places
+		return jobs
 	}
 	q := b.client.Queue("q")
 	for _, x := range []struct {
 		of   lister
-		want []fifo.Position
+		want []fifo.Job
 	}{
 		{b.client, all},
 		{b.client.Queue("p"), within("p", "")},
@@ -52,16 +52,16 @@ func TestPages(t *testing.T) {
 		for limit := range 5 {
 			b.inPages(x.of, x.want, limit)
 		}
-		for _, place := range append(all, fifo.Position{}) {
+		for _, place := range append(all, fifo.Job{}) {
 			b.behind(x.of, x.want, place)
 		}
 	}
 }
 
 // inPages reads all pages of jobs and of dead letters. They are copies.
-func (b *bed) inPages(of lister, want []fifo.Position, limit int) {
+func (b *bed) inPages(of lister, want []fifo.Job, limit int) {
 	b.t.Helper()
-	var jobs, dead []fifo.Position
+	var jobs, dead []string
 	for page := (fifo.Page{Limit: limit}); ; page.After = jobs[len(jobs)-1] {
 		list, err := of.Jobs(b.t.Context(), page)
 		require.NoError(b.t, err)
@@ -71,40 +71,46 @@ func (b *bed) inPages(of lister, want []fifo.Position, limit int) {
 		if limit > 0 {
 			require.LessOrEqual(b.t, len(list), limit)
 		}
-		jobs = append(jobs, jobPlaces(list)...)
+		jobs = append(jobs, cursors(list)...)
 		letters, err := of.DeadLetters(b.t.Context(), fifo.Letters{After: page.After, Limit: page.Limit})
 		require.NoError(b.t, err)
-		for i := range letters {
-			dead = append(dead, letters[i].Position())
-		}
+		dead = append(dead, cursors(letters)...)
 	}
-	require.Equal(b.t, want, jobs)
-	require.Equal(b.t, want, dead)
+	require.Equal(b.t, cursors(want), jobs)
+	require.Equal(b.t, cursors(want), dead)
 }
 
 // behind lists what is behind a place, which may be outside of the scope.
-func (b *bed) behind(of lister, all []fifo.Position, place fifo.Position) {
+func (b *bed) behind(of lister, all []fifo.Job, place fifo.Job) {
 	b.t.Helper()
-	var want []fifo.Position
+	var want []fifo.Job
 	for _, p := range all {
 		if cmp.Or(strings.Compare(p.Queue, place.Queue), strings.Compare(p.GroupID, place.GroupID),
 			cmp.Compare(p.ID, place.ID)) > 0 {
 			want = append(want, p)
 		}
 	}
-	list, err := of.Jobs(b.t.Context(), fifo.Page{After: place})
+	page := fifo.Page{}
+	if place.Queue != "" {
+		page.After = place.Cursor()
+	}
+	list, err := of.Jobs(b.t.Context(), page)
 	require.NoError(b.t, err)
-	require.Equal(b.t, want, jobPlaces(list), "%v behind %v", of, place)
+	require.Equal(b.t, cursors(want), cursors(list), "%v behind %v", of, place)
 }
 
 func TestPagesAreChecked(t *testing.T) {
 	t.Parallel()
-	c := nowhere(t)
+	c, good := nowhere(t), (&fifo.Job{Queue: "jq", GroupID: "g/é\\' ?", ID: 1}).Cursor()
+	require.Equal(t, good, url.QueryEscape(good))
 	for _, of := range []lister{c, c.Queue("q"), c.Queue("q").Group("g")} {
-		for _, key := range []groups.Key{
-			{Queue: "q\x00"}, {Queue: "q", GroupID: "\xff"}, {Queue: "q", GroupID: "\x00"},
+		for _, after := range []string{
+			(&fifo.Job{Queue: "q\x00", GroupID: "g"}).Cursor(), (&fifo.Job{Queue: "q", GroupID: "\xff"}).Cursor(),
+			(&fifo.Job{Queue: "q", GroupID: "\x00"}).Cursor(),
+			good + "0x", good + " ", " " + good, strings.ToUpper(good), good[1:],
+			"q/g/1", "71.67", "7.67.1", "..1", ".",
 		} {
-			page := fifo.Page{After: fifo.Position{Key: key, ID: 1}}
+			page := fifo.Page{After: after}
 			_, err := of.Jobs(t.Context(), page)
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)
 			_, err = of.DeadLetters(t.Context(), fifo.Letters{After: page.After})
@@ -129,7 +135,7 @@ func TestPagesOfUnprintableGroups(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, list, n)
 				if n > 0 {
-					page.After = list[n-1].Position()
+					page.After = list[n-1].Cursor()
 				}
 			}
 		}

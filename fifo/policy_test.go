@@ -13,8 +13,8 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// A RetryPolicy that gives no answer has the default used.
-func TestRetryPolicyThatEnds(t *testing.T) {
+// A Retry that gives no answer has the default used.
+func TestRetryThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(){"panics": func() { panic("in the policy") }, "exits": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestRetryPolicyThatEnds(t *testing.T) {
 	}
 }
 
-// A RetryPolicy that takes its time, longer than the server waits for a worker that says nothing, keeps the job.
-func TestRetryPolicyThatTakesItsTime(t *testing.T) {
+// A Retry that takes its time, longer than the server waits for a worker that says nothing, keeps the job.
+func TestRetryThatTakesItsTime(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.send("g", "fails")

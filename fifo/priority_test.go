@@ -53,10 +53,10 @@ func TestPriorityIsKept(t *testing.T) {
 			}
 			jobs()
 			for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
-				queue.Handler = fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+				queue.Handler = func(_ context.Context, job *fifo.Job) error {
 					check(job.GroupID, job.Priority)
 					return errBroken
-				})
+				}
 				w := b.bare(nil)
 				w.HandleQueue("q", queue)
 				r := b.run(w)
@@ -178,7 +178,7 @@ func TestPriorityCountsAtTheHead(t *testing.T) {
 // Lower ones have one turn of ten, while there are always higher ones.
 func TestPriorityLeavesAPart(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one by one": {}, "batches": {Groups: 20}} {
+	for name, batch := range map[string]fifo.Queue{"one by one": {}, "batches": {BatchGroups: 20}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
@@ -186,7 +186,8 @@ func TestPriorityLeavesAPart(t *testing.T) {
 			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
 				SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
 			w := &fifo.Worker{Client: b.client, Concurrency: 1}
-			w.HandleQueue("q", fifo.Queue{Handler: b.ledger.record(nop), Batch: batch})
+			batch.Handler = b.ledger.record(nop)
+			w.HandleQueue("q", batch)
 			b.work(w)
 			low := 0
 			b.ledger.mu.Lock()
@@ -206,7 +207,7 @@ func TestPriorityInQueues(t *testing.T) {
 	t.Parallel()
 	for name, q := range map[string]fifo.Queue{
 		"plain":           {},
-		"batches of jobs": {Batch: fifo.Batch{Jobs: 5}}, "batches of groups": {Batch: fifo.Batch{Groups: 5}},
+		"batches of jobs": {BatchJobs: 5}, "batches of groups": {BatchGroups: 5},
 		"shares": {Share: func(id string) string { return id[:1] }}, "limited": {}, "paused": {}, "delayed": {},
 		"ungrouped": {}, "failing": {Retry: func(*fifo.Job, error) time.Duration { return time.Millisecond }},
 	} {

@@ -12,13 +12,41 @@ import (
 
 // A Queue says how a worker works one queue. One of Handler and BatchHandler is required.
 type Queue struct {
-	// Handler works one job at a time. With a Batch it is called for one job of the transaction after the other, each
+	// Handler works one job at a time. In a batch it is called for one job of the transaction after the other, each
 	// within a savepoint of its own.
 	Handler Handler
 	// BatchHandler works all jobs of a transaction in one call.
 	BatchHandler BatchHandler
-	// Batch is how much of the queue one transaction takes. Defaults to one job.
-	Batch Batch
+	// BatchJobs and BatchGroups say how much of the queue one transaction takes, a batch, and so how much is repeated
+	// when it is lost. Zero means 1, and only one of the two may be more than 1; MaxBatch is the limit of both.
+	//
+	// With BatchJobs, a transaction has up to so many consecutive jobs of one group. They are worked in order and the
+	// first failure stops it: what succeeded before it is done, the one that failed is tried again in its place, the
+	// rest is given back uncounted. With BatchGroups, it has the jobs at the heads of up to so many groups; a failure
+	// concerns its own group only. Either has fewer jobs if their payloads would have more than 16 MiB together.
+	//
+	// All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When
+	// its worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The
+	// jobs at the heads of its groups are charged with the lost attempt, and a job that has failed or was lost before
+	// always runs alone: one that kills its workers is found out, as it would be without batches. A job that was sent
+	// with a delay, or that may be tried only once, runs alone as well.
+	//
+	// Before the COMMIT of a batch, the deferred constraints of what it writes are checked (SET CONSTRAINTS ALL
+	// IMMEDIATE), and its cursors are closed, also those WITH HOLD. If a constraint is violated, all jobs run again,
+	// one by one.
+	//
+	// With a Handler, each job that writes through the transaction takes a subtransaction, and each transaction begun
+	// on it or behind a Commit takes another. Keep them under 64 in a batch, with up to 60 jobs: beyond that, every
+	// session of the cluster looks them up on disk for as long as the batch runs. A BatchHandler takes one.
+	//
+	// With a Handler, the transaction goes on from job to job. What one sets with SET LOCAL is in force for the next
+	// ones, too, but for what settling depends on (the role, the encoding, the search path, timeouts); its temporary
+	// tables ON COMMIT DROP and its open cursors are there. So each job is to set what it needs, and to drop and close
+	// what it made.
+	//
+	// A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch
+	// wrote, and they run again all the same.
+	BatchJobs, BatchGroups int
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to the worker's; negative: no limit.
 	MaxAttempts int
@@ -31,8 +59,9 @@ type Queue struct {
 	// does not order such a move. Workers are told after the commit; those that are not find it at their next poll.
 	// Scope.Move takes it back. Defaults to none.
 	DeadLetterQueue string
-	// Retry says how long a group waits after a failed attempt of its head. Defaults to the worker's.
-	Retry RetryPolicy
+	// Retry returns how long a group waits after a failed attempt of its head; see Worker.Retry. Defaults to the
+	// worker's.
+	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run; see Worker.JobTimeout. Defaults to the worker's; negative: no limit.
 	JobTimeout time.Duration
 	// AbandonAfter is how long a handler may go on after its context has ended; see Worker.AbandonAfter. Defaults to
@@ -79,7 +108,7 @@ func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Ha
 // HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
 // was given before, if there is no handler or there are two, or for bounds that make no sense. It panics, too, if the
 // queue's dead letters would come back to it, through the DeadLetterQueues of the worker's queues; what other workers
-// do with theirs is not known. A nil HandlerFunc or BatchHandlerFunc is no handler.
+// do with theirs is not known.
 func (w *Worker) HandleQueue(queue string, q Queue) {
 	if err := groups.ValidateID("queue", queue); err != nil {
 		panic(err)
@@ -106,20 +135,14 @@ func (w *Worker) HandleQueue(queue string, q Queue) {
 }
 
 func (q *Queue) validate() error {
-	if f, ok := q.Handler.(HandlerFunc); ok && f == nil {
-		q.Handler = nil
-	}
-	if f, ok := q.BatchHandler.(BatchHandlerFunc); ok && f == nil {
-		q.BatchHandler = nil
-	}
-	b := q.Batch
 	switch {
 	case q.Handler == nil && q.BatchHandler == nil:
 		return errors.New("nil handler")
 	case q.Handler != nil && q.BatchHandler != nil:
 		return errors.New("both a Handler and a BatchHandler")
-	case min(b.Jobs, b.Groups) < 0, max(b.Jobs, b.Groups) > MaxBatch, b.Jobs > 1 && b.Groups > 1:
-		return fmt.Errorf("invalid batch: %+v", b)
+	case min(q.BatchJobs, q.BatchGroups) < 0, max(q.BatchJobs, q.BatchGroups) > MaxBatch,
+		q.BatchJobs > 1 && q.BatchGroups > 1:
+		return fmt.Errorf("invalid batch: %d jobs, %d groups", q.BatchJobs, q.BatchGroups)
 	case len(q.Weights) > 0 && q.Share == nil:
 		return errors.New("weights without a Share")
 	case q.OnGiveUp < ToDeadLetters || q.OnGiveUp > Discard:

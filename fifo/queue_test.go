@@ -21,7 +21,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{make(chan string, 100), make(chan struct{})} }
 
-func (g *gate) Handle(ctx context.Context, job *fifo.Job) error {
+func (g *gate) handle(ctx context.Context, job *fifo.Job) error {
 	g.begun <- job.Queue
 	select {
 	case <-g.open:
@@ -45,7 +45,7 @@ func TestLaneIsKept(t *testing.T) {
 	b.sent("long", 5)
 	g := newGate()
 	w := &fifo.Worker{Client: b.client, Concurrency: 3}
-	w.HandleQueue("long", fifo.Queue{Handler: g})
+	w.HandleQueue("long", fifo.Queue{Handler: g.handle})
 	w.HandleQueue("short", fifo.Queue{Handler: b.ledger.record(nop), MinLanes: 1})
 	run := b.run(w)
 	for range 2 {
@@ -69,8 +69,8 @@ func TestLanesAreLimited(t *testing.T) {
 	b.sent("wide", 2)
 	g := newGate()
 	w := &fifo.Worker{Client: b.client, Concurrency: 6}
-	w.HandleQueue("narrow", fifo.Queue{Handler: g, MaxLanes: 1})
-	w.HandleQueue("wide", fifo.Queue{Handler: g})
+	w.HandleQueue("narrow", fifo.Queue{Handler: g.handle, MaxLanes: 1})
+	w.HandleQueue("wide", fifo.Queue{Handler: g.handle})
 	run := b.run(w)
 	count := make(map[string]int)
 	for range 3 {
@@ -97,7 +97,7 @@ func TestSetLanesWhileRunBegins(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop)
-	w.Handle("other", fifo.HandlerFunc(nop))
+	w.Handle("other", nop)
 	w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
 		cfg.AfterConnect = func(context.Context, *pgx.Conn) error { return w.SetLanes("q", w.Concurrency, 0) }
 	}))
@@ -120,11 +120,11 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 		timeout  bool // there is one
 	}
 	jobs := make(chan seen, 10)
-	h := fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	h := func(ctx context.Context, job *fifo.Job) error {
 		_, timeout := ctx.Deadline()
 		jobs <- seen{job.Queue, job.Attempt(), job.MaxAttempts, timeout}
 		return errOnPurpose
-	})
+	}
 	now := func(*fifo.Job, error) time.Duration { return 0 }
 	never := func(*fifo.Job, error) time.Duration { return time.Hour }
 	w := &fifo.Worker{Client: b.client, MaxAttempts: 5, Retry: never}
@@ -150,12 +150,12 @@ func TestNoLimitOfAttempts(t *testing.T) {
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
 	w := &fifo.Worker{Client: b.client, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
-	h := fifo.HandlerFunc(func(_ context.Context, job *fifo.Job) error {
+	h := func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() <= 2*fifo.DefaultMaxAttempts {
 			return errOnPurpose
 		}
 		return nil
-	})
+	}
 	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: h})
 	run := b.run(w)
 	b.drained()
@@ -171,7 +171,7 @@ func TestHandleWhileItRuns(t *testing.T) {
 	run := b.run(w)
 	b.drained()
 	require.PanicsWithValue(t, "fifo: the worker runs already; queue late comes too late", func() {
-		w.Handle("late", fifo.HandlerFunc(nop))
+		w.Handle("late", nop)
 	})
 	require.NoError(t, run.stop())
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // died plants dead letters of queue q, each with its last failure, or with none if that has no kind.
-func (b *bed) died(list ...fifo.DeadLetterJob) {
+func (b *bed) died(list ...fifo.Job) {
 	b.t.Helper()
 	for _, d := range list {
 		b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, headers, attempts, enqueued_at, failures)
@@ -24,8 +24,8 @@ func (b *bed) died(list ...fifo.DeadLetterJob) {
 	}
 }
 
-func letter(group string, id int64, kind, text string) fifo.DeadLetterJob {
-	return fifo.DeadLetterJob{GroupID: group, ID: id, Failures: []fifo.Failure{{Kind: kind, Error: text}}}
+func letter(group string, id int64, kind, text string) fifo.Job {
+	return fifo.Job{GroupID: group, ID: id, Failures: []fifo.Failure{{Kind: kind, Error: text}}}
 }
 
 // audited has the jobs that were redriven audited in place of the dead letters.
@@ -78,7 +78,7 @@ func TestRedriveToTail(t *testing.T) {
 				require.NoError(t, end.commit())
 			}
 			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, redriven(list), "in the order of lists")
-			require.Equal(t, letters[0].Position(), list[0].Position)
+			require.Equal(t, letters[0].Cursor(), list[0].Cursor())
 			require.Greater(t, list[0].JobID, waiting[1])
 			require.Greater(t, list[1].JobID, list[2].JobID, "the order of the letters is kept")
 			require.Empty(t, b.deadLetters())

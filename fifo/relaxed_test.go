@@ -46,7 +46,7 @@ func TestRelaxed(t *testing.T) {
 		return err
 	}
 	w := b.worker(func(context.Context, *fifo.Job) error { return nil }, func(w *fifo.Worker) { w.Concurrency = 1 })
-	relaxed := func(name string, q fifo.Queue, h fifo.HandlerFunc) {
+	relaxed := func(name string, q fifo.Queue, h fifo.Handler) {
 		q.Relaxed = true
 		if h != nil {
 			q.Handler = b.ledger.record(h)
@@ -55,22 +55,22 @@ func TestRelaxed(t *testing.T) {
 	}
 	relaxed("plain", fifo.Queue{}, func(context.Context, *fifo.Job) error { return nil })
 	relaxed("used", fifo.Queue{}, synced)
-	relaxed("each", fifo.Queue{Batch: fifo.Batch{Jobs: 3}}, synced)
-	relaxed("wide", fifo.Queue{Batch: fifo.Batch{Groups: 3}}, synced)
+	relaxed("each", fifo.Queue{BatchJobs: 3}, synced)
+	relaxed("wide", fifo.Queue{BatchGroups: 3}, synced)
 	relaxed("slice", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 3},
-		BatchHandler: fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+		BatchJobs: 3,
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			return synced(ctx, jobs[0])
-		}),
+		},
 	}, nil)
 	relaxed("partly", fifo.Queue{
-		Batch: fifo.Batch{Jobs: 3},
-		BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+		BatchJobs: 3,
+		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 			if len(jobs) < 3 {
 				return nil
 			}
 			return fifo.BatchError{jobs[1].ID: fifo.DeadLetter(errors.New("bad"))}
-		}),
+		},
 	}, nil)
 	relaxed("fails", fifo.Queue{}, func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() == 2 {

@@ -311,7 +311,7 @@ func TestReplaceInsideABatch(t *testing.T) {
 	ids := b.sendAll(newer("g", "a", "one"), newer("g", "b", "two"), newer("g", "c", "three"))
 	var payloads []string
 	replaced := false
-	b.work(b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 		if !replaced && len(jobs) > 1 {
 			require.False(t, b.replaces(ids[0], newer("g", "a", "newer one")))
 			replaced = b.replaces(ids[1], newer("g", "b", "newer two"))
@@ -330,7 +330,7 @@ func TestReplaceInsideABatch(t *testing.T) {
 // What a producer was told last is what a job commits, however producers and workers meet.
 func TestReplaceUnderLoad(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 5}, "groups": {Groups: 5}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)

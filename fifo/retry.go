@@ -8,13 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// A RetryPolicy returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
-// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once.
-type RetryPolicy func(job *Job, err error) time.Duration
-
-// Backoff returns a RetryPolicy that waits first after the first failure and twice as long after each further one, up
-// to limit, less a random part of up to a fifth.
-func Backoff(first, limit time.Duration) RetryPolicy {
+// Backoff returns a Retry of a Worker or Queue that waits first after the first failure and twice as long after each
+// further one, up to limit, less a random part of up to a fifth.
+func Backoff(first, limit time.Duration) func(job *Job, err error) time.Duration {
 	return func(job *Job, _ error) time.Duration {
 		d := first
 		for n := job.Attempt(); n > 1 && d > 0 && d < limit; n-- {
@@ -25,9 +21,9 @@ func Backoff(first, limit time.Duration) RetryPolicy {
 	}
 }
 
-// DefaultRetry is the RetryPolicy of a Worker that names none: Backoff from a second up to 5 minutes. A job whose first
-// attempt was lost with its worker is tried again at once, because most often the worker is at fault and not the job. A
-// policy of your own is asked about such a job as well, with ErrLost, so it can have a job that kills its workers wait.
+// DefaultRetry is the Retry of a Worker that has none: Backoff from a second up to 5 minutes. A job whose first attempt
+// was lost with its worker is tried again at once, because most often the worker is at fault and not the job. One of
+// your own is asked about such a job as well, with ErrLost, so it can have a job that kills its workers wait.
 func DefaultRetry(job *Job, err error) time.Duration {
 	if job.Attempt() == 1 && errors.Is(err, ErrLost) {
 		return 0
@@ -49,7 +45,7 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever the RetryPolicy says.
+// RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever Worker.Retry says.
 // It counts as an attempt all the same. A nil err stands for "retry later".
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {

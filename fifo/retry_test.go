@@ -48,8 +48,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// The policy is asked with the attempt that failed and why; its answer is bounded like a message's delay.
-func TestRetryPolicy(t *testing.T) {
+// Retry is asked with the attempt that failed and why; its answer is bounded like a message's delay.
+func TestRetry(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct{ says, want time.Duration }{
 		{time.Hour, time.Hour}, {math.MaxInt64, fifo.MaxDelay},
@@ -65,7 +65,7 @@ func TestRetryPolicy(t *testing.T) {
 				return x.says
 			}
 		}))
-		require.Equal(t, 1, receive(t, asked, "the policy to be asked"))
+		require.Equal(t, 1, receive(t, asked, "Retry to be asked"))
 		await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
 		require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
 	}

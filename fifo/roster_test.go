@@ -36,7 +36,7 @@ func newRoster(t *testing.T) *roster {
 	return r
 }
 
-func (r *roster) handle(b *bed, ctx context.Context, job *fifo.Job, h fifo.HandlerFunc) error {
+func (r *roster) handle(b *bed, ctx context.Context, job *fifo.Job, h fifo.Handler) error {
 	s, group := start{id: job.ID}, job.GroupID
 	err := b.pool.QueryRow(ctx, "SELECT xmin::text::bigint FROM pgfifo.attempt_marks WHERE id = $1", s.id).Scan(&s.mark)
 	r.mu.Lock()
@@ -91,7 +91,7 @@ func (r *roster) starts(group string) (ids []int64) {
 
 // crowd returns a worker of eight lanes that works q. Its handlers are in the roster, and not in the ledger, which
 // wants one job of a group at a time.
-func (b *bed) crowd(r *roster, batch fifo.Batch, h fifo.HandlerFunc, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) crowd(r *roster, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	w := &fifo.Worker{
 		Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
@@ -99,8 +99,8 @@ func (b *bed) crowd(r *roster, batch fifo.Batch, h fifo.HandlerFunc, adjust ...f
 	for _, f := range adjust {
 		f(w)
 	}
-	handler := fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, h) })
-	w.HandleQueue("q", fifo.Queue{Batch: batch, Handler: handler})
+	batch.Handler = func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, h) }
+	w.HandleQueue("q", batch)
 	return w
 }
 

@@ -6,13 +6,16 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/pgfifo/pgfifo/migrations"
 )
+
+// A rowQuerier is what migrations.Check takes.
+type rowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
 
 // A querier runs statements with parameters: on a pool, or in a transaction of pgx or of database/sql.
 type querier interface {
-	migrations.Querier
+	rowQuerier
 	query(ctx context.Context, sql string, args ...any) (rows, error)
 }
 
@@ -46,8 +49,8 @@ func each(ctx context.Context, db querier, sql string, f func(row) error, args .
 // A pgxSession is a *pgxpool.Pool or a pgx.Tx.
 type pgxSession struct {
 	db interface {
-		pgxQuerier
-		migrations.Querier
+		rowQuerier
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	}
 }
 

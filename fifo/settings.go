@@ -17,8 +17,8 @@ type Settings struct {
 	// Those of Ungrouped messages go on to count.
 	DedupByGroup bool
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
-	// those that are older, at its Sweep. By default they are kept for ever: nothing is lost unasked. Rounded up to
-	// microseconds.
+	// those that are older, once in its SweepInterval. By default they are kept for ever: nothing is lost unasked.
+	// Rounded up to microseconds.
 	DeadLetterRetention time.Duration
 	// Limit is how many jobs of the queue may run at once, over all processes; a batch counts as one. Defaults to 0, no
 	// limit; at most MaxLimit.
@@ -37,8 +37,7 @@ type Settings struct {
 	//
 	// Each attempt is marked in the table attempt_marks before its handler runs, with a commit of its own on the
 	// client's pool, so a group starts as many jobs a second as the disk flushes. If the pool has no connection for
-	// that within a second, the job is given back, and its group rests for a moment. The queue's Batch takes one job at
-	// a time.
+	// that within a second, the job is given back, and its group rests for a moment. A batch has one job there.
 	//
 	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
 	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on

@@ -67,7 +67,7 @@ func TestSettingsOfTheHandler(t *testing.T) {
 // A handler that only reads may say so: it is done all the same.
 func TestReadOnlyHandler(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "batch": {Jobs: 3}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
@@ -91,7 +91,7 @@ func TestSettingsOfTheJobBefore(t *testing.T) {
 	t.Parallel()
 	b := newList(t)
 	ids := b.send("g", 1, 2, 3)
-	b.work(b.each(fifo.Batch{Jobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+	b.work(b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
 			return err

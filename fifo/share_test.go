@@ -93,14 +93,13 @@ func TestShareThatPanics(t *testing.T) {
 
 func TestInvalidWeights(t *testing.T) {
 	t.Parallel()
-	h := fifo.HandlerFunc(nop)
 	for name, q := range map[string]fifo.Queue{
-		"without a share": {Handler: h, Weights: map[string]int{"a": 2}},
-		"none":            {Handler: h, Share: tenant, Weights: map[string]int{"a": 0}},
-		"too large":       {Handler: h, Share: tenant, Weights: map[string]int{"a": fifo.MaxWeight + 1}},
+		"without a share": {Handler: nop, Weights: map[string]int{"a": 2}},
+		"none":            {Handler: nop, Share: tenant, Weights: map[string]int{"a": 0}},
+		"too large":       {Handler: nop, Share: tenant, Weights: map[string]int{"a": fifo.MaxWeight + 1}},
 	} {
 		require.Panics(t, func() { new(fifo.Worker).HandleQueue("q", q) }, name)
 	}
 	weights := map[string]int{"a": fifo.MaxWeight}
-	new(fifo.Worker).HandleQueue("q", fifo.Queue{Handler: h, Share: tenant, Weights: weights})
+	new(fifo.Worker).HandleQueue("q", fifo.Queue{Handler: nop, Share: tenant, Weights: weights})
 }

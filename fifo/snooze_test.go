@@ -80,7 +80,7 @@ func TestSnoozeUntil(t *testing.T) {
 // In a batch, what is before it is done, and what is behind it is given back.
 func TestSnoozeInABatch(t *testing.T) {
 	t.Parallel()
-	batch := fifo.Batch{Jobs: 3}
+	batch := fifo.Queue{BatchJobs: 3}
 	for name, snooze := range map[string]func(b *bed, snoozed *int) *fifo.Worker{
 		"handler": func(b *bed, snoozed *int) *fifo.Worker {
 			return b.each(batch, func(_ context.Context, job *fifo.Job) error {
@@ -152,7 +152,7 @@ func TestSnoozeBesideALostTransaction(t *testing.T) {
 func TestSnoozeIsNotTheLastWord(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		handler fifo.HandlerFunc
+		handler fifo.Handler
 		kind    string
 	}{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},

@@ -52,7 +52,7 @@ func TestLateCancelRequest(t *testing.T) {
 			b.send("a", nil)
 			b.send(second, nil)
 			delivered, begun := make(chan struct{}), 0
-			w := b.each(fifo.Batch{Jobs: 2}, func(ctx context.Context, job *fifo.Job) error {
+			w := b.each(fifo.Queue{BatchJobs: 2}, func(ctx context.Context, job *fifo.Job) error {
 				tx, err := job.PgxTx(ctx)
 				if err != nil {
 					return err
@@ -137,7 +137,7 @@ func TestStatementsTakenAway(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			b.send("a", nil, nil, nil)
-			b.work(b.each(fifo.Batch{Jobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {
+			b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {
 				tx, err := job.PgxTx(ctx)
 				if err != nil {
 					return err

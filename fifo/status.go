@@ -113,20 +113,21 @@ func (s *State) UnmarshalText(text []byte) error {
 // It looks at heads. A job that runs behind one (Settings.GroupLimit) is not told of here: see WhyJob.
 //
 // It reads one row per group and is not slowed down by long groups, but for a state it may have to pass over many
-// others. It returns ErrInvalidID also for a page that is After a place that cannot be, and ErrInvalidState.
+// others. It returns ErrInvalidID also for a page whose After is no Cursor, and ErrInvalidState.
 func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []Status, err error) {
 	for _, state := range states {
 		if state != Held && state != Paused {
 			return nil, fmt.Errorf("%w: %v; it can be %v or %v", ErrInvalidState, state, Held, Paused)
 		}
 	}
-	if err := page.check(); err != nil {
+	after, err := positionOf(page.After)
+	if err != nil {
 		return nil, err
 	}
-	if page.After != (Position{}) {
-		page.After.ID = math.MaxInt64
+	if page.After != "" {
+		after.ID = math.MaxInt64
 	}
-	from, some := s.from(page.After)
+	from, some := s.from(after)
 	limit := page.limit()
 	if !some {
 		limit = 0
@@ -135,7 +136,7 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 }
 
 // groupsBehind returns groups from the next job on, which is taken for the head of its group.
-func (s Scope) groupsBehind(ctx context.Context, from Position, limit int, states ...State) (list []Status, err error) {
+func (s Scope) groupsBehind(ctx context.Context, from position, limit int, states ...State) (list []Status, err error) {
 	err = s.read(ctx, "list groups of", groupsSQL, func(r row) error {
 		var g Status
 		var due, heldSince, since *time.Time

@@ -10,14 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A lister is a Client or a Scope.
 type lister interface {
 	Groups(ctx context.Context, page fifo.Page, states ...fifo.State) ([]fifo.Status, error)
 	Jobs(ctx context.Context, page fifo.Page) ([]fifo.Job, error)
-	DeadLetters(ctx context.Context, of fifo.Letters) ([]fifo.DeadLetterJob, error)
+	DeadLetters(ctx context.Context, of fifo.Letters) ([]fifo.Job, error)
 }
 
 func (b *bed) groups(of lister, page fifo.Page, states ...fifo.State) []fifo.Status {
@@ -36,7 +35,7 @@ func (b *bed) plant(queue string, n int, ids ...string) {
 
 // after is behind all of a group.
 func after(queue, id string) fifo.Page {
-	return fifo.Page{After: fifo.Position{Key: groups.Key{Queue: queue, GroupID: id}}}
+	return fifo.Page{After: (&fifo.Job{Queue: queue, GroupID: id}).Cursor()}
 }
 
 func keysOf(list []fifo.Status) string {
@@ -72,7 +71,7 @@ func TestGroups(t *testing.T) {
 		JobID: head, State: fifo.Due, Since: x.OldestAt,
 	}, x)
 	require.WithinDuration(t, time.Now(), x.OldestAt, time.Minute)
-	require.Equal(t, fifo.Position{Key: groups.Key{Queue: "q", GroupID: "a"}, ID: head}, x.Position())
+	require.Equal(t, (&fifo.Job{Queue: "q", GroupID: "a", ID: head}).Cursor(), x.Cursor())
 	require.Equal(t, 2, y.Attempts)
 	require.WithinDuration(t, time.Now().Add(time.Hour), y.DueAt, time.Minute)
 	require.True(t, c.Paused)
@@ -143,7 +142,7 @@ func TestGroupsInPages(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(list), 100)
 			seen = append(seen, keysOf(list))
-			page.After = list[len(list)-1].Position()
+			page.After = list[len(list)-1].Cursor()
 		}
 		require.Equal(t, query[string](b, `SELECT string_agg(queue || '/' || group_id, ' ' ORDER BY queue, group_id)
 			FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs WHERE $1 IN ('', queue)) g`, queue),

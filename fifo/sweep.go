@@ -13,29 +13,6 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
-// Sweep adjusts housekeeping. Every worker tries, and one at a time does it: collect the rows of idle groups, and drop
-// deduplication ids that have expired and dead letters, of any queue, that are older than its
-// Settings.DeadLetterRetention. Missing group rows need no sweep: looking for work makes them.
-//
-// Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If the
-// job at the head of such a queue's first group has been due for ten times Interval, 10 minutes by default, and is
-// neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other workers
-// handle. If "seen" is false in the log, none that handles the queue has looked at the group yet; if it is true, those
-// that do may be late, or gone. The first group is the one whose id sorts first; the others are not looked at.
-type Sweep struct {
-	// Interval is how often this worker tries to; it passes when another one is at it. Defaults to 1 minute; negative:
-	// never.
-	Interval time.Duration
-	// GroupIdle is how old a group's row must be to be collected when the group has no jobs. Defaults to 10 minutes.
-	GroupIdle time.Duration
-}
-
-func (s Sweep) withDefaults() Sweep {
-	s.Interval = orDefault(s.Interval, time.Minute)
-	s.GroupIdle = orDefault(s.GroupIdle, 10*time.Minute)
-	return s
-}
-
 const (
 	sweepBatch  = 1000 // rows per transaction
 	sweepBudget = 50   // transactions per sweep: the rest waits for the next
@@ -47,10 +24,10 @@ var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.R
 
 // runSweeper sweeps every now and then.
 func (c *crew) runSweeper(ctx context.Context) {
-	if c.set.sweep.Interval < 0 {
+	if c.set.sweep < 0 {
 		return
 	}
-	tick := time.NewTicker(c.set.sweep.Interval)
+	tick := time.NewTicker(c.set.sweep)
 	defer tick.Stop()
 	var after groups.Key
 	onlooker := newOnlooker(c)
@@ -87,7 +64,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			if !alone {
 				return errSweeping
 			}
-			n, after, err = schedule.Collect(ctx, tx, client.schema, c.set.sweep.GroupIdle, after, sweepBatch)
+			n, after, err = schedule.Collect(ctx, tx, client.schema, c.set.groupIdle, after, sweepBatch)
 			return err
 		})
 		if errors.Is(err, errSweeping) {

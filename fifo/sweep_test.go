@@ -46,7 +46,7 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 	sweeper := b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
 	b.run(b.worker(nop, func(w *fifo.Worker) {
 		w.Client = sweeper
-		w.Sweep.Interval = 10 * time.Millisecond
+		w.SweepInterval = 10 * time.Millisecond
 		w.Session = groups.Session{
 			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 		}
@@ -70,7 +70,7 @@ func TestSweepSeesTheNewest(t *testing.T) {
 	h := newBlocking()
 	b.run(b.worker(h.handle, func(w *fifo.Worker) {
 		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
-		w.Sweep.Interval = 10 * time.Millisecond
+		w.SweepInterval = 10 * time.Millisecond
 	}))
 	receive(t, f.frozen, "the sweep")
 	b.send("g", nil)

@@ -86,7 +86,7 @@ func (l *logFile) told(t *testing.T, level, what string) (told, withheld int) {
 }
 
 // burst puts n jobs that fail, and behind them some that die, into groups of their own.
-func (b *bed) burst(n, dead int) fifo.HandlerFunc {
+func (b *bed) burst(n, dead int) fifo.Handler {
 	b.t.Helper()
 	for i := range n {
 		b.send(fmt.Sprint("a", i), nil)

@@ -104,7 +104,7 @@ func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	require.Zero(t, w.Stats().Lost)
 }
 
-// waiting is a RetryPolicy for tests that count how soon a job is tried again.
-func waiting(d time.Duration) fifo.RetryPolicy {
+// waiting is a Retry for tests that count how soon a job is tried again.
+func waiting(d time.Duration) func(*fifo.Job, error) time.Duration {
 	return func(*fifo.Job, error) time.Duration { return d }
 }

@@ -12,10 +12,10 @@ func (e *unavailableError) Error() string { return e.err.Error() }
 func (e *unavailableError) Unwrap() error { return e.err }
 
 // Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
-// attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's RetryPolicy says: at
-// least a tenth of a second, and 5 seconds at most, so that it does not wait long for what is up again. For the policy
-// each time in a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a
-// Snooze around it, or in it, says how long instead. A nil err stands for "unavailable".
+// attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's Retry says: at least a
+// tenth of a second, and 5 seconds at most, so that it does not wait long for what is up again. For Retry each time in
+// a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a Snooze
+// around it, or in it, says how long instead. A nil err stands for "unavailable".
 //
 // That holds after JobTimeout, too. So say it of a call that was refused, or that has ended by a timeout of its own,
 // and not of the end of the handler's context: a job that never ends in time would be tried for ever, its group behind
@@ -46,7 +46,7 @@ func IsUnavailable(err error) bool {
 	return errors.As(err, &down)
 }
 
-// maxUnavailable bounds how long a group waits that the RetryPolicy has wait. Probes come as often.
+// maxUnavailable bounds how long a group waits that Retry has wait. Probes come as often.
 const maxUnavailable = schedule.MaxPause
 
 // saysDown reports whether the error gives the job back because what it depends on is down.

@@ -111,7 +111,7 @@ var errLoseTransaction = errors.New("the handler is to end its transaction")
 func TestUnavailableIsNotTheLastWord(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		handler fifo.HandlerFunc
+		handler fifo.Handler
 		kind    string
 	}{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
@@ -135,7 +135,7 @@ func TestUnavailableIsNotTheLastWord(t *testing.T) {
 // Of a batch of one group, what is before it is done, and what is behind it is given back.
 func TestUnavailableInABatch(t *testing.T) {
 	t.Parallel()
-	batch := fifo.Batch{Jobs: 3}
+	batch := fifo.Queue{BatchJobs: 3}
 	for name, x := range map[string]struct {
 		worker         func(b *bed, once *sync.Once) *fifo.Worker
 		returned, done int64
@@ -194,7 +194,7 @@ func TestUnavailableBatchOfGroups(t *testing.T) {
 		b.send(fmt.Sprint(i), "1", "2")
 	}
 	calls, down := 0, true
-	w := b.slice(fifo.Batch{Groups: 10}, func(ctx context.Context, jobs []*fifo.Job) error {
+	w := b.slice(fifo.Queue{BatchGroups: 10}, func(ctx context.Context, jobs []*fifo.Job) error {
 		tx, err := jobs[0].PgxTx(ctx)
 		if err != nil {
 			return err
@@ -340,7 +340,7 @@ func TestBatchOfGroupsThatIsProbed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.sendAll(perGroup(50, "q", 1)...)
-	w := b.each(fifo.Batch{Groups: 50}, func(context.Context, *fifo.Job) error {
+	w := b.each(fifo.Queue{BatchGroups: 50}, func(context.Context, *fifo.Job) error {
 		return fifo.Unavailable(nil)
 	}, oneLane)
 	r := b.run(w)

@@ -116,8 +116,8 @@ func TestUngroupedInBatches(t *testing.T) {
 	w := &fifo.Worker{Client: b.client, Concurrency: 2}
 	most := 0
 	w.HandleQueue("q", fifo.Queue{
-		Batch: fifo.Batch{Groups: 10},
-		BatchHandler: fifo.BatchHandlerFunc(func(_ context.Context, jobs []*fifo.Job) error {
+		BatchGroups: 10,
+		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
 			failed := make(fifo.BatchError)
 			for _, job := range jobs {
 				if string(job.Payload) == "bad" {
@@ -128,7 +128,7 @@ func TestUngroupedInBatches(t *testing.T) {
 			defer b.ledger.mu.Unlock()
 			most = max(most, len(jobs))
 			return failed
-		}),
+		},
 	})
 	b.work(w)
 	require.Greater(t, most, 1)

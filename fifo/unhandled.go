@@ -58,7 +58,7 @@ func (o *onlooker) look(ctx context.Context) error {
 // tell logs that a queue's first group waits, unless the worker handles the queue, or has told of it.
 func (o *onlooker) tell(f *schedule.First) {
 	_, handled := o.set.queues[f.Queue]
-	if handled || o.told[f.Queue] || f.Waits < times(unhandledAfter, o.set.sweep.Interval) {
+	if handled || o.told[f.Queue] || f.Waits < times(unhandledAfter, o.set.sweep) {
 		return
 	}
 	o.told[f.Queue] = true

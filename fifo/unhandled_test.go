@@ -39,7 +39,7 @@ func TestUnhandledQueueIsTold(t *testing.T) {
 	_, err := holder.Exec(t.Context(), "BEGIN; SELECT FROM pgfifo.jobs WHERE queue = 'held' FOR NO KEY UPDATE")
 	require.NoError(t, err)
 
-	sweeping := func(w *fifo.Worker) { w.Sweep.Interval = interval }
+	sweeping := func(w *fifo.Worker) { w.SweepInterval = interval }
 	r := b.run(b.worker(nop, sweeping))
 	const what = "a queue that this worker does not handle; another worker may"
 	await(t, "what is old", func() bool { return len(log.lines(what)) == 2 })

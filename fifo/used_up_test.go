@@ -15,20 +15,20 @@ import (
 // jobs block their groups, until it has attempts again. Elsewhere it is tried once more.
 func TestUsedUpBefore(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Batch{"one": {}, "jobs": {Jobs: 3}, "groups": {Groups: 3}} {
+	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
 		for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
 			t.Run(fmt.Sprint(name, " ", up), func(t *testing.T) {
 				t.Parallel()
 				b := newBed(t)
 				ids, others := b.send("g", "fine", "used up", "behind"), b.send("other", "fine", "fine")
 				b.exec("UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[1])
-				w := b.giving(up, fifo.Queue{Batch: batch, Handler: fifo.HandlerFunc(
-					func(_ context.Context, job *fifo.Job) error {
-						if string(job.Payload) == "used up" && job.Attempts > 0 {
-							return errOnPurpose
-						}
-						return nil
-					})}, oneLane)
+				batch.Handler = func(_ context.Context, job *fifo.Job) error {
+					if string(job.Payload) == "used up" && job.Attempts > 0 {
+						return errOnPurpose
+					}
+					return nil
+				}
+				w := b.giving(up, batch, oneLane)
 				if up != fifo.BlockGroup {
 					b.work(w)
 					require.Len(t, b.ledger.starts, 5)
@@ -74,8 +74,10 @@ func TestTwoBlockAtOnce(t *testing.T) {
 			r, s := newRoster(t), newStop()
 			ids, g := b.enqueue("a", 2), b.client.Queue("q").Group("a")
 			w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
-			w.HandleQueue("q", fifo.Queue{OnGiveUp: fifo.BlockGroup, Handler: fifo.HandlerFunc(
-				func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) })})
+			w.HandleQueue("q", fifo.Queue{
+				OnGiveUp: fifo.BlockGroup,
+				Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
+			})
 			b.run(w)
 			r.reach(t, "a", ids...)
 			tx, err := b.pool.Begin(t.Context())
@@ -113,7 +115,7 @@ func TestBlockIsRefused(t *testing.T) {
 	id := b.send("g", nil)[0]
 	b.exec("UPDATE pgfifo.jobs SET attempts = 3")
 	b.exec("ALTER TABLE pgfifo.pauses ADD CONSTRAINT no CHECK (job IS NULL)")
-	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: fifo.HandlerFunc(nop)})
+	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: nop})
 	b.run(w)
 	await(t, "trouble, twice", func() bool { return w.Stats().Troubles >= 2 })
 	b.exec("ALTER TABLE pgfifo.pauses DROP CONSTRAINT no")

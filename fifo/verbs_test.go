@@ -193,7 +193,7 @@ func TestVerbsInsideABatch(t *testing.T) {
 			ids := b.send("g", "one", "two", "three")
 			var payloads []string
 			changed := false
-			w := b.slice(fifo.Batch{Jobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+			w := b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 				if !changed && len(jobs) > 1 {
 					changed = true
 					require.NoError(t, verb(promptly(t), b.client.Queue("q"), ids[1]))

@@ -62,7 +62,7 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 		return Status{}, notFound
 	case list[0].HeadID < id:
 		if most > 0 {
-			own, err := s.Group(job.GroupID).groupsBehind(ctx, Position{job.Group(), id - 1}, 1)
+			own, err := s.Group(job.GroupID).groupsBehind(ctx, position{job.Group(), id - 1}, 1)
 			if err != nil {
 				return Status{}, err
 			}

@@ -151,13 +151,13 @@ func TestWhyOfAnEdit(t *testing.T) {
 	require.NoError(t, err)
 	h := newBlocking()
 	w := b.bare(nil)
-	w.Handle("repairs", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	w.Handle("repairs", func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err == nil {
 			err = q.InPgx(tx).Edit(ctx, id, edit)
 		}
 		return errors.Join(err, h.handle(ctx, job))
-	}))
+	})
 	r := b.run(w)
 	receive(t, h.started, "the repair")
 	held()

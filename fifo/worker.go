@@ -24,8 +24,10 @@ type Worker struct {
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
-	// Retry says how long a group waits after a failed attempt of its head. Defaults to DefaultRetry.
-	Retry RetryPolicy
+	// Retry returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
+	// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once.
+	// See Backoff. Defaults to DefaultRetry.
+	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
 	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for
 	// each of its jobs. If the handler returns an error after that, the attempt has failed as KindTimeout, unless it
@@ -52,8 +54,21 @@ type Worker struct {
 	// valid UTF-8, or has a NUL. Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none, in
 	// which a long host is cut.
 	Name string
-	// Sweep adjusts the housekeeping that one of the workers does for all.
-	Sweep Sweep
+	// SweepInterval is how often this worker tries to do the housekeeping that one does for all at a time; it passes
+	// when another one is at it. A sweep collects the rows of idle groups, and drops deduplication ids that have
+	// expired and dead letters, of any queue, that are older than its Settings.DeadLetterRetention. Missing group rows
+	// need no sweep: looking for work makes them. Defaults to 1 minute; negative: never.
+	//
+	// Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If
+	// the job at the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by
+	// default, and is neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know
+	// what other workers handle. If "seen" is false in the log, none that handles the queue has looked at the group
+	// yet; if it is true, those that do may be late, or gone. The first group is the one whose id sorts first; the
+	// others are not looked at.
+	SweepInterval time.Duration
+	// GroupIdle is how old a group's row must be for a sweep to collect it when the group has no jobs. Defaults to 10
+	// minutes.
+	GroupIdle time.Duration
 
 	queues  map[string]Queue
 	running atomic.Bool
@@ -67,7 +82,8 @@ const applicationName = "application_name"
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
-		drain: orDefault(w.DrainTimeout, 20*time.Second), sweep: w.Sweep.withDefaults(),
+		drain: orDefault(w.DrainTimeout, 20*time.Second),
+		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
 		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]*Queue, len(w.queues)),
 	}
 	name, badName := w.name()
@@ -111,11 +127,12 @@ func orDefault[T comparable](v, def T) T {
 type settings struct {
 	lanes       int
 	poll, drain time.Duration
+	sweep       time.Duration // how often
+	groupIdle   time.Duration
 	name        string
 	names       []string          // of the queues, sorted
 	queues      map[string]*Queue // with their defaults filled in
 	once        bool              // RunOne: one job, and no next one
-	sweep       Sweep
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
@@ -163,7 +180,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// RunOne works one job, if any may run now, and reports whether it did. Of a queue with a Batch, too, it works only
+// RunOne works one job, if any may run now, and reports whether it did. Of a queue with batches, too, it works only
 // one. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
 // handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
 // once, except ErrRunning. If ctx ends meanwhile, the job is given back; a handler that goes on for 5 seconds is

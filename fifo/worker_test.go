@@ -28,16 +28,16 @@ func TestInvalidWorker(t *testing.T) {
 		"client":      {func(w *fifo.Worker) { w.Client = nil }, fifo.ErrInvalidWorker, "Client"},
 		"concurrency": {func(w *fifo.Worker) { w.Concurrency = -1 }, fifo.ErrInvalidWorker, "Concurrency -1"},
 		"kept lanes": {func(w *fifo.Worker) {
-			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 3})
+			w.HandleQueue("z", fifo.Queue{Handler: nop, MinLanes: 3})
 			w.Concurrency = 2
 		}, fifo.ErrInvalidWorker, "keep 3 lanes together"},
 		"more than can be counted": {func(w *fifo.Worker) {
 			for _, queue := range []string{"x", "y", "z"} {
-				w.HandleQueue(queue, fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: math.MaxInt})
+				w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: math.MaxInt})
 			}
 		}, fifo.ErrInvalidWorker, "lanes together"},
 		"all lanes kept": {func(w *fifo.Worker) {
-			w.HandleQueue("z", fifo.Queue{Handler: fifo.HandlerFunc(nop), MinLanes: 2})
+			w.HandleQueue("z", fifo.Queue{Handler: nop, MinLanes: 2})
 			w.Concurrency = 2
 		}, fifo.ErrInvalidWorker, `for other queues than "q"`},
 		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, fifo.ErrInvalidWorker, "Name"},
@@ -65,19 +65,17 @@ func TestInvalidWorker(t *testing.T) {
 func TestHandlePanics(t *testing.T) {
 	t.Parallel()
 	w := &fifo.Worker{}
-	require.Panics(t, func() { w.Handle("", fifo.HandlerFunc(nop)) })
-	require.Panics(t, func() { w.Handle("a\x00", fifo.HandlerFunc(nop)) })
+	require.Panics(t, func() { w.Handle("", nop) })
+	require.Panics(t, func() { w.Handle("a\x00", nop) })
 	require.Panics(t, func() { w.Handle("q", nil) })
-	w.Handle("q", fifo.HandlerFunc(nop))
-	require.Panics(t, func() { w.Handle("q", fifo.HandlerFunc(nop)) })
-	slice := fifo.BatchHandlerFunc(func(context.Context, []*fifo.Job) error { return nil })
+	w.Handle("q", nop)
+	require.Panics(t, func() { w.Handle("q", nop) })
+	slice := func(context.Context, []*fifo.Job) error { return nil }
 	for name, bad := range map[string]fifo.Queue{
 		"no handler":   {},
-		"nil func":     {Handler: fifo.HandlerFunc(nil)},
-		"nil slice":    {BatchHandler: fifo.BatchHandlerFunc(nil)},
 		"nil JSON":     {Handler: fifo.JSON[int](nil)},
-		"two handlers": {Handler: fifo.HandlerFunc(nop), BatchHandler: slice},
-		"lanes":        {Handler: fifo.HandlerFunc(nop), MinLanes: 2, MaxLanes: 1},
+		"two handlers": {Handler: nop, BatchHandler: slice},
+		"lanes":        {Handler: nop, MinLanes: 2, MaxLanes: 1},
 	} {
 		require.Panics(t, func() { w.HandleQueue(name, bad) }, name)
 	}
@@ -253,7 +251,7 @@ func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all gorout
 	ignore := goleak.IgnoreCurrent()
 	for i := range 2 {
 		b.send("g", nil, nil)
-		b.work(b.worker(nop, func(w *fifo.Worker) { w.Sweep.Interval = time.Millisecond }))
+		b.work(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = time.Millisecond }))
 		_, err := b.worker(nop).RunOne(t.Context())
 		require.NoError(t, err)
 		b.pool.Reset()
@@ -280,10 +278,10 @@ func TestQueuesTakeTurns(t *testing.T) {
 		return nil
 	}, oneLane)
 	ahead := make(chan int, 2)
-	w.Handle("z", fifo.HandlerFunc(func(context.Context, *fifo.Job) error {
+	w.Handle("z", func(context.Context, *fifo.Job) error {
 		ahead <- b.ledger.started()
 		return nil
-	}))
+	})
 	b.run(w)
 	first, second := receive(t, ahead, "a job of the other queue"), receive(t, ahead, "the second")
 	t.Logf("behind %d and %d jobs", first, second)

@@ -13,16 +13,17 @@ import (
 //go:embed version.sql
 var versionSQL string
 
-// A Querier is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
-type Querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, or at a
 // newer one that still serves this release, and otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or
 // ErrEncoding and says what to do. It is one read of the catalog: it changes nothing, needs no privileges, and leaves a
-// transaction usable.
-func Check(ctx context.Context, db Querier, schema string) error {
+// transaction usable. db is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
+func Check(
+	ctx context.Context,
+	db interface {
+		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	},
+	schema string,
+) error {
 	name, err := parse(schema)
 	if err != nil {
 		return err
@@ -59,7 +60,11 @@ func (s state) check(name schema.Name, latest int) error {
 		"run migrations.Up, or your migration tool with the files of migrations.FS", reason, name, s.version, latest)
 }
 
-func readState(ctx context.Context, db Querier, name schema.Name) (s state, err error) {
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func readState(ctx context.Context, db querier, name schema.Name) (s state, err error) {
 	var encoding string
 	if err := db.QueryRow(ctx, versionSQL, name.String()).Scan(&s.version, &s.servesFrom, &encoding); err != nil {
 		return s, fmt.Errorf("migrations: read version of schema %q: %w", name, err)

@@ -140,7 +140,7 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
 }
 
 // query returns the one value of the one row.
-func query[T any](t *testing.T, db Querier, sql string, args ...any) T {
+func query[T any](t *testing.T, db querier, sql string, args ...any) T {
 	t.Helper()
 	var v T
 	require.NoError(t, db.QueryRow(t.Context(), sql, args...).Scan(&v))
@@ -148,7 +148,7 @@ func query[T any](t *testing.T, db Querier, sql string, args ...any) T {
 }
 
 // objects lists what there is in a schema, as "kind name"; nil if the schema is not there.
-func objects(t *testing.T, db Querier, schema string) []string {
+func objects(t *testing.T, db querier, schema string) []string {
 	t.Helper()
 	return query[[]string](t, db, `
 		SELECT array_agg(kind || ' ' || name ORDER BY kind, name) FROM (

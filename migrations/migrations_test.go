@@ -190,4 +190,4 @@ func requireCode(t *testing.T, err error, code, prefix string) {
 	require.Equal(t, prefix+pgErr.Error(), err.Error())
 }
 
-var _ = []Querier{(*pgxpool.Pool)(nil), (*pgxpool.Conn)(nil), (*pgx.Conn)(nil), pgx.Tx(nil)}
+var _ = []querier{(*pgxpool.Pool)(nil), (*pgxpool.Conn)(nil), (*pgx.Conn)(nil), pgx.Tx(nil)}

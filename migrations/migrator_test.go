@@ -177,7 +177,7 @@ func TestEnqueuesPassAStepThatWaits(t *testing.T) {
 }
 
 // awaitTableLock returns when a session of the database waits for the lock of a table. What is done must not end.
-func awaitTableLock(t *testing.T, db Querier, done <-chan error) {
+func awaitTableLock(t *testing.T, db querier, done <-chan error) {
 	t.Helper()
 	for {
 		select {
@@ -284,7 +284,7 @@ func TestWaitIsCancelled(t *testing.T) {
 }
 
 // awaitWaiter returns when a session of the database has waited for an advisory lock for d. What is done must not end.
-func awaitWaiter(t *testing.T, db Querier, d time.Duration, done <-chan error) {
+func awaitWaiter(t *testing.T, db querier, d time.Duration, done <-chan error) {
 	t.Helper()
 	for ctx := t.Context(); ; {
 		select {

@@ -81,8 +81,9 @@ func run(ctx context.Context) (err error) {
 
 	var batches atomic.Int64
 	worker := &fifo.Worker{Client: client, Concurrency: 2}
-	worker.HandleQueue("clicks", fifo.Queue{Batch: fifo.Batch{Jobs: 50}, BatchHandler: fifo.BatchHandlerFunc(
-		func(ctx context.Context, jobs []*fifo.Job) error {
+	worker.HandleQueue("clicks", fifo.Queue{
+		BatchJobs: 50,
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
 			batches.Add(1)
 			good, failed := jobs, fifo.BatchError(nil)
 			for i, job := range jobs {
@@ -101,7 +102,8 @@ func run(ctx context.Context) (err error) {
 				return err
 			}
 			return failed
-		})})
+		},
+	})
 	if err := worker.Run(work); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func run(ctx context.Context) (err error) {
 	client := fifo.Open(pool, &fifo.Config{Schema: schema, Hooks: hooks})
 	defer func() { err = errors.Join(err, client.Close()) }()
 	worker := &fifo.Worker{Client: client, MaxAttempts: 3, Retry: fifo.Backoff(0, 0)}
-	worker.Handle("mail", fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle("mail", func(ctx context.Context, job *fifo.Job) error {
 		switch {
 		case string(job.Payload) == "refused":
 			return fifo.DeadLetter(errors.New("no such address"))
@@ -75,7 +75,7 @@ func run(ctx context.Context) (err error) {
 			return errors.New("connection reset")
 		}
 		return nil
-	}))
+	})
 	mail := func(text string) fifo.Message { return fifo.Message{Queue: "mail", GroupID: "ada", Payload: text} }
 	_, err = client.Enqueue(ctx, mail("good"), mail("flaky"), mail("refused"), mail("last"))
 	if err != nil {

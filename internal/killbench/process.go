@@ -65,10 +65,10 @@ func work(text string) error {
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()
 	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes}
-	worker.Handle(queueHeld, fifo.HandlerFunc(hold))
-	worker.Handle(queueRest, fifo.HandlerFunc(func(ctx context.Context, job *fifo.Job) error {
+	worker.Handle(queueHeld, hold)
+	worker.Handle(queueRest, func(ctx context.Context, job *fifo.Job) error {
 		return pause.For(ctx, time.Millisecond)
-	}))
+	})
 	return worker.Run(ctx)
 }
 

@@ -35,19 +35,18 @@ func (r *run) newCrew(name string) *crew {
 		Client: r.client, Name: name, Concurrency: r.Lanes, MaxAttempts: 1000, JobTimeout: jobTimeout,
 		PollInterval: 200 * time.Millisecond, Retry: fifo.Backoff(time.Millisecond, 10*time.Millisecond),
 	}
-	one := fifo.HandlerFunc(r.handle)
-	slice := fifo.BatchHandlerFunc(func(ctx context.Context, jobs []*fifo.Job) error {
+	slice := func(ctx context.Context, jobs []*fifo.Job) error {
 		for _, j := range jobs {
 			if err := r.handle(ctx, j); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	w.Handle("plain", one)
-	w.HandleQueue("each", fifo.Queue{Batch: fifo.Batch{Jobs: 10}, Handler: one})
-	w.HandleQueue("slice", fifo.Queue{Batch: fifo.Batch{Jobs: 20}, BatchHandler: slice})
-	w.HandleQueue("heads", fifo.Queue{Batch: fifo.Batch{Groups: 20}, BatchHandler: slice})
+	}
+	w.Handle("plain", r.handle)
+	w.HandleQueue("each", fifo.Queue{BatchJobs: 10, Handler: r.handle})
+	w.HandleQueue("slice", fifo.Queue{BatchJobs: 20, BatchHandler: slice})
+	w.HandleQueue("heads", fifo.Queue{BatchGroups: 20, BatchHandler: slice})
 	return &crew{worker: w, run: r}
 }
 

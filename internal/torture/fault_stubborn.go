@@ -37,9 +37,9 @@ func (stubbornFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 func workStubborn(ctx context.Context, o order, h *handlers) {
 	worker := &fifo.Worker{
 		Client: h.client, Name: o.Name, Concurrency: 1, Session: session, JobTimeout: timeout, AbandonAfter: abandon,
-		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, Sweep: fifo.Sweep{Interval: -1},
+		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, SweepInterval: -1,
 	}
-	worker.Handle(queueStubborn, fifo.HandlerFunc(h.handle))
+	worker.Handle(queueStubborn, h.handle)
 	for ctx.Err() == nil {
 		err := worker.Run(ctx)
 		if err != nil && !errors.Is(err, fifo.ErrDrainTimeout) { // that is of those that do not end

@@ -35,34 +35,20 @@ func work(o order, book *journal) error {
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
 		MaxAttempts: mostLives, Retry: retry,
-		Sweep: fifo.Sweep{Interval: sweepEvery, GroupIdle: groupIdle},
+		SweepInterval: sweepEvery, GroupIdle: groupIdle,
 	}
-	worker.HandleQueue(queuePlain, fifo.Queue{
-		Handler: fifo.HandlerFunc(h.handle), Share: share, Weights: map[string]int{"1": 3},
-	})
+	worker.HandleQueue(queuePlain, fifo.Queue{Handler: h.handle, Share: share, Weights: map[string]int{"1": 3}})
 	if o.Batch > 1 {
-		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: fifo.HandlerFunc(h.handle), Relaxed: true})
-		worker.Handle(queueLimited, fifo.HandlerFunc(h.handle))
+		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: h.handle, Relaxed: true})
+		worker.Handle(queueLimited, h.handle)
 		worker.HandleQueue(queueSeveral, fifo.Queue{
-			Batch:   fifo.Batch{Jobs: o.Batch}, // it takes one at a time all the same
-			Handler: fifo.HandlerFunc(h.handle),
+			BatchJobs: o.Batch, // it takes one at a time all the same
+			Handler:   h.handle,
 		})
-		worker.HandleQueue(queueLoose, fifo.Queue{
-			Batch:   fifo.Batch{Groups: o.Batch},
-			Handler: fifo.HandlerFunc(h.handle),
-		})
-		worker.HandleQueue(queueEach, fifo.Queue{
-			Batch:   fifo.Batch{Jobs: o.Batch},
-			Handler: fifo.HandlerFunc(h.handle),
-		})
-		worker.HandleQueue(queueWide, fifo.Queue{
-			Batch:   fifo.Batch{Groups: o.Batch},
-			Handler: fifo.HandlerFunc(h.handle),
-		})
-		worker.HandleQueue(queueSlice, fifo.Queue{
-			Batch:        fifo.Batch{Jobs: o.Batch},
-			BatchHandler: fifo.BatchHandlerFunc(h.handleBatch),
-		})
+		worker.HandleQueue(queueLoose, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
+		worker.HandleQueue(queueEach, fifo.Queue{BatchJobs: o.Batch, Handler: h.handle})
+		worker.HandleQueue(queueWide, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
+		worker.HandleQueue(queueSlice, fifo.Queue{BatchJobs: o.Batch, BatchHandler: h.handleBatch})
 	}
 	stopped := make(chan struct{})
 	go func() {
@@ -99,7 +85,7 @@ var (
 	parked  = fifo.Backoff(10*time.Millisecond, time.Second) // of a job that is to be given up, and cannot be
 )
 
-// retry is the RetryPolicy of all workers.
+// retry is the Retry of all workers.
 func retry(job *fifo.Job, err error) time.Duration {
 	switch t, bad := readTask(job.Payload); {
 	case bad == nil && t.kills() && isDied(err):

@@ -67,7 +67,7 @@ func (b *bench) works() {
 	client := fifo.Open(b.pool, &fifo.Config{Schema: schema})
 	defer func() { _ = client.Close() }()
 	w := &fifo.Worker{Client: client}
-	w.Handle("q", fifo.HandlerFunc(func(context.Context, *fifo.Job) error { return nil }))
+	w.Handle("q", func(context.Context, *fifo.Job) error { return nil })
 	worked, err := w.RunOne(b.Context())
 	require.NoError(b, err)
 	require.True(b, worked)

@@ -361,18 +361,18 @@ var attempts = []Mutant{
 	},
 	{
 		Name:   "policy-without-heartbeats",
-		Breaks: "nobody says anything to the server while a RetryPolicy takes its time: the attempt is lost",
+		Breaks: "nobody says anything to the server while a Retry takes its time: the attempt is lost",
 		Edits: []Edit{{
 			"fifo/attempt.go", "	s.lane.Aside(func() {\n		s.crew.worker",
 			"	func(f func()) { f() }(func() {\n		s.crew.worker",
 		}},
-		Test: Test{"fifo", "TestRetryPolicyThatTakesItsTime"},
+		Test: Test{"fifo", "TestRetryThatTakesItsTime"},
 	},
 	{
 		Name:   "policy-ends-the-lane",
-		Breaks: "a RetryPolicy that ends its goroutine ends a lane",
-		Edits:  []Edit{{"fifo/attempt.go", `guardLane("RetryPolicy"`, `guard("RetryPolicy"`}},
-		Test:   Test{"fifo", "TestRetryPolicyThatEnds"},
+		Breaks: "a Retry that ends its goroutine ends a lane",
+		Edits:  []Edit{{"fifo/attempt.go", `guardLane("Retry"`, `guard("Retry"`}},
+		Test:   Test{"fifo", "TestRetryThatEnds"},
 	},
 	{
 		Name:   "overdue-hook-waited-for",
