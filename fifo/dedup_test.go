@@ -78,6 +78,16 @@ func TestDedupSettings(t *testing.T) {
 	two, err := b.client.Enqueue(t.Context(), alone, alone)
 	require.NoError(t, err)
 	require.Equal(t, fifo.Receipt{ID: two[0].ID, Duplicate: true}, two[1], "those of no group are of one here")
+	require.NoError(t, b.client.Queue("elsewhere").Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
+	first := fifo.Message{Queue: "elsewhere", GroupID: "g", DedupID: "c"}
+	b.exec("UPDATE pgfifo.queues SET dedup_by_group = false WHERE queue = 'elsewhere'")
+	b.sendAll(first)
+	b.exec("UPDATE pgfifo.queues SET dedup_by_group = true WHERE queue = 'elsewhere'")
+	for _, m := range []fifo.Message{first, {Queue: "elsewhere", Ungrouped: true, DedupID: "c"}} {
+		got, err = b.client.Enqueue(t.Context(), m)
+		require.NoError(t, err)
+		require.False(t, got[0].Duplicate, "what was remembered before the change")
+	}
 	like := fifo.Message{Queue: "q", GroupID: "~" + strings.Repeat("a", 24), DedupID: "b"}
 	got, err = b.client.Enqueue(t.Context(), like)
 	require.NoError(t, err)

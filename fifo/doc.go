@@ -95,6 +95,8 @@
 // headers become the job's, in the job's place and at its time. A stream of newer messages postpones nothing, and each
 // receipt says whether it replaced the job's (Receipt.Replaced) or was dropped.
 //
+// # Outages
+//
 // An outage of what jobs depend on is not their fault: a handler that returns Unavailable uses up no attempt. When
 // several groups of a queue have said so, the worker tries one job of it now and then, until one is done; then all of
 // them, at once.

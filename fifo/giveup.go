@@ -93,6 +93,6 @@ func (s Scope) altered(xid int64, err error) (bool, error) {
 	if err != nil || xid == 0 {
 		return false, err
 	}
-	s.announce(xid, func(h hints) { h.add(s.queue, s.group, 0, false) })
+	s.announce(xid, s.hint)
 	return true, nil
 }

@@ -41,7 +41,10 @@ func (s Scope) Move(ctx context.Context, to Scope) (int, error) {
 		return 0, err
 	}
 	if n > 0 {
-		s.announce(xid, func(h hints) { h.addAll(there) })
+		s.announce(xid, func(h hints) {
+			h.addAll(there)
+			s.hint(h) // what is left there
+		})
 	}
 	return n, nil
 }

@@ -77,13 +77,7 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if paused {
-		s.announce(xid, func(h hints) {
-			if s.level == ofGroup {
-				h.add(s.queue, s.group, 0, false)
-			} else {
-				h.addQueue(s.queue)
-			}
-		})
+		s.announce(xid, s.hint)
 	}
 	return paused, nil
 }
@@ -108,14 +102,17 @@ func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
 // Purge deletes the jobs that wait, undoes the blocks that they have made (BlockGroup), and returns how many jobs those
 // were. A running job stays, and so does one that somebody else has locked. Jobs behind the head of a batch are not
 // locked: they are deleted, and the batch is undone and runs again without them. Run it inside a transaction to look
-// before you commit; the groups stand still until then.
+// before you commit: the jobs stand still until then. Workers are told.
 func (s Scope) Purge(ctx context.Context) (n int, err error) {
+	xid := int64(0)
 	err = s.unblocking(ctx, "purge", func(s Scope) error {
-		n, err = s.count(ctx, "purge", purgeSQL, s.queue, s.groupOrNull())
-		return err
+		return s.change(ctx, "purge", purgeSQL, func(r row) error { return r.Scan(&n, &xid) }, s.queue, s.groupOrNull())
 	})
 	if err != nil {
 		return 0, err
+	}
+	if n > 0 {
+		s.announce(xid, s.hint)
 	}
 	return n, nil
 }

@@ -191,6 +191,15 @@ func (s Scope) announce(xid int64, add func(hints)) {
 	}
 }
 
+// hint tells workers to look at the queue or the group.
+func (s Scope) hint(h hints) {
+	if s.level == ofGroup {
+		h.add(s.queue, s.group, 0, false)
+	} else {
+		h.addQueue(s.queue)
+	}
+}
+
 func (s Scope) failed(verb string, err error) error {
 	if err != nil {
 		return fmt.Errorf("fifo: %s %v: %w", verb, s, err)

@@ -14,7 +14,6 @@ type Settings struct {
 	DedupWindow time.Duration
 	// DedupByGroup says that a Message.DedupID is one of its group. By default it is one of the queue. Ungrouped
 	// messages count as one group. After a change the ids that were remembered do not count, unless you change it back.
-	// Those of Ungrouped messages go on to count.
 	DedupByGroup bool
 	// DeadLetterRetention is how long the queue's dead letters are kept, by the server's clock. Any worker deletes
 	// those that are older, once in its SweepInterval. By default they are kept for ever: nothing is lost unasked.

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -234,6 +235,7 @@ func TestMeasureUpTo(t *testing.T) {
 	}{
 		{q, 0, [3]int{6, 2, 2}, false, 9, 8},
 		{q, 6, [3]int{6, 2, 2}, false, 9, 8},
+		{q, math.MaxInt, [3]int{6, 2, 2}, false, 9, 8},
 		{q, 5, [3]int{5, 2, 2}, true, 9, 8},
 		{q, 2, [3]int{2, 1, 2}, true, 9, 8},
 		{q, 1, [3]int{1, 1, 1}, true, 9, 6},

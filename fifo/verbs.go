@@ -78,12 +78,7 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 		if err != nil {
 			return false, err
 		}
-		done := false
-		err = g.read(ctx, "edit a job of", editSQL, func(r row) error {
-			done = true
-			return r.Scan(&id)
-		}, g.queue, g.group, id, payload, headers)
-		return done, err
+		return g.alter(ctx, "edit a job of", editSQL, g.queue, g.group, id, payload, headers)
 	})
 }
 

@@ -237,3 +237,41 @@ func TestOneJobThatBlocks(t *testing.T) {
 		}
 	}
 }
+
+// Workers that are not told find the job behind a delayed head that was taken away, also beside so many delayed groups
+// that they walk over them only now and then.
+func TestNextOfADelayedHead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(c *fifo.Config) { c.PollOnly = true })
+	const many = 100_000
+	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
+		SELECT 'q', 'd' || i, '', now() + interval '1 day' FROM generate_series(1, $1) i`, many)
+	w := &fifo.Worker{Client: b.client, Concurrency: 4}
+	w.Handle("q", nop)
+	b.run(w)
+	await(t, "the first walk", func() bool {
+		return query[int](b, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'jobs_pkey'") >= many
+	})
+	done := int64(0)
+	look := func() { // a job that is found when the worker looks for what is new
+		t.Helper()
+		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", Ungrouped: true})
+		require.NoError(t, err)
+		done++
+		await(t, "a look", func() bool { return w.Stats().Succeeded == done })
+	}
+	look()
+	look()
+	ids := make(map[string]int64)
+	for _, verb := range []string{"delete", "bury"} {
+		receipts, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: verb, Delay: time.Hour},
+			fifo.Message{Queue: "q", GroupID: verb})
+		require.NoError(t, err)
+		ids[verb] = receipts[0].ID
+	}
+	look()
+	look()
+	require.NoError(t, b.client.Queue("q").Delete(t.Context(), ids["delete"]))
+	require.NoError(t, b.client.Queue("q").Bury(t.Context(), ids["bury"], ""))
+	await(t, "the next jobs", func() bool { return w.Stats().Succeeded == done+2 })
+}

@@ -11,7 +11,7 @@ import (
 )
 
 var tables = []string{
-	"function enqueue", "function enqueue", "function enqueue", "function replace_waiting",
+	"function block_group", "function enqueue", "function enqueue", "function enqueue", "function replace_waiting",
 	"function runs_here", "function schema_version", "function serves_from",
 	"relation attempt_marks", "relation attempt_marks_pkey",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",

@@ -36,7 +36,8 @@ REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
-    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb), pgfifo.runs_here(text, text, xid)
+    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb), pgfifo.runs_here(text, text, xid),
+    pgfifo.block_group(text, text, bigint, text)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -102,4 +103,5 @@ GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attem
     ON pgfifo.dead_letters TO pgfifo_admin;
 GRANT SELECT ON pgfifo.group_slots, pgfifo.queue_groups TO pgfifo_admin;
 GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid) TO pgfifo_worker, pgfifo_admin;
+GRANT EXECUTE ON FUNCTION pgfifo.block_group(text, text, bigint, text) TO pgfifo_worker; -- it runs with its rights
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

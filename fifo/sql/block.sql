@@ -3,9 +3,9 @@
 --
 -- $1 queue, $2 group id, $3 id, $4 attempts before this one, $5 kind of failure, $6 error, $7 stack ('': none), $8
 -- worker, $9 how many failures to keep, $10 reason. No row: somebody else has counted the attempt. A group that an
--- operator has paused meanwhile keeps his reason. It waits for one who is pausing or resuming the group, and no
--- longer. Where another job has blocked the group already (Settings.GroupLimit), it stays the one that the pause names,
--- and this one blocks the group when it is the next to start: block_used_up.sql.
+-- operator has paused meanwhile keeps his reason. Where another job has blocked the group already
+-- (Settings.GroupLimit), it stays the one that the pause names, and this one blocks the group when it is the next to
+-- start: block_used_up.sql. So it does if somebody keeps the group's pause in an open transaction.
 WITH job AS (
     UPDATE pgfifo.jobs
     SET attempts = attempts + 1,
@@ -20,7 +20,4 @@ WITH job AS (
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
     RETURNING queue, group_id, id
 )
-INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
-SELECT queue, group_id, $10::text, id, false
-FROM job
-ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = coalesce(pauses.job, EXCLUDED.job)
+SELECT pgfifo.block_group(queue, group_id, id, $10::text) FROM job

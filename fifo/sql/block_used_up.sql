@@ -3,9 +3,10 @@
 --
 -- $1 queue, $2 group id, $3 id, $4 attempts, $5 reason. No row: the job is gone, or has its attempts again. It is
 -- locked before the pause, as block.sql does it.
-INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
-SELECT j.queue, j.group_id, $5::text, j.id, false
-FROM pgfifo.jobs j
-WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3 AND j.attempts = $4::integer
-FOR NO KEY UPDATE
-ON CONFLICT (queue, group_id, limited) DO UPDATE SET job = coalesce(pauses.job, EXCLUDED.job)
+WITH job AS MATERIALIZED (
+    SELECT j.queue, j.group_id, j.id
+    FROM pgfifo.jobs j
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3 AND j.attempts = $4::integer
+    FOR NO KEY UPDATE
+)
+SELECT pgfifo.block_group(queue, group_id, id, $5::text) FROM job

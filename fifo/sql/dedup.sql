@@ -14,7 +14,7 @@
 -- Ids are printable, so no two keys are made of the same text.
 WITH message AS (
     SELECT m.n, m.group_id, pg_catalog.sha256(pg_catalog.convert_to(
-               m.queue || E'\n' || CASE WHEN q.dedup_by_group THEN m.group_id ELSE '' END || E'\n' || m.dedup_id,
+               m.queue || E'\n' || CASE WHEN q.dedup_by_group THEN m.group_id || '~' ELSE '' END || E'\n' || m.dedup_id,
                'UTF8')) AS key,
            coalesce(q.dedup_window, $4::bigint) AS lasts
     FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS m (queue, group_id, dedup_id, n)

@@ -1,4 +1,4 @@
--- Deletes the jobs that wait, and tells how many those were. It passes over what somebody has locked: a running job
+-- Deletes the jobs that wait, and tells how many those were. xid is the transaction's id. It passes over what somebody has locked: a running job
 -- has its row locked, those behind it in a batch have not. So it does over one that this very transaction runs.
 --
 -- $1 queue, $2 group id (NULL: the whole queue).
@@ -13,4 +13,4 @@ WITH waiting AS (
     WHERE j.queue = w.queue AND j.group_id = w.group_id AND j.id = w.id
     RETURNING j.id
 )
-SELECT pg_catalog.count(*) FROM gone
+SELECT pg_catalog.count(*) AS jobs, pg_current_xact_id()::text::bigint AS xid FROM gone

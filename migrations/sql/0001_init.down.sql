@@ -13,6 +13,7 @@ DROP FUNCTION pgfifo.enqueue(
     text, text, bytea, jsonb, interval, timestamptz, integer, boolean,
     text, boolean, boolean, integer);
 DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
+DROP FUNCTION pgfifo.block_group(text, text, bigint, text);
 DROP FUNCTION pgfifo.runs_here(text, text, xid);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;

@@ -153,13 +153,32 @@ SET search_path = pg_catalog, pg_temp AS $runs$
         OR EXISTS (SELECT FROM pgfifo.group_slots s WHERE s.queue = $1 AND s.group_id = $2 AND s.xmax = $3)
     $runs$;
 
+-- Pauses a group because a job of it has used up its attempts, and tells whether it could: somebody may be pausing or
+-- resuming the group in a transaction that he keeps open. He is waited for for a moment. Then the job blocks the group
+-- when its turn comes again, in a second: a lane is not kept from other groups for longer.
+--
+-- The caller's transaction holds the job. Where another job has blocked the group, that one stays the pause's.
+CREATE FUNCTION pgfifo.block_group(queue text, group_id text, job bigint, reason text) RETURNS boolean LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $block$
+BEGIN
+    INSERT INTO pgfifo.pauses AS p (queue, group_id, reason, job, by_hand) VALUES ($1, $2, $4, $3, false)
+    ON CONFLICT ON CONSTRAINT pauses_pkey DO UPDATE SET job = coalesce(p.job, EXCLUDED.job);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    UPDATE pgfifo.jobs j SET run_at = clock_timestamp() + interval '1 second'
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3;
+    RETURN false;
+END
+$block$;
+REVOKE ALL ON FUNCTION pgfifo.block_group(text, text, bigint, text) FROM PUBLIC;
+
 -- Gives the job that is remembered by a deduplication id the payload and the headers of a newer message, if the job
 -- waits, and tells whether it has: a job that runs, was tried, is changed by somebody, is gone, or is of another group
 -- than the message (group_id; '': one of its own) stays as it is. Workers need not be told: they look every 25 ms
 -- whether a head that somebody has locked is free.
 --
--- It does not wait for a job that runs. A claim has the row of a head for a moment even if that is delayed or paused,
--- and gives it back: for that it waits, a quarter of a second at most.
+-- It does not wait for a job that runs, unless that is paused or to run later. A claim has the row of such a head for a
+-- moment, and gives it back: for that it waits, a quarter of a second at most for all messages of a statement.
 --
 -- The key is that of fifo/sql/dedup.sql, taken by the caller in this transaction, so of two newer messages the second
 -- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may
@@ -239,7 +258,8 @@ BEGIN
         END IF;
         CONTINUE WHEN ours;
         tries := tries + 1;
-        IF tries > 25 OR NOT EXISTS (
+        IF tries > 25 OR tries > 1 AND clock_timestamp() > statement_timestamp() + interval '250 milliseconds'
+           OR NOT EXISTS (
             SELECT FROM pgfifo.jobs j
             WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
               AND j.attempts = 0 AND j.failures IS NULL
@@ -363,8 +383,9 @@ BEGIN
     replaced := false;
     IF dedup_id IS NOT NULL THEN -- see fifo/sql/dedup.sql
         INSERT INTO pgfifo.dedup_ids AS d (key, expires, ungrouped)
-        SELECT sha256(convert_to(queue || E'\n' || CASE WHEN q.dedup_by_group AND NOT coalesce(ungrouped, false)
-                                                        THEN group_id ELSE '' END || E'\n' || dedup_id, 'UTF8')),
+        SELECT sha256(convert_to(queue || E'\n' || CASE WHEN q.dedup_by_group AND ungrouped THEN '~'
+                                                        WHEN q.dedup_by_group THEN group_id || '~'
+                                                        ELSE '' END || E'\n' || dedup_id, 'UTF8')),
                now + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond', nullif(ungrouped, false)
         FROM (SELECT) one
         LEFT JOIN pgfifo.queues q ON q.queue = queue

@@ -258,7 +258,7 @@ var attempts = []Mutant{
 	{
 		Name:   "blocked-group-goes-on",
 		Breaks: "what is behind a job that has used up its attempts overtakes it, though the queue is to block",
-		Edits:  []Edit{{"fifo/sql/block.sql", "SELECT queue, group_id, $10", "SELECT queue, group_id || '?', $10"}},
+		Edits:  []Edit{{"fifo/sql/block.sql", "block_group(queue, group_id, id", "block_group(queue, group_id || '?', id"}},
 		Test:   Test{"fifo", "TestBlockedGroup"},
 	},
 	{
@@ -319,6 +319,18 @@ var attempts = []Mutant{
 			"Message{Payload: job.Payload[:min(9, len(job.Payload))]}.encodeContent()",
 		}},
 		Test: Test{"fifo", "TestEditIsChecked"},
+	},
+	{
+		Name:   "block-waits",
+		Breaks: "whoever keeps a pause in an open transaction takes lanes away from other groups",
+		Edits:  []Edit{{schemaFile, " SET lock_timeout = '100ms'", ""}},
+		Test:   Test{"fifo", "TestBlockBesideAnOpenPause"},
+	},
+	{
+		Name:   "next-of-a-head-is-not-due",
+		Breaks: "beside many delayed groups, the job behind a delayed head that is deleted waits for a walk",
+		Edits:  []Edit{{"fifo/sql/take_out.sql", "AND j.id > $3 AND j.run_at IS NULL", "AND false"}},
+		Test:   Test{"fifo", "TestNextOfADelayedHead"},
 	},
 	{
 		Name:   "move-turns-round",
