@@ -250,11 +250,7 @@ func TestEnqueueFunctionInOrder(t *testing.T) {
 // until waits for a condition.
 func (s *staff) until(what string, cond func() bool) {
 	s.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(3 * patience); !cond(); <-tick.C {
-		require.True(s, time.Now().Before(deadline), "waited in vain for %s", what)
-	}
+	require.True(s, pgtest.Wait(3*patience, cond), "waited in vain for %s", what)
 }
 
 // A table of the application's has a trigger that enqueues, and rows come from psql and from another driver, of logins

@@ -101,12 +101,8 @@ func (s *site) until(what string, cond func() bool) {
 
 func (s *site) within(limit time.Duration, what string, cond func() bool) {
 	s.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !cond(); <-tick.C {
-		if time.Now().After(deadline) {
-			require.FailNow(s, "waited in vain for "+what, "%+v", tail(s.events()))
-		}
+	if !pgtest.Wait(limit, cond) {
+		require.FailNow(s, "waited in vain for "+what, "%+v", tail(s.events()))
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -132,16 +131,15 @@ func (s *staff) work(w *fifo.Worker, what string, done func() bool) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(3 * patience); !done(); <-tick.C {
+	well := pgtest.Wait(3*patience, func() bool {
 		select {
 		case err := <-ended:
 			require.FailNow(s, "the worker has ended", "%v", err)
 		default:
 		}
-		require.True(s, time.Now().Before(deadline), "waited in vain for %s: %+v\n%s", what, w.Stats(), s.logs)
-	}
+		return done()
+	})
+	require.True(s, well, "waited in vain for %s: %+v\n%s", what, w.Stats(), s.logs)
 	cancel()
 	require.NoError(s, <-ended)
 }

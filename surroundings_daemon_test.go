@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A daemon is a program of a test's own, in a folder of its own, run as a user that is not root. It ends with the test,
@@ -160,11 +162,7 @@ func freePort(t *testing.T) int {
 // await waits for a condition.
 func (d *daemon) await(what string, cond func() bool) {
 	d.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(3 * patience); !cond(); <-tick.C {
-		if time.Now().After(deadline) {
-			require.FailNow(d, "waited in vain for "+what, "%s", d.log())
-		}
+	if !pgtest.Wait(3*patience, cond) {
+		require.FailNow(d, "waited in vain for "+what, "%s", d.log())
 	}
 }

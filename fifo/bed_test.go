@@ -223,16 +223,7 @@ const patience = 30 * time.Second
 // await waits for a condition.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			require.FailNow(t, "waited in vain for "+what)
-		}
-	}
+	require.True(t, pgtest.Wait(patience, cond), "waited in vain for %s", what)
 }
 
 // receive waits for a value, or for the end of a channel.

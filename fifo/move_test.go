@@ -177,7 +177,7 @@ func TestMovesBesideWorkers(t *testing.T) {
 	b := newList(t)
 	b.ledger.unordered = true // ids change
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 300) i`)
+		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 150) i`)
 	b.exec("CREATE TABLE done (n bigserial, payload integer)")
 	w := b.each(fifo.Queue{BatchJobs: 7}, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
@@ -197,8 +197,8 @@ func TestMovesBesideWorkers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, r.stop())
-	require.Equal(t, 300, query[int](b, "SELECT count(*) FROM done"))
-	require.Equal(t, 300, query[int](b, "SELECT count(DISTINCT payload) FROM done"))
+	require.Equal(t, 150, query[int](b, "SELECT count(*) FROM done"))
+	require.Equal(t, 150, query[int](b, "SELECT count(DISTINCT payload) FROM done"))
 }
 
 // In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.

@@ -349,7 +349,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 			var producers sync.WaitGroup
 			for p := range 6 {
 				producers.Go(func() {
-					for i := range 60 {
+					for i := range 30 {
 						group, id := fmt.Sprint("g", i%4), fmt.Sprint(p, " ", i)
 						for n := range 20 {
 							payload := fmt.Sprint(id, " ", n)
@@ -373,7 +373,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 			}
 			producers.Wait()
 			b.drained()
-			require.Len(t, last, 360)
+			require.Len(t, last, 180)
 			require.NotZero(t, replaced)
 			t.Log(replaced, "were replaced")
 			for id, payload := range last {

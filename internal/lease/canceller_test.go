@@ -52,9 +52,9 @@ func TestCancelRequestIsLate(t *testing.T) {
 	h := s.claim(l, "a")
 	require.NoError(t, l.Lend(func() {
 		late.Hold()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := s.pgxTx(h).Exec(ctx, "SELECT pg_sleep(0.1)")
+		_, err := s.pgxTx(h).Exec(ctx, "SELECT pg_sleep(0.5)")
 		require.NoError(t, err, "nothing has cancelled it")
 	}))
 	require.True(t, l.Spoiled())

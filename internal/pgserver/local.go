@@ -28,6 +28,7 @@ type cluster struct {
 	argv   []string  // its arguments
 	url    string
 	exited chan struct{}
+	filled bool // its data counts for the template's end
 }
 
 // startLocal makes a temporary cluster with the PostgreSQL installed here.
@@ -76,9 +77,12 @@ func newCluster() (*cluster, error) {
 	return c, nil
 }
 
-// start runs initdb and the server, and returns its URL once it answers.
+// start makes the data, runs the server, and returns its URL once it answers.
 func (c *cluster) start(ctx context.Context, set map[string]string) (string, error) {
-	if err := c.initdb(ctx); err != nil {
+	if err := c.fill(ctx); err != nil {
+		return "", err
+	}
+	if err := c.admit(); err != nil {
 		return "", err
 	}
 	url, err := c.serve(ctx, set)
@@ -112,7 +116,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 	if !cmd.ProcessState.Success() {
 		return fmt.Errorf("initdb: %s", cmd.ProcessState)
 	}
-	return c.admit()
+	return nil
 }
 
 // admit lets in who comes from the networks where the cluster listens beside
@@ -210,7 +214,7 @@ func (c *cluster) close() error {
 	if c.cmd != nil {
 		errs = append(errs, c.stop())
 	}
-	errs = append(errs, os.RemoveAll(c.dir))
+	errs = append(errs, os.RemoveAll(c.dir), c.unfill())
 	if c.guard != nil {
 		errs = append(errs, c.guard.release())
 	}

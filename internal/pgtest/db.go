@@ -19,8 +19,6 @@ const (
 	Queue = "q"
 	// Patient is how long anything may take that should happen soon.
 	Patient = 30 * time.Second
-
-	often = 2 * time.Millisecond
 )
 
 // ContraryDefaults are settings of a database that the library must not depend on.
@@ -143,17 +141,7 @@ func (db *DB) Blocked(pid uint32) bool {
 // Until waits for a condition that must come true soon. It is checked by the test's own goroutine.
 func (db *DB) Until(cond func() bool) {
 	db.Helper()
-	tick := time.NewTicker(often)
-	defer tick.Stop()
-	deadline := time.NewTimer(Patient)
-	defer deadline.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			require.FailNow(db, "it did not happen")
-		}
-	}
+	require.True(db, Wait(Patient, cond), "it did not happen")
 }
 
 // Terminate ends a session from the server's side, and waits for its end.

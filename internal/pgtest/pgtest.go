@@ -36,7 +36,7 @@ var (
 
 // waitingTests is how many tests run beside each other for each processor, unless -parallel says so: most of them wait
 // most of the time.
-const waitingTests = 2
+const waitingTests = 3
 
 // Main runs a package's tests and stops the server behind them.
 func Main(m *testing.M) {
@@ -139,7 +139,7 @@ func boot() error {
 	defer cancel()
 	var err error
 	server, err = pgserver.Start(ctx, &pgserver.Options{
-		Settings: map[string]string{"shared_buffers": "256MB", "max_connections": "400"},
+		Settings: map[string]string{"shared_buffers": "64MB", "max_connections": "400"},
 		Logf:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
 	})
 	if err != nil {
