@@ -33,6 +33,7 @@ const (
 	faultNotices   = "notices"
 	faultStubborn  = "stubborn"
 	faultOutage    = "outage"
+	faultBounce    = "bounce"
 )
 
 // A fault is something that the harness can do. It returns errNotNow if it cannot be done at the moment.
@@ -55,37 +56,45 @@ type freezing interface{ freezing() }
 
 var errNotNow = errors.New("nobody to do it to")
 
+// A Kind is one kind of fault.
+type Kind struct {
+	fault fault
+	Flag  string // how many: its key in Config.Faults, and the flag of cmd/torture
+	Usage string
+}
+
+// Kinds are all faults that there are.
+var Kinds = []Kind{
+	{killFault{}, "kills", "SIGKILLs of worker processes"},
+	{stopFault{}, "stops", "SIGSTOPs of worker processes for longer than every timeout, then SIGCONT"},
+	{terminateFault{}, "terminates", "sessions of workers, or sometimes of producers, ended by pg_terminate_backend"},
+	{restartFault{}, "restarts", "immediate shutdowns of the server, and its restart"},
+	{crashFault{}, "crashes", "server processes killed with SIGKILL: the server ends all sessions and recovers"},
+	{partitionFault{}, "partitions", "times that two worker processes are cut off for longer than every timeout"},
+	{loseFault{}, "lost-commits", "COMMITs whose answer is lost"},
+	{resetFault{}, "resets", "resets of all connections of two worker processes"},
+	{latencyFault{}, "latency", "spells of slow connections of two worker processes"},
+	{holdFault{}, "holds", "times that handlers take longer than every timeout, with nothing wrong"},
+	{sweepFault{}, "sweeps", "SIGSTOPs of worker processes in the middle of a sweep"},
+	{readFault{}, "reads", "times that handlers keep rows open for longer than every timeout"},
+	{operatorFault{}, "operators", "locks, deletions and purges of an operator that are rolled back"},
+	{clashFault{}, "clashes", "jobs that cannot be given up, because a dead letter with their key is there"},
+	{vacuumFault{}, "vacuums", "SIGKILLs of all worker processes, with VACUUM (FREEZE) and CHECKPOINT behind"},
+	{noticesFault{}, "notices", "spells in which the server's queue of notices is full"},
+	{stubbornFault{}, "stubborn", "handlers that never end, whatever their contexts say; in a soak, late"},
+	{outageFault{}, "outages", "spells in which all handlers of a queue say Unavailable"},
+	{bounceFault{}, "bounces", "workers that are stopped, and started again in the same process"},
+}
+
 // plan returns all faults of the run, in the order in which they are to be injected.
 func (r *run) plan() (faults []fault) {
-	c := r.cfg
-	for _, kind := range []struct {
-		fault fault
-		count int
-	}{
-		{killFault{}, c.Kills},
-		{stopFault{}, c.Stops},
-		{terminateFault{}, c.Terminates},
-		{restartFault{}, c.Restarts},
-		{crashFault{}, c.Crashes},
-		{partitionFault{}, c.Partitions},
-		{loseFault{}, c.LostCommits},
-		{resetFault{}, c.Resets},
-		{latencyFault{}, c.Latencies},
-		{holdFault{}, c.Holds},
-		{sweepFault{}, c.Sweeps},
-		{readFault{}, c.Reads},
-		{operatorFault{}, c.Operators},
-		{clashFault{}, c.Clashes},
-		{vacuumFault{}, c.Vacuums},
-		{noticesFault{}, c.Notices},
-		{stubbornFault{}, c.Stubborns},
-		{outageFault{}, c.Outages},
-	} {
-		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
+	for _, kind := range Kinds {
+		count := r.cfg.Faults[kind.Flag]
+		if why := r.impossible(kind.fault); why != "" && count > 0 {
 			r.leave(kind.fault.name(), why)
 			continue
 		}
-		for range kind.count {
+		for range count {
 			faults = append(faults, kind.fault)
 		}
 	}
@@ -129,7 +138,7 @@ func (r *run) impossible(f fault) string {
 	r.mu.Unlock()
 	few := min(2, r.cfg.Processes/3)
 	switch f.(type) {
-	case killFault, stopFault, holdFault, sweepFault:
+	case killFault, stopFault, holdFault, sweepFault, bounceFault:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}

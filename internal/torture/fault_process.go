@@ -49,6 +49,23 @@ func (r *run) gone(ctx context.Context, name string) {
 	r.mark("gone", name, 0, "")
 }
 
+// bounceFault has a worker stop as if it were told to for good, and run again in the same process.
+type bounceFault struct{}
+
+func (bounceFault) name() string { return faultBounce }
+
+func (bounceFault) inject(_ context.Context, r *run, rng *rand.Rand) error {
+	p := r.reserve(rng.IntN, anyone)
+	if p == nil {
+		return errNotNow
+	}
+	defer r.release(p)
+	p.tell("go")
+	p.tell("bounce")
+	r.mark(faultBounce, p.name, 0, "")
+	return nil
+}
+
 // stopFault freezes a worker process for longer than every timeout.
 type stopFault struct{}
 
