@@ -23,8 +23,6 @@ type backlog struct {
 	naive                       time.Duration
 }
 
-func (*backlog) about() string { return "rate at short and long backlogs, in few and many groups" }
-
 func (s *backlog) flags(f *flag.FlagSet) {
 	f.StringVar(&s.sizes, "backlogs", "10000,100000,1000000", "jobs that wait; 10000000 takes minutes to fill")
 	f.IntVar(&s.groups, "groups", 1000, "message groups; never more than jobs")
@@ -35,8 +33,6 @@ func (s *backlog) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.naive, "naive", 10*time.Second,
 		"the time after which naive is stopped at each backlog; 0: without naive")
 }
-
-func (*backlog) settings() map[string]string { return countStatements }
 
 // A heap is one backlog.
 type heap struct {

@@ -25,10 +25,6 @@ type delayed struct {
 	settle, measure         time.Duration
 }
 
-func (*delayed) about() string {
-	return "cost of many delayed groups, and lateness of other jobs beside them"
-}
-
 func (s *delayed) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1_000_000, "groups that are delayed by an hour")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
@@ -37,8 +33,6 @@ func (s *delayed) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.settle, "settle", time.Minute, "time for a worker to come to rest")
 	f.DurationVar(&s.measure, "for", 30*time.Second, "time to measure an idle worker")
 }
-
-func (*delayed) settings() map[string]string { return nil }
 
 // lateBy is what the messages are delayed by, and what they wait after they have failed once.
 const lateBy = time.Second

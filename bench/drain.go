@@ -18,10 +18,6 @@ type drain struct {
 	node                        bool
 }
 
-func (*drain) about() string {
-	return "jobs that do nothing: one per commit against the ceiling, batches against River"
-}
-
 func (d *drain) flags(f *flag.FlagSet) {
 	f.IntVar(&d.jobs, "jobs", 200_000, "jobs, in all rounds together; batches and River do several times as many")
 	f.IntVar(&d.groups, "groups", 1000, "message groups")
@@ -32,8 +28,6 @@ func (d *drain) flags(f *flag.FlagSet) {
 	f.DurationVar(&d.naive, "naive", 5*time.Second,
 		"the time after which a round of naive is stopped; 0: without naive")
 }
-
-func (*drain) settings() map[string]string { return nil }
 
 func (d *drain) run(ctx context.Context, b *bench) error {
 	if err := prepareCeiling(ctx, b.database); err != nil {

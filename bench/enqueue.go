@@ -21,10 +21,6 @@ type enqueue struct {
 	rounds        int
 }
 
-func (*enqueue) about() string {
-	return "messages per second into the queue, against plain INSERTs and River"
-}
-
 func (s *enqueue) flags(f *flag.FlagSet) {
 	f.StringVar(&s.mix, "mix", "1x1,1x8,1x32,100x8,10000x1,10000x4,100000x1", "messages per call x producers")
 	f.StringVar(&s.variants, "variants", "1x8,10000x1",
@@ -38,8 +34,6 @@ func (s *enqueue) flags(f *flag.FlagSet) {
 func (s *enqueue) quick() {
 	s.mix, s.variants, s.window, s.rounds = "1x8,100x8,10000x1", "", 200*time.Millisecond, 2
 }
-
-func (*enqueue) settings() map[string]string { return nil }
 
 func (s *enqueue) run(ctx context.Context, b *bench) error {
 	loads, err := parseLoads(s.mix)

@@ -21,10 +21,6 @@ type horizon struct {
 	late                 int
 }
 
-func (*horizon) about() string {
-	return "rate and claim time while a snapshot is held for the whole run"
-}
-
 func (s *horizon) flags(f *flag.FlagSet) {
 	f.StringVar(&s.systems, "systems", "pgfifo,river,naive", "which, one after the other")
 	f.DurationVar(&s.measure, "for", 2*time.Minute, "time under the snapshot, for each system")
@@ -40,8 +36,6 @@ func (s *horizon) flags(f *flag.FlagSet) {
 func (s *horizon) quick() {
 	s.measure, s.warm, s.every, s.late = 3*time.Second, time.Second, 200*time.Millisecond, 1
 }
-
-func (*horizon) settings() map[string]string { return countStatements }
 
 func (s *horizon) run(ctx context.Context, b *bench) error {
 	if s.every <= 0 || s.measure < 3*s.every || s.depth < 8 {

@@ -25,10 +25,6 @@ type latency struct {
 	ways          int // of the receivers: pgfifo, the rest are others
 }
 
-func (*latency) about() string {
-	return "from an enqueue to the start of its handler, with idle workers, beside River"
-}
-
 func (s *latency) flags(f *flag.FlagSet) {
 	f.StringVar(&s.rates, "rate", "100,1000", "arrivals per second")
 	f.DurationVar(&s.measure, "for", 5*time.Second, "time of arrivals in a round")
@@ -39,8 +35,6 @@ func (s *latency) flags(f *flag.FlagSet) {
 		"ways to enqueue; the first is what the others stand beside")
 	f.BoolVar(&s.alone, "alone", false, "without River")
 }
-
-func (*latency) settings() map[string]string { return nil }
 
 // A receiver is a system whose workers wait for messages. It sends all arrivals, and returns when all of them were
 // worked, with the time that this took.

@@ -23,8 +23,6 @@ type longJob struct {
 	groups, lanes   int
 }
 
-func (*longJob) about() string { return "short jobs beside some that run all the time" }
-
 func (s *longJob) flags(f *flag.FlagSet) {
 	f.IntVar(&s.long, "long", 4, "jobs that run all the time")
 	f.DurationVar(&s.measure, "for", time.Minute, "how long they run: 1h")
@@ -33,8 +31,6 @@ func (s *longJob) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 300, "message groups of the short jobs")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once, the long ones among them")
 }
-
-func (*longJob) settings() map[string]string { return countStatements }
 
 func (s *longJob) run(ctx context.Context, b *bench) error {
 	if s.long < 1 || s.lanes <= s.long || s.groups < 1 || s.rate <= 0 || s.window <= 0 || s.measure < s.window {

@@ -23,15 +23,11 @@ type memory struct {
 	every  time.Duration
 }
 
-func (*memory) about() string { return "memory of a worker, by the number of ready groups" }
-
 func (s *memory) flags(f *flag.FlagSet) {
 	f.StringVar(&s.groups, "groups", "10000,1000000", "ready groups with one job each, the fewest first")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
 	f.DurationVar(&s.every, "every", 100*time.Millisecond, "time between two looks")
 }
-
-func (*memory) settings() map[string]string { return nil }
 
 func (s *memory) run(ctx context.Context, b *bench) error {
 	if s.every <= 0 {

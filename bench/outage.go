@@ -25,10 +25,6 @@ type outage struct {
 	say                     string
 }
 
-func (*outage) about() string {
-	return "attempts while a downstream is down, and time until all is done afterwards"
-}
-
 func (s *outage) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 10_000, "message groups, with a job each")
 	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
@@ -36,8 +32,6 @@ func (s *outage) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.down, "for", time.Minute, "how long it is down")
 	f.StringVar(&s.say, "say", "", "what handlers return, Unavailable or error; by default one after the other")
 }
-
-func (*outage) settings() map[string]string { return nil }
 
 func (s *outage) run(ctx context.Context, b *bench) error {
 	say := []string{"Unavailable", "error"}

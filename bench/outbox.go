@@ -23,21 +23,12 @@ type outbox struct {
 	rounds        int
 }
 
-func (*outbox) about() string {
-	return "transactions that enqueue, with commits of 5 ms, against the same without notices"
-}
-
 func (s *outbox) flags(f *flag.FlagSet) {
 	f.IntVar(&s.clients, "clients", 16, "clients, each with a pool of its own")
 	f.IntVar(&s.each, "each", 6, "transactions at once of each client")
 	f.DurationVar(&s.rest, "rest", 20*time.Millisecond, "pause after each transaction")
 	f.DurationVar(&s.window, "for", 3*time.Second, "time of each system in a round")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-}
-
-// settings make a commit wait as long as a slow disk would, and take with it all that come meanwhile.
-func (*outbox) settings() map[string]string {
-	return map[string]string{"commit_delay": "5000", "commit_siblings": "0"}
 }
 
 func (s *outbox) run(ctx context.Context, b *bench) error {

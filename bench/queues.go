@@ -22,10 +22,6 @@ type queues struct {
 	takes, every, measure  time.Duration
 }
 
-func (*queues) about() string {
-	return "waits of one queue's jobs beside another one's backlog of long jobs"
-}
-
 func (s *queues) flags(f *flag.FlagSet) {
 	f.IntVar(&s.backlog, "backlog", 10_000, "jobs of the other queue")
 	f.IntVar(&s.groups, "groups", 5_000, "message groups that they are in")
@@ -34,8 +30,6 @@ func (s *queues) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.every, "every", 250*time.Millisecond, "time between the jobs of the queue that is looked at")
 	f.DurationVar(&s.measure, "for", 40*time.Second, "how long they are sent")
 }
-
-func (*queues) settings() map[string]string { return nil }
 
 func (s *queues) run(ctx context.Context, b *bench) error {
 	if s.backlog < 1 || s.groups < 1 || s.lanes < 2 || s.takes <= 0 || s.every <= 0 || s.measure < s.every {

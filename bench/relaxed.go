@@ -11,19 +11,9 @@ type relaxed struct {
 	jobs, rounds int
 }
 
-func (*relaxed) about() string {
-	return "completions that do not wait for a disk whose flush takes 2 ms, against those that do"
-}
-
 func (s *relaxed) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 10_000, "jobs of each system in all rounds together; those that are faster do more")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-}
-
-// settings make a commit that waits for the disk wait 2 ms longer, and take with it all that come meanwhile: a slow
-// flush does the same. One that does not wait for the disk is not held up by either.
-func (*relaxed) settings() map[string]string {
-	return map[string]string{"commit_delay": "2000", "commit_siblings": "0"}
 }
 
 func (s *relaxed) run(ctx context.Context, b *bench) error {

@@ -15,10 +15,6 @@ type statements struct {
 	jobs, groups, lanes, rounds, top int
 }
 
-func (*statements) about() string {
-	return "statements and round trips per job, and what the server does in them"
-}
-
 func (s *statements) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 60_000, "jobs for each handler, in all rounds together")
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
@@ -26,8 +22,6 @@ func (s *statements) flags(f *flag.FlagSet) {
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 	f.IntVar(&s.top, "top", 8, "how many statements to list")
 }
-
-func (*statements) settings() map[string]string { return countStatements }
 
 func (s *statements) run(ctx context.Context, b *bench) error {
 	if err := b.openStatements(ctx); err != nil {

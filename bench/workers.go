@@ -28,8 +28,6 @@ type workers struct {
 	rounds  int
 }
 
-func (*workers) about() string { return "rate by the number of lanes, with handlers that wait" }
-
 func (s *workers) flags(f *flag.FlagSet) {
 	f.StringVar(&s.lanes, "lanes", "1,10,50,100", "jobs at once")
 	f.DurationVar(&s.handler, "handler", 5*time.Millisecond, "how long a handler waits")
@@ -37,8 +35,6 @@ func (s *workers) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
-
-func (*workers) settings() map[string]string { return nil }
 
 // illustration are the rates that the proof of concept shows for these numbers of lanes: 20/s each at best.
 var illustration = map[int]float64{1: 20, 10: 195, 50: 950, 100: 1800}
