@@ -116,11 +116,10 @@ func (s *backlog) heaps(
 
 func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int, counted bool) (*heap, error) {
 	schema := fmt.Sprintf("backlog_%d_%d", size, groups)
-	if err := migrate(ctx, b.pool, schema); err != nil {
+	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, groups: groups, lanes: s.lanes}}
+	if err := h.crew.own(ctx, schema); err != nil {
 		return nil, err
 	}
-	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, schema: schema, groups: groups, lanes: s.lanes}}
-	h.crew.prepare()
 	if err := h.crew.fill(ctx, size); err != nil {
 		return nil, err
 	}

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -80,25 +78,9 @@ func (s *delayed) run(ctx context.Context, b *bench) error {
 func (s *delayed) serve(
 	ctx context.Context, b *bench, l *punctuality, meanwhile func(context.Context, *fifo.Client) error,
 ) error {
-	pool, err := pgxpool.New(ctx, b.url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.DiscardHandler)})
-	defer func() { _ = client.Close() }()
-	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
+	worker := &fifo.Worker{Concurrency: s.lanes}
 	worker.Handle(queue, fifo.HandlerFunc(l.handle))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel()
-		ended <- worker.Run(ctx)
-	}()
-	err = meanwhile(ctx, client)
-	cancel()
-	return errors.Join(<-ended, err)
+	return b.employ(ctx, worker, new(fifo.Config), nil, meanwhile)
 }
 
 // idle measures the processor time of the worker and of its sessions, as a part of one core.

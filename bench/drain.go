@@ -70,8 +70,8 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		if p.alone {
 			groups = p.times*d.jobs + d.rounds*p.times
 		}
-		c, err := d.crew(ctx, b, len(contests), groups, p.batch)
-		if err != nil {
+		c := &crew{db: b.database, groups: groups, lanes: d.lanes, batch: p.batch}
+		if err := c.own(ctx, fmt.Sprintf("drain_%d", len(contests))); err != nil {
 			return err
 		}
 		s := d.system(p.name, times(p.times, c.drain))
@@ -100,13 +100,6 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 
 func (d *drain) system(name string, work workFunc) *system {
 	return &system{name: name, params: map[string]any{"groups": d.groups, "lanes": d.lanes}, work: work}
-}
-
-// crew makes a crew with tables of its own: no other's dead rows are in its way.
-func (d *drain) crew(ctx context.Context, b *bench, n, groups int, batch fifo.Batch) (*crew, error) {
-	c := &crew{db: b.database, schema: fmt.Sprintf("drain_%d", n), groups: groups, lanes: d.lanes, batch: batch}
-	c.prepare()
-	return c, migrate(ctx, b.pool, c.schema)
 }
 
 // drain works n jobs that are all there at the beginning.

@@ -35,12 +35,8 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 	} {
 		var alone *system
 		for _, limit := range shape.limits {
-			schema := fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)
-			c := &crew{
-				db: b.database, schema: schema, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit,
-			}
-			c.prepare()
-			if err := migrate(ctx, b.pool, schema); err != nil {
+			c := &crew{db: b.database, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit}
+			if err := c.own(ctx, fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)); err != nil {
 				return err
 			}
 			sys := &system{

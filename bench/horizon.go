@@ -136,6 +136,9 @@ func (s *horizon) subject(b *bench, name string) (*subject, error) {
 	return nil, fmt.Errorf("no system %q: pgfifo, river or naive", name)
 }
 
+// isClaim tells the statements of the library that take jobs.
+func isClaim(st statement) bool { return strings.HasPrefix(st.label(), "Claims ") }
+
 // takes tells the statements that take jobs from a table.
 func takes(table string) func(statement) bool {
 	return func(st statement) bool {
@@ -155,7 +158,7 @@ func (s *horizon) pgfifo(b *bench) *subject {
 			return watch.run(ctx, false, meanwhile)
 		},
 		done: watch.tally.count.Load, goal: atLeast(0.9),
-		claims: func(st statement) bool { return strings.HasPrefix(st.label(), "Claims ") },
+		claims: isClaim,
 	}
 	sub.atEnd = func(ctx context.Context) error {
 		if s.late == 0 {

@@ -51,9 +51,8 @@ func (s *hot) run(ctx context.Context, b *bench) error {
 }
 
 func (s *hot) crew(ctx context.Context, b *bench, name, schema string, batch fifo.Batch, k int) (*system, error) {
-	c := &crew{db: b.database, schema: schema, groups: 1, lanes: 1, batch: batch}
-	c.prepare()
-	return s.system(name, times(k, c.drain)), migrate(ctx, b.pool, schema)
+	c := &crew{db: b.database, groups: 1, lanes: 1, batch: batch}
+	return s.system(name, times(k, c.drain)), c.own(ctx, schema)
 }
 
 func (s *hot) system(name string, work workFunc) *system {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -60,14 +59,14 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 		}
 	}
 	var all [][]*stream
-	for text := range strings.SplitSeq(s.rates, ",") {
-		rate, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || rate <= 0 {
-			return fmt.Errorf("rate %q: not a number over 0", text)
-		}
+	list, err := numbers("rate", s.rates, 1)
+	if err != nil {
+		return err
+	}
+	for _, rate := range list {
 		var streams []*stream
 		for _, r := range receivers {
-			streams = append(streams, newStream(rate, r))
+			streams = append(streams, newStream(float64(rate), r))
 		}
 		all = append(all, streams)
 	}

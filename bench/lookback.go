@@ -90,10 +90,9 @@ func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 }
 
 func (v *outlook) prepare(ctx context.Context) error {
-	if err := migrate(ctx, v.crew.db.pool, v.crew.schema); err != nil {
+	if err := v.crew.own(ctx, v.crew.schema); err != nil {
 		return err
 	}
-	v.crew.prepare()
 	v.crew.groups = 1 // the backlog's
 	if err := v.crew.fill(ctx, v.backlog); err != nil {
 		return err

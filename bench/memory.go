@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
@@ -42,11 +40,11 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 		y: axis{label: "resident MiB"},
 	}
 	var first Result
-	for text := range strings.SplitSeq(s.groups, ",") {
-		groups, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || groups < 1 {
-			return fmt.Errorf("groups %q: not a number over 0", text)
-		}
+	list, err := numbers("groups", s.groups, 1)
+	if err != nil {
+		return err
+	}
+	for _, groups := range list {
 		d := &draining{proc: proc, every: s.every, curve: series{name: fmt.Sprintf("%d groups", groups)}}
 		r, err := d.run(ctx, b, groups, s.lanes)
 		if err != nil {
@@ -78,11 +76,10 @@ const mib = 1 << 20
 const accountBytes = 16
 
 func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
-	c := &crew{db: b.database, schema: fmt.Sprintf("memory_%d", groups), groups: groups, lanes: lanes}
-	if err := migrate(ctx, b.pool, c.schema); err != nil {
+	c := &crew{db: b.database, groups: groups, lanes: lanes}
+	if err := c.own(ctx, fmt.Sprintf("memory_%d", groups)); err != nil {
 		return Result{}, err
 	}
-	c.prepare()
 	if err := c.fill(ctx, groups); err != nil {
 		return Result{}, err
 	}

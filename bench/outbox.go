@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -102,9 +101,7 @@ func (s *outbox) heard(ctx context.Context, b *bench, f func(context.Context) er
 	if _, err := conn.Exec(ctx, "LISTEN pgfifo"); err != nil {
 		return err
 	}
-	eg, ctx := errgroup.WithContext(ctx)
-	over, stop := context.WithCancel(ctx)
-	eg.Go(func() error {
+	return beside(ctx, f, func(over context.Context) error {
 		for over.Err() == nil {
 			if _, err := conn.WaitForNotification(over); err != nil && over.Err() == nil {
 				return fmt.Errorf("listen: %w", err)
@@ -112,9 +109,4 @@ func (s *outbox) heard(ctx context.Context, b *bench, f func(context.Context) er
 		}
 		return nil
 	})
-	eg.Go(func() error {
-		defer stop()
-		return f(ctx)
-	})
-	return eg.Wait()
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"io"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -53,25 +50,15 @@ func (s *queues) meet(ctx context.Context, b *bench, kept int) error {
 	if err := c.fill(ctx, s.backlog); err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, b.url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	defer func() { _ = client.Close() }()
 	m := &meeting{queues: s, waits: newHistogram()}
-	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
+	worker := &fifo.Worker{Concurrency: s.lanes}
 	worker.Handle(queue, fifo.HandlerFunc(m.backlogged))
 	worker.HandleQueue("beside", fifo.Queue{Handler: fifo.HandlerFunc(m.beside), MinLanes: kept})
-	wctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(wctx) }()
 	b.progress.begin(b.scenario, int(s.measure/s.every))
-	err = m.send(ctx, b, client)
-	stop()
-	if err = errors.Join(err, <-ended); err != nil {
+	err := b.employ(ctx, worker, new(fifo.Config), nil, func(ctx context.Context, client *fifo.Client) error {
+		return m.send(ctx, b, client)
+	})
+	if err != nil {
 		return err
 	}
 	b.report(m.result(kept))

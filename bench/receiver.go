@@ -25,17 +25,16 @@ func (s *latency) pgfifo(b *bench, call string) receiver {
 			})
 			c.prepare()
 			t := newTally(len(arrivals))
-			err := c.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}},
-				func(ctx context.Context) error {
-					if err := c.connected(ctx, 2); err != nil {
-						return err
-					}
-					if err := s.send(ctx, b, arrivals, call); err != nil {
-						return err
-					}
-					c.filled = int64(len(arrivals))
-					return t.wait(ctx, c.failed)
-				})
+			err := c.run(ctx, &fifo.Config{Hooks: t.hooks()}, func(ctx context.Context) error {
+				if err := c.connected(ctx, 2); err != nil {
+					return err
+				}
+				if err := s.send(ctx, b, arrivals, call); err != nil {
+					return err
+				}
+				c.filled = int64(len(arrivals))
+				return t.wait(ctx, c.failed)
+			})
 			if err != nil {
 				return 0, err
 			}

@@ -21,12 +21,8 @@ func (s *relaxed) run(ctx context.Context, b *bench) error {
 	for _, shape := range []struct{ groups, lanes, times int }{{1, 1, 1}, {1000, 16, 4}} {
 		var waits *system
 		for _, relax := range []bool{false, true} {
-			schema := fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax)
-			c := &crew{
-				db: b.database, schema: schema, groups: shape.groups, lanes: shape.lanes, relaxed: relax,
-			}
-			c.prepare()
-			if err := migrate(ctx, b.pool, schema); err != nil {
+			c := &crew{db: b.database, groups: shape.groups, lanes: shape.lanes, relaxed: relax}
+			if err := c.own(ctx, fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax)); err != nil {
 				return err
 			}
 			sys := &system{

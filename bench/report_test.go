@@ -113,13 +113,6 @@ func (f writerFunc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestAllArguments(t *testing.T) {
-	t.Parallel()
-	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
-	require.ErrorContains(t, c.run(t.Context(), []string{"all", "-only", "drain,sprint"}), `no scenario "sprint"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"all", "drain"}), `unexpected argument "drain"`)
-}
-
 func TestQuick(t *testing.T) {
 	t.Parallel()
 	require.InDelta(t, 300, run(t, "test-fine")[0].Rate, 0)

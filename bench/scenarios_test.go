@@ -8,6 +8,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -133,8 +134,22 @@ func TestArguments(t *testing.T) {
 	t.Parallel()
 	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
 	require.ErrorIs(t, c.run(t.Context(), nil), flag.ErrHelp)
-	require.ErrorContains(t, c.run(t.Context(), []string{"sprint"}), `no scenario "sprint"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"drain", "x"}), `unexpected argument "x"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"backlog", "-backlogs", "ten"}), `backlog "ten"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"latency", "-rate", "0"}), `rate "0"`)
+	for args, want := range map[string]string{
+		"sprint":                 `no scenario "sprint"`,
+		"drain x":                `unexpected argument "x"`,
+		"all -only drain,sprint": `no scenario "sprint"`,
+		"all drain":              `unexpected argument "drain"`,
+		"backlog -backlogs ten":  `backlog "ten"`,
+		"latency -rate 0":        `rate "0"`,
+		"workers -lanes ten":     `lanes "ten"`,
+		"workers -handler 0":     "-handler",
+		"memory -groups 0":       `groups "0"`,
+		"skew -rounds 0":         "-rounds",
+		"lookback -groups 0":     "-groups",
+		"long-job -lanes 4":      "-lanes",
+		"horizon -for 1s":        "3 times -every",
+		"horizon -systems x":     `no system "x"`,
+	} {
+		require.ErrorContains(t, c.run(t.Context(), strings.Split(args, " ")), want)
+	}
 }

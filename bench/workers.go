@@ -6,12 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -51,11 +48,11 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 	}
 	var all []*team
 	var systems []*system
-	for text := range strings.SplitSeq(s.lanes, ",") {
-		lanes, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || lanes < 1 {
-			return fmt.Errorf("lanes %q: not a number over 0", text)
-		}
+	list, err := numbers("lanes", s.lanes, 1)
+	if err != nil {
+		return err
+	}
+	for _, lanes := range list {
 		for _, t := range []*team{s.pgfifo(b, lanes), s.ceiling(b, lanes)} {
 			if err := t.prepare(ctx); err != nil {
 				return err
@@ -117,12 +114,9 @@ func (s *workers) team(name string, lanes int) *team {
 
 func (s *workers) pgfifo(b *bench, lanes int) *team {
 	t := s.team("pgfifo", lanes)
-	c := &crew{db: b.database, schema: fmt.Sprintf("workers_%d", lanes), groups: s.groups, lanes: lanes}
+	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
 	c.handler = fifo.HandlerFunc(func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) })
-	t.prepare = func(ctx context.Context) error {
-		c.prepare()
-		return migrate(ctx, b.pool, c.schema)
-	}
+	t.prepare = func(ctx context.Context) error { return c.own(ctx, fmt.Sprintf("workers_%d", lanes)) }
 	t.system.work = func(ctx context.Context, each int) (took time.Duration, err error) {
 		// No group runs dry before the end: then the lanes would wait for jobs.
 		if err := c.fill(ctx, each*lanes+lanes+s.groups-int(c.filled-c.ledger.count.Load())); err != nil {
@@ -142,19 +136,11 @@ func (s *workers) ceiling(b *bench, lanes int) *team {
 	t := s.team("ceiling (Go)", lanes)
 	t.prepare = func(context.Context) error { return nil }
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
-		pc, err := pgxpool.ParseConfig(b.url)
-		if err != nil {
-			return 0, err
-		}
-		pc.MaxConns, pc.MinConns = int32(lanes), int32(lanes)
-		pool, err := pgxpool.NewWithConfig(ctx, pc)
+		pool, err := b.openWarmPool(ctx, lanes)
 		if err != nil {
 			return 0, err
 		}
 		defer pool.Close()
-		if err := until(ctx, func() (bool, error) { return int(pool.Stat().IdleConns()) >= lanes, nil }); err != nil {
-			return 0, err
-		}
 		var left atomic.Int64
 		left.Store(int64(each * lanes))
 		eg, ctx := errgroup.WithContext(ctx)
