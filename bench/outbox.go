@@ -31,23 +31,13 @@ func (s *outbox) flags(f *flag.FlagSet) {
 }
 
 func (s *outbox) run(ctx context.Context, b *bench) error {
-	var systems []*system
+	var contests []contest
 	for _, call := range []string{"EnqueuePgxTx", "EnqueueTx", "InTx"} {
-		for _, silent := range []bool{true, false} {
-			systems = append(systems, s.producers(b, producing{call: call, silent: silent}))
-		}
+		silent := s.producers(b, producing{call: call, silent: true})
+		loud := s.producers(b, producing{call: call})
+		contests = append(contests, contest{system: silent}, contest{system: loud, to: silent, goal: atLeast(0.95)})
 	}
-	rates, err := alternate(ctx, b, s.rounds, rateUnits, systems)
-	if err != nil {
-		return err
-	}
-	for i := 0; i < len(systems); i += 2 {
-		r := rates.result(systems[i+1], systems[i])
-		r.Goal = atLeast(0.95)
-		b.report(rates.result(systems[i], nil))
-		b.report(r)
-	}
-	return nil
+	return hold(ctx, b, s.rounds, rateUnits, contests)
 }
 
 func (s *outbox) producers(b *bench, p producing) *system {
@@ -66,22 +56,14 @@ func (s *outbox) producers(b *bench, p producing) *system {
 }
 
 func (s *outbox) send(ctx context.Context, b *bench, p producing) (time.Duration, error) {
-	calls := make([]func(context.Context, []fifo.Message) ([]int64, error), s.clients)
+	calls := make([]enqueueFunc, s.clients)
 	for i := range calls {
-		pool, err := b.openWarmPool(ctx, s.each)
+		call, done, err := p.open(ctx, b.database, s.each)
 		if err != nil {
 			return 0, err
 		}
-		defer pool.Close()
-		client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
-		defer func() { _ = client.Close() }()
-		if calls[i], err = p.caller(client, pool); err != nil {
-			return 0, err
-		}
-		// It checks the schema.
-		if _, err := calls[i](ctx, []fifo.Message{{Queue: queue, GroupID: groupID(i)}}); err != nil {
-			return 0, err
-		}
+		defer done()
+		calls[i] = call
 	}
 	l := load{messages: 1, producers: s.clients * s.each}
 	each, _, err := l.burst(ctx, s.window, func(ctx context.Context, producer int) error {

@@ -31,25 +31,16 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	counts := []*statementCount{
-		s.count(b, "pgfifo, no-op handler", nil),
-		s.count(b, "pgfifo, INSERT by PgxTx", fifo.HandlerFunc(insertEffect)),
-	}
-	rates, err := alternate(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []*system{counts[0].system, counts[1].system})
+	idle := s.count(b, "pgfifo, no-op handler", nil)
+	writing := s.count(b, "pgfifo, INSERT by PgxTx", fifo.HandlerFunc(insertEffect))
+	err = hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []contest{
+		{system: idle.system, extra: idle.perJob}, {system: writing.system, to: idle.system, extra: writing.perJob},
+	})
 	if err != nil {
 		return err
 	}
-	for i, c := range counts {
-		var r Result
-		if i == 0 {
-			r = rates.result(c.system, nil)
-		} else {
-			r = rates.result(c.system, counts[0].system)
-		}
-		r.Extra = c.perJob()
-		b.report(r)
-		c.list(b, s.top)
-	}
+	idle.list(b, s.top)
+	writing.list(b, s.top)
 	return nil
 }
 
