@@ -73,6 +73,12 @@ func (b *book) run(proc int32, job int64, group, attempt int32, word, outcome st
 	b.event(proc, evSettled, group, job, attempt, 0, outcome)
 }
 
+// done is one that succeeds, with its effect.
+func (b *book) done(proc int32, job int64, group, attempt int32) {
+	b.run(proc, job, group, attempt, "ok", "succeeded")
+	b.effect(group, job, attempt)
+}
+
 // exit is an attempt that ends its process.
 func (b *book) exit(proc int32, job int64, group, attempt int32) {
 	b.event(proc, evStart, group, job, attempt, job, "-")
@@ -102,6 +108,23 @@ func (b *book) write(proc string, group int32, job int64, attempt int32, token i
 func (b *book) mark(what, proc string, pid int64) {
 	b.marks = append(b.marks, mark{at: b.now * ms, what: what, proc: proc, pid: pid})
 	b.now++
+}
+
+func (b *book) noted(what, proc, note string) {
+	b.mark(what, proc, 0)
+	b.marks[len(b.marks)-1].note = note
+}
+
+// kill has w3 killed.
+func (b *book) kill() {
+	b.mark(faultKill, "w3", 0)
+	b.mark("dead", "w3", 0)
+}
+
+// restart has the server be down for a moment.
+func (b *book) restart() {
+	b.mark(faultRestart, "", 0)
+	b.mark("resumed", "", 0)
 }
 
 // seal puts effects into their places, and makes the chains.

@@ -8,10 +8,8 @@ import (
 func TestBrokenAttemptHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
-		"a job is given up too early": {"I6", func(b *book) { b.dead[0].do = doNap }},
-		"a poison job is given up too early": {"I6", func(b *book) {
-			b.dead[0].do = doKill
-		}},
+		"a job is given up too early":        {"I6", func(b *book) { b.dead[0].do = doNap }},
+		"a poison job is given up too early": {"I6", func(b *book) { b.dead[0].do = doKill }},
 		"a lost attempt is not counted": {"I6", func(b *book) {
 			b.warm()
 			b.lostAfter(1500, 1)
@@ -56,8 +54,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.now += 1500
 			b.mark(faultKill, "w3", 0)
 			b.mark(faultVacuum, "", 0)
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.done(0, 10, 1, 1)
 		}},
 		"a lost attempt is not counted, and evidence was taken away before": {"I6", func(b *book) {
 			b.mark(faultVacuum, "", 0)
@@ -71,8 +68,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.event(2, evStart, 1, 10, 2, 10, "-")
 			b.mark(faultKill, "w3", 0)
 			b.mark(faultVacuum, "", 0)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(0, 10, 1, 2)
 		}},
 		"a batch dies, and its head is charged": {"", func(b *book) { b.batchDies(2, 1, 1) }},
 		"a batch dies, and nobody is charged":   {"I6", func(b *book) { b.batchDies(1, 1, 1) }},
@@ -87,26 +83,21 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.mark("resumed", "", 0)
 		}},
 		"a claim that was sent by a process that died just before is counted": {"", func(b *book) {
-			b.mark(faultKill, "w3", 0)
-			b.mark("dead", "w3", 0)
+			b.kill()
 			b.now += 100
 			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(0, 10, 1, 2)
 		}},
 		"an attempt is counted that nobody has made": {"I6", func(b *book) {
-			b.mark(faultKill, "w3", 0)
-			b.mark("dead", "w3", 0)
+			b.kill()
 			b.now += 2100
 			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(0, 10, 1, 2)
 		}},
 		"a failed attempt is not counted": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.run(0, 10, 1, 1, "error", "retried")
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.done(0, 10, 1, 1)
 		}},
 		"a dead letter has more attempts than ran": {"I6", func(b *book) {
 			b.dead[0].attempts,
@@ -131,8 +122,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"an operator's rollback is charged": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.mark(faultOperator, "", 0)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(0, 10, 1, 2)
 		}},
 	})
 }

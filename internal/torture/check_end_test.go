@@ -25,8 +25,7 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.event(2, evStart, 1, 10, 1, 10, "-")
 			b.mark(faultKill, "w3", 0)
 			b.now += 26_000
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(0, 10, 1, 2)
 		}},
 		"a killed process's job waits for the server": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
@@ -35,8 +34,7 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.mark(faultRestart, "", 0)
 			b.now += 26_000
 			b.mark("resumed", "", 0)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(0, 10, 1, 2)
 		}},
 		"a session holds a group and does not work": {"I8", func(b *book) { b.locked(99) }},
 		"a session holds a group, and the last look at it was long on its way": {"", func(b *book) {
@@ -47,17 +45,13 @@ func TestBrokenEndHistories(t *testing.T) {
 		}},
 		"a session holds a group while the server is slow": {"", func(b *book) {
 			b.locked(99)
-			b.mark(markSlow, "", 0)
-			b.marks[len(b.marks)-1].note = "3s"
+			b.noted(markSlow, "", "3s")
 		}},
 		"a session holds a group, and the server was slow before": {"I8", func(b *book) {
-			b.mark(markSlow, "", 0)
-			b.marks[len(b.marks)-1].note = "3s"
+			b.noted(markSlow, "", "3s")
 			b.locked(99)
 		}},
-		"a session holds a group and works": {"", func(b *book) {
-			b.alone(func() { b.locked(71) })
-		}},
+		"a session holds a group and works": {"", func(b *book) { b.alone(func() { b.locked(71) }) }},
 		"a session holds a group and works another one": {"I8", func(b *book) {
 			b.alone(func() { b.lockedAs(71, "plain/g2") })
 		}},

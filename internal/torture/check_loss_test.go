@@ -23,8 +23,7 @@ func TestBrokenLossHistories(t *testing.T) {
 		}},
 		"a job runs in another group": {"I1", func(b *book) {
 			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 2, 1, "ok", "succeeded")
-			b.effect(2, 10, 1)
+			b.done(0, 10, 2, 1)
 		}},
 		"two effects": {"I5", func(b *book) { b.effect(0, 4, 1) }},
 		"two jobs of one message": {"I5", func(b *book) {
@@ -46,8 +45,7 @@ func TestBrokenLossHistories(t *testing.T) {
 		}},
 		"a job runs again when it is done": {"I5", func(b *book) {
 			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.done(0, 10, 1, 1)
 			b.run(1, 10, 1, 2, "error", "retried")
 		}},
 		"a job is spawned by an attempt that was undone":     {"I5", func(b *book) { b.spawn("error", true) }},

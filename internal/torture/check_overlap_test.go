@@ -8,9 +8,7 @@ import (
 func TestBrokenOverlapHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
-		"two handlers at once": {"I3", func(b *book) {
-			b.overlap(func() {})
-		}},
+		"two handlers at once": {"I3", func(b *book) { b.overlap(func() {}) }},
 		"two handlers at once after a terminate, for a moment": {"", func(b *book) {
 			b.overlap(func() { b.mark(faultTerminate, "w1", 71) })
 		}},
@@ -58,9 +56,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			})
 		}},
 		"two handlers at once after a terminate, and both are recorded": {"I3", func(b *book) {
-			b.overlap(func() {
-				b.mark(faultTerminate, "w1", 71)
-			})
+			b.overlap(func() { b.mark(faultTerminate, "w1", 71) })
 			b.events[len(b.events)-1].word = "retried"
 		}},
 		"a handler is not told of a partition": {"I3-lease", func(b *book) {
@@ -92,8 +88,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 		}},
 		"a handler in a statement is not told that what is sent is lost": {"", func(b *book) {
 			b.alone(func() {
-				b.mark("cut", "w1", 0)
-				b.marks[len(b.marks)-1].note = "what goes to the server" + noteLoss
+				b.noted("cut", "w1", "what goes to the server"+noteLoss)
 				b.now += 5000
 				b.mark("healed", "w1", 0)
 			})
@@ -101,8 +96,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 		"a handler in no statement is not told that what is sent is lost": {"I3-lease", func(b *book) {
 			b.alone(func() {
 				b.event(0, evWrite, 1, 10, 1, 200, "accepted")
-				b.mark("cut", "w1", 0)
-				b.marks[len(b.marks)-1].note = "what goes to the server" + noteLoss
+				b.noted("cut", "w1", "what goes to the server"+noteLoss)
 				b.now += 5000
 				b.mark("healed", "w1", 0)
 			})
@@ -111,8 +105,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.alone(func() { b.reads(20e6, 5000) })
 			b.events[len(b.events)-1].word = "unknown"
 			b.effects = b.effects[:len(b.effects)-1]
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long is told": {"", func(b *book) {
 			b.alone(func() {
@@ -123,8 +116,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			})
 			b.events[len(b.events)-1].word = "unknown"
 			b.effects = b.effects[:len(b.effects)-1]
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long is killed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
@@ -132,8 +124,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.event(0, evRows, 1, 10, 1, 200, "-")
 			b.now += 5000
 			b.mark(faultKill, "w1", 0)
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long has its session ended": {"", func(b *book) {
 			b.alone(func() {
@@ -144,8 +135,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			})
 			b.events[len(b.events)-1].word = "unknown"
 			b.effects = b.effects[:len(b.effects)-1]
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long keeps its job": {"", func(b *book) {
 			b.alone(func() { b.reads(20e6, 5000) })

@@ -7,8 +7,7 @@ func (b *book) many(from, count, wait int64) {
 	for id := from; id < from+count; id++ {
 		b.send(id, id, 1, resOK)
 		b.now += wait
-		b.run(0, id, 1, 1, "ok", "succeeded")
-		b.effect(1, id, 1)
+		b.done(0, id, 1, 1)
 	}
 }
 
@@ -18,8 +17,7 @@ func (b *book) delayed(late int64) {
 		b.send(id, id, 1, resOK)
 		b.enqueues[len(b.enqueues)-1].delay = 1000 * ms
 		b.now += 1000 + late
-		b.run(0, id, 1, 1, "ok", "succeeded")
-		b.effect(1, id, 1)
+		b.done(0, id, 1, 1)
 	}
 }
 
@@ -45,15 +43,13 @@ func TestBrokenProgressHistories(t *testing.T) {
 			b.mark(faultRestart, "", 0)
 			b.now += 13_000
 			b.mark("resumed", "", 0)
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.done(0, 10, 1, 1)
 		}},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.enqueues[len(b.enqueues)-1].delay = 13_000 * ms
 			b.now += 13_000
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.done(0, 10, 1, 1)
 		}},
 		"jobs wait beside a group in trouble": {"I12", func(b *book) {
 			b.many(10, 30, 5)

@@ -83,8 +83,7 @@ func (b *book) dies(next int32, meanwhile func()) {
 	b.warm()
 	b.send(10, 10, 4, resOK)
 	b.marked(2, 10, 1, 500)
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
+	b.kill()
 	meanwhile()
 	b.marked(0, 10, next, 501)
 	b.ends(0, 10, next, "ok", "succeeded")
@@ -131,9 +130,7 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			b.marks[len(b.marks)-1].at -= 1000 * ms
 		}},
 		"a job starts that was claimed before it failed": {"", func(b *book) { b.held(500) }},
-		"a job starts when the head was tried again": {"", func(b *book) {
-			b.held(2950)
-		}},
+		"a job starts when the head was tried again":     {"", func(b *book) { b.held(2950) }},
 		"a job starts while the head backs off, by a process that was frozen since its claim": {"", func(b *book) {
 			b.held(1500)
 			for i := range b.events {
@@ -157,16 +154,10 @@ func TestBrokenSeveralHistories(t *testing.T) {
 		"a lost attempt is counted":     {"", func(b *book) { b.dies(2, func() {}) }},
 		"a lost attempt is not counted": {"I6", func(b *book) { b.dies(1, func() {}) }},
 		"a lost attempt is not counted, and an operator had it locked": {"I6", func(b *book) {
-			b.dies(1, func() {
-				b.mark(faultOperator, "", 0)
-				b.marks[len(b.marks)-1].note = " lock of 2 jobs of several/g4"
-			})
+			b.dies(1, func() { b.noted(faultOperator, "", " lock of 2 jobs of several/g4") })
 		}},
 		"a lost attempt is not counted, and the server went down": {"I6", func(b *book) {
-			b.dies(1, func() {
-				b.mark(faultRestart, "", 0)
-				b.mark("resumed", "", 0)
-			})
+			b.dies(1, func() { b.restart() })
 		}},
 		"a later job has the lower token": {"", func(b *book) {
 			b.twoIn(4)

@@ -8,8 +8,7 @@ func (b *book) overlap(before func(), after ...func()) {
 	b.event(0, evStart, 1, 10, 1, 10, "-")
 	b.event(0, evTx, 1, 10, 1, 71, "-")
 	before()
-	b.run(1, 10, 1, 2, "ok", "succeeded")
-	b.effect(1, 10, 2)
+	b.done(1, 10, 1, 2)
 	for _, f := range after {
 		f()
 	}
@@ -49,12 +48,10 @@ func (b *book) takenBack(group int32, first, second int64) {
 	for _, id := range []int64{10, 11} {
 		b.run(0, id, group, 1, "ok", "succeeded")
 	}
-	b.mark(faultRestart, "", 0)
-	b.mark("resumed", "", 0)
+	b.restart()
 	b.now += 5000
 	for _, id := range []int64{first, second} {
-		b.run(0, id, group, 2, "ok", "succeeded")
-		b.effect(group, id, 2)
+		b.done(0, id, group, 2)
 	}
 }
 
@@ -103,10 +100,8 @@ func (b *book) lostAfter(ms int64, next int32) {
 	b.send(10, 10, 1, resOK)
 	b.event(2, evStart, 1, 10, 1, 10, "-")
 	b.now += ms
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
-	b.run(0, 10, 1, next, "ok", "succeeded")
-	b.effect(1, 10, next)
+	b.kill()
+	b.done(0, 10, 1, next)
 }
 
 // endedBeside has a job whose worker is killed, which is not counted, and a session ended before its next attempt.
@@ -114,12 +109,10 @@ func (b *book) endedBeside(proc string) {
 	b.send(10, 10, 1, resOK)
 	b.event(2, evStart, 1, 10, 1, 10, "-")
 	b.now += 1500
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
+	b.kill()
 	b.now++
 	b.mark(faultTerminate, proc, 77)
-	b.run(0, 10, 1, 1, "ok", "succeeded")
-	b.effect(1, 10, 1)
+	b.done(0, 10, 1, 1)
 }
 
 // lower has a job whose worker is killed, which is not counted, and one with a lower id run: between its two attempts,
@@ -132,8 +125,7 @@ func (b *book) lower(between bool) {
 	}
 	b.event(2, evStart, 1, 10, 1, 10, "-")
 	b.now += 1500
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
+	b.kill()
 	if between {
 		b.enqueues[len(b.enqueues)-2].back = b.now * ms
 		b.now++
@@ -149,8 +141,7 @@ func (b *book) killedWhileCut(after int64) {
 	b.mark("spawn", "w3", 0)
 	b.now += after
 	b.mark("cut", "w3", 0)
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
+	b.kill()
 	b.now += 16_000
 	b.mark("gone", "w3", 0)
 }
@@ -161,8 +152,7 @@ func (b *book) warm() { b.warmIn(2) }
 func (b *book) warmIn(proc int32) {
 	for id := int64(100); id < 100+firstTurns; id++ {
 		b.send(id, id, 7, resOK)
-		b.run(proc, id, 7, 1, "ok", "succeeded")
-		b.effect(7, id, 1)
+		b.done(proc, id, 7, 1)
 	}
 }
 
@@ -179,8 +169,7 @@ func (b *book) batchDies(next ...int32) {
 	}
 	b.mark(faultKill, "w3", 0)
 	for i, attempt := range next {
-		b.run(0, 10+int64(i), group, attempt, "ok", "succeeded")
-		b.effect(group, 10+int64(i), attempt)
+		b.done(0, 10+int64(i), group, attempt)
 	}
 }
 
@@ -191,10 +180,8 @@ func (b *book) beside(group, other int32) {
 	b.send(11, 11, other, resOK)
 	b.run(2, 10, group, 1, "error", "retried")
 	b.events[len(b.events)-4].word = doInFlight
-	b.run(0, 10, group, 2, "ok", "succeeded")
-	b.effect(group, 10, 2)
-	b.run(0, 11, other, 2, "ok", "succeeded")
-	b.effect(other, 11, 2)
+	b.done(0, 10, group, 2)
+	b.done(0, 11, other, 2)
 }
 
 // poison has a job that kills so many processes, and is a dead letter then.
@@ -247,8 +234,7 @@ func (b *book) besidePoison() {
 			}
 		}
 	}
-	b.run(0, 11, 2, 3, "ok", "succeeded")
-	b.effect(2, 11, 3)
+	b.done(0, 11, 2, 3)
 	slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
 }
 
@@ -263,8 +249,7 @@ func (b *book) behindPoison() {
 	for i, attempt := range []int32{1, 1, 2, 3} {
 		proc := int32(2 + i)
 		if i == 1 {
-			b.run(0, 9, group, 2, "ok", "succeeded")
-			b.effect(group, 9, 2)
+			b.done(0, 9, group, 2)
 		}
 		if i < 2 {
 			b.event(proc, evStart, 2, 11, attempt+int32(i), 11, "-")
@@ -277,8 +262,7 @@ func (b *book) behindPoison() {
 		b.exit(proc, 10, group, attempt)
 		b.now += poisonWait.Milliseconds()
 	}
-	b.run(0, 11, 2, 3, "ok", "succeeded")
-	b.effect(2, 11, 3)
+	b.done(0, 11, 2, 3)
 	b.bury(group, 10, lives)
 	b.dead[len(b.dead)-1].do = doKill
 }
@@ -338,8 +322,7 @@ func (b *book) stubborn(told, next int64) {
 		b.event(0, evEnd, group, 10, 1, 0, "error")
 		b.event(0, evSettled, group, 10, 1, 0, "retried")
 	}
-	b.run(1, 10, group, 2, "ok", "succeeded")
-	b.effect(group, 10, 2)
+	b.done(1, 10, group, 2)
 }
 
 // looked has a job's worker die, an operator look at the jobs of a group, and nobody count that attempt.
@@ -348,8 +331,6 @@ func (b *book) looked(group string) {
 	b.event(2, evStart, 1, 10, 1, 10, "-")
 	b.now += 1500
 	b.mark(faultKill, "w3", 0)
-	b.mark(faultOperator, "", 0)
-	b.marks[len(b.marks)-1].note = " lock of 2 jobs of plain/" + group
-	b.run(0, 10, 1, 1, "ok", "succeeded")
-	b.effect(1, 10, 1)
+	b.noted(faultOperator, "", " lock of 2 jobs of plain/"+group)
+	b.done(0, 10, 1, 1)
 }

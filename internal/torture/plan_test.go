@@ -15,7 +15,7 @@ func TestPlan(t *testing.T) {
 		cfg.Seed = seed
 		r := &run{cfg: cfg, leftOut: map[string]string{faultCrash: "not today"}, log: t.Logf}
 		for _, f := range r.plan() {
-			list = append(list, f.name())
+			list = append(list, f.name)
 		}
 		return list
 	}
