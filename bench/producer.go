@@ -234,12 +234,7 @@ func (s *enqueue) whileHeld(ctx context.Context, b *bench, p producing, f func(c
 
 // openWarmPool opens a pool that has its connections already.
 func (d *database) openWarmPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
-	pc, err := pgxpool.ParseConfig(d.url)
-	if err != nil {
-		return nil, err
-	}
-	pc.MaxConns, pc.MinConns = int32(conns), int32(conns)
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	pool, err := d.openPool(ctx, conns, conns)
 	if err != nil {
 		return nil, err
 	}

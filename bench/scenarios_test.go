@@ -124,9 +124,10 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	c := command{out: &out, errs: t.Output(), serve: serveShared}
-	require.NoError(t,
-		c.run(t.Context(), []string{"drain", "-jobs", "40", "-groups", "4", "-lanes", "2", "-rounds", "1"}))
+	args := "drain -jobs 40 -groups 4 -lanes 2 -rounds 1 -naive 0"
+	require.NoError(t, c.run(t.Context(), strings.Split(args, " ")))
 	require.Contains(t, out.String(), "groups=4 lanes=2")
+	require.NotContains(t, out.String(), "naive")
 	require.NotContains(t, out.String(), "\x1b", "no progress where there is no terminal")
 }
 

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -93,25 +94,17 @@ func Profile(name string) (Config, error) {
 }
 
 func (c Config) withDefaults() Config {
-	c.Jobs = orDefault(c.Jobs, 1000)
-	c.Groups = orDefault(c.Groups, 50)
-	c.Processes = orDefault(c.Processes, 3)
-	c.Lanes = orDefault(c.Lanes, 4)
-	c.Producers = orDefault(c.Producers, 2)
-	c.Batch = orDefault(c.Batch, 10)
-	c.Seed = orDefault(c.Seed, rand.Uint64()>>1)
+	c.Jobs = cmp.Or(c.Jobs, 1000)
+	c.Groups = cmp.Or(c.Groups, 50)
+	c.Processes = cmp.Or(c.Processes, 3)
+	c.Lanes = cmp.Or(c.Lanes, 4)
+	c.Producers = cmp.Or(c.Producers, 2)
+	c.Batch = cmp.Or(c.Batch, 10)
+	c.Seed = cmp.Or(c.Seed, rand.Uint64()>>1)
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
 	return c
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 // session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 	if a.group, err = groupFor(job.Queue, job.GroupID, a.task); err != nil {
 		return err
 	}
-	a.note(evStart, a.N, orDefault(a.Do, "-"))
+	a.note(evStart, a.N, cmp.Or(a.Do, "-"))
 	listening := context.AfterFunc(ctx, func() {
 		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, fifo.ErrLost):
