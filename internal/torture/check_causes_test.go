@@ -7,13 +7,9 @@ import (
 
 // lostAlone has an attempt of a live worker that is lost, and the job runs again.
 func (b *book) lostAlone(meanwhile func()) {
-	b.send(10, 10, 1, resOK)
-	b.event(0, evStart, 1, 10, 1, 10, "-")
-	b.event(0, evTx, 1, 10, 1, 71, "-")
+	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
 	meanwhile()
-	b.event(0, evEnd, 1, 10, 1, 0, "error")
-	b.event(0, evSettled, 1, 10, 1, 0, "unknown")
-	b.done(1, 10, 1, 2)
+	b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "unknown").done(1, 10, 1, 2)
 }
 
 // uncounted has the number of the attempt behind that of lostAlone be the same.
@@ -33,10 +29,8 @@ func (b *book) unsaid() {
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
-		"nothing was done": {"I6", func(b *book) { b.lostAlone(func() {}) }},
-		"its session was ended": {"", func(b *book) {
-			b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) })
-		}},
+		"nothing was done":      {"I6", func(b *book) { b.lostAlone(func() {}) }},
+		"its session was ended": {"", func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) }) }},
 		"another session was ended": {"I6", func(b *book) {
 			b.lostAlone(func() { b.mark(faultTerminate, "w1", 72) })
 		}},
@@ -46,14 +40,10 @@ func TestCauses(t *testing.T) {
 		}},
 		"its connections were reset": {"", func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w1", 0) }) }},
 		"it was held for longer than ever": {"I6", func(b *book) {
-			b.lostAlone(func() {
-				b.mark(faultHold, "w1", 0)
-				b.now += 5500
-			})
+			b.lostAlone(func() { b.mark(faultHold, "w1", 0).later(5500) })
 		}},
 		"something was done long before": {"I6", func(b *book) {
-			b.mark(faultReset, "w1", 0)
-			b.now += 7000
+			b.mark(faultReset, "w1", 0).later(7000)
 			b.lostAlone(func() {})
 		}},
 		"something was done when it was over": {"I6", func(b *book) {
@@ -62,33 +52,20 @@ func TestCauses(t *testing.T) {
 		}},
 		"it was cut off when it began": {"", func(b *book) {
 			b.mark("cut", "w1", 0)
-			b.lostAlone(func() {
-				b.now += 100
-				b.mark("healed", "w1", 0)
-			})
+			b.lostAlone(func() { b.later(100).mark("healed", "w1", 0) })
 		}},
 		"it was frozen": {"", func(b *book) {
-			b.lostAlone(func() {
-				b.mark(faultStop, "w1", 0)
-				b.now += 1000
-				b.mark("cont", "w1", 0)
-			})
+			b.lostAlone(func() { b.mark(faultStop, "w1", 0).later(1000).mark("cont", "w1", 0) })
 		}},
 		"a COMMIT's answer was lost, which was to be before its process was there": {"", func(b *book) {
 			b.lostAlone(func() { b.mark("lost", "w1", 0) })
 		}},
 		"it did not get to run": {"", func(b *book) {
-			b.lostAlone(func() {
-				b.now += 1000
-				b.event(0, evStall, 0, 0, 0, 900*ms, "-")
-			})
+			b.lostAlone(func() { b.later(1000).event(0, evStall, 0, 0, 0, 900*ms, "-") })
 		}},
 		"the server went down": {"", func(b *book) { b.lostAlone(func() { b.restart() }) }},
 		"the server was slow": {"", func(b *book) {
-			b.lostAlone(func() {
-				b.now += 1100
-				b.noted(markSlow, "", "1.05s")
-			})
+			b.lostAlone(func() { b.later(1100).noted(markSlow, "", "1.05s") })
 		}},
 		"its handler was told, and it was not lost": {"I6", func(b *book) {
 			b.alone(func() { b.event(0, evLost, 1, 10, 1, 0, "-") })
@@ -99,28 +76,17 @@ func TestCauses(t *testing.T) {
 			b.uncounted()
 		}},
 		"it was long, and is not counted": {"I6", func(b *book) {
-			b.lostAlone(func() {
-				b.now += 1500
-				b.mark(faultReset, "w1", 0)
-			})
+			b.lostAlone(func() { b.later(1500).mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},
 		"it was long, and is not counted, but the server was busy": {"", func(b *book) {
 			b.warmIn(0)
-			b.lostAlone(func() {
-				b.now += 1500
-				b.noted(markSlow, "", "1.5s")
-				b.mark(faultReset, "w1", 0)
-			})
+			b.lostAlone(func() { b.later(1500).noted(markSlow, "", "1.5s").mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},
 		"it was long, and is not counted, and the server was busy for a part of it": {"I6", func(b *book) {
 			b.warmIn(0)
-			b.lostAlone(func() {
-				b.now += 1500
-				b.noted(markSlow, "", "1s")
-				b.mark(faultReset, "w1", 0)
-			})
+			b.lostAlone(func() { b.later(1500).noted(markSlow, "", "1s").mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},
 		"it was given back, and its worker died before it said so": {"", func(b *book) {
@@ -133,8 +99,7 @@ func TestCauses(t *testing.T) {
 			b.lostAlone(func() { b.now += 1500 })
 			b.uncounted()
 			b.unsaid()
-			b.now += 6000
-			b.mark(faultKill, "w1", 0)
+			b.later(6000).mark(faultKill, "w1", 0)
 		}},
 		"its handler returned while a statement was under way": {"", func(b *book) {
 			b.lostAlone(func() {})
@@ -148,19 +113,15 @@ func TestCauses(t *testing.T) {
 		"it had many rows open":           {"I6", func(b *book) { b.lostAlone(func() { b.reads(20e6, 800) }) }},
 		"it had a few rows open for long": {"I6", func(b *book) { b.lostAlone(func() { b.reads(200, 1200) }) }},
 		"its handler returned nil, and it is tried again": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 1, "ok", "retried")
-			b.done(0, 10, 1, 2)
+			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "ok", "retried").done(0, 10, 1, 2)
 		}},
 		"its handler returned nil, and had swallowed an error": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 1, "ok", "retried")
+			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "ok", "retried")
 			b.events[len(b.events)-4].word = doSwallow
 			b.done(0, 10, 1, 2)
 		}},
 		"its worker stopped and does not know": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.done(0, 10, 1, 1)
+			b.send(10, 10, 1, resOK).done(0, 10, 1, 1)
 			b.events = b.events[:len(b.events)-1]
 			b.event(0, evDown, 0, 0, 0, 0, "-")
 		}},

@@ -26,17 +26,13 @@ func TestBrokenContractHistories(t *testing.T) {
 			b.done(1, 30, 5, 2)
 		}},
 		"a handler gives a job back, and that counts": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, wordAway)
-			b.event(0, evSettled, 1, 10, 1, 0, "retried")
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway)
+			b.event(0, evEnd, 1, 10, 1, 0, wordAway).event(0, evSettled, 1, 10, 1, 0, "retried")
 			b.done(0, 10, 1, 2)
 		}},
 		"a handler gives a job back": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, wordAway)
-			b.event(0, evSettled, 1, 10, 1, 0, "snoozed")
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway)
+			b.event(0, evEnd, 1, 10, 1, 0, wordAway).event(0, evSettled, 1, 10, 1, 0, "snoozed")
 			b.done(0, 10, 1, 1)
 		}},
 		"a handler gives a job back, and its worker is killed before it says so": {"", func(b *book) {
@@ -94,13 +90,8 @@ func (b *book) atOnce(n int) {
 
 // givenBack has a handler end with that word, and its worker killed. The attempt is not counted.
 func (b *book) givenBack(word string) {
-	b.warm()
-	b.send(10, 10, 1, resOK)
-	b.run(2, 10, 1, 1, "error", "retried")
-	b.event(2, evStart, 1, 10, 2, 10, "-")
-	b.event(2, evEnd, 1, 10, 2, 0, word)
-	b.mark(faultKill, "w3", 0)
-	b.done(0, 10, 1, 2)
+	b.warm().send(10, 10, 1, resOK).run(2, 10, 1, 1, "error", "retried").event(2, evStart, 1, 10, 2, 10, "-")
+	b.event(2, evEnd, 1, 10, 2, 0, word).mark(faultKill, "w3", 0).done(0, 10, 1, 2)
 }
 
 // twins enqueues messages 10 and 11 with one DedupID: the first with that result, which runs if it is there, and the
@@ -134,10 +125,7 @@ func (b *book) replaced(first result, as int64) {
 	if first == resOK { // undo what twins has run
 		b.events, b.effects = b.events[:len(b.events)-4], b.effects[:len(b.effects)-1]
 	}
-	b.event(0, evStart, 1, 10, 1, as, "-")
-	b.event(0, evTx, 1, 10, 1, 70, "-")
-	b.event(0, evEnd, 1, 10, 1, 0, "ok")
-	b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
-	b.effect(1, 10, 1)
+	b.event(0, evStart, 1, 10, 1, as, "-").event(0, evTx, 1, 10, 1, 70, "-").event(0, evEnd, 1, 10, 1, 0, "ok")
+	b.event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
 	b.effects[len(b.effects)-1].msg = as
 }

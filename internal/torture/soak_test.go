@@ -77,16 +77,14 @@ func TestSoakFlaws(t *testing.T) {
 	t.Parallel()
 	look := func(b *book, statements, left int64) {
 		b.soak = true
-		b.event(0, evPrepared, 0, 1, 1, statements, "-")
-		b.event(0, evLeft, 0, 0, 0, left, "open files")
+		b.event(0, evPrepared, 0, 1, 1, statements, "-").event(0, evLeft, 0, 0, 0, left, "open files")
 	}
 	soak := func(b *book) { look(b, mostStatements, 0) }
 	grow := func(b *book, by int64) {
 		soak(b)
 		b.long = true
 		for i := range int64(2 * minSamples) {
-			b.now += 5000
-			b.event(0, evMemory, 0, 0, 0, 100*mib+i*by, "heap")
+			b.later(5000).event(0, evMemory, 0, 0, 0, 100*mib+i*by, "heap")
 		}
 	}
 	judge(t, map[string]flaw{
