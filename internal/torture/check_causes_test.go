@@ -29,6 +29,10 @@ func (b *book) unsaid() {
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
+		"it was lost before its handler began": {"", func(b *book) {
+			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "ok", "returned").later(300)
+			b.event(0, evSettled, 1, 10, 1, 0, "unknown").done(1, 10, 1, 1)
+		}},
 		"nothing was done":      {"I6", func(b *book) { b.lostAlone(func() {}) }},
 		"its session was ended": {"", func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) }) }},
 		"another session was ended": {"I6", func(b *book) {
