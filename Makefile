@@ -21,8 +21,8 @@ fuzz:
 
 # 100,000 jobs and 1,000 faults, and what they leave; then a quarter of an hour, and whether memory grows.
 soak:
-	go run ./internal/soak/cmd/soak
-	go run ./internal/soak/cmd/soak -for 15m
+	go run ./internal/torture/cmd/torture -profile soak
+	go run ./internal/torture/cmd/torture -profile soak -jobs 1000000 -for 15m
 
 # A million jobs, and thousands of faults; every go test runs a short one, and -profile ci is between them.
 torture:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,35 +13,6 @@ import (
 )
 
 const allAbout = "every scenario, one after the other, into RESULTS.md with charts"
-
-// reading is the order in which the scenarios are told and run. One that is not here comes after them.
-var reading = []string{
-	"drain", "backlog", "workers", "hot", "group-limit", "relaxed", "skew", "lookback", "priority", "latency",
-	"horizon", "long-job", "queues", "enqueue", "outbox", "outage", "idle", "delayed", "memory", "statements",
-	"recovery",
-}
-
-func inOrder() []string {
-	place := func(name string) int {
-		if i := slices.Index(reading, name); i >= 0 {
-			return i
-		}
-		return len(reading)
-	}
-	return slices.SortedFunc(scenarioNames(), func(a, b string) int {
-		return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b))
-	})
-}
-
-// A quicker scenario has a short form, for a first look and for smoke tests: less of everything, the same question.
-type quicker interface{ quick() }
-
-// shorten has a scenario take its short form, if it has one.
-func shorten(s scenario) {
-	if q, ok := s.(quicker); ok {
-		q.quick()
-	}
-}
 
 // chartFolder is beside RESULTS.md.
 const chartFolder = "results"
@@ -59,7 +29,7 @@ func (c command) all(ctx context.Context, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	names, err := choose(*only)
+	chosen, err := choose(*only)
 	if err != nil {
 		return err
 	}
@@ -72,19 +42,19 @@ func (c command) all(ctx context.Context, args []string) error {
 	if *only != "" {
 		r.command += " -only " + *only
 	}
-	for i, name := range names {
-		_, _ = fmt.Fprintf(c.errs, "%s, %d of %d, after %v\n", name, i+1, len(names),
+	for i, e := range chosen {
+		_, _ = fmt.Fprintf(c.errs, "%s, %d of %d, after %v\n", e.name, i+1, len(chosen),
 			time.Since(r.begun).Round(time.Second))
-		s := newScenario(name)
-		s.flags(flag.NewFlagSet(name, flag.ContinueOnError)) // for the defaults
-		if *short {
-			shorten(s)
+		s := e.make()
+		s.flags(flag.NewFlagSet(e.name, flag.ContinueOnError)) // for the defaults
+		if q, ok := s.(quicker); ok && *short {
+			q.quick()
 		}
-		o := c.measure(ctx, name, s)
-		files, err := drawCharts(filepath.Join(*out, chartFolder), name, o.results, o.charts)
+		o := c.measure(ctx, e, s)
+		files, err := drawCharts(filepath.Join(*out, chartFolder), e.name, o.results, o.charts)
 		o.err = errors.Join(o.err, err)
 		if o.err != nil {
-			_, _ = fmt.Fprintf(c.errs, "%s: %v\n", name, o.err)
+			_, _ = fmt.Fprintf(c.errs, "%s: %v\n", e.name, o.err)
 		}
 		r.add(o, files)
 		if err := r.write(filepath.Join(*out, "RESULTS.md")); err != nil {
@@ -98,17 +68,18 @@ func (c command) all(ctx context.Context, args []string) error {
 }
 
 // choose returns the scenarios of a list in their order, or all.
-func choose(only string) ([]string, error) {
+func choose(only string) ([]entry, error) {
 	if only == "" {
-		return inOrder(), nil
+		return scenarios, nil
 	}
 	asked := strings.Split(only, ",")
 	for _, name := range asked {
-		if scenarios[name] == nil {
-			return nil, fmt.Errorf("no scenario %q", name)
+		if _, err := find(name); err != nil {
+			return nil, err
 		}
 	}
-	return slices.DeleteFunc(inOrder(), func(name string) bool { return !slices.Contains(asked, name) }), nil
+	not := func(e entry) bool { return !slices.Contains(asked, e.name) }
+	return slices.DeleteFunc(slices.Clone(scenarios), not), nil
 }
 
 // write replaces the file as a whole: no time finds half of it.

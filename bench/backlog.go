@@ -23,8 +23,6 @@ type backlog struct {
 	naive                       time.Duration
 }
 
-func (*backlog) about() string { return "rate at short and long backlogs, in few and many groups" }
-
 func (s *backlog) flags(f *flag.FlagSet) {
 	f.StringVar(&s.sizes, "backlogs", "10000,100000,1000000", "jobs that wait; 10000000 takes minutes to fill")
 	f.IntVar(&s.groups, "groups", 1000, "message groups; never more than jobs")
@@ -35,8 +33,6 @@ func (s *backlog) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.naive, "naive", 10*time.Second,
 		"the time after which naive is stopped at each backlog; 0: without naive")
 }
-
-func (*backlog) settings() map[string]string { return countStatements }
 
 // A heap is one backlog.
 type heap struct {
@@ -120,11 +116,10 @@ func (s *backlog) heaps(
 
 func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int, counted bool) (*heap, error) {
 	schema := fmt.Sprintf("backlog_%d_%d", size, groups)
-	if err := migrate(ctx, b.pool, schema); err != nil {
+	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, groups: groups, lanes: s.lanes}}
+	if err := h.crew.own(ctx, schema); err != nil {
 		return nil, err
 	}
-	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, schema: schema, groups: groups, lanes: s.lanes}}
-	h.crew.prepare()
 	if err := h.crew.fill(ctx, size); err != nil {
 		return nil, err
 	}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -52,32 +49,11 @@ func (r *barePgbench) work(ctx context.Context, n int) (took time.Duration, err 
 	if err != nil {
 		return 0, err
 	}
-	script, err := os.CreateTemp("", "pgfifo-bench-*.sql")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.Remove(script.Name()) }()
-	_, err = script.WriteString(r.script(jobs))
-	if err = errors.Join(err, script.Close()); err != nil {
-		return 0, err
-	}
 	first := strconv.FormatInt(before, 10)
-	cmd := exec.CommandContext(ctx, r.program, "--no-vacuum", "-M", "simple", "-c", "1", "-t", strconv.Itoa(runs),
-		"-D", "id="+first, "-D", "before="+first, "-f", script.Name())
-	if cmd.Env, err = clientEnv(r.db.url); err != nil {
-		return 0, err
-	}
-	out, err := cmd.CombinedOutput()
+	tps, err := runPgbench(ctx, r.db, r.program, r.script(jobs), "-M", "simple", "-c", "1", "-t", strconv.Itoa(runs),
+		"-D", "id="+first, "-D", "before="+first)
 	if err != nil {
-		return 0, fmt.Errorf("pgbench: %w: %s", err, out)
-	}
-	m := pgbenchTPS.FindSubmatch(out)
-	if m == nil {
-		return 0, fmt.Errorf("pgbench: no rate in: %s", out)
-	}
-	tps, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil || tps <= 0 {
-		return 0, fmt.Errorf("pgbench: rate %q", m[1])
+		return 0, err
 	}
 	return time.Duration(float64(n) / (tps * float64(jobs)) * float64(time.Second)), r.empty(ctx)
 }

@@ -33,22 +33,10 @@ type goCeiling struct {
 }
 
 func (g *goCeiling) work(ctx context.Context, n int) (took time.Duration, err error) {
-	conns := make([]*pgx.Conn, g.lanes)
-	stmts := make([]*pgconn.StatementDescription, g.lanes)
-	defer func() {
-		for _, c := range conns {
-			if c != nil {
-				_ = c.Close(context.WithoutCancel(ctx))
-			}
-		}
-	}()
-	for i := range conns {
-		if conns[i], err = pgx.Connect(ctx, g.db.url); err != nil {
-			return 0, err
-		}
-		if stmts[i], err = conns[i].Prepare(ctx, "ceiling", ceilingSQL); err != nil {
-			return 0, err
-		}
+	conns, stmts, done, err := prepareConns(ctx, g.db, g.lanes, ceilingSQL)
+	defer done()
+	if err != nil {
+		return 0, err
 	}
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -67,4 +55,28 @@ func (g *goCeiling) work(ctx context.Context, n int) (took time.Duration, err er
 	}
 	err = eg.Wait()
 	return time.Since(begin), err
+}
+
+// prepareConns opens connections with a prepared statement each. done, which is never nil, closes them.
+func prepareConns(ctx context.Context, db *database, n int, sql string) (
+	conns []*pgx.Conn, stmts []*pgconn.StatementDescription, done func(), err error,
+) {
+	done = func() {
+		for _, c := range conns {
+			_ = c.Close(context.WithoutCancel(ctx))
+		}
+	}
+	for range n {
+		conn, err := pgx.Connect(ctx, db.url)
+		if err != nil {
+			return conns, nil, done, err
+		}
+		conns = append(conns, conn)
+		stmt, err := conn.Prepare(ctx, "ceiling", sql)
+		if err != nil {
+			return conns, nil, done, err
+		}
+		stmts = append(stmts, stmt)
+	}
+	return conns, stmts, done, nil
 }

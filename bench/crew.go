@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -41,6 +39,13 @@ func (c *crew) prepare() {
 	c.ledger.most = max(c.several, 1)
 }
 
+// own makes a new ledger, and tables of its own for the crew: no other's dead rows are in its way. Once.
+func (c *crew) own(ctx context.Context, schema string) error {
+	c.schema = schema
+	c.prepare()
+	return migrate(ctx, c.db.pool, schema)
+}
+
 func (c *crew) table() string {
 	if c.schema == "" {
 		return "pgfifo.jobs"
@@ -67,10 +72,7 @@ const patience = time.Minute
 // the last job, and an error if a promise was broken.
 func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
 	t := newTally(n)
-	err := c.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}},
-		func(ctx context.Context) error {
-			return t.wait(ctx, c.failed)
-		})
+	err := c.run(ctx, &fifo.Config{Hooks: t.hooks()}, func(ctx context.Context) error { return t.wait(ctx, c.failed) })
 	if err != nil {
 		return 0, err
 	}
@@ -79,27 +81,7 @@ func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
 
 // run runs a worker for as long as meanwhile takes.
 func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context.Context) error) error {
-	pc, err := pgxpool.ParseConfig(c.db.url)
-	if err != nil {
-		return err
-	}
-	if c.dial != nil {
-		pc.ConnConfig.DialFunc = c.dial
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	cfg.Schema, cfg.Logger = c.schema, slog.New(slog.NewTextHandler(io.Discard, nil))
-	client := fifo.Open(pool, cfg)
-	defer func() { _ = client.Close() }()
-	if c.several > 0 {
-		if err := client.Queue(queue).Configure(ctx, fifo.Settings{GroupLimit: c.several}); err != nil {
-			return err
-		}
-	}
-	worker := &fifo.Worker{Client: client, Concurrency: c.lanes, JobTimeout: c.jobTimeout, Name: workerName}
+	worker := &fifo.Worker{Concurrency: c.lanes, JobTimeout: c.jobTimeout}
 	q := c.queue
 	if q.BatchJobs == 0 && q.BatchGroups == 0 {
 		q.Handler = c.handle
@@ -107,7 +89,42 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 		q.BatchHandler = c.handleBatch
 	}
 	worker.HandleQueue(queue, q)
+	cfg.Schema = c.schema
+	if c.several > 0 {
+		client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
+		defer func() { _ = client.Close() }()
+		if err := client.Queue(queue).Configure(ctx, fifo.Settings{GroupLimit: c.several}); err != nil {
+			return err
+		}
+	}
+	err := c.db.employ(ctx, worker, cfg, c.dial, func(ctx context.Context, _ *fifo.Client) error {
+		return meanwhile(ctx)
+	})
+	return errors.Join(c.ledger.err(), err)
+}
 
+const workerName = "pgfifo-bench-worker"
+
+// employ runs a worker, with a pool and a client of its own, for as long as meanwhile takes. dial may be nil.
+func (d *database) employ(
+	ctx context.Context, worker *fifo.Worker, cfg *fifo.Config, dial pgconn.DialFunc,
+	meanwhile func(context.Context, *fifo.Client) error,
+) error {
+	pc, err := pgxpool.ParseConfig(d.url)
+	if err != nil {
+		return err
+	}
+	if dial != nil {
+		pc.ConnConfig.DialFunc = dial
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	cfg.Logger = quiet()
+	worker.Client, worker.Name = fifo.Open(pool, cfg), workerName
+	defer func() { _ = worker.Client.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -115,12 +132,10 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 		defer cancel() // a worker that ends by itself ends the waiting for it
 		ended <- worker.Run(ctx)
 	}()
-	err = meanwhile(ctx)
+	err = meanwhile(ctx, worker.Client)
 	cancel()
-	return errors.Join(c.ledger.err(), <-ended, err)
+	return errors.Join(<-ended, err)
 }
-
-const workerName = "pgfifo-bench-worker"
 
 // connected waits until the worker's lanes, and what stands beside them, have their connections.
 func (c *crew) connected(ctx context.Context, beside int) error {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -25,10 +23,6 @@ type delayed struct {
 	settle, measure         time.Duration
 }
 
-func (*delayed) about() string {
-	return "cost of many delayed groups, and lateness of other jobs beside them"
-}
-
 func (s *delayed) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1_000_000, "groups that are delayed by an hour")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
@@ -37,8 +31,6 @@ func (s *delayed) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.settle, "settle", time.Minute, "time for a worker to come to rest")
 	f.DurationVar(&s.measure, "for", 30*time.Second, "time to measure an idle worker")
 }
-
-func (*delayed) settings() map[string]string { return nil }
 
 // lateBy is what the messages are delayed by, and what they wait after they have failed once.
 const lateBy = time.Second
@@ -86,25 +78,9 @@ func (s *delayed) run(ctx context.Context, b *bench) error {
 func (s *delayed) serve(
 	ctx context.Context, b *bench, l *punctuality, meanwhile func(context.Context, *fifo.Client) error,
 ) error {
-	pool, err := pgxpool.New(ctx, b.url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.DiscardHandler)})
-	defer func() { _ = client.Close() }()
-	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
+	worker := &fifo.Worker{Concurrency: s.lanes}
 	worker.Handle(queue, l.handle)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel()
-		ended <- worker.Run(ctx)
-	}()
-	err = meanwhile(ctx, client)
-	cancel()
-	return errors.Join(<-ended, err)
+	return b.employ(ctx, worker, new(fifo.Config), nil, meanwhile)
 }
 
 // idle measures the processor time of the worker and of its sessions, as a part of one core.

@@ -18,10 +18,6 @@ type drain struct {
 	node                        bool
 }
 
-func (*drain) about() string {
-	return "jobs that do nothing: one per commit against the ceiling, batches against River"
-}
-
 func (d *drain) flags(f *flag.FlagSet) {
 	f.IntVar(&d.jobs, "jobs", 200_000, "jobs, in all rounds together; batches and River do several times as many")
 	f.IntVar(&d.groups, "groups", 1000, "message groups")
@@ -32,8 +28,6 @@ func (d *drain) flags(f *flag.FlagSet) {
 	f.DurationVar(&d.naive, "naive", 5*time.Second,
 		"the time after which a round of naive is stopped; 0: without naive")
 }
-
-func (*drain) settings() map[string]string { return nil }
 
 func (d *drain) run(ctx context.Context, b *bench) error {
 	if err := prepareCeiling(ctx, b.database); err != nil {
@@ -76,8 +70,8 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		if p.alone {
 			groups = p.times*d.jobs + d.rounds*p.times
 		}
-		c, err := d.crew(ctx, b, len(contests), groups, p.queue)
-		if err != nil {
+		c := &crew{db: b.database, groups: groups, lanes: d.lanes, queue: p.queue}
+		if err := c.own(ctx, fmt.Sprintf("drain_%d", len(contests))); err != nil {
 			return err
 		}
 		s := d.system(p.name, times(p.times, c.drain))
@@ -106,13 +100,6 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 
 func (d *drain) system(name string, work workFunc) *system {
 	return &system{name: name, params: map[string]any{"groups": d.groups, "lanes": d.lanes}, work: work}
-}
-
-// crew makes a crew with tables of its own: no other's dead rows are in its way.
-func (d *drain) crew(ctx context.Context, b *bench, n, groups int, q fifo.Queue) (*crew, error) {
-	c := &crew{db: b.database, schema: fmt.Sprintf("drain_%d", n), groups: groups, lanes: d.lanes, queue: q}
-	c.prepare()
-	return c, migrate(ctx, b.pool, c.schema)
 }
 
 // drain works n jobs that are all there at the beginning.

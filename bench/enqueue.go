@@ -21,10 +21,6 @@ type enqueue struct {
 	rounds        int
 }
 
-func (*enqueue) about() string {
-	return "messages per second into the queue, against plain INSERTs and River"
-}
-
 func (s *enqueue) flags(f *flag.FlagSet) {
 	f.StringVar(&s.mix, "mix", "1x1,1x8,1x32,100x8,10000x1,10000x4,100000x1", "messages per call x producers")
 	f.StringVar(&s.variants, "variants", "1x8,10000x1",
@@ -38,8 +34,6 @@ func (s *enqueue) flags(f *flag.FlagSet) {
 func (s *enqueue) quick() {
 	s.mix, s.variants, s.window, s.rounds = "1x8,100x8,10000x1", "", 200*time.Millisecond, 2
 }
-
-func (*enqueue) settings() map[string]string { return nil }
 
 func (s *enqueue) run(ctx context.Context, b *bench) error {
 	loads, err := parseLoads(s.mix)
@@ -68,45 +62,32 @@ func (s *enqueue) run(ctx context.Context, b *bench) error {
 
 // compare measures one load, with all that is to stand beside it.
 func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) error {
-	producer := func(p producing) *system { return s.pgfifo(b, l, p) }
-	base := producer(producing{call: "Enqueue"})
-	systems, beside := []*system{base}, []*system{s.river(b, l)}
+	base := s.pgfifo(b, l, producing{call: "Enqueue"})
+	beside, goal := []*system{s.river(b, l)}, atLeast(1.5)
 	if l.messages == 1 {
-		beside = []*system{s.plain(b, l), s.river(b, l)}
+		beside, goal = []*system{s.plain(b, l), s.river(b, l)}, atLeast(0.7)
 	}
-	var variants []*system
-	if varied {
-		variants = []*system{
-			producer(producing{call: "EnqueueTx"}), producer(producing{call: "EnqueuePgxTx"}),
-			producer(producing{call: "InTx"}),
-			producer(producing{call: "Enqueue", into: newGroups}),
-			producer(producing{call: "Enqueue", into: heldGroups}),
-			producer(producing{call: "Enqueue", silent: true}),
-		}
-	}
-	systems = append(append(systems, beside...), variants...)
-	rates, err := alternate(ctx, b, s.rounds, rateUnits, systems)
-	if err != nil {
-		return err
-	}
-	goal := atLeast(1.5)
-	if l.messages == 1 {
-		goal = atLeast(0.7)
-	}
-	for i, other := range beside {
-		r := rates.result(base, other)
-		if i == 0 {
-			r.Goal = goal
-		}
-		b.report(r)
-	}
+	var contests []contest
 	for _, other := range beside {
-		b.report(rates.result(other, nil))
+		contests = append(contests, contest{system: base, to: other})
 	}
-	for _, v := range variants {
-		b.report(rates.result(v, base))
+	contests[0].goal = goal
+	for _, other := range beside {
+		contests = append(contests, contest{system: other})
 	}
-	return nil
+	if varied {
+		for _, p := range []producing{
+			{call: "EnqueueTx"},
+			{call: "EnqueuePgxTx"},
+			{call: "InTx"},
+			{call: "Enqueue", into: newGroups},
+			{call: "Enqueue", into: heldGroups},
+			{call: "Enqueue", silent: true},
+		} {
+			contests = append(contests, contest{system: s.pgfifo(b, l, p), to: base})
+		}
+	}
+	return hold(ctx, b, s.rounds, rateUnits, contests)
 }
 
 // A load is what the producers of a measurement do.

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Goal is what a line is to reach: one bound of one of its numbers. A line may have more than one.
@@ -55,9 +53,6 @@ func (r Result) number(name string) (v float64, measured bool) {
 	return v, v != 0
 }
 
-// bound is the goal without what was seen: "ratio >= 0.6".
-func (g Goal) bound() string { return fmt.Sprintf("%s %s %s", g.Of, g.Op, plain(g.Value)) }
-
 // plain is a number without an exponent.
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
@@ -66,13 +61,4 @@ func (g Goal) verdict() string {
 		return "met"
 	}
 	return "missed"
-}
-
-// String is for the table.
-func (g goals) String() string {
-	list := make([]string, len(g))
-	for i, goal := range g {
-		list[i] = goal.bound() + " " + goal.verdict()
-	}
-	return strings.Join(list, ", ")
 }

@@ -16,17 +16,11 @@ type groupLimit struct {
 	takes        time.Duration
 }
 
-func (*groupLimit) about() string {
-	return "one group with jobs of 20 ms, of which several may run at once, and the cost where they need not"
-}
-
 func (s *groupLimit) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 1500, "jobs of the one group, in all rounds together; of many groups ten times as many")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 	f.DurationVar(&s.takes, "takes", 20*time.Millisecond, "how long a job of the one group takes")
 }
-
-func (*groupLimit) settings() map[string]string { return nil }
 
 func (s *groupLimit) run(ctx context.Context, b *bench) error {
 	var contests []contest
@@ -41,12 +35,8 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 	} {
 		var alone *system
 		for _, limit := range shape.limits {
-			schema := fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)
-			c := &crew{
-				db: b.database, schema: schema, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit,
-			}
-			c.prepare()
-			if err := migrate(ctx, b.pool, schema); err != nil {
+			c := &crew{db: b.database, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit}
+			if err := c.own(ctx, fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)); err != nil {
 				return err
 			}
 			sys := &system{

@@ -21,10 +21,6 @@ type horizon struct {
 	late                 int
 }
 
-func (*horizon) about() string {
-	return "rate and claim time while a snapshot is held for the whole run"
-}
-
 func (s *horizon) flags(f *flag.FlagSet) {
 	f.StringVar(&s.systems, "systems", "pgfifo,river,naive", "which, one after the other")
 	f.DurationVar(&s.measure, "for", 2*time.Minute, "time under the snapshot, for each system")
@@ -40,8 +36,6 @@ func (s *horizon) flags(f *flag.FlagSet) {
 func (s *horizon) quick() {
 	s.measure, s.warm, s.every, s.late = 3*time.Second, time.Second, 200*time.Millisecond, 1
 }
-
-func (*horizon) settings() map[string]string { return countStatements }
 
 func (s *horizon) run(ctx context.Context, b *bench) error {
 	if s.every <= 0 || s.measure < 3*s.every || s.depth < 8 {
@@ -142,6 +136,9 @@ func (s *horizon) subject(b *bench, name string) (*subject, error) {
 	return nil, fmt.Errorf("no system %q: pgfifo, river or naive", name)
 }
 
+// isClaim tells the statements of the library that take jobs.
+func isClaim(st statement) bool { return strings.HasPrefix(st.label(), "Claims ") }
+
 // takes tells the statements that take jobs from a table.
 func takes(table string) func(statement) bool {
 	return func(st statement) bool {
@@ -161,7 +158,7 @@ func (s *horizon) pgfifo(b *bench) *subject {
 			return watch.run(ctx, false, meanwhile)
 		},
 		done: watch.tally.count.Load, goal: atLeast(0.9),
-		claims: func(st statement) bool { return strings.HasPrefix(st.label(), "Claims ") },
+		claims: isClaim,
 	}
 	sub.atEnd = func(ctx context.Context) error {
 		if s.late == 0 {

@@ -13,16 +13,10 @@ type hot struct {
 	jobs, rounds int
 }
 
-func (*hot) about() string {
-	return "one group, one lane, against one client that sends the same transaction; and batches of 10"
-}
-
 func (s *hot) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 40_000, "jobs, in all rounds together; batches do five times as many")
 	f.IntVar(&s.rounds, "rounds", 5, "rounds")
 }
-
-func (*hot) settings() map[string]string { return nil }
 
 func (s *hot) run(ctx context.Context, b *bench) error {
 	one, err := s.crew(ctx, b, "pgfifo", "hot_one", fifo.Queue{}, 1)
@@ -57,9 +51,8 @@ func (s *hot) run(ctx context.Context, b *bench) error {
 }
 
 func (s *hot) crew(ctx context.Context, b *bench, name, schema string, q fifo.Queue, k int) (*system, error) {
-	c := &crew{db: b.database, schema: schema, groups: 1, lanes: 1, queue: q}
-	c.prepare()
-	return s.system(name, times(k, c.drain)), migrate(ctx, b.pool, schema)
+	c := &crew{db: b.database, groups: 1, lanes: 1, queue: q}
+	return s.system(name, times(k, c.drain)), c.own(ctx, schema)
 }
 
 func (s *hot) system(name string, work workFunc) *system {

@@ -16,15 +16,11 @@ type idle struct {
 	measure time.Duration
 }
 
-func (*idle) about() string { return "statements per second of a worker with nothing to do" }
-
 func (s *idle) flags(f *flag.FlagSet) {
 	f.IntVar(&s.lanes, "lanes", 100, "jobs at once, if there were any")
 	f.DurationVar(&s.settle, "settle", 4*time.Second, "time to come to rest first")
 	f.DurationVar(&s.measure, "for", 10*time.Second, "time to count")
 }
-
-func (*idle) settings() map[string]string { return countStatements }
 
 func (s *idle) run(ctx context.Context, b *bench) error {
 	if err := b.openStatements(ctx); err != nil {

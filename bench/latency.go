@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,10 +24,6 @@ type latency struct {
 	ways          int // of the receivers: pgfifo, the rest are others
 }
 
-func (*latency) about() string {
-	return "from an enqueue to the start of its handler, with idle workers, beside River"
-}
-
 func (s *latency) flags(f *flag.FlagSet) {
 	f.StringVar(&s.rates, "rate", "100,1000", "arrivals per second")
 	f.DurationVar(&s.measure, "for", 5*time.Second, "time of arrivals in a round")
@@ -39,8 +34,6 @@ func (s *latency) flags(f *flag.FlagSet) {
 		"ways to enqueue; the first is what the others stand beside")
 	f.BoolVar(&s.alone, "alone", false, "without River")
 }
-
-func (*latency) settings() map[string]string { return nil }
 
 // A receiver is a system whose workers wait for messages. It sends all arrivals, and returns when all of them were
 // worked, with the time that this took.
@@ -66,14 +59,14 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 		}
 	}
 	var all [][]*stream
-	for text := range strings.SplitSeq(s.rates, ",") {
-		rate, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || rate <= 0 {
-			return fmt.Errorf("rate %q: not a number over 0", text)
-		}
+	list, err := numbers("rate", s.rates, 1)
+	if err != nil {
+		return err
+	}
+	for _, rate := range list {
 		var streams []*stream
 		for _, r := range receivers {
-			streams = append(streams, newStream(rate, r))
+			streams = append(streams, newStream(float64(rate), r))
 		}
 		all = append(all, streams)
 	}

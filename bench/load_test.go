@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"testing"
 	"time"
 
@@ -41,14 +40,6 @@ func TestLongJob(t *testing.T) {
 	require.Positive(t, results[0].P50)
 	require.GreaterOrEqual(t, results[0].Extra["worst_p99_ms"], results[0].Extra["best_p99_ms"])
 	require.Positive(t, results[0].Extra["server_claim_ms"], "the statements of internal/lease are not recognized")
-}
-
-func TestLoadArguments(t *testing.T) {
-	t.Parallel()
-	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
-	require.ErrorContains(t, c.run(t.Context(), []string{"skew", "-rounds", "0"}), "-rounds")
-	require.ErrorContains(t, c.run(t.Context(), []string{"lookback", "-groups", "0"}), "-groups")
-	require.ErrorContains(t, c.run(t.Context(), []string{"long-job", "-lanes", "4"}), "-lanes")
 }
 
 // history makes a traffic of which the starts are known: a string of groups, one lane, each job settled before the

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +22,6 @@ type longJob struct {
 	groups, lanes   int
 }
 
-func (*longJob) about() string { return "short jobs beside some that run all the time" }
-
 func (s *longJob) flags(f *flag.FlagSet) {
 	f.IntVar(&s.long, "long", 4, "jobs that run all the time")
 	f.DurationVar(&s.measure, "for", time.Minute, "how long they run: 1h")
@@ -34,14 +31,14 @@ func (s *longJob) flags(f *flag.FlagSet) {
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once, the long ones among them")
 }
 
-func (*longJob) settings() map[string]string { return countStatements }
-
 func (s *longJob) run(ctx context.Context, b *bench) error {
 	if s.long < 1 || s.lanes <= s.long || s.groups < 1 || s.rate <= 0 || s.window <= 0 || s.measure < s.window {
 		return errors.New("-long, -groups, -rate and -window must be over 0, -lanes over -long, " +
 			"and -for not under -window")
 	}
-	h := &hour{longJob: s, release: make(chan struct{}), counted: b.openStatements(ctx) == nil}
+	h := &hour{
+		longJob: s, release: make(chan struct{}), span: &span{every: s.window, counted: b.openStatements(ctx) == nil},
+	}
 	if !h.counted {
 		b.notef("the server does not count statements: without its own time of the claims")
 	}
@@ -75,12 +72,10 @@ func (s *longJob) run(ctx context.Context, b *bench) error {
 // An hour is one run, however long.
 type hour struct {
 	*longJob
+	*span   // with a mark at the end of each window
 	traffic *traffic
 	release chan struct{} // closed to end the long jobs
 	once    sync.Once
-	counted bool
-	claims  []mark // what the server had counted of the claims, at the ends of the windows
-	dead    int64
 }
 
 func (h *hour) end() { h.once.Do(func() { close(h.release) }) }
@@ -115,19 +110,15 @@ func (h *hour) start(ctx context.Context, c *crew) error {
 // pass sends the short jobs, looks at the server at the end of each window, and makes sure that the long ones were
 // there.
 func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
+	ctx, cancel := c.untilFailed(ctx, nil)
+	defer cancel(nil)
 	sent := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	go func() { sent <- h.traffic.send(ctx, c) }()
-	err := h.watch(ctx, b, c)
+	err := h.follow(ctx, b, &subject{done: c.ledger.count.Load, claims: isClaim}, h.measure)
 	if err != nil {
-		cancel()
+		cancel(err)
 	}
-	if err = errors.Join(err, <-sent); err != nil {
-		return err
-	}
-	if err := b.pool.QueryRow(ctx,
-		"SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables").Scan(&h.dead); err != nil {
+	if err = errors.Join(err, <-sent, h.countDead(ctx, b.database)); err != nil {
 		return err
 	}
 	var old int
@@ -140,44 +131,12 @@ func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
 	return err
 }
 
-func (h *hour) watch(ctx context.Context, b *bench, c *crew) error {
-	tick := time.NewTicker(h.window)
-	defer tick.Stop()
-	begin := time.Now()
-	for {
-		m := mark{at: time.Since(begin)}
-		if h.counted {
-			list, err := b.statements(ctx)
-			if err != nil {
-				return err
-			}
-			for _, st := range list {
-				if strings.HasPrefix(st.label(), "Claims ") {
-					m.calls, m.claimed = m.calls+st.Calls, m.claimed+st.Total
-				}
-			}
-		}
-		h.claims = append(h.claims, m)
-		if m.at >= h.measure {
-			return nil
-		}
-		select {
-		case <-tick.C:
-			b.progress.add()
-		case <-c.failed:
-			return errors.New("stopped") // the ledger has the error
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // report has the waits of all short jobs, and the goal is for the window in which their p99 was the longest.
 func (h *hour) report(b *bench) {
 	whole, arrival := newHistogram(), newHistogram()
 	p99, p50 := series{name: "p99, from ready to start"}, series{name: "p50, from ready to start"}
 	worst, best := 0.0, math.Inf(1)
-	part, last := newHistogram(), len(h.claims)-2 // the last window has what is left over
+	part, last := newHistogram(), len(h.marks)-2 // the last window has what is left over
 	waits := h.traffic.waits()
 	for i, w := range waits {
 		record(whole, w.sinceSent)
@@ -204,13 +163,12 @@ func (h *hour) report(b *bench) {
 	}
 	curves := []series{p99, p50}
 	if h.counted {
-		server := series{name: "mean of a claim, in the server"}
-		for i := 1; i < len(h.claims); i++ {
-			server.add(h.claims[i].at.Seconds(), h.claims[i].claim(h.claims[i-1]))
-		}
+		server := h.claims("mean of a claim, in the server")
 		curves = append(curves, server)
-		r.Extra["server_claim_ms"] = h.claims[len(h.claims)-1].claim(h.claims[0])
-		r.Extra["last_server_claim_ms"] = server.points[len(server.points)-1].y
+		r.Extra["server_claim_ms"] = h.marks[len(h.marks)-1].claim(h.marks[0])
+		if last := len(server.points) - 1; last >= 0 {
+			r.Extra["last_server_claim_ms"] = server.points[last].y
+		}
 	}
 	r.Goal = atMost(10, "worst_p99_ms")
 	b.report(r)

@@ -20,18 +20,12 @@ type lookback struct {
 	backlog, groups, lanes, rounds int
 }
 
-func (*lookback) about() string {
-	return "starts of groups that were sent behind another one's backlog"
-}
-
 func (s *lookback) flags(f *flag.FlagSet) {
 	f.IntVar(&s.backlog, "backlog", 1_000_000, "jobs of one group, sent first")
 	f.IntVar(&s.groups, "groups", 100, "other groups, new in each round, with a job each that is sent behind those")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
 	f.IntVar(&s.rounds, "rounds", 5, "rounds, each with a new worker")
 }
-
-func (*lookback) settings() map[string]string { return nil }
 
 // sqsLooks is how many messages SQS FIFO searches for groups, as its documentation says.
 const sqsLooks = 120_000
@@ -96,10 +90,9 @@ func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 }
 
 func (v *outlook) prepare(ctx context.Context) error {
-	if err := migrate(ctx, v.crew.db.pool, v.crew.schema); err != nil {
+	if err := v.crew.own(ctx, v.crew.schema); err != nil {
 		return err
 	}
-	v.crew.prepare()
 	v.crew.groups = 1 // the backlog's
 	if err := v.crew.fill(ctx, v.backlog); err != nil {
 		return err

@@ -53,11 +53,12 @@ func (c command) run(ctx context.Context, args []string) error {
 	if args[0] == "all" {
 		return c.all(ctx, args[1:])
 	}
-	s := newScenario(args[0])
-	if s == nil {
+	e, err := find(args[0])
+	if err != nil {
 		c.usage()
-		return fmt.Errorf("no scenario %q", args[0])
+		return err
 	}
+	s := e.make()
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(c.errs)
 	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
@@ -67,13 +68,13 @@ func (c command) run(ctx context.Context, args []string) error {
 	if err := parse(flags, args[1:]); err != nil {
 		return err
 	}
-	if *short {
-		shorten(s)
+	if q, ok := s.(quicker); ok && *short {
+		q.quick()
 		if err := parse(flags, args[1:]); err != nil { // what was given by name goes before the smaller defaults
 			return err
 		}
 	}
-	o := c.measure(ctx, args[0], s)
+	o := c.measure(ctx, e, s)
 	if *charts != "" {
 		files, err := drawCharts(*charts, o.scenario, o.results, o.charts)
 		o.err = errors.Join(o.err, err)
@@ -115,8 +116,8 @@ type outcome struct {
 }
 
 // measure runs a scenario on a database of its own.
-func (c command) measure(ctx context.Context, name string, s scenario) (o outcome) {
-	o = outcome{scenario: name, about: s.about(), settings: s.settings()}
+func (c command) measure(ctx context.Context, e entry, s scenario) (o outcome) {
+	o = outcome{scenario: e.name, about: e.about, settings: e.settings}
 	db, err := openDatabase(ctx, c.serve, o.settings)
 	if err != nil {
 		o.err = err
@@ -127,10 +128,10 @@ func (c command) measure(ctx context.Context, name string, s scenario) (o outcom
 		o.err = err
 		return o
 	}
-	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", name, db.version, db.source)
+	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", e.name, db.version, db.source)
 	var notes strings.Builder
 	b := &bench{
-		database: db, scenario: name, progress: newProgress(c.out, c.errs), notes: io.MultiWriter(c.errs, &notes),
+		database: db, scenario: e.name, progress: newProgress(c.out, c.errs), notes: io.MultiWriter(c.errs, &notes),
 	}
 	begin := time.Now()
 	o.err = c.guarded(func() error { return s.run(ctx, b) })
@@ -153,8 +154,8 @@ func (c command) guarded(run func() error) (err error) {
 func (c command) usage() {
 	_, _ = fmt.Fprint(c.errs, "usage: go run . <scenario> [flags]\n       go run . all [flags]\n\n")
 	tw := tabwriter.NewWriter(c.errs, 0, 8, 2, ' ', 0)
-	for _, name := range inOrder() {
-		_, _ = fmt.Fprintf(tw, "  %s\t%s\n", name, newScenario(name).about())
+	for _, e := range scenarios {
+		_, _ = fmt.Fprintf(tw, "  %s\t%s\n", e.name, e.about)
 	}
 	_, _ = fmt.Fprintf(tw, "\n  all\t%s\n", allAbout)
 	_ = tw.Flush()

@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
@@ -23,15 +21,11 @@ type memory struct {
 	every  time.Duration
 }
 
-func (*memory) about() string { return "memory of a worker, by the number of ready groups" }
-
 func (s *memory) flags(f *flag.FlagSet) {
 	f.StringVar(&s.groups, "groups", "10000,1000000", "ready groups with one job each, the fewest first")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
 	f.DurationVar(&s.every, "every", 100*time.Millisecond, "time between two looks")
 }
-
-func (*memory) settings() map[string]string { return nil }
 
 func (s *memory) run(ctx context.Context, b *bench) error {
 	if s.every <= 0 {
@@ -46,11 +40,11 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 		y: axis{label: "resident MiB"},
 	}
 	var first Result
-	for text := range strings.SplitSeq(s.groups, ",") {
-		groups, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || groups < 1 {
-			return fmt.Errorf("groups %q: not a number over 0", text)
-		}
+	list, err := numbers("groups", s.groups, 1)
+	if err != nil {
+		return err
+	}
+	for _, groups := range list {
 		d := &draining{proc: proc, every: s.every, curve: series{name: fmt.Sprintf("%d groups", groups)}}
 		r, err := d.run(ctx, b, groups, s.lanes)
 		if err != nil {
@@ -82,11 +76,10 @@ const mib = 1 << 20
 const accountBytes = 16
 
 func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
-	c := &crew{db: b.database, schema: fmt.Sprintf("memory_%d", groups), groups: groups, lanes: lanes}
-	if err := migrate(ctx, b.pool, c.schema); err != nil {
+	c := &crew{db: b.database, groups: groups, lanes: lanes}
+	if err := c.own(ctx, fmt.Sprintf("memory_%d", groups)); err != nil {
 		return Result{}, err
 	}
-	c.prepare()
 	if err := c.fill(ctx, groups); err != nil {
 		return Result{}, err
 	}

@@ -102,7 +102,7 @@ func (q *naiveQueue) clear(ctx context.Context) error { return q.db.exec(ctx, "T
 func (q *naiveQueue) violations() int64 { return q.broken.Load() }
 
 func (q *naiveQueue) run(ctx context.Context, handle func(int64), meanwhile func(context.Context) error) error {
-	pool, err := q.db.openPool(ctx, q.lanes)
+	pool, err := q.db.openPool(ctx, 0, q.lanes)
 	if err != nil {
 		return err
 	}

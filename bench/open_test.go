@@ -30,13 +30,6 @@ func TestHorizon(t *testing.T) {
 	require.Positive(t, results[0].Extra["last_claim_ms"], "the claim is not recognized")
 }
 
-func TestHorizonArguments(t *testing.T) {
-	t.Parallel()
-	c := command{out: t.Output(), errs: t.Output(), serve: serveShared}
-	require.ErrorContains(t, c.run(t.Context(), []string{"horizon", "-for", "1s"}), "3 times -every")
-	require.ErrorContains(t, c.run(t.Context(), []string{"horizon", "-systems", "x"}), `no system "x"`)
-}
-
 func TestSnapshotIsHeld(t *testing.T) {
 	t.Parallel()
 	db, err := openDatabase(t.Context(), serveShared, nil)

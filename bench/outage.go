@@ -5,13 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -25,10 +21,6 @@ type outage struct {
 	say                     string
 }
 
-func (*outage) about() string {
-	return "attempts while a downstream is down, and time until all is done afterwards"
-}
-
 func (s *outage) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 10_000, "message groups, with a job each")
 	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
@@ -36,8 +28,6 @@ func (s *outage) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.down, "for", time.Minute, "how long it is down")
 	f.StringVar(&s.say, "say", "", "what handlers return, Unavailable or error; by default one after the other")
 }
-
-func (*outage) settings() map[string]string { return nil }
 
 func (s *outage) run(ctx context.Context, b *bench) error {
 	say := []string{"Unavailable", "error"}
@@ -67,16 +57,9 @@ func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
 	if err := c.fill(ctx, s.groups); err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, b.url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	defer func() { _ = client.Close() }()
 	var up atomic.Bool
 	var tried atomic.Int64
-	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, MaxAttempts: s.attempts, Name: workerName}
+	worker := &fifo.Worker{Concurrency: s.lanes, MaxAttempts: s.attempts}
 	worker.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		if up.Load() {
 			return c.handle(ctx, job)
@@ -87,28 +70,29 @@ func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
 		}
 		return fifo.Unavailable(nil)
 	})
-	wctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(wctx) }()
-	err = pause.For(ctx, s.down)
-	up.Store(true)
-	end, full := time.Now(), 0.0
-	for done := false; err == nil && !done; {
-		err = pool.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM pgfifo.jobs)").Scan(&done)
-		if full == 0 && c.ledger.count.Load() > int64(s.lanes) {
-			full = time.Since(end).Seconds()
+	full, all := 0.0, 0.0
+	err := b.employ(ctx, worker, new(fifo.Config), nil, func(ctx context.Context, _ *fifo.Client) error {
+		err := pause.For(ctx, s.down)
+		up.Store(true)
+		end := time.Now()
+		for done := false; err == nil && !done; {
+			err = b.pool.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM pgfifo.jobs)").Scan(&done)
+			if full == 0 && c.ledger.count.Load() > int64(s.lanes) {
+				full = time.Since(end).Seconds()
+			}
+			err = errors.Join(err, c.ledger.err(), pause.For(ctx, 10*time.Millisecond))
 		}
-		err = errors.Join(err, c.ledger.err(), pause.For(ctx, 10*time.Millisecond))
-	}
+		all = time.Since(end).Seconds()
+		return err
+	})
 	r := Result{System: "pgfifo", Params: map[string]any{"say": say, "groups": s.groups, "for": s.down.String()}}
 	r.Extra = map[string]float64{
 		"tried": float64(tried.Load()), "tried_per_s": float64(tried.Load()) / s.down.Seconds(), "full_speed_s": full,
-		"all_done_s": time.Since(end).Seconds(), "dead_letters": float64(worker.Stats().Buried),
+		"all_done_s": all, "dead_letters": float64(worker.Stats().Buried),
 	}
-	if stop(); say == "Unavailable" {
+	if say == "Unavailable" {
 		r.Goal = append(atMost(6, "full_speed_s"), atMost(0, "dead_letters")...)
 	}
 	b.report(r)
-	return errors.Join(err, <-ended)
+	return err
 }

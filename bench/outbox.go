@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -23,10 +22,6 @@ type outbox struct {
 	rounds        int
 }
 
-func (*outbox) about() string {
-	return "transactions that enqueue, with commits of 5 ms, against the same without notices"
-}
-
 func (s *outbox) flags(f *flag.FlagSet) {
 	f.IntVar(&s.clients, "clients", 16, "clients, each with a pool of its own")
 	f.IntVar(&s.each, "each", 6, "transactions at once of each client")
@@ -35,29 +30,14 @@ func (s *outbox) flags(f *flag.FlagSet) {
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
 
-// settings make a commit wait as long as a slow disk would, and take with it all that come meanwhile.
-func (*outbox) settings() map[string]string {
-	return map[string]string{"commit_delay": "5000", "commit_siblings": "0"}
-}
-
 func (s *outbox) run(ctx context.Context, b *bench) error {
-	var systems []*system
+	var contests []contest
 	for _, call := range []string{"EnqueuePgxTx", "EnqueueTx", "InTx"} {
-		for _, silent := range []bool{true, false} {
-			systems = append(systems, s.producers(b, producing{call: call, silent: silent}))
-		}
+		silent := s.producers(b, producing{call: call, silent: true})
+		loud := s.producers(b, producing{call: call})
+		contests = append(contests, contest{system: silent}, contest{system: loud, to: silent, goal: atLeast(0.95)})
 	}
-	rates, err := alternate(ctx, b, s.rounds, rateUnits, systems)
-	if err != nil {
-		return err
-	}
-	for i := 0; i < len(systems); i += 2 {
-		r := rates.result(systems[i+1], systems[i])
-		r.Goal = atLeast(0.95)
-		b.report(rates.result(systems[i], nil))
-		b.report(r)
-	}
-	return nil
+	return hold(ctx, b, s.rounds, rateUnits, contests)
 }
 
 func (s *outbox) producers(b *bench, p producing) *system {
@@ -76,22 +56,14 @@ func (s *outbox) producers(b *bench, p producing) *system {
 }
 
 func (s *outbox) send(ctx context.Context, b *bench, p producing) (time.Duration, error) {
-	calls := make([]func(context.Context, []fifo.Message) ([]int64, error), s.clients)
+	calls := make([]enqueueFunc, s.clients)
 	for i := range calls {
-		pool, err := b.openWarmPool(ctx, s.each)
+		call, done, err := p.open(ctx, b.database, s.each)
 		if err != nil {
 			return 0, err
 		}
-		defer pool.Close()
-		client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
-		defer func() { _ = client.Close() }()
-		if calls[i], err = p.caller(client, pool); err != nil {
-			return 0, err
-		}
-		// It checks the schema.
-		if _, err := calls[i](ctx, []fifo.Message{{Queue: queue, GroupID: groupID(i)}}); err != nil {
-			return 0, err
-		}
+		defer done()
+		calls[i] = call
 	}
 	l := load{messages: 1, producers: s.clients * s.each}
 	each, _, err := l.burst(ctx, s.window, func(ctx context.Context, producer int) error {
@@ -111,9 +83,7 @@ func (s *outbox) heard(ctx context.Context, b *bench, f func(context.Context) er
 	if _, err := conn.Exec(ctx, "LISTEN pgfifo"); err != nil {
 		return err
 	}
-	eg, ctx := errgroup.WithContext(ctx)
-	over, stop := context.WithCancel(ctx)
-	eg.Go(func() error {
+	return beside(ctx, f, func(over context.Context) error {
 		for over.Err() == nil {
 			if _, err := conn.WaitForNotification(over); err != nil && over.Err() == nil {
 				return fmt.Errorf("listen: %w", err)
@@ -121,9 +91,4 @@ func (s *outbox) heard(ctx context.Context, b *bench, f func(context.Context) er
 		}
 		return nil
 	})
-	eg.Go(func() error {
-		defer stop()
-		return f(ctx)
-	})
-	return eg.Wait()
 }

@@ -40,19 +40,24 @@ UPDATE ceiling SET n = n + 1 WHERE id = :id;
 var pgbenchTPS = regexp.MustCompile(`(?m)^tps = ([0-9.]+) \(without initial connection time\)`)
 
 func (p *pgbench) work(ctx context.Context, n int) (time.Duration, error) {
+	tps, err := runPgbench(ctx, p.db, p.program, fmt.Sprintf(pgbenchScript, ceilingRows), "-M", "prepared",
+		"-c", strconv.Itoa(p.lanes), "-j", strconv.Itoa(min(p.lanes, 2)), "-t", strconv.Itoa(max(n/p.lanes, 1)))
+	return time.Duration(float64(n) / tps * float64(time.Second)), err
+}
+
+// runPgbench has the program run a script, and returns how many transactions there were in a second.
+func runPgbench(ctx context.Context, db *database, program, text string, args ...string) (float64, error) {
 	script, err := os.CreateTemp("", "pgfifo-bench-*.sql")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = os.Remove(script.Name()) }()
-	_, err = fmt.Fprintf(script, pgbenchScript, ceilingRows)
+	_, err = script.WriteString(text)
 	if err = errors.Join(err, script.Close()); err != nil {
 		return 0, err
 	}
-	lanes, each := strconv.Itoa(p.lanes), strconv.Itoa(max(n/p.lanes, 1))
-	cmd := exec.CommandContext(ctx, p.program, "--no-vacuum", "-M", "prepared", "-c", lanes,
-		"-j", strconv.Itoa(min(p.lanes, 2)), "-t", each, "-f", script.Name())
-	if cmd.Env, err = clientEnv(p.db.url); err != nil {
+	cmd := exec.CommandContext(ctx, program, append(args, "--no-vacuum", "-f", script.Name())...)
+	if cmd.Env, err = clientEnv(db.url); err != nil {
 		return 0, err
 	}
 	out, err := cmd.CombinedOutput()
@@ -67,7 +72,7 @@ func (p *pgbench) work(ctx context.Context, n int) (time.Duration, error) {
 	if err != nil || tps <= 0 {
 		return 0, fmt.Errorf("pgbench: rate %q", m[1])
 	}
-	return time.Duration(float64(n) / tps * float64(time.Second)), nil
+	return tps, nil
 }
 
 // clientEnv is the environment in which PostgreSQL's programs find the database: a command line would show the

@@ -4,9 +4,6 @@ import (
 	"context"
 	"strconv"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // The ceiling of an enqueue is a plain INSERT of as much: one row and one commit, in one round trip.
@@ -24,26 +21,14 @@ const plainSQL = "INSERT INTO plain (queue, group_id, payload) VALUES ($1, $2, i
 func (s *enqueue) plain(b *bench, l load) *system {
 	return &system{
 		name: "plain INSERT", params: l.params(),
-		work: func(ctx context.Context, _ int) (_ time.Duration, err error) {
+		work: func(ctx context.Context, _ int) (time.Duration, error) {
 			if err := b.exec(ctx, "TRUNCATE plain"); err != nil {
 				return 0, err
 			}
-			conns := make([]*pgx.Conn, l.producers)
-			stmts := make([]*pgconn.StatementDescription, l.producers)
-			defer func() {
-				for _, c := range conns {
-					if c != nil {
-						_ = c.Close(context.WithoutCancel(ctx))
-					}
-				}
-			}()
-			for i := range conns {
-				if conns[i], err = pgx.Connect(ctx, b.url); err != nil {
-					return 0, err
-				}
-				if stmts[i], err = conns[i].Prepare(ctx, "plain", plainSQL); err != nil {
-					return 0, err
-				}
+			conns, stmts, done, err := prepareConns(ctx, b.database, l.producers, plainSQL)
+			defer done()
+			if err != nil {
+				return 0, err
 			}
 			sent := make([]int64, l.producers)
 			each, _, err := l.burst(ctx, s.window, func(ctx context.Context, p int) error {

@@ -20,10 +20,6 @@ type priority struct {
 	every, wait             time.Duration
 }
 
-func (*priority) about() string {
-	return "time until a message starts behind a backlog, with a priority and without"
-}
-
 func (s *priority) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1_000_000, "message groups of the backlog, with a job each")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
@@ -31,8 +27,6 @@ func (s *priority) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.every, "every", 100*time.Millisecond, "time between them")
 	f.DurationVar(&s.wait, "wait", 5*time.Second, "how long to wait for the last of a kind")
 }
-
-func (*priority) settings() map[string]string { return nil }
 
 // kinds are how messages are sent, in the order of their groups' numbers.
 var kinds = []struct {

@@ -66,20 +66,11 @@ func (s *enqueue) pgfifo(b *bench, l load, p producing) *system {
 
 // send measures, and counts what arrived.
 func (s *enqueue) send(ctx context.Context, b *bench, l load, p producing) (time.Duration, error) {
-	pool, err := b.openWarmPool(ctx, l.producers)
+	enqueue, done, err := p.open(ctx, b.database, l.producers)
 	if err != nil {
 		return 0, err
 	}
-	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
-	defer func() { _ = client.Close() }()
-	if _, err := client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}); err != nil { // the first call checks the schema
-		return 0, err
-	}
-	enqueue, err := p.caller(client, pool)
-	if err != nil {
-		return 0, err
-	}
+	defer done()
 	before, err := s.stored(ctx, b)
 	if err != nil {
 		return 0, err
@@ -109,10 +100,31 @@ func (s *enqueue) stored(ctx context.Context, b *bench) (n int64, err error) {
 	return n, err
 }
 
-// caller returns the way's call, its transaction and its commit included.
-func (p producing) caller(
-	client *fifo.Client, pool *pgxpool.Pool,
-) (func(context.Context, []fifo.Message) ([]int64, error), error) {
+// An enqueueFunc is a call, its transaction and its commit included.
+type enqueueFunc = func(context.Context, []fifo.Message) ([]int64, error)
+
+// open returns the way's call, with a client of its own that has its connections already. done closes them.
+func (p producing) open(ctx context.Context, db *database, conns int) (call enqueueFunc, done func(), err error) {
+	pool, err := db.openWarmPool(ctx, conns)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := fifo.Open(pool, &fifo.Config{PollOnly: p.silent})
+	done = func() {
+		_ = client.Close()
+		pool.Close()
+	}
+	_, err = client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}) // the first call checks the schema
+	if err == nil {
+		call, err = p.caller(client, pool)
+	}
+	if err != nil {
+		done()
+	}
+	return call, done, err
+}
+
+func (p producing) caller(client *fifo.Client, pool *pgxpool.Pool) (enqueueFunc, error) {
 	switch p.call {
 	case "Enqueue":
 		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
@@ -222,12 +234,7 @@ func (s *enqueue) whileHeld(ctx context.Context, b *bench, p producing, f func(c
 
 // openWarmPool opens a pool that has its connections already.
 func (d *database) openWarmPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
-	pc, err := pgxpool.ParseConfig(d.url)
-	if err != nil {
-		return nil, err
-	}
-	pc.MaxConns, pc.MinConns = int32(conns), int32(conns)
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	pool, err := d.openPool(ctx, conns, conns)
 	if err != nil {
 		return nil, err
 	}

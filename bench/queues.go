@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"io"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -22,10 +19,6 @@ type queues struct {
 	takes, every, measure  time.Duration
 }
 
-func (*queues) about() string {
-	return "waits of one queue's jobs beside another one's backlog of long jobs"
-}
-
 func (s *queues) flags(f *flag.FlagSet) {
 	f.IntVar(&s.backlog, "backlog", 10_000, "jobs of the other queue")
 	f.IntVar(&s.groups, "groups", 5_000, "message groups that they are in")
@@ -34,8 +27,6 @@ func (s *queues) flags(f *flag.FlagSet) {
 	f.DurationVar(&s.every, "every", 250*time.Millisecond, "time between the jobs of the queue that is looked at")
 	f.DurationVar(&s.measure, "for", 40*time.Second, "how long they are sent")
 }
-
-func (*queues) settings() map[string]string { return nil }
 
 func (s *queues) run(ctx context.Context, b *bench) error {
 	if s.backlog < 1 || s.groups < 1 || s.lanes < 2 || s.takes <= 0 || s.every <= 0 || s.measure < s.every {
@@ -59,25 +50,15 @@ func (s *queues) meet(ctx context.Context, b *bench, kept int) error {
 	if err := c.fill(ctx, s.backlog); err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, b.url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	defer func() { _ = client.Close() }()
 	m := &meeting{queues: s, waits: newHistogram()}
-	worker := &fifo.Worker{Client: client, Concurrency: s.lanes, Name: workerName}
+	worker := &fifo.Worker{Concurrency: s.lanes}
 	worker.Handle(queue, m.backlogged)
 	worker.HandleQueue("beside", fifo.Queue{Handler: m.beside, MinLanes: kept})
-	wctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(wctx) }()
 	b.progress.begin(b.scenario, int(s.measure/s.every))
-	err = m.send(ctx, b, client)
-	stop()
-	if err = errors.Join(err, <-ended); err != nil {
+	err := b.employ(ctx, worker, new(fifo.Config), nil, func(ctx context.Context, client *fifo.Client) error {
+		return m.send(ctx, b, client)
+	})
+	if err != nil {
 		return err
 	}
 	b.report(m.result(kept))

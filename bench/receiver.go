@@ -25,17 +25,16 @@ func (s *latency) pgfifo(b *bench, call string) receiver {
 			}
 			c.prepare()
 			t := newTally(len(arrivals))
-			err := c.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}},
-				func(ctx context.Context) error {
-					if err := c.connected(ctx, 2); err != nil {
-						return err
-					}
-					if err := s.send(ctx, b, arrivals, call); err != nil {
-						return err
-					}
-					c.filled = int64(len(arrivals))
-					return t.wait(ctx, c.failed)
-				})
+			err := c.run(ctx, &fifo.Config{Hooks: t.hooks()}, func(ctx context.Context) error {
+				if err := c.connected(ctx, 2); err != nil {
+					return err
+				}
+				if err := s.send(ctx, b, arrivals, call); err != nil {
+					return err
+				}
+				c.filled = int64(len(arrivals))
+				return t.wait(ctx, c.failed)
+			})
 			if err != nil {
 				return 0, err
 			}
@@ -46,20 +45,11 @@ func (s *latency) pgfifo(b *bench, call string) receiver {
 
 // send enqueues the arrivals with the library.
 func (s *latency) send(ctx context.Context, b *bench, arrivals []arrival, call string) error {
-	pool, err := b.openWarmPool(ctx, producers)
+	enqueue, done, err := producing{call: call}.open(ctx, b.database, producers)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	client := fifo.Open(pool, nil)
-	defer func() { _ = client.Close() }()
-	if _, err := client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}); err != nil { // the first call checks the schema
-		return err
-	}
-	enqueue, err := producing{call: call}.caller(client, pool)
-	if err != nil {
-		return err
-	}
+	defer done()
 	lines := make([]line, s.groups)
 	return sendAll(ctx, arrivals, func(ctx context.Context, a *arrival, i int) error {
 		return lines[a.group].enqueue(ctx, enqueue, a, i)
@@ -72,9 +62,7 @@ type line struct {
 	next uint64
 }
 
-func (l *line) enqueue(
-	ctx context.Context, enqueue func(context.Context, []fifo.Message) ([]int64, error), a *arrival, index int,
-) error {
+func (l *line) enqueue(ctx context.Context, enqueue enqueueFunc, a *arrival, index int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	payload := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.next), uint64(index))

@@ -13,16 +13,12 @@ type recovery struct {
 	busy                    bool
 }
 
-func (*recovery) about() string { return "from a worker's SIGKILL to the next start of its job" }
-
 func (s *recovery) flags(f *flag.FlagSet) {
 	f.IntVar(&s.kills, "kills", 200, "workers to kill, one after the other")
 	f.IntVar(&s.survivors, "survivors", 2, "other worker processes at each kill")
 	f.IntVar(&s.lanes, "lanes", 4, "jobs at once in each process")
 	f.BoolVar(&s.busy, "busy", false, "the survivors' spare lanes have other jobs to do")
 }
-
-func (*recovery) settings() map[string]string { return nil }
 
 func (s *recovery) run(ctx context.Context, b *bench) error {
 	report, err := killbench.Run(ctx, killbench.Config{

@@ -13,19 +13,9 @@ type relaxed struct {
 	jobs, rounds int
 }
 
-func (*relaxed) about() string {
-	return "completions that do not wait for a disk whose flush takes 2 ms, against those that do"
-}
-
 func (s *relaxed) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 10_000, "jobs of each system in all rounds together; those that are faster do more")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-}
-
-// settings make a commit that waits for the disk wait 2 ms longer, and take with it all that come meanwhile: a slow
-// flush does the same. One that does not wait for the disk is not held up by either.
-func (*relaxed) settings() map[string]string {
-	return map[string]string{"commit_delay": "2000", "commit_siblings": "0"}
 }
 
 func (s *relaxed) run(ctx context.Context, b *bench) error {
@@ -33,13 +23,8 @@ func (s *relaxed) run(ctx context.Context, b *bench) error {
 	for _, shape := range []struct{ groups, lanes, times int }{{1, 1, 1}, {1000, 16, 4}} {
 		var waits *system
 		for _, relax := range []bool{false, true} {
-			schema := fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax)
-			c := &crew{
-				db: b.database, schema: schema, groups: shape.groups, lanes: shape.lanes,
-				queue: fifo.Queue{Relaxed: relax},
-			}
-			c.prepare()
-			if err := migrate(ctx, b.pool, schema); err != nil {
+			c := &crew{db: b.database, groups: shape.groups, lanes: shape.lanes, queue: fifo.Queue{Relaxed: relax}}
+			if err := c.own(ctx, fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax)); err != nil {
 				return err
 			}
 			sys := &system{

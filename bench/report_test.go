@@ -16,9 +16,11 @@ import (
 )
 
 func init() {
-	scenarios["test-fine"] = func() scenario { return new(pretended) }
-	scenarios["test-panic"] = func() scenario { return &pretended{panics: true} }
-	scenarios["test-failing"] = func() scenario { return &pretended{fails: true} }
+	settings := map[string]string{"a.setting": "1"}
+	scenarios = append(scenarios,
+		entry{"test-failing", "a pretence", func() scenario { return &pretended{fails: true} }, settings},
+		entry{"test-fine", "a pretence", func() scenario { return new(pretended) }, settings},
+		entry{"test-panic", "a pretence", func() scenario { return &pretended{panics: true} }, settings})
 }
 
 // pretended is a scenario that measures nothing.
@@ -27,10 +29,8 @@ type pretended struct {
 	rate          int
 }
 
-func (*pretended) about() string               { return "a pretence" }
-func (p *pretended) flags(f *flag.FlagSet)     { f.IntVar(&p.rate, "pretend", 300, "jobs/s") }
-func (*pretended) settings() map[string]string { return map[string]string{"a.setting": "1"} }
-func (p *pretended) quick()                    { p.rate = 30 }
+func (p *pretended) flags(f *flag.FlagSet) { f.IntVar(&p.rate, "pretend", 300, "jobs/s") }
+func (p *pretended) quick()                { p.rate = 30 }
 
 func (p *pretended) run(_ context.Context, b *bench) error {
 	b.report(Result{
@@ -111,16 +111,6 @@ type writerFunc func()
 func (f writerFunc) Write(b []byte) (int, error) {
 	f()
 	return len(b), nil
-}
-
-func TestAllArguments(t *testing.T) {
-	t.Parallel()
-	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
-	require.ErrorContains(t, c.run(t.Context(), []string{"all", "-only", "drain,sprint"}), `no scenario "sprint"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"all", "drain"}), `unexpected argument "drain"`)
-	names := inOrder()
-	require.Equal(t, "drain", names[0])
-	require.Len(t, names, len(scenarios))
 }
 
 func TestQuick(t *testing.T) {

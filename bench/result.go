@@ -56,16 +56,20 @@ func printJSON(w io.Writer, results []Result) error {
 	return nil
 }
 
+// printTable is the table of the report for a terminal, with all parameters on each line.
 func printTable(w io.Writer, results []Result) error {
 	if len(results) == 0 {
 		return nil
 	}
+	params := make([]map[string]any, len(results))
+	for i, r := range results {
+		params[i] = r.Params
+	}
+	t := lines(results, params)
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "scenario\tsystem\tparams\tjobs/s\tp50 ms\tp99 ms\tratio\tto\tgoal\tmore")
-	for _, r := range results {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Scenario, r.System, pairs(r.Params, "%v"),
-			number(r.Rate, "%.0f"), number(r.P50, "%.2f"), number(r.P99, "%.2f"), number(r.Ratio, "%.2f"), r.RatioTo,
-			r.Goal, pairs(r.Extra, "%.4g"))
+	_, _ = fmt.Fprintln(tw, "scenario\t"+strings.Join(t.head, "\t"))
+	for i, cells := range t.rows {
+		_, _ = fmt.Fprintln(tw, results[i].Scenario+"\t"+strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
 }

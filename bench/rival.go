@@ -102,12 +102,12 @@ func (l *roll) wait(ctx context.Context, limit time.Duration) (time.Duration, er
 	}
 }
 
-// openPool opens a pool beside the database's own, with its own limit.
-func (d *database) openPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+// openPool opens a pool beside the database's own, with its own limits.
+func (d *database) openPool(ctx context.Context, least, most int) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(d.url)
 	if err != nil {
 		return nil, err
 	}
-	pc.MaxConns = int32(conns)
+	pc.MinConns, pc.MaxConns = int32(least), int32(most)
 	return pgxpool.NewWithConfig(ctx, pc)
 }

@@ -51,13 +51,6 @@ func TestDrain(t *testing.T) {
 	require.Contains(t, lineOf(t, results, "naive", "pgfifo").Extra, "out_of_turn")
 }
 
-func TestDrainWithoutNaive(t *testing.T) {
-	t.Parallel()
-	for _, r := range run(t, "drain", "-jobs", "40", "-groups", "4", "-lanes", "2", "-rounds", "1", "-naive", "0") {
-		require.NotEqual(t, "naive", r.System)
-	}
-}
-
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	results := run(t, "backlog", "-backlogs", "3000,300", "-groups", "30", "-spread", "5,30,4000,5000", "-lanes", "4",

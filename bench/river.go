@@ -59,7 +59,7 @@ func (q *riverQueue) prepare(ctx context.Context) error {
 	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return err
 	}
-	pool, err := q.db.openPool(ctx, producers)
+	pool, err := q.db.openPool(ctx, 0, producers)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (q *riverQueue) insert(ctx context.Context, number int64) error {
 
 // run runs a client with a pool of its own. It is stopped so that what runs is completed.
 func (q *riverQueue) run(ctx context.Context, handle func(int64), meanwhile func(context.Context) error) error {
-	pool, err := q.db.openPool(ctx, 20)
+	pool, err := q.db.openPool(ctx, 0, 20)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -123,9 +124,10 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	c := command{out: &out, errs: t.Output(), serve: serveShared}
-	require.NoError(t,
-		c.run(t.Context(), []string{"drain", "-jobs", "40", "-groups", "4", "-lanes", "2", "-rounds", "1"}))
+	args := "drain -jobs 40 -groups 4 -lanes 2 -rounds 1 -naive 0"
+	require.NoError(t, c.run(t.Context(), strings.Split(args, " ")))
 	require.Contains(t, out.String(), "groups=4 lanes=2")
+	require.NotContains(t, out.String(), "naive")
 	require.NotContains(t, out.String(), "\x1b", "no progress where there is no terminal")
 }
 
@@ -133,8 +135,22 @@ func TestArguments(t *testing.T) {
 	t.Parallel()
 	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
 	require.ErrorIs(t, c.run(t.Context(), nil), flag.ErrHelp)
-	require.ErrorContains(t, c.run(t.Context(), []string{"sprint"}), `no scenario "sprint"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"drain", "x"}), `unexpected argument "x"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"backlog", "-backlogs", "ten"}), `backlog "ten"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"latency", "-rate", "0"}), `rate "0"`)
+	for args, want := range map[string]string{
+		"sprint":                 `no scenario "sprint"`,
+		"drain x":                `unexpected argument "x"`,
+		"all -only drain,sprint": `no scenario "sprint"`,
+		"all drain":              `unexpected argument "drain"`,
+		"backlog -backlogs ten":  `backlog "ten"`,
+		"latency -rate 0":        `rate "0"`,
+		"workers -lanes ten":     `lanes "ten"`,
+		"workers -handler 0":     "-handler",
+		"memory -groups 0":       `groups "0"`,
+		"skew -rounds 0":         "-rounds",
+		"lookback -groups 0":     "-groups",
+		"long-job -lanes 4":      "-lanes",
+		"horizon -for 1s":        "3 times -every",
+		"horizon -systems x":     `no system "x"`,
+	} {
+		require.ErrorContains(t, c.run(t.Context(), strings.Split(args, " ")), want)
+	}
 }

@@ -20,8 +20,6 @@ type skew struct {
 	measure                     time.Duration
 }
 
-func (*skew) about() string { return "waits of cold groups beside hot ones" }
-
 func (s *skew) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 200_000, "jobs of each distribution that are there before, in all rounds together")
 	f.IntVar(&s.groups, "groups", 10_000, "message groups")
@@ -30,8 +28,6 @@ func (s *skew) flags(f *flag.FlagSet) {
 	f.Float64Var(&s.load, "load", 0.5, "arrivals, as a part of the rate with everything there before")
 	f.DurationVar(&s.measure, "for", 10*time.Second, "time of arrivals in a round")
 }
-
-func (*skew) settings() map[string]string { return nil }
 
 func (s *skew) run(ctx context.Context, b *bench) error {
 	if s.rounds < 1 || s.jobs < s.rounds || s.groups < 1 || s.load <= 0 || s.measure <= 0 {

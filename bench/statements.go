@@ -15,10 +15,6 @@ type statements struct {
 	jobs, groups, lanes, rounds, top int
 }
 
-func (*statements) about() string {
-	return "statements and round trips per job, and what the server does in them"
-}
-
 func (s *statements) flags(f *flag.FlagSet) {
 	f.IntVar(&s.jobs, "jobs", 60_000, "jobs for each handler, in all rounds together")
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
@@ -26,8 +22,6 @@ func (s *statements) flags(f *flag.FlagSet) {
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 	f.IntVar(&s.top, "top", 8, "how many statements to list")
 }
-
-func (*statements) settings() map[string]string { return countStatements }
 
 func (s *statements) run(ctx context.Context, b *bench) error {
 	if err := b.openStatements(ctx); err != nil {
@@ -37,25 +31,16 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	counts := []*statementCount{
-		s.count(b, "pgfifo, no-op handler", nil),
-		s.count(b, "pgfifo, INSERT by PgxTx", insertEffect),
-	}
-	rates, err := alternate(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []*system{counts[0].system, counts[1].system})
+	idle := s.count(b, "pgfifo, no-op handler", nil)
+	writing := s.count(b, "pgfifo, INSERT by PgxTx", insertEffect)
+	err = hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []contest{
+		{system: idle.system, extra: idle.perJob}, {system: writing.system, to: idle.system, extra: writing.perJob},
+	})
 	if err != nil {
 		return err
 	}
-	for i, c := range counts {
-		var r Result
-		if i == 0 {
-			r = rates.result(c.system, nil)
-		} else {
-			r = rates.result(c.system, counts[0].system)
-		}
-		r.Extra = c.perJob()
-		b.report(r)
-		c.list(b, s.top)
-	}
+	idle.list(b, s.top)
+	writing.list(b, s.top)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (s statement) discovers() bool {
 
 // openStatements makes the view readable. It fails if the server was not started with the extension's library.
 func (d *database) openStatements(ctx context.Context) error {
-	err := d.exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "SELECT pg_stat_statements_reset()")
+	err := d.exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "SELECT FROM pg_stat_statements LIMIT 1")
 	if err != nil {
 		return fmt.Errorf("the server does not count statements; set shared_preload_libraries = "+
 			"'pg_stat_statements': %w", err)

@@ -46,12 +46,10 @@ func (sub *subject) add(ctx context.Context, n int) error {
 
 // fed runs a producer beside f, which keeps about depth jobs waiting.
 func (sub *subject) fed(ctx context.Context, depth int, f func(context.Context) error) error {
-	eg, ctx := errgroup.WithContext(ctx)
-	over, stop := context.WithCancel(ctx)
-	eg.Go(func() error {
+	return beside(ctx, f, func(over context.Context) error {
 		for over.Err() == nil {
 			if missing := int64(depth) - (sub.added - sub.done()); missing >= int64(depth/8) {
-				if err := sub.add(ctx, int(missing)); err != nil { // to its end, over or not
+				if err := sub.add(context.WithoutCancel(over), int(missing)); err != nil { // to its end, over or not
 					return err
 				}
 			}
@@ -59,6 +57,13 @@ func (sub *subject) fed(ctx context.Context, depth int, f func(context.Context) 
 		}
 		return nil
 	})
+}
+
+// beside runs f, and another beside it whose context ends with f.
+func beside(ctx context.Context, f, other func(context.Context) error) error {
+	eg, ctx := errgroup.WithContext(ctx)
+	over, stop := context.WithCancel(ctx)
+	eg.Go(func() error { return other(over) })
 	eg.Go(func() error {
 		defer stop()
 		return f(ctx)
@@ -77,19 +82,10 @@ func newWatch(c *crew) *watch { return &watch{crew: c, tally: newTally(math.MaxI
 
 func (w *watch) run(ctx context.Context, pollOnly bool, meanwhile func(context.Context) error) error {
 	c, t := w.crew, w.tally
-	cfg := &fifo.Config{PollOnly: pollOnly, Hooks: []fifo.Hooks{{Job: t.begin, Settled: t.settled}}}
+	cfg := &fifo.Config{PollOnly: pollOnly, Hooks: t.hooks()}
 	err := c.run(ctx, cfg, func(ctx context.Context) error {
-		ctx, cancel := context.WithCancelCause(ctx)
+		ctx, cancel := c.untilFailed(ctx, t.unsettled)
 		defer cancel(nil)
-		go func() {
-			select {
-			case err := <-t.unsettled:
-				cancel(err)
-			case <-c.failed:
-				cancel(errors.New("stopped")) // the ledger has the error
-			case <-ctx.Done():
-			}
-		}()
 		return errors.Join(meanwhile(ctx), context.Cause(ctx))
 	})
 	if err != nil {
@@ -98,4 +94,20 @@ func (w *watch) run(ctx context.Context, pollOnly bool, meanwhile func(context.C
 	c.filled += w.beside // for the audit only: the next fill goes on with its own numbers
 	defer func() { c.filled -= w.beside }()
 	return c.audit(ctx)
+}
+
+// untilFailed returns a context that ends when the ledger finds a promise broken, which it then tells, or an attempt
+// does not succeed.
+func (c *crew) untilFailed(ctx context.Context, unsettled <-chan error) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case err := <-unsettled:
+			cancel(err)
+		case <-c.failed:
+			cancel(errors.New("stopped"))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

@@ -23,6 +23,9 @@ func newTally(goal int) *tally {
 	return &tally{goal: int64(goal), reached: make(chan struct{}), unsettled: make(chan error, 1)}
 }
 
+// hooks are what has a worker's jobs counted.
+func (t *tally) hooks() []fifo.Hooks { return []fifo.Hooks{{Job: t.begin, Settled: t.settled}} }
+
 func (t *tally) begin(ctx context.Context, _ *fifo.Job) (context.Context, func(error)) {
 	if t.first.Load() == 0 {
 		t.first.CompareAndSwap(0, time.Now().UnixNano())

@@ -6,12 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -28,8 +25,6 @@ type workers struct {
 	rounds  int
 }
 
-func (*workers) about() string { return "rate by the number of lanes, with handlers that wait" }
-
 func (s *workers) flags(f *flag.FlagSet) {
 	f.StringVar(&s.lanes, "lanes", "1,10,50,100", "jobs at once")
 	f.DurationVar(&s.handler, "handler", 5*time.Millisecond, "how long a handler waits")
@@ -37,8 +32,6 @@ func (s *workers) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
-
-func (*workers) settings() map[string]string { return nil }
 
 // illustration are the rates that the proof of concept shows for these numbers of lanes: 20/s each at best.
 var illustration = map[int]float64{1: 20, 10: 195, 50: 950, 100: 1800}
@@ -55,11 +48,11 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 	}
 	var all []*team
 	var systems []*system
-	for text := range strings.SplitSeq(s.lanes, ",") {
-		lanes, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || lanes < 1 {
-			return fmt.Errorf("lanes %q: not a number over 0", text)
-		}
+	list, err := numbers("lanes", s.lanes, 1)
+	if err != nil {
+		return err
+	}
+	for _, lanes := range list {
 		for _, t := range []*team{s.pgfifo(b, lanes), s.ceiling(b, lanes)} {
 			if err := t.prepare(ctx); err != nil {
 				return err
@@ -121,12 +114,9 @@ func (s *workers) team(name string, lanes int) *team {
 
 func (s *workers) pgfifo(b *bench, lanes int) *team {
 	t := s.team("pgfifo", lanes)
-	c := &crew{db: b.database, schema: fmt.Sprintf("workers_%d", lanes), groups: s.groups, lanes: lanes}
+	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
 	c.handler = func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) }
-	t.prepare = func(ctx context.Context) error {
-		c.prepare()
-		return migrate(ctx, b.pool, c.schema)
-	}
+	t.prepare = func(ctx context.Context) error { return c.own(ctx, fmt.Sprintf("workers_%d", lanes)) }
 	t.system.work = func(ctx context.Context, each int) (took time.Duration, err error) {
 		// No group runs dry before the end: then the lanes would wait for jobs.
 		if err := c.fill(ctx, each*lanes+lanes+s.groups-int(c.filled-c.ledger.count.Load())); err != nil {
@@ -146,19 +136,11 @@ func (s *workers) ceiling(b *bench, lanes int) *team {
 	t := s.team("ceiling (Go)", lanes)
 	t.prepare = func(context.Context) error { return nil }
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
-		pc, err := pgxpool.ParseConfig(b.url)
-		if err != nil {
-			return 0, err
-		}
-		pc.MaxConns, pc.MinConns = int32(lanes), int32(lanes)
-		pool, err := pgxpool.NewWithConfig(ctx, pc)
+		pool, err := b.openWarmPool(ctx, lanes)
 		if err != nil {
 			return 0, err
 		}
 		defer pool.Close()
-		if err := until(ctx, func() (bool, error) { return int(pool.Stat().IdleConns()) >= lanes, nil }); err != nil {
-			return 0, err
-		}
 		var left atomic.Int64
 		left.Store(int64(each * lanes))
 		eg, ctx := errgroup.WithContext(ctx)

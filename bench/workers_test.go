@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"testing"
 	"time"
 
@@ -31,14 +30,6 @@ func TestMemory(t *testing.T) {
 		require.Positive(t, r.Extra["rss_before_mib"])
 		require.Positive(t, r.Extra["rss_max_mib"])
 	}
-}
-
-func TestWorkersArguments(t *testing.T) {
-	t.Parallel()
-	c := command{out: io.Discard, errs: t.Output(), serve: serveShared}
-	require.ErrorContains(t, c.run(t.Context(), []string{"workers", "-lanes", "ten"}), `lanes "ten"`)
-	require.ErrorContains(t, c.run(t.Context(), []string{"workers", "-handler", "0"}), "-handler")
-	require.ErrorContains(t, c.run(t.Context(), []string{"memory", "-groups", "0"}), `groups "0"`)
 }
 
 // What timers are late is taken off.

@@ -4,6 +4,7 @@
 package killbench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -24,11 +25,9 @@ type Config struct {
 	Kills int
 	// Survivors is how many other worker processes there are at each kill. Defaults to 2.
 	Survivors int
-	// Lanes is the Concurrency of each worker. Defaults to 4.
+	// Lanes is the Concurrency of each worker, and how many jobs run when a worker is killed, in all workers together:
+	// the survivors have lanes to spare. Defaults to 4.
 	Lanes int
-	// Held is how many jobs run when a worker is killed, in all workers together. Defaults to Lanes, so that the
-	// survivors have lanes to spare.
-	Held int
 	// Busy has the survivors' spare lanes work on short jobs of other groups all the time. Defaults to idle ones.
 	Busy bool
 	// Logf is told of the progress, if it is not nil.
@@ -36,21 +35,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Kills = orDefault(c.Kills, 200)
-	c.Survivors = orDefault(c.Survivors, 2)
-	c.Lanes = orDefault(c.Lanes, 4)
-	c.Held = orDefault(c.Held, c.Lanes)
+	c.Kills, c.Survivors, c.Lanes = cmp.Or(c.Kills, 200), cmp.Or(c.Survivors, 2), cmp.Or(c.Lanes, 4)
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
 	return c
-}
-
-func orDefault(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // A Report is what was measured.
@@ -160,14 +149,14 @@ func (b *bench) round(ctx context.Context) error {
 // hold enqueues jobs, a group each, until enough of them run.
 func (b *bench) hold(ctx context.Context) error {
 	var msgs []fifo.Message
-	for range b.cfg.Held - len(b.holder) {
+	for range b.cfg.Lanes - len(b.holder) {
 		b.count++
 		msgs = append(msgs, fifo.Message{Queue: queueHeld, GroupID: fmt.Sprint(b.count)})
 	}
 	if _, err := b.client.Enqueue(ctx, msgs...); err != nil {
 		return err
 	}
-	for len(b.holder) < b.cfg.Held {
+	for len(b.holder) < b.cfg.Lanes {
 		s, err := b.next(ctx)
 		if err != nil {
 			return err

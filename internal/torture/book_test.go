@@ -25,83 +25,107 @@ func newBook() *book {
 	for n := int64(1); n <= 4; n++ {
 		b.send(n, n, 0, resOK)
 	}
-	b.send(5, 0, 0, resFailed)
-	b.send(6, 6, 0, resOK)
-	b.run(0, 1, 0, 1, "ok", "succeeded")
-	b.run(1, 2, 0, 1, "error", "retried")
-	b.run(0, 2, 0, 2, "ok", "succeeded")
-	b.effect(0, 1, 1)
-	b.effect(0, 2, 2)
+	b.send(5, 0, 0, resFailed).send(6, 6, 0, resOK).run(0, 1, 0, 1, "ok", "succeeded")
+	b.run(1, 2, 0, 1, "error", "retried").run(0, 2, 0, 2, "ok", "succeeded").effect(0, 1, 1).effect(0, 2, 2)
 	for _, id := range []int64{3, 4} { // with tokens
-		b.event(0, evStart, 0, id, 1, id, "-")
-		b.event(0, evTx, 0, id, 1, 70, "-")
-		b.event(0, evFence, 0, id, 1, 100+id, "-")
-		b.write("w1", 0, id, 1, 100+id, true)
-		b.event(0, evWrite, 0, id, 1, 100+id, "accepted")
-		b.event(0, evEnd, 0, id, 1, 0, "ok")
-		b.event(0, evSettled, 0, id, 1, 0, "succeeded")
-		b.effect(0, id, 1)
+		b.event(0, evStart, 0, id, 1, id, "-").event(0, evTx, 0, id, 1, 70, "-")
+		b.event(0, evFence, 0, id, 1, 100+id, "-").write("w1", 0, id, 1, 100+id, true)
+		b.event(0, evWrite, 0, id, 1, 100+id, "accepted").event(0, evEnd, 0, id, 1, 0, "ok")
+		b.event(0, evSettled, 0, id, 1, 0, "succeeded").effect(0, id, 1)
 	}
-	b.run(1, 6, 0, 1, "error on purpose", "buried")
-	b.bury(0, 6, 1)
-	return b
+	return b.run(1, 6, 0, 1, "error on purpose", "buried").bury(0, 6, 1)
 }
 
 // send enqueues a message.
-func (b *book) send(n, id int64, group int32, res result) {
+func (b *book) send(n, id int64, group int32, res result) *book {
 	b.enqueues = append(b.enqueues, enqueue{
 		n: n, id: id, group: group, result: res, invoke: b.now * ms,
 		back: (b.now + 2) * ms, how: howPlain,
 	})
-	b.now += 5
+	return b.later(5)
 }
 
 // event logs an event of a process.
-func (b *book) event(proc int32, k kind, group int32, job int64, attempt int32, arg int64, word string) {
+func (b *book) event(proc int32, k kind, group int32, job int64, attempt int32, arg int64, word string) *book {
 	b.events = append(b.events, event{
 		at: b.now * ms, kind: k, proc: proc, group: group, job: job, attempt: attempt,
 		arg: arg, word: word,
 	})
-	b.now++
+	return b.later(1)
 }
 
 // run is an attempt from its start to its end. Message and job have the same number.
-func (b *book) run(proc int32, job int64, group, attempt int32, word, outcome string) {
+func (b *book) run(proc int32, job int64, group, attempt int32, word, outcome string) *book {
 	b.event(proc, evStart, group, job, attempt, job, "-")
 	b.event(proc, evTx, group, job, attempt, int64(70+proc), "-")
-	b.event(proc, evEnd, group, job, attempt, 0, word)
-	b.event(proc, evSettled, group, job, attempt, 0, outcome)
+	return b.event(proc, evEnd, group, job, attempt, 0, word).event(proc, evSettled, group, job, attempt, 0, outcome)
+}
+
+// done is one that succeeds, with its effect.
+func (b *book) done(proc int32, job int64, group, attempt int32) *book {
+	return b.run(proc, job, group, attempt, "ok", "succeeded").effect(group, job, attempt)
+}
+
+// doneAs is done, of a job that is none of its own message.
+func (b *book) doneAs(proc int32, job int64, group int32, msg int64) *book {
+	b.run(proc, job, group, 1, "ok", "succeeded")
+	b.events[len(b.events)-4].arg = msg
+	b.effects = append(b.effects, effect{group: group, job: job, attempt: 1, msg: msg})
+	return b
 }
 
 // exit is an attempt that ends its process.
-func (b *book) exit(proc int32, job int64, group, attempt int32) {
-	b.event(proc, evStart, group, job, attempt, job, "-")
-	b.event(proc, evExit, group, job, attempt, 0, "-")
-	b.mark("dead", b.procs[proc], 0)
+func (b *book) exit(proc int32, job int64, group, attempt int32) *book {
+	b.event(proc, evStart, group, job, attempt, job, "-").event(proc, evExit, group, job, attempt, 0, "-")
+	return b.mark("dead", b.procs[proc], 0)
 }
 
-func (b *book) effect(group int32, job int64, attempt int32) {
+func (b *book) effect(group int32, job int64, attempt int32) *book {
 	b.effects = append(b.effects, effect{group: group, job: job, attempt: attempt, msg: job})
+	return b
 }
 
-func (b *book) bury(group int32, job int64, attempts int32) {
+func (b *book) bury(group int32, job int64, attempts int32) *book {
 	b.dead = append(b.dead, deadLetter{
 		id: job, msg: job, group: group, queue: queueOf(group, true),
 		attempts: attempts, failures: attempts, do: doLetter,
 	})
+	return b
 }
 
-func (b *book) write(proc string, group int32, job int64, attempt int32, token int64, accepted bool) {
+func (b *book) write(proc string, group int32, job int64, attempt int32, token int64, accepted bool) *book {
 	b.writes = append(b.writes, sinkWrite{
 		at: b.now * ms, proc: proc, group: group, job: job, attempt: attempt,
 		token: token, accepted: accepted,
 	})
-	b.now++
+	return b.later(1)
 }
 
-func (b *book) mark(what, proc string, pid int64) {
+func (b *book) mark(what, proc string, pid int64) *book {
 	b.marks = append(b.marks, mark{at: b.now * ms, what: what, proc: proc, pid: pid})
-	b.now++
+	return b.later(1)
+}
+
+func (b *book) noted(what, proc, note string) *book {
+	b.mark(what, proc, 0)
+	b.marks[len(b.marks)-1].note = note
+	return b
+}
+
+// kill has w3 killed.
+func (b *book) kill() *book {
+	return b.mark(faultKill, "w3", 0).mark("dead", "w3", 0)
+}
+
+// restart has the server be down for a moment.
+func (b *book) restart() *book {
+	return b.mark(faultRestart, "", 0).mark("resumed", "", 0)
+}
+
+// later has some milliseconds pass.
+func (b *book) later(ms int64) *book {
+	b.now += ms
+	return b
 }
 
 // seal puts effects into their places, and makes the chains.

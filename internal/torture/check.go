@@ -23,6 +23,7 @@ var invariants = []struct{ name, text string }{
 	{"I12", "groups without trouble go on in time, delayed jobs start punctually, lanes are free soon"},
 	{"I13", "no more jobs at once than the limit of a queue, or of its groups"},
 	{"I14", "of two messages with one DedupID one is enqueued"},
+	{"I15", "processes leave nothing behind, statements do not pile up, memory does not grow"},
 }
 
 // A checker proves the invariants of a history, or finds where they are broken.
@@ -59,6 +60,7 @@ type checker struct {
 	counts   map[string]int
 	breaches []breach
 	latency  map[string][]int64
+	memory   []Trend
 }
 
 // check checks everything.
@@ -110,6 +112,7 @@ func check(h *history) *checker {
 	c.checkNotices()
 	c.checkProgress()
 	c.checkServerLog()
+	c.checkSoak()
 	slices.SortStableFunc(c.breaches, func(a, b breach) int { return compare(a.at, b.at) })
 	return c
 }

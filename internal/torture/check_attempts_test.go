@@ -8,18 +8,14 @@ import (
 func TestBrokenAttemptHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
-		"a job is given up too early": {"I6", func(b *book) { b.dead[0].do = doNap }},
-		"a poison job is given up too early": {"I6", func(b *book) {
-			b.dead[0].do = doKill
-		}},
+		"a job is given up too early":        {"I6", func(b *book) { b.dead[0].do = doNap }},
+		"a poison job is given up too early": {"I6", func(b *book) { b.dead[0].do = doKill }},
 		"a lost attempt is not counted": {"I6", func(b *book) {
-			b.warm()
-			b.lostAfter(1500, 1)
+			b.warm().lostAfter(1500, 1)
 		}},
 		"a lost attempt is not counted, the first of its process": {"I6", func(b *book) { b.lost(1) }},
 		"a lost attempt is not counted, which could not be marked": {"", func(b *book) {
-			b.event(2, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)
-			b.lost(1)
+			b.event(2, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`).lost(1)
 		}},
 		"a lost attempt is not counted, and an operator had it locked": {"", func(b *book) {
 			b.warm()
@@ -50,29 +46,16 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.lower(false)
 		}},
 		"a lost attempt is not counted, and evidence was taken away": {"", func(b *book) {
-			b.warm()
-			b.send(10, 10, 1, resOK)
-			b.event(2, evStart, 1, 10, 1, 10, "-")
-			b.now += 1500
-			b.mark(faultKill, "w3", 0)
-			b.mark(faultVacuum, "", 0)
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.warm().send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(1500)
+			b.mark(faultKill, "w3", 0).mark(faultVacuum, "", 0).done(0, 10, 1, 1)
 		}},
 		"a lost attempt is not counted, and evidence was taken away before": {"I6", func(b *book) {
-			b.mark(faultVacuum, "", 0)
-			b.warm()
-			b.lostAfter(1500, 1)
+			b.mark(faultVacuum, "", 0).warm().lostAfter(1500, 1)
 		}},
 		"a second lost attempt is not counted, and evidence was taken away": {"I6", func(b *book) {
-			b.warm()
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 1, "error", "retried")
-			b.event(2, evStart, 1, 10, 2, 10, "-")
-			b.mark(faultKill, "w3", 0)
-			b.mark(faultVacuum, "", 0)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.warm().send(10, 10, 1, resOK).run(0, 10, 1, 1, "error", "retried")
+			b.event(2, evStart, 1, 10, 2, 10, "-").mark(faultKill, "w3", 0).mark(faultVacuum, "", 0)
+			b.done(0, 10, 1, 2)
 		}},
 		"a batch dies, and its head is charged": {"", func(b *book) { b.batchDies(2, 1, 1) }},
 		"a batch dies, and nobody is charged":   {"I6", func(b *book) { b.batchDies(1, 1, 1) }},
@@ -80,33 +63,18 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a lost attempt is counted":             {"", func(b *book) { b.lost(2) }},
 		"a lost attempt is counted twice":       {"I6", func(b *book) { b.lost(4) }},
 		"a lost attempt is not counted because the server lost it": {"", func(b *book) {
-			b.warm()
-			b.mark(faultRestart, "", 0)
+			b.warm().mark(faultRestart, "", 0)
 			b.marks[len(b.marks)-1].at += 4 * ms
-			b.lost(1)
-			b.mark("resumed", "", 0)
+			b.lost(1).mark("resumed", "", 0)
 		}},
 		"a claim that was sent by a process that died just before is counted": {"", func(b *book) {
-			b.mark(faultKill, "w3", 0)
-			b.mark("dead", "w3", 0)
-			b.now += 100
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.kill().later(100).send(10, 10, 1, resOK).done(0, 10, 1, 2)
 		}},
 		"an attempt is counted that nobody has made": {"I6", func(b *book) {
-			b.mark(faultKill, "w3", 0)
-			b.mark("dead", "w3", 0)
-			b.now += 2100
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.kill().later(2100).send(10, 10, 1, resOK).done(0, 10, 1, 2)
 		}},
 		"a failed attempt is not counted": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 1, "error", "retried")
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "error", "retried").done(0, 10, 1, 1)
 		}},
 		"a dead letter has more attempts than ran": {"I6", func(b *book) {
 			b.dead[0].attempts,
@@ -129,10 +97,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.beside(1, 19)
 		}},
 		"an operator's rollback is charged": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.mark(faultOperator, "", 0)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).mark(faultOperator, "", 0).done(0, 10, 1, 2)
 		}},
 	})
 }

@@ -23,24 +23,17 @@ func TestBrokenContractHistories(t *testing.T) {
 			for job := int64(31); job <= 30+limit; job++ {
 				b.effect(int32(job-30)*10+5, job, 1)
 			}
-			b.run(1, 30, 5, 2, "ok", "succeeded")
-			b.effect(5, 30, 2)
+			b.done(1, 30, 5, 2)
 		}},
 		"a handler gives a job back, and that counts": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, wordAway)
-			b.event(0, evSettled, 1, 10, 1, 0, "retried")
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway)
+			b.event(0, evEnd, 1, 10, 1, 0, wordAway).event(0, evSettled, 1, 10, 1, 0, "retried")
+			b.done(0, 10, 1, 2)
 		}},
 		"a handler gives a job back": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, wordAway)
-			b.event(0, evSettled, 1, 10, 1, 0, "snoozed")
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway)
+			b.event(0, evEnd, 1, 10, 1, 0, wordAway).event(0, evSettled, 1, 10, 1, 0, "snoozed")
+			b.done(0, 10, 1, 1)
 		}},
 		"a handler gives a job back, and its worker is killed before it says so": {"", func(b *book) {
 			b.givenBack(wordAway)
@@ -71,13 +64,11 @@ func TestBrokenContractHistories(t *testing.T) {
 		"it does with one that was not there":         {"I14", func(b *book) { b.replaced(resFailed, 11) }},
 		"both of two are enqueued": {"I14", func(b *book) {
 			b.twins(resOK, 11, false)
-			b.run(0, 11, 1, 1, "ok", "succeeded")
-			b.effect(1, 11, 1)
+			b.done(0, 11, 1, 1)
 		}},
 		"one of two takes the other's place": {"", func(b *book) {
 			b.twins(resFailed, 11, false)
-			b.run(0, 11, 1, 1, "ok", "succeeded")
-			b.effect(1, 11, 1)
+			b.done(0, 11, 1, 1)
 		}},
 	})
 }
@@ -99,14 +90,8 @@ func (b *book) atOnce(n int) {
 
 // givenBack has a handler end with that word, and its worker killed. The attempt is not counted.
 func (b *book) givenBack(word string) {
-	b.warm()
-	b.send(10, 10, 1, resOK)
-	b.run(2, 10, 1, 1, "error", "retried")
-	b.event(2, evStart, 1, 10, 2, 10, "-")
-	b.event(2, evEnd, 1, 10, 2, 0, word)
-	b.mark(faultKill, "w3", 0)
-	b.run(0, 10, 1, 2, "ok", "succeeded")
-	b.effect(1, 10, 2)
+	b.warm().send(10, 10, 1, resOK).run(2, 10, 1, 1, "error", "retried").event(2, evStart, 1, 10, 2, 10, "-")
+	b.event(2, evEnd, 1, 10, 2, 0, word).mark(faultKill, "w3", 0).done(0, 10, 1, 2)
 }
 
 // twins enqueues messages 10 and 11 with one DedupID: the first with that result, which runs if it is there, and the
@@ -127,8 +112,7 @@ func (b *book) twins(first result, job int64, duplicate bool) {
 		b.enqueues[len(b.enqueues)-2+i].twins = 10
 	}
 	if first == resOK {
-		b.run(0, 10, 1, 1, "ok", "succeeded")
-		b.effect(1, 10, 1)
+		b.done(0, 10, 1, 1)
 	}
 }
 
@@ -141,10 +125,7 @@ func (b *book) replaced(first result, as int64) {
 	if first == resOK { // undo what twins has run
 		b.events, b.effects = b.events[:len(b.events)-4], b.effects[:len(b.effects)-1]
 	}
-	b.event(0, evStart, 1, 10, 1, as, "-")
-	b.event(0, evTx, 1, 10, 1, 70, "-")
-	b.event(0, evEnd, 1, 10, 1, 0, "ok")
-	b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
-	b.effect(1, 10, 1)
+	b.event(0, evStart, 1, 10, 1, as, "-").event(0, evTx, 1, 10, 1, 70, "-").event(0, evEnd, 1, 10, 1, 0, "ok")
+	b.event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
 	b.effects[len(b.effects)-1].msg = as
 }

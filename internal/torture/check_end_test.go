@@ -16,27 +16,15 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.killedWhileCut(5000)
 		}},
 		"a killed process has sessions for long": {"I7", func(b *book) {
-			b.mark(faultKill, "w3", 0)
-			b.now += 16_000
-			b.mark("gone", "w3", 0)
+			b.mark(faultKill, "w3", 0).later(16_000).mark("gone", "w3", 0)
 		}},
 		"a killed process's job waits for long": {"I7", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(2, evStart, 1, 10, 1, 10, "-")
-			b.mark(faultKill, "w3", 0)
-			b.now += 26_000
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").mark(faultKill, "w3", 0).later(26_000)
+			b.done(0, 10, 1, 2)
 		}},
 		"a killed process's job waits for the server": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(2, evStart, 1, 10, 1, 10, "-")
-			b.mark(faultKill, "w3", 0)
-			b.mark(faultRestart, "", 0)
-			b.now += 26_000
-			b.mark("resumed", "", 0)
-			b.run(0, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").mark(faultKill, "w3", 0)
+			b.mark(faultRestart, "", 0).later(26_000).mark("resumed", "", 0).done(0, 10, 1, 2)
 		}},
 		"a session holds a group and does not work": {"I8", func(b *book) { b.locked(99) }},
 		"a session holds a group, and the last look at it was long on its way": {"", func(b *book) {
@@ -46,30 +34,19 @@ func TestBrokenEndHistories(t *testing.T) {
 			}
 		}},
 		"a session holds a group while the server is slow": {"", func(b *book) {
-			b.locked(99)
-			b.mark(markSlow, "", 0)
-			b.marks[len(b.marks)-1].note = "3s"
+			b.locked(99).noted(markSlow, "", "3s")
 		}},
 		"a session holds a group, and the server was slow before": {"I8", func(b *book) {
-			b.mark(markSlow, "", 0)
-			b.marks[len(b.marks)-1].note = "3s"
-			b.locked(99)
+			b.noted(markSlow, "", "3s").locked(99)
 		}},
-		"a session holds a group and works": {"", func(b *book) {
-			b.alone(func() { b.locked(71) })
-		}},
+		"a session holds a group and works": {"", func(b *book) { b.alone(func() { b.locked(71) }) }},
 		"a session holds a group and works another one": {"I8", func(b *book) {
 			b.alone(func() { b.lockedAs(71, "plain/g2") })
 		}},
 		"a group stays locked after a slow job": {"I8", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, "-")
-			b.event(0, evTx, 1, 10, 1, 71, "-")
-			b.locked(71)
-			b.event(0, evEnd, 1, 10, 1, 0, "ok")
-			b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
-			b.effect(1, 10, 1)
-			b.locked(71)
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
+			b.locked(71).event(0, evEnd, 1, 10, 1, 0, "ok").event(0, evSettled, 1, 10, 1, 0, "succeeded")
+			b.effect(1, 10, 1).locked(71)
 		}},
 		"jobs are left":                        {"I8", func(b *book) { b.end.Jobs = 1 }},
 		"groups are locked at the end":         {"I8", func(b *book) { b.end.Locked = 1 }},

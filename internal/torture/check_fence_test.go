@@ -20,22 +20,14 @@ func TestFormerHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBook()
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, "-")
-			b.mark(faultStop, "w1", 0)
-			b.now += 3500
-			b.event(1, evStart, 1, 10, 2, 10, "-")
-			b.event(1, evFence, 1, 10, 2, 200, "-")
-			b.event(1, evEnd, 1, 10, 2, 0, "ok")
-			b.event(1, evSettled, 1, 10, 2, 0, "succeeded")
-			b.effect(1, 10, 2)
-			b.now += 2000
-			b.mark("cont", "w1", 0)
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").mark(faultStop, "w1", 0).later(3500)
+			b.event(1, evStart, 1, 10, 2, 10, "-").event(1, evFence, 1, 10, 2, 200, "-")
+			b.event(1, evEnd, 1, 10, 2, 0, "ok").event(1, evSettled, 1, 10, 2, 0, "succeeded").effect(1, 10, 2)
+			b.later(2000).mark("cont", "w1", 0)
 			if x.token != 0 {
 				b.event(0, evFence, 1, 10, 1, x.token, "-")
 			}
-			b.event(0, evEnd, 1, 10, 1, 0, "error")
-			b.event(0, evSettled, 1, 10, 1, 0, "unknown")
+			b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "unknown")
 			require.Equal(t, x.broken, brokenBy(b.seal()))
 		})
 	}
@@ -46,39 +38,28 @@ func TestBrokenFenceHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
 		"a later attempt has a lower token": {"I3-fence", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.tokens(10, 1, 201, "error", "retried")
-			b.tokens(10, 2, 200, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).tokens(10, 1, 201, "error", "retried")
+			b.tokens(10, 2, 200, "ok", "succeeded").effect(1, 10, 2)
 		}},
 		"the sink takes a stale write": {"I3-fence", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.tokens(10, 1, 200, "error", "retried")
-			b.tokens(10, 2, 201, "ok", "succeeded")
-			b.effect(1, 10, 2)
-			b.write("w1", 1, 10, 2, 201, true)
+			b.send(10, 10, 1, resOK).tokens(10, 1, 200, "error", "retried")
+			b.tokens(10, 2, 201, "ok", "succeeded").effect(1, 10, 2).write("w1", 1, 10, 2, 201, true)
 			b.write("w1", 1, 10, 1, 200, true)
 		}},
 		"the sink refuses a stale write": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.tokens(10, 1, 200, "error", "returned")
-			b.tokens(10, 2, 201, "ok", "succeeded")
-			b.effect(1, 10, 2)
-			b.write("w1", 1, 10, 2, 201, true)
+			b.send(10, 10, 1, resOK).tokens(10, 1, 200, "error", "returned")
+			b.tokens(10, 2, 201, "ok", "succeeded").effect(1, 10, 2).write("w1", 1, 10, 2, 201, true)
 			b.write("w1", 1, 10, 1, 200, false)
 		}},
 		"the sink refuses the holder's write": {"I3-fence", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.tokens(10, 1, 200, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.send(10, 10, 1, resOK).tokens(10, 1, 200, "ok", "succeeded").effect(1, 10, 1)
 			b.write("w1", 1, 10, 1, 200, false)
 		}},
 		"a token is used again in another session": {"I3-fence", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			for i := range int64(2) {
 				attempt := int32(i + 1)
-				b.event(0, evStart, 1, 10, attempt, 10, "-")
-				b.event(0, evTx, 1, 10, attempt, 71+i, "-")
+				b.event(0, evStart, 1, 10, attempt, 10, "-").event(0, evTx, 1, 10, attempt, 71+i, "-")
 				b.event(0, evFence, 1, 10, attempt, 200, "-")
 				b.event(0, evEnd, 1, 10, attempt, 0, []string{"error", "ok"}[i])
 				b.event(0, evSettled, 1, 10, attempt, 0, []string{"retried", "succeeded"}[i])

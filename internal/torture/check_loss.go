@@ -164,7 +164,7 @@ func (c *checker) checkSpawned() {
 		if t.child == 0 {
 			continue
 		}
-		if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt && t.word == "ok" {
+		if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt && e.msg == t.msg && t.word == "ok" {
 			done[t.child] = t.childID
 		} else if done[t.child] == "" {
 			done[t.child] = "none"

@@ -8,9 +8,7 @@ import (
 func TestBrokenOverlapHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
-		"two handlers at once": {"I3", func(b *book) {
-			b.overlap(func() {})
-		}},
+		"two handlers at once": {"I3", func(b *book) { b.overlap(func() {}) }},
 		"two handlers at once after a terminate, for a moment": {"", func(b *book) {
 			b.overlap(func() { b.mark(faultTerminate, "w1", 71) })
 		}},
@@ -18,24 +16,15 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.overlap(func() { b.mark(faultTerminate, "w1", 99) })
 		}},
 		"two handlers at once after a freeze": {"", func(b *book) {
-			b.overlap(func() {
-				b.mark(faultStop, "w1", 0)
-				b.now += 3100
-			}, func() {
-				b.now += 2000
-				b.mark("cont", "w1", 0)
+			b.overlap(func() { b.mark(faultStop, "w1", 0).later(3100) }, func() {
+				b.later(2000).mark("cont", "w1", 0)
 			})
 		}},
 		"two handlers at once soon after a process was frozen": {"I3", func(b *book) {
-			b.overlap(func() { b.mark(faultStop, "w1", 0) }, func() {
-				b.now += 5000
-				b.mark("cont", "w1", 0)
-			})
+			b.overlap(func() { b.mark(faultStop, "w1", 0) }, func() { b.later(5000).mark("cont", "w1", 0) })
 		}},
 		"a handler starts too late, because its process was frozen since its claim": {"", func(b *book) {
-			b.mark(faultStop, "w2", 0)
-			b.now += 4000
-			b.mark("cont", "w2", 0)
+			b.mark(faultStop, "w2", 0).later(4000).mark("cont", "w2", 0)
 			b.overlap(func() {})
 			b.events[len(b.events)-3].word = "unknown"
 			b.effects = b.effects[:len(b.effects)-1]
@@ -44,108 +33,59 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.events[len(b.events)-1].word = "succeeded"
 		}},
 		"two handlers at once in a partition": {"I3", func(b *book) {
-			b.overlap(func() {
-				b.mark("cut", "w1", 0)
-				b.now += 1500
-			})
+			b.overlap(func() { b.mark("cut", "w1", 0).later(1500) })
 		}},
 		"two handlers at once in a partition, of which the first was told": {"", func(b *book) {
-			b.overlap(func() {
-				b.mark("cut", "w1", 0)
-				b.now += 1300
-				b.event(0, evLost, 1, 10, 1, 0, "-")
-				b.now += 1500
-			})
+			b.overlap(func() { b.mark("cut", "w1", 0).later(1300).event(0, evLost, 1, 10, 1, 0, "-").later(1500) })
 		}},
 		"two handlers at once after a terminate, and both are recorded": {"I3", func(b *book) {
-			b.overlap(func() {
-				b.mark(faultTerminate, "w1", 71)
-			})
+			b.overlap(func() { b.mark(faultTerminate, "w1", 71) })
 			b.events[len(b.events)-1].word = "retried"
 		}},
 		"a handler is not told of a partition": {"I3-lease", func(b *book) {
-			b.alone(func() {
-				b.mark("cut", "w1", 0)
-				b.now += 5000
-			})
+			b.alone(func() { b.mark("cut", "w1", 0).later(5000) })
 		}},
 		"a handler is told of a partition": {"", func(b *book) {
-			b.alone(func() {
-				b.mark("cut", "w1", 0)
-				b.now += 1300
-				b.event(0, evLost, 1, 10, 1, 0, "-")
-				b.now += 5000
-			})
+			b.alone(func() { b.mark("cut", "w1", 0).later(1300).event(0, evLost, 1, 10, 1, 0, "-").later(5000) })
 		}},
 		"a handler is told of a terminate when its process has begun the next attempt": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, "-")
-			b.event(0, evTx, 1, 10, 1, 71, "-")
-			b.mark(faultTerminate, "w1", 71)
-			b.event(0, evStart, 1, 10, 2, 10, "-")
-			b.now += 10
-			b.event(0, evLost, 1, 10, 1, 0, "-")
-			b.now += 5000
-			b.event(0, evEnd, 1, 10, 2, 0, "ok")
-			b.event(0, evSettled, 1, 10, 2, 0, "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
+			b.mark(faultTerminate, "w1", 71).event(0, evStart, 1, 10, 2, 10, "-").later(10)
+			b.event(0, evLost, 1, 10, 1, 0, "-").later(5000).event(0, evEnd, 1, 10, 2, 0, "ok")
+			b.event(0, evSettled, 1, 10, 2, 0, "succeeded").effect(1, 10, 2)
 		}},
 		"a handler in a statement is not told that what is sent is lost": {"", func(b *book) {
 			b.alone(func() {
-				b.mark("cut", "w1", 0)
-				b.marks[len(b.marks)-1].note = "what goes to the server" + noteLoss
-				b.now += 5000
-				b.mark("healed", "w1", 0)
+				b.noted("cut", "w1", "what goes to the server"+noteLoss).later(5000).mark("healed", "w1", 0)
 			})
 		}},
 		"a handler in no statement is not told that what is sent is lost": {"I3-lease", func(b *book) {
 			b.alone(func() {
 				b.event(0, evWrite, 1, 10, 1, 200, "accepted")
-				b.mark("cut", "w1", 0)
-				b.marks[len(b.marks)-1].note = "what goes to the server" + noteLoss
-				b.now += 5000
-				b.mark("healed", "w1", 0)
+				b.noted("cut", "w1", "what goes to the server"+noteLoss).later(5000).mark("healed", "w1", 0)
 			})
 		}},
 		"a handler with rows open for long is not told": {"I3-lease", func(b *book) {
 			b.alone(func() { b.reads(20e6, 5000) })
-			b.events[len(b.events)-1].word = "unknown"
-			b.effects = b.effects[:len(b.effects)-1]
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.again()
 		}},
 		"a handler with rows open for long is told": {"", func(b *book) {
 			b.alone(func() {
-				b.event(0, evRows, 1, 10, 1, 20e6, "-")
-				b.now += 1300
-				b.event(0, evLost, 1, 10, 1, 0, "-")
-				b.now += 4000
+				b.event(0, evRows, 1, 10, 1, 20e6, "-").later(1300).event(0, evLost, 1, 10, 1, 0, "-")
+				b.later(4000)
 			})
-			b.events[len(b.events)-1].word = "unknown"
-			b.effects = b.effects[:len(b.effects)-1]
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.again()
 		}},
 		"a handler with rows open for long is killed": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.event(0, evStart, 1, 10, 1, 10, "-")
-			b.event(0, evRows, 1, 10, 1, 200, "-")
-			b.now += 5000
-			b.mark(faultKill, "w1", 0)
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evRows, 1, 10, 1, 200, "-")
+			b.later(5000).mark(faultKill, "w1", 0).done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long has its session ended": {"", func(b *book) {
 			b.alone(func() {
-				b.event(0, evRows, 1, 10, 1, 200, "-")
-				b.now += 5000
-				b.mark(faultTerminate, "w1", 71)
+				b.event(0, evRows, 1, 10, 1, 200, "-").later(5000).mark(faultTerminate, "w1", 71)
 				b.event(0, evLost, 1, 10, 1, 0, "-")
 			})
-			b.events[len(b.events)-1].word = "unknown"
-			b.effects = b.effects[:len(b.effects)-1]
-			b.run(1, 10, 1, 2, "ok", "succeeded")
-			b.effect(1, 10, 2)
+			b.again()
 		}},
 		"a handler with rows open for long keeps its job": {"", func(b *book) {
 			b.alone(func() { b.reads(20e6, 5000) })

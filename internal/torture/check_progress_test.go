@@ -3,13 +3,11 @@ package torture
 import "testing"
 
 // many has jobs of a group that begin so many milliseconds after their turn.
-func (b *book) many(from, count, wait int64) {
+func (b *book) many(from, count, wait int64) *book {
 	for id := from; id < from+count; id++ {
-		b.send(id, id, 1, resOK)
-		b.now += wait
-		b.run(0, id, 1, 1, "ok", "succeeded")
-		b.effect(1, id, 1)
+		b.send(id, id, 1, resOK).later(wait).done(0, id, 1, 1)
 	}
+	return b
 }
 
 // delayed has jobs that were delayed, and begin so many milliseconds later.
@@ -17,9 +15,7 @@ func (b *book) delayed(late int64) {
 	for id := int64(100); id < 130; id++ {
 		b.send(id, id, 1, resOK)
 		b.enqueues[len(b.enqueues)-1].delay = 1000 * ms
-		b.now += 1000 + late
-		b.run(0, id, 1, 1, "ok", "succeeded")
-		b.effect(1, id, 1)
+		b.later(1000+late).done(0, id, 1, 1)
 	}
 }
 
@@ -41,47 +37,34 @@ func TestBrokenProgressHistories(t *testing.T) {
 		"a job waits for long":    {"I12", func(b *book) { b.many(10, 1, 13_000) }},
 		"a job waits for a while": {"", func(b *book) { b.many(10, 1, 1500) }},
 		"a job waits for the server": {"", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.mark(faultRestart, "", 0)
-			b.now += 13_000
-			b.mark("resumed", "", 0)
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.send(10, 10, 1, resOK).mark(faultRestart, "", 0).later(13_000).mark("resumed", "", 0)
+			b.done(0, 10, 1, 1)
 		}},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.enqueues[len(b.enqueues)-1].delay = 13_000 * ms
-			b.now += 13_000
-			b.run(0, 10, 1, 1, "ok", "succeeded")
-			b.effect(1, 10, 1)
+			b.later(13_000).done(0, 10, 1, 1)
 		}},
 		"jobs wait beside a group in trouble": {"I12", func(b *book) {
 			b.many(10, 30, 5)
 			b.clash(3)
-			b.many(50, 30, 600)
-			b.mark("cleared", "", 0)
-			b.bury(2, 900, 1)
+			b.many(50, 30, 600).mark("cleared", "", 0).bury(2, 900, 1)
 		}},
 		"jobs do not wait beside a group in trouble": {"", func(b *book) {
 			b.many(10, 30, 5)
 			b.clash(3)
-			b.many(50, 30, 10)
-			b.mark("cleared", "", 0)
-			b.bury(2, 900, 1)
+			b.many(50, 30, 10).mark("cleared", "", 0).bury(2, 900, 1)
 		}},
 		"delayed jobs start late":       {"I12", func(b *book) { b.many(10, 30, 5); b.delayed(1500) }},
 		"delayed jobs start punctually": {"", func(b *book) { b.many(10, 30, 5); b.delayed(500) }},
 		"a job that cannot be given up is tried again and again": {"I12", func(b *book) {
 			b.clash(50)
-			b.mark("cleared", "", 0)
-			b.bury(2, 900, 1)
+			b.mark("cleared", "", 0).bury(2, 900, 1)
 		}},
 		"a lane waits for what a handler has left behind": {"I12", func(b *book) {
-			b.send(10, 10, 1, resOK)
-			b.run(0, 10, 1, 1, "ok", "succeeded")
+			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "ok", "succeeded")
 			b.events[len(b.events)-1].at += 6000 * ms
-			b.now += 6000
-			b.effect(1, 10, 1)
+			b.later(6000).effect(1, 10, 1)
 		}},
 	})
 }

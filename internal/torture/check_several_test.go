@@ -6,19 +6,18 @@ import (
 )
 
 // marked begins an attempt of a group of which several jobs may run at once, that was marked by that transaction.
-func (b *book) marked(proc int32, job int64, attempt int32, mark int64) {
-	b.event(proc, evStart, 4, job, attempt, job, "-")
-	b.event(proc, evTx, 4, job, attempt, 70+job, "-")
-	b.event(proc, evMark, 4, job, attempt, mark, "-")
+func (b *book) marked(proc int32, job int64, attempt int32, mark int64) *book {
+	b.event(proc, evStart, 4, job, attempt, job, "-").event(proc, evTx, 4, job, attempt, 70+job, "-")
+	return b.event(proc, evMark, 4, job, attempt, mark, "-")
 }
 
 // ends ends it.
-func (b *book) ends(proc int32, job int64, attempt int32, word, outcome string) {
-	b.event(proc, evEnd, 4, job, attempt, 0, word)
-	b.event(proc, evSettled, 4, job, attempt, 0, outcome)
+func (b *book) ends(proc int32, job int64, attempt int32, word, outcome string) *book {
+	b.event(proc, evEnd, 4, job, attempt, 0, word).event(proc, evSettled, 4, job, attempt, 0, outcome)
 	if outcome == "succeeded" {
 		b.effect(4, job, attempt)
 	}
+	return b
 }
 
 // several has so many jobs under way at once, and the last one is done first.
@@ -36,24 +35,15 @@ func (b *book) several(n int64) {
 
 // inOrder has two jobs started, whose stamps are in the other order, with those marks.
 func (b *book) inOrder(first, second int64) {
-	b.twoIn(4)
-	b.marked(1, 11, 1, second)
-	b.marked(0, 10, 1, first)
-	b.ends(0, 10, 1, "ok", "succeeded")
+	b.twoIn(4).marked(1, 11, 1, second).marked(0, 10, 1, first).ends(0, 10, 1, "ok", "succeeded")
 	b.ends(1, 11, 1, "ok", "succeeded")
 }
 
 // held has a job that fails and is tried again after three seconds, and the next one start so many milliseconds after
 // that has failed.
 func (b *book) held(after int64) {
-	b.twoIn(4)
-	b.marked(0, 10, 1, 500)
-	b.ends(0, 10, 1, "error", "retried")
-	b.now += after
-	b.marked(1, 11, 1, 501)
-	b.ends(1, 11, 1, "ok", "succeeded")
-	b.now += 3000 - after
-	b.marked(0, 10, 2, 502)
+	b.twoIn(4).marked(0, 10, 1, 500).ends(0, 10, 1, "error", "retried").later(after).marked(1, 11, 1, 501)
+	b.ends(1, 11, 1, "ok", "succeeded").later(3000-after).marked(0, 10, 2, 502)
 	b.ends(0, 10, 2, "ok", "succeeded")
 }
 
@@ -67,7 +57,7 @@ func (b *book) waits(later int64, beside ...int64) {
 	for _, job := range jobs {
 		b.marked(0, job, 1, 500+job)
 	}
-	b.now += later
+	b.later(later)
 	if len(beside) > 0 {
 		b.ends(0, 10, 1, "ok", "succeeded")
 		jobs = jobs[1:]
@@ -80,14 +70,9 @@ func (b *book) waits(later int64, beside ...int64) {
 
 // dies has an attempt's worker killed, and the next one have that number. Meanwhile something happens.
 func (b *book) dies(next int32, meanwhile func()) {
-	b.warm()
-	b.send(10, 10, 4, resOK)
-	b.marked(2, 10, 1, 500)
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
+	b.warm().send(10, 10, 4, resOK).marked(2, 10, 1, 500).kill()
 	meanwhile()
-	b.marked(0, 10, next, 501)
-	b.ends(0, 10, next, "ok", "succeeded")
+	b.marked(0, 10, next, 501).ends(0, 10, next, "ok", "succeeded")
 }
 
 // Where several jobs of a group may run at once: I3, I4, I6 and I13.
@@ -97,11 +82,8 @@ func TestBrokenSeveralHistories(t *testing.T) {
 		"as many at once as a group's limit says":    {"", func(b *book) { b.several(severalOf) }},
 		"one more at once than a group's limit says": {"I13", func(b *book) { b.several(severalOf + 1) }},
 		"two attempts of a job at once": {"I3", func(b *book) {
-			b.send(10, 10, 4, resOK)
-			b.marked(0, 10, 1, 500)
-			b.marked(1, 10, 2, 501)
-			b.ends(1, 10, 2, "ok", "succeeded")
-			b.ends(0, 10, 1, "error", "returned")
+			b.send(10, 10, 4, resOK).marked(0, 10, 1, 500).marked(1, 10, 2, 501)
+			b.ends(1, 10, 2, "ok", "succeeded").ends(0, 10, 1, "error", "returned")
 		}},
 		"stamps are in another order than starts": {"", func(b *book) { b.inOrder(500, 501) }},
 		"starts in another order":                 {"I4", func(b *book) { b.inOrder(501, 500) }},
@@ -131,9 +113,7 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			b.marks[len(b.marks)-1].at -= 1000 * ms
 		}},
 		"a job starts that was claimed before it failed": {"", func(b *book) { b.held(500) }},
-		"a job starts when the head was tried again": {"", func(b *book) {
-			b.held(2950)
-		}},
+		"a job starts when the head was tried again":     {"", func(b *book) { b.held(2950) }},
 		"a job starts while the head backs off, by a process that was frozen since its claim": {"", func(b *book) {
 			b.held(1500)
 			for i := range b.events {
@@ -144,44 +124,32 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			}
 		}},
 		"a handler begins without a mark": {"I6", func(b *book) {
-			b.send(10, 10, 4, resOK)
-			b.marked(0, 10, 1, -1)
-			b.ends(0, 10, 1, "ok", "succeeded")
+			b.send(10, 10, 4, resOK).marked(0, 10, 1, -1).ends(0, 10, 1, "ok", "succeeded")
 		}},
 		"a handler begins without a mark, and the log says so": {"", func(b *book) {
 			b.send(10, 10, 4, resOK)
 			b.event(0, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)
-			b.marked(0, 10, 1, -1)
-			b.ends(0, 10, 1, "ok", "succeeded")
+			b.marked(0, 10, 1, -1).ends(0, 10, 1, "ok", "succeeded")
 		}},
 		"a lost attempt is counted":     {"", func(b *book) { b.dies(2, func() {}) }},
 		"a lost attempt is not counted": {"I6", func(b *book) { b.dies(1, func() {}) }},
 		"a lost attempt is not counted, and an operator had it locked": {"I6", func(b *book) {
-			b.dies(1, func() {
-				b.mark(faultOperator, "", 0)
-				b.marks[len(b.marks)-1].note = " lock of 2 jobs of several/g4"
-			})
+			b.dies(1, func() { b.noted(faultOperator, "", " lock of 2 jobs of several/g4") })
 		}},
 		"a lost attempt is not counted, and the server went down": {"I6", func(b *book) {
-			b.dies(1, func() {
-				b.mark(faultRestart, "", 0)
-				b.mark("resumed", "", 0)
-			})
+			b.dies(1, func() { b.restart() })
 		}},
 		"a later job has the lower token": {"", func(b *book) {
 			b.twoIn(4)
 			for i, job := range []int64{10, 11} {
-				b.marked(0, job, 1, 500+job)
-				b.event(0, evFence, 4, job, 1, 201-int64(i), "-")
-				b.write("w1", 4, job, 1, 201-int64(i), true)
-				b.ends(0, job, 1, "ok", "succeeded")
+				b.marked(0, job, 1, 500+job).event(0, evFence, 4, job, 1, 201-int64(i), "-")
+				b.write("w1", 4, job, 1, 201-int64(i), true).ends(0, job, 1, "ok", "succeeded")
 			}
 		}},
 		"a later attempt has the lower token": {"I3-fence", func(b *book) {
 			b.send(10, 10, 4, resOK)
 			for i := range int64(2) {
-				b.marked(0, 10, int32(1+i), 500+i)
-				b.event(0, evFence, 4, 10, int32(1+i), 201-i, "-")
+				b.marked(0, 10, int32(1+i), 500+i).event(0, evFence, 4, 10, int32(1+i), 201-i, "-")
 				b.ends(0, 10, int32(1+i), []string{"error", "ok"}[i], []string{"retried", "succeeded"}[i])
 			}
 		}},

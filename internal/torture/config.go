@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -30,24 +31,12 @@ type Config struct {
 	// Delayed is how many jobs, in groups of their own, wait all through the run and do not become due.
 	Delayed int
 
-	Kills       int // SIGKILL of a worker process
-	Stops       int // SIGSTOP of a worker process for longer than every timeout, then SIGCONT
-	Terminates  int // pg_terminate_backend of a session of a worker, or sometimes of a producer
-	Restarts    int // immediate shutdown of the server, and its restart
-	Crashes     int // kill -9 of one server process: the server ends all sessions and recovers
-	Partitions  int // the link of two worker processes is taken down for longer than every timeout
-	LostCommits int // the server commits and its answer is not passed on
-	Resets      int // RST of all connections of two worker processes
-	Latencies   int // a while with slow connections of two worker processes
-	Sweeps      int // SIGSTOP of a worker process in the middle of a sweep, for as long
-	Holds       int // handlers of a worker process that take longer than every timeout, and nothing is wrong
-	Reads       int // handlers of a worker process that keep rows open for as long
-	Vacuums     int // SIGKILL of all worker processes, and VACUUM (FREEZE) and CHECKPOINT before there are others
-	Stubborns   int // handlers that do not heed their contexts, and never end
-	Outages     int // spells in which all handlers of queuePlain say Unavailable
-	Notices     int // spells in which the server's queue of notices is full
-	Clashes     int // jobs that cannot be given up, because a dead letter with their key is there
-	Operators   int // locks, deletions and purges of an operator that are rolled back
+	// Faults is how many of each kind are injected, by Kind.Flag.
+	Faults map[string]int
+
+	// Soak has the processes look at what they leave behind when they stop, how many prepared statements their sessions
+	// have, and how much memory they take. No handler ends its process, or goes on for ever.
+	Soak bool
 
 	// Only are the things that handlers do beside writing their effects, separated by commas. Defaults to all of them.
 	Only string
@@ -65,22 +54,32 @@ type Config struct {
 // Profiles are Configs by name.
 var Profiles = map[string]Config{
 	"short": {
-		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2,
-		Kills: 6, Stops: 1, Terminates: 6, Restarts: 1, Crashes: 1, Partitions: 1, LostCommits: 2, Resets: 2,
-		Latencies: 1, Holds: 1,
-		Reads: 1, Operators: 3, Clashes: 1, Vacuums: 1, Notices: 1, Stubborns: 1, Outages: 1, Delayed: 200,
+		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2, Delayed: 200,
+		Faults: map[string]int{
+			"kills": 6, "stops": 1, "terminates": 6, "restarts": 1, "crashes": 1, "partitions": 1, "lost-commits": 2,
+			"resets": 2, "latency": 1, "holds": 1, "reads": 1, "operators": 3, "clashes": 1, "vacuums": 1,
+			"notices": 1, "stubborn": 1, "outages": 1,
+		},
 	},
 	"ci": {
-		Jobs: 20_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2,
-		Kills: 40, Stops: 6, Terminates: 20, Restarts: 2, Crashes: 1, Partitions: 2, LostCommits: 8, Resets: 4,
-		Latencies: 1, Sweeps: 1, Holds: 2,
-		Reads: 4, Operators: 12, Clashes: 2, Vacuums: 4, Notices: 2, Stubborns: 4, Outages: 2, Delayed: 5000,
+		Jobs: 20_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2, Delayed: 5000,
+		Faults: map[string]int{
+			"kills": 40, "stops": 6, "terminates": 20, "restarts": 2, "crashes": 1, "partitions": 2, "lost-commits": 8,
+			"resets": 4, "latency": 1, "sweeps": 1, "holds": 2, "reads": 4, "operators": 12, "clashes": 2, "vacuums": 4,
+			"notices": 2, "stubborn": 4, "outages": 2,
+		},
 	},
 	"long": {
-		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4,
-		Kills: 500, Stops: 100, Terminates: 2000, Restarts: 20, Crashes: 5, Partitions: 30, LostCommits: 200,
-		Resets: 100, Latencies: 20, Sweeps: 10, Holds: 20,
-		Reads: 50, Operators: 300, Clashes: 30, Vacuums: 50, Notices: 30, Stubborns: 100, Outages: 20, Delayed: 10_000,
+		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4, Delayed: 10_000,
+		Faults: map[string]int{
+			"kills": 500, "stops": 100, "terminates": 2000, "restarts": 20, "crashes": 5, "partitions": 30,
+			"lost-commits": 200, "resets": 100, "latency": 20, "sweeps": 10, "holds": 20, "reads": 50, "operators": 300,
+			"clashes": 30, "vacuums": 50, "notices": 30, "stubborn": 100, "outages": 20,
+		},
+	},
+	"soak": {
+		Jobs: 100_000, Groups: 200, Processes: 2, Lanes: 8, Producers: 4, Soak: true,
+		Faults: map[string]int{"terminates": 600, "operators": 200, "stubborn": 100, "bounces": 100},
 	},
 }
 
@@ -90,29 +89,22 @@ func Profile(name string) (Config, error) {
 	if !ok {
 		return Config{}, fmt.Errorf("torture: no profile %q among %v", name, slices.Sorted(maps.Keys(Profiles)))
 	}
+	cfg.Faults = maps.Clone(cfg.Faults)
 	return cfg, nil
 }
 
 func (c Config) withDefaults() Config {
-	c.Jobs = orDefault(c.Jobs, 1000)
-	c.Groups = orDefault(c.Groups, 50)
-	c.Processes = orDefault(c.Processes, 3)
-	c.Lanes = orDefault(c.Lanes, 4)
-	c.Producers = orDefault(c.Producers, 2)
-	c.Batch = orDefault(c.Batch, 10)
-	c.Seed = orDefault(c.Seed, rand.Uint64()>>1)
+	c.Jobs = cmp.Or(c.Jobs, 1000)
+	c.Groups = cmp.Or(c.Groups, 50)
+	c.Processes = cmp.Or(c.Processes, 3)
+	c.Lanes = cmp.Or(c.Lanes, 4)
+	c.Producers = cmp.Or(c.Producers, 2)
+	c.Batch = cmp.Or(c.Batch, 10)
+	c.Seed = cmp.Or(c.Seed, rand.Uint64()>>1)
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
 	return c
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 // session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.

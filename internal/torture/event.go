@@ -14,30 +14,33 @@ type kind uint8
 
 // What workers log, with what arg and word mean.
 const (
-	evNone    kind = iota
-	evStart        // a handler began with a job; arg: its message's number; word: what it is to do
-	evTx           // it has the transaction; arg: the server process
-	evMark         // its attempt was marked before; arg: by which transaction
-	evFence        // it has its fencing token; arg: that
-	evWrite        // it called the sink; arg: the token; word: accepted or refused
-	evSpawn        // it enqueued a job in its transaction; arg: that job's number; word: its id
-	evRows         // it has rows open from now on; arg: of so many bytes
-	evRead         // it has read them
-	evEnd          // it ended; word: ok, away, or why not
-	evLost         // its context was cancelled with ErrLost
-	evTold         // its context was cancelled with ErrJobTimeout
-	evAmiss        // the session of its transaction is not as it should be; word: what is wrong
-	evSettled      // the job's outcome; word: that
-	evExit         // the process is about to end itself
-	evStall        // the process did not get to run; arg: for how long
-	evTrouble      // the library logged a warning or an error
-	evUp           // the worker has begun
-	evDown         // the worker has stopped as told
+	evNone     kind = iota
+	evStart         // a handler began with a job; arg: its message's number; word: what it is to do
+	evTx            // it has the transaction; arg: the server process
+	evMark          // its attempt was marked before; arg: by which transaction
+	evFence         // it has its fencing token; arg: that
+	evWrite         // it called the sink; arg: the token; word: accepted or refused
+	evSpawn         // it enqueued a job in its transaction; arg: that job's number; word: its id
+	evRows          // it has rows open from now on; arg: of so many bytes
+	evRead          // it has read them
+	evEnd           // it ended; word: ok, away, or why not
+	evLost          // its context was cancelled with ErrLost
+	evTold          // its context was cancelled with ErrJobTimeout
+	evAmiss         // the session of its transaction is not as it should be; word: what is wrong
+	evSettled       // the job's outcome; word: that
+	evExit          // the process is about to end itself
+	evStall         // the process did not get to run; arg: for how long
+	evTrouble       // the library logged a warning or an error
+	evUp            // the worker has begun
+	evDown          // the worker has stopped as told
+	evLeft          // and has looked at what it has left behind; arg: how many things; word: those
+	evPrepared      // a handler has looked at its session; arg: how many prepared statements it has
+	evMemory        // what the process has; arg: bytes; word: of what
 )
 
 var kindNames = []string{
 	"none", "start", "tx", "mark", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
-	"exit", "stall", "trouble", "up", "down",
+	"exit", "stall", "trouble", "up", "down", "left", "prepared", "memory",
 }
 
 func (k kind) String() string { return kindNames[k] }

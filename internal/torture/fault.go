@@ -33,60 +33,65 @@ const (
 	faultNotices   = "notices"
 	faultStubborn  = "stubborn"
 	faultOutage    = "outage"
+	faultBounce    = "bounce"
 )
-
-// A fault is something that the harness can do. It returns errNotNow if it cannot be done at the moment.
-type fault interface {
-	name() string
-	inject(ctx context.Context, r *run, rng *rand.Rand) error
-}
-
-// slow is a fault that takes a while; others are injected meanwhile.
-type slow interface{ slow() }
-
-// light is one of those that no worker process is needed for.
-type light interface{ light() }
-
-// exclusive is a fault that takes the server, or all workers, down: nothing that lasts goes on meanwhile.
-type exclusive interface{ exclusive() }
-
-// freezing is a fault that stops a process.
-type freezing interface{ freezing() }
 
 var errNotNow = errors.New("nobody to do it to")
 
+// A Kind is one kind of fault.
+type Kind struct {
+	Flag   string // how many there are to be: its key in Config.Faults, and the flag of cmd/torture
+	name   string
+	inject func(ctx context.Context, r *run, rng *rand.Rand) error // errNotNow: it cannot be done at the moment
+	traits trait
+	Usage  string
+}
+
+// A trait says what may go on while a fault is injected.
+type trait uint8
+
+const (
+	slow      trait = 1 << iota // it takes a while; others are injected meanwhile
+	light                       // no worker process is needed for it
+	exclusive                   // it takes the server, or all workers, down: nothing that lasts goes on meanwhile
+	freezing                    // it stops a process
+)
+
+func (k *Kind) is(t trait) bool { return k.traits&t != 0 }
+
+// Kinds are all faults that there are.
+var Kinds = []*Kind{
+	{"kills", faultKill, injectKill, 0, "SIGKILLs of worker processes"},
+	{"stops", faultStop, injectStop, slow | freezing, "SIGSTOPs of worker processes for longer than every timeout"},
+	{"terminates", faultTerminate, injectTerminate, 0, "sessions of workers and producers, ended"},
+	{"restarts", faultRestart, injectRestart, exclusive, "immediate shutdowns of the server, and its restart"},
+	{"crashes", faultCrash, injectCrash, exclusive, "SIGKILLs of a server process: it ends all sessions and recovers"},
+	{"partitions", faultPartition, injectPartition, slow, "times that two worker processes are cut off for as long"},
+	{"lost-commits", faultLose, injectLose, 0, "COMMITs whose answer is lost"},
+	{"resets", faultReset, injectReset, 0, "resets of all connections of two worker processes"},
+	{"latency", faultLatency, injectLatency, slow | light, "spells of slow connections of two worker processes"},
+	{"holds", faultHold, injectHold, slow, "times that handlers take longer than every timeout, with nothing wrong"},
+	{"sweeps", faultSweep, injectSweep, slow | freezing, "SIGSTOPs of worker processes in the middle of a sweep"},
+	{"reads", faultRead, injectRead, slow, "times that handlers keep rows open for longer than every timeout"},
+	{"operators", faultOperator, injectOperator, 0, "locks, deletions and purges of an operator that are rolled back"},
+	{"clashes", faultClash, injectClash, slow | light, "jobs that cannot be given up: a dead letter is in the way"},
+	{"vacuums", faultVacuum, injectVacuum, exclusive, "SIGKILLs of all workers, with VACUUM and CHECKPOINT behind"},
+	{"notices", faultNotices, injectNotices, slow | light, "spells in which the server's queue of notices is full"},
+	{"stubborn", faultStubborn, injectStubborn, 0, "handlers that never end; in a soak, late"},
+	{"outages", faultOutage, injectOutage, slow | light, "spells in which all handlers of a queue say Unavailable"},
+	{"bounces", faultBounce, injectBounce, 0, "workers that are stopped, and started again in the same process"},
+}
+
 // plan returns all faults of the run, in the order in which they are to be injected.
-func (r *run) plan() (faults []fault) {
-	c := r.cfg
-	for _, kind := range []struct {
-		fault fault
-		count int
-	}{
-		{killFault{}, c.Kills},
-		{stopFault{}, c.Stops},
-		{terminateFault{}, c.Terminates},
-		{restartFault{}, c.Restarts},
-		{crashFault{}, c.Crashes},
-		{partitionFault{}, c.Partitions},
-		{loseFault{}, c.LostCommits},
-		{resetFault{}, c.Resets},
-		{latencyFault{}, c.Latencies},
-		{holdFault{}, c.Holds},
-		{sweepFault{}, c.Sweeps},
-		{readFault{}, c.Reads},
-		{operatorFault{}, c.Operators},
-		{clashFault{}, c.Clashes},
-		{vacuumFault{}, c.Vacuums},
-		{noticesFault{}, c.Notices},
-		{stubbornFault{}, c.Stubborns},
-		{outageFault{}, c.Outages},
-	} {
-		if why := r.impossible(kind.fault); why != "" && kind.count > 0 {
-			r.leave(kind.fault.name(), why)
+func (r *run) plan() (faults []*Kind) {
+	for _, kind := range Kinds {
+		count := r.cfg.Faults[kind.Flag]
+		if why := r.impossible(kind); why != "" && count > 0 {
+			r.leave(kind.name, why)
 			continue
 		}
-		for range kind.count {
-			faults = append(faults, kind.fault)
+		for range count {
+			faults = append(faults, kind)
 		}
 	}
 	rng := r.newRNG(1)
@@ -102,19 +107,20 @@ const round = 30
 
 // arrange puts first what lasts, with others between, and last what nobody may be in the midst of: those wait for all
 // that last, and nothing else can be begun meanwhile.
-func arrange(faults []fault) {
-	var lasting, alone, others []fault
+func arrange(faults []*Kind) {
+	var lasting, alone, others []*Kind
 	for _, f := range faults {
-		if _, ok := f.(slow); ok {
+		switch {
+		case f.is(slow):
 			lasting = append(lasting, f)
-		} else if _, ok := f.(exclusive); ok {
+		case f.is(exclusive):
 			alone = append(alone, f)
-		} else {
+		default:
 			others = append(others, f)
 		}
 	}
 	between := len(others) / (2*len(lasting) + 1)
-	list := make([]fault, 0, len(faults))
+	list := make([]*Kind, 0, len(faults))
 	for _, f := range lasting {
 		list = append(append(list, f), others[:between]...)
 		others = others[between:]
@@ -123,20 +129,20 @@ func arrange(faults []fault) {
 }
 
 // impossible returns why a kind of fault cannot be injected here, or "".
-func (r *run) impossible(f fault) string {
+func (r *run) impossible(f *Kind) string {
 	r.mu.Lock()
-	why := r.leftOut[f.name()]
+	why := r.leftOut[f.name]
 	r.mu.Unlock()
 	few := min(2, r.cfg.Processes/3)
-	switch f.(type) {
-	case killFault, stopFault, holdFault, sweepFault:
+	switch f.name {
+	case faultKill, faultStop, faultHold, faultSweep, faultBounce:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}
-		if _, freezes := f.(freezing); freezes && !canStop {
+		if f.is(freezing) && !canStop {
 			return "processes cannot be stopped here"
 		}
-	case readFault:
+	case faultRead:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}
@@ -144,7 +150,7 @@ func (r *run) impossible(f fault) string {
 			!slices.Contains(only, doBunRows) {
 			return "no handler has rows open"
 		}
-	case partitionFault, loseFault, resetFault, latencyFault:
+	case faultPartition, faultLose, faultReset, faultLatency:
 		if few == 0 {
 			return "it takes three worker processes"
 		}
@@ -153,7 +159,7 @@ func (r *run) impossible(f fault) string {
 }
 
 // injectAll injects the faults, in step with the jobs.
-func (r *run) injectAll(ctx context.Context, faults []fault) {
+func (r *run) injectAll(ctx context.Context, faults []*Kind) {
 	rng := r.newRNG(2)
 	room := make(chan struct{}, max(1, r.cfg.Processes/2))
 	began := time.Now()
@@ -169,13 +175,11 @@ func (r *run) injectAll(ctx context.Context, faults []fault) {
 			break
 		}
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 0))
-		_, lasts := f.(slow)
-		_, small := f.(light)
 		r.begun.Add(1)
 		switch {
-		case !lasts:
+		case !f.is(slow):
 			r.inject(ctx, f, rng)
-		case small:
+		case f.is(light):
 			all.Go(func() { r.inject(ctx, f, rng) })
 		default:
 			room <- struct{}{}
@@ -198,25 +202,25 @@ func (r *run) over(ctx context.Context, began time.Time) bool {
 }
 
 // inject injects a fault, as soon as that is possible.
-func (r *run) inject(ctx context.Context, f fault, rng *rand.Rand) {
+func (r *run) inject(ctx context.Context, f *Kind, rng *rand.Rand) {
 	var err error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; {
 		if err = f.inject(ctx, r, rng); err == nil {
 			r.mu.Lock()
-			r.injected[f.name()]++
-			n := r.injected[f.name()]
+			r.injected[f.name]++
+			n := r.injected[f.name]
 			r.mu.Unlock()
-			r.log("%s %d; %d of %d messages", f.name(), n, r.progress(), r.cfg.Jobs)
+			r.log("%s %d; %d of %d messages", f.name, n, r.progress(), r.cfg.Jobs)
 			return
 		}
 		if !errors.Is(err, errNotNow) && r.failed() == nil && ctx.Err() == nil {
-			r.log("%s: %v", f.name(), err)
+			r.log("%s: %v", f.name, err)
 		}
 		r.feed()
 		_ = pause.For(ctx, 20*time.Millisecond)
 	}
 	if ctx.Err() == nil {
-		r.fail(fmt.Errorf("%s: %w", f.name(), err))
+		r.fail(fmt.Errorf("%s: %w", f.name, err))
 	}
 }
 

@@ -19,17 +19,11 @@ const (
 // doPlanted is what a dead letter says that is in the way.
 const doPlanted = "planted"
 
-// clashFault has jobs fail for good for which there are dead letters already, as after a partial restore, so that it
+// injectClash has jobs fail for good for which there are dead letters already, as after a partial restore, so that it
 // may not be possible to record that: as many as there are lanes. Half of them are tried again, and their failures
 // recorded; the others have no attempts left. Their groups may wait, until somebody has put that right; no other group
 // may.
-type clashFault struct{}
-
-func (clashFault) name() string { return faultClash }
-func (clashFault) slow()        {}
-func (clashFault) light()       {}
-
-func (clashFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+func injectClash(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	r.clash.Lock() // one after the other: the record says from when until when

@@ -11,14 +11,9 @@ import (
 // lasts is how long handlers take that take longer than the server bears with silence.
 const lasts = 5 * time.Second
 
-// holdFault is no fault: slow handlers of a worker process take longer than every timeout, and their worker lives. They
-// must keep what they hold, and nobody who enqueues behind them may wait.
-type holdFault struct{}
-
-func (holdFault) name() string { return faultHold }
-func (holdFault) slow()        {}
-
-func (holdFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectHold is no fault: slow handlers of a process take longer than every timeout, and their worker lives. They must
+// keep what they hold, and nobody who enqueues behind them may wait.
+func injectHold(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	p := r.reserve(rng.IntN, anyone)
@@ -37,14 +32,9 @@ func (holdFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	return pause.For(ctx, lasts)
 }
 
-// readFault is a misbehaviour of handlers: they keep rows open for longer than every timeout, and go on with what they
+// injectRead is a misbehaviour of handlers: they keep rows open for longer than every timeout, and go on with what they
 // have of them. No heartbeat can pass meanwhile, and the server takes their sessions for silent.
-type readFault struct{}
-
-func (readFault) name() string { return faultRead }
-func (readFault) slow()        {}
-
-func (readFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+func injectRead(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	p := r.reserve(rng.IntN, anyone)

@@ -29,17 +29,12 @@ func (r *run) markAll(what string, w way, note string) {
 	}
 }
 
-// partitionFault cuts worker processes off for longer than every timeout: by taking down the link of the network
-// namespace, or with the proxy, which loses what goes in one direction and keeps the connections open.
-type partitionFault struct{}
-
 // noteLoss ends the note of a partition that the kernels know nothing of.
 const noteLoss = " is lost"
 
-func (partitionFault) name() string { return faultPartition }
-func (partitionFault) slow()        {}
-
-func (partitionFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectPartition cuts worker processes off for longer than every timeout: by taking down the link of the network
+// namespace, or with the proxy, which loses what goes in one direction and keeps the connections open.
+func injectPartition(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	w := byProxy
@@ -123,12 +118,8 @@ func (r *run) releaseAll(w way, procs []*process) {
 	delete(r.cut, w)
 }
 
-// loseFault has the server's answer to the next COMMIT through the proxy lost, with its connection.
-type loseFault struct{}
-
-func (loseFault) name() string { return faultLose }
-
-func (loseFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+// injectLose has the server's answer to the next COMMIT through the proxy lost, with its connection.
+func injectLose(ctx context.Context, r *run, _ *rand.Rand) error {
 	before := r.proxy.LostCommits()
 	r.markAll(faultLose, byProxy, "")
 	r.proxy.LoseCommits(1)
@@ -144,12 +135,8 @@ func (loseFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
 	return nil
 }
 
-// resetFault resets all connections through the proxy.
-type resetFault struct{}
-
-func (resetFault) name() string { return faultReset }
-
-func (resetFault) inject(_ context.Context, r *run, _ *rand.Rand) error {
+// injectReset resets all connections through the proxy.
+func injectReset(_ context.Context, r *run, _ *rand.Rand) error {
 	r.markAll(faultReset, byProxy, "")
 	if r.proxy.Reset() == 0 {
 		return errNotNow
@@ -160,14 +147,8 @@ func (resetFault) inject(_ context.Context, r *run, _ *rand.Rand) error {
 // slowFor is how long the proxy is slow.
 const slowFor = 2 * time.Second
 
-// latencyFault slows the proxy down for a while.
-type latencyFault struct{}
-
-func (latencyFault) name() string { return faultLatency }
-func (latencyFault) slow()        {}
-func (latencyFault) light()       {}
-
-func (latencyFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectLatency slows the proxy down for a while.
+func injectLatency(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.markAll(faultLatency, byProxy, "")
 	r.proxy.Latency(time.Duration(5+rng.IntN(50)) * time.Millisecond)
 	_ = pause.For(ctx, slowFor)

@@ -17,14 +17,6 @@ import (
 // fullFor is how long the queue of notices is full.
 const fullFor = 1500 * time.Millisecond
 
-// noticesFault fills the server's queue of notices, as any session of the cluster does that listens in a transaction
-// that it leaves open. No enqueue, and no caller's COMMIT, may fail by that.
-type noticesFault struct{}
-
-func (noticesFault) name() string { return faultNotices }
-func (noticesFault) slow()        {}
-func (noticesFault) light()       {}
-
 // shortenNotices has the server keep as few notices as it can: to fill 8 GB would take too long.
 func (r *run) shortenNotices(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, r.srv.URL)
@@ -51,7 +43,9 @@ func (r *run) shortenNotices(ctx context.Context) error {
 	return r.srv.Resume(ctx)
 }
 
-func (noticesFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+// injectNotices fills the server's queue of notices, as any session of the cluster does that listens in a transaction
+// that it leaves open. No enqueue, and no caller's COMMIT, may fail by that.
+func injectNotices(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	conn, err := pgx.ConnectConfig(ctx, r.pool.Config().ConnConfig)

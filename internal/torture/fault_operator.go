@@ -12,13 +12,6 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// operatorFault is no fault: an operator locks or deletes jobs that wait, or purges their groups, looks at what that
-// would be, and rolls it back. Meanwhile workers try to claim those groups, as more is enqueued to them. No job has
-// been tried by that, and none may be charged.
-type operatorFault struct{}
-
-func (operatorFault) name() string { return faultOperator }
-
 // What an operator does, to the jobs of one group that nobody works.
 const (
 	lookSQL = `SELECT count(*) FROM (
@@ -29,7 +22,10 @@ const (
 		SELECT count(*) FROM gone`
 )
 
-func (operatorFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectOperator is no fault: an operator locks or deletes jobs that wait, or purges their groups, looks at what that
+// would be, and rolls it back. Meanwhile workers try to claim those groups, as more is enqueued to them. No job has
+// been tried by that, and none may be charged.
+func injectOperator(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	tx, err := r.client.DB().BeginTx(ctx, nil)

@@ -15,15 +15,9 @@ const (
 	probing = 6 * time.Second
 )
 
-// outageFault has all handlers of queuePlain say that what they need is down, so that workers probe. No attempt is
+// injectOutage has all handlers of queuePlain say that what they need is down, so that workers probe. No attempt is
 // counted for it.
-type outageFault struct{}
-
-func (outageFault) name() string { return faultOutage }
-func (outageFault) slow()        {}
-func (outageFault) light()       {}
-
-func (outageFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+func injectOutage(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.outage.Lock()
 	defer r.outage.Unlock()
 	r.mark(faultOutage, "", 0, "")

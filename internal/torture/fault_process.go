@@ -19,12 +19,8 @@ func (r *run) linger(ctx context.Context, p *process) {
 	})
 }
 
-// killFault kills a worker process.
-type killFault struct{}
-
-func (killFault) name() string { return faultKill }
-
-func (killFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectKill kills a worker process.
+func injectKill(ctx context.Context, r *run, rng *rand.Rand) error {
 	p := r.reserve(rng.IntN, anyone)
 	if p == nil {
 		return errNotNow
@@ -49,14 +45,21 @@ func (r *run) gone(ctx context.Context, name string) {
 	r.mark("gone", name, 0, "")
 }
 
-// stopFault freezes a worker process for longer than every timeout.
-type stopFault struct{}
+// injectBounce has a worker stop as if it were told to for good, and run again in the same process.
+func injectBounce(_ context.Context, r *run, rng *rand.Rand) error {
+	p := r.reserve(rng.IntN, anyone)
+	if p == nil {
+		return errNotNow
+	}
+	defer r.release(p)
+	p.tell("go")
+	p.tell("bounce")
+	r.mark(faultBounce, p.name, 0, "")
+	return nil
+}
 
-func (stopFault) name() string { return faultStop }
-func (stopFault) slow()        {}
-func (stopFault) freezing()    {}
-
-func (stopFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectStop freezes a worker process for longer than every timeout.
+func injectStop(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	p := r.reserve(rng.IntN, func(p *process) bool { return p.way != byNet })

@@ -8,16 +8,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// terminateFault ends a session of a worker, preferably one that holds something, or sometimes one of a producer.
-type terminateFault struct{}
-
 // sleepingSQL tells whether a worker is in a COMMIT that takes a while.
 const sleepingSQL = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
 	AND application_name LIKE 'w%' AND wait_event = 'PgSleep' AND query ILIKE 'commit%')`
 
-func (terminateFault) name() string { return faultTerminate }
-
-func (terminateFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectTerminate ends a session of a worker, preferably one that holds something, or sometimes one of a producer.
+func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 	who, sleeping := "w%", false
 	switch n := rng.IntN(10); {
 	case n == 0:
@@ -71,13 +67,8 @@ func (terminateFault) inject(ctx context.Context, r *run, rng *rand.Rand) error 
 	return nil
 }
 
-// restartFault ends the server at once, and starts it again.
-type restartFault struct{}
-
-func (restartFault) name() string { return faultRestart }
-func (restartFault) exclusive()   {}
-
-func (restartFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+// injectRestart ends the server at once, and starts it again.
+func injectRestart(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.Lock()
 	defer r.server.Unlock()
 	r.mark(faultRestart, "", 0, "")
@@ -92,13 +83,8 @@ func (restartFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
 	return err
 }
 
-// crashFault kills a server process: PostgreSQL then ends all sessions, and recovers.
-type crashFault struct{}
-
-func (crashFault) name() string { return faultCrash }
-func (crashFault) exclusive()   {}
-
-func (crashFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+// injectCrash kills a server process: PostgreSQL then ends all sessions, and recovers.
+func injectCrash(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.Lock()
 	defer r.server.Unlock()
 	var pid int64

@@ -18,13 +18,9 @@ const (
 	stubbornGroups = 16
 )
 
-// stubbornFault has a job whose handler never ends, and another one behind it in its group. The worker is to give the
+// injectStubborn has a job whose handler never ends, and another one behind it in its group. The worker is to give the
 // session up, so that the group and the lane are free.
-type stubbornFault struct{}
-
-func (stubbornFault) name() string { return faultStubborn }
-
-func (stubbornFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+func injectStubborn(ctx context.Context, r *run, _ *rand.Rand) error {
 	group := stubbornFrom + r.spares.Add(1)%stubbornGroups
 	if _, err := r.send(ctx, howStubborn, doStubborn, group, 0); err != nil {
 		return errNotNow

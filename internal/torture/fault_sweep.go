@@ -9,16 +9,10 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// sweepFault freezes a worker process in the middle of a sweep, when it has the rows of idle groups locked, on a
+// injectSweep freezes a worker process in the middle of a sweep, when it has the rows of idle groups locked, on a
 // session of its pool, which is not the library's own; or when it records there what became of a job. Nobody can work
 // those groups until it lets go.
-type sweepFault struct{}
-
-func (sweepFault) name() string { return faultSweep }
-func (sweepFault) slow()        {}
-func (sweepFault) freezing()    {}
-
-func (sweepFault) inject(ctx context.Context, r *run, _ *rand.Rand) error {
+func injectSweep(ctx context.Context, r *run, _ *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
 	if !r.idleGroups(ctx) {

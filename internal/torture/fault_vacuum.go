@@ -6,14 +6,9 @@ import (
 	"slices"
 )
 
-// vacuumFault kills all worker processes at once, and has the server vacuum, freeze and write out everything before
+// injectVacuum kills all worker processes at once, and has the server vacuum, freeze and write out everything before
 // there are others: what could be read off the rows about attempts that died is gone then.
-type vacuumFault struct{}
-
-func (vacuumFault) name() string { return faultVacuum }
-func (vacuumFault) exclusive()   {}
-
-func (vacuumFault) inject(ctx context.Context, r *run, rng *rand.Rand) error {
+func injectVacuum(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.Lock()
 	defer r.server.Unlock()
 	r.mu.Lock()

@@ -4,43 +4,39 @@ import "slices"
 
 // overlap has a job of w1 that goes on while w2 begins with it anew. The functions are called before and after that.
 func (b *book) overlap(before func(), after ...func()) {
-	b.send(10, 10, 1, resOK)
-	b.event(0, evStart, 1, 10, 1, 10, "-")
-	b.event(0, evTx, 1, 10, 1, 71, "-")
+	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
 	before()
-	b.run(1, 10, 1, 2, "ok", "succeeded")
-	b.effect(1, 10, 2)
+	b.done(1, 10, 1, 2)
 	for _, f := range after {
 		f()
 	}
-	b.event(0, evEnd, 1, 10, 1, 0, "error")
-	b.event(0, evSettled, 1, 10, 1, 0, "returned")
+	b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "returned")
 }
 
 // alone has a job that goes on while something happens.
 func (b *book) alone(meanwhile func()) {
-	b.send(10, 10, 1, resOK)
-	b.event(0, evStart, 1, 10, 1, 10, "-")
-	b.event(0, evTx, 1, 10, 1, 71, "-")
+	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
 	meanwhile()
-	b.event(0, evEnd, 1, 10, 1, 0, "ok")
-	b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
-	b.effect(1, 10, 1)
+	b.event(0, evEnd, 1, 10, 1, 0, "ok").event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
+}
+
+// again has the attempt of alone be lost, and the job run again.
+func (b *book) again() {
+	b.events[len(b.events)-1].word = "unknown"
+	b.effects = b.effects[:len(b.effects)-1]
+	b.done(1, 10, 1, 2)
 }
 
 // tokens has an attempt that asks for a token.
-func (b *book) tokens(job int64, attempt int32, token int64, word, outcome string) {
-	b.event(0, evStart, 1, job, attempt, job, "-")
-	b.event(0, evFence, 1, job, attempt, token, "-")
-	b.event(0, evEnd, 1, job, attempt, 0, word)
-	b.event(0, evSettled, 1, job, attempt, 0, outcome)
+func (b *book) tokens(job int64, attempt int32, token int64, word, outcome string) *book {
+	b.event(0, evStart, 1, job, attempt, job, "-").event(0, evFence, 1, job, attempt, token, "-")
+	return b.event(0, evEnd, 1, job, attempt, 0, word).event(0, evSettled, 1, job, attempt, 0, outcome)
 }
 
-func (b *book) two() { b.twoIn(1) }
+func (b *book) two() *book { return b.twoIn(1) }
 
-func (b *book) twoIn(group int32) {
-	b.send(10, 10, group, resOK)
-	b.send(11, 11, group, resOK)
+func (b *book) twoIn(group int32) *book {
+	return b.send(10, 10, group, resOK).send(11, 11, group, resOK)
 }
 
 // takenBack has jobs 10 and 11 done, and then, when the server has crashed, again in the given order.
@@ -49,12 +45,9 @@ func (b *book) takenBack(group int32, first, second int64) {
 	for _, id := range []int64{10, 11} {
 		b.run(0, id, group, 1, "ok", "succeeded")
 	}
-	b.mark(faultRestart, "", 0)
-	b.mark("resumed", "", 0)
-	b.now += 5000
+	b.restart().later(5000)
 	for _, id := range []int64{first, second} {
-		b.run(0, id, group, 2, "ok", "succeeded")
-		b.effect(group, id, 2)
+		b.done(0, id, group, 2)
 	}
 }
 
@@ -65,10 +58,7 @@ func (b *book) passedOver() {
 	late := &b.enqueues[len(b.enqueues)-2]
 	b.run(0, 11, 1, 1, "ok", "succeeded")
 	late.back = b.now * ms
-	b.now++
-	b.send(12, 12, 1, resOK)
-	b.run(0, 12, 1, 1, "ok", "succeeded")
-	b.run(0, 10, 1, 1, "ok", "succeeded")
+	b.later(1).send(12, 12, 1, resOK).run(0, 12, 1, 1, "ok", "succeeded").run(0, 10, 1, 1, "ok", "succeeded")
 	for _, job := range []int64{11, 12, 10} {
 		b.effect(1, job, 1)
 	}
@@ -76,94 +66,60 @@ func (b *book) passedOver() {
 
 // spawn has a job that enqueues another one in its only attempt.
 func (b *book) spawn(word string, exists bool) {
-	b.send(10, 10, 1, resOK)
-	b.event(0, evStart, 1, 10, 1, 10, "-")
-	b.event(0, evSpawn, 1, 10, 1, 10+children, "20")
+	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evSpawn, 1, 10, 1, 10+children, "20")
 	b.event(0, evEnd, 1, 10, 1, 0, word)
 	if word == "ok" {
-		b.event(0, evSettled, 1, 10, 1, 0, "succeeded")
-		b.effect(1, 10, 1)
+		b.event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
 	} else {
-		b.event(0, evSettled, 1, 10, 1, 0, "buried")
-		b.bury(1, 10, 1)
+		b.event(0, evSettled, 1, 10, 1, 0, "buried").bury(1, 10, 1)
 	}
 	if exists {
-		b.run(0, 20, 2, 1, "ok", "succeeded")
-		b.events[len(b.events)-4].arg = 10 + children
-		b.effect(2, 20, 1)
-		b.effects[len(b.effects)-1].msg = 10 + children
+		b.doneAs(0, 20, 2, 10+children)
 	}
 }
 
 // lost has a job whose worker is killed, and whose next attempt has that number.
-func (b *book) lost(next int32) { b.lostAfter(0, next) }
+func (b *book) lost(next int32) *book { return b.lostAfter(0, next) }
 
 // lostAfter is lost, with so many milliseconds from the start to the death.
-func (b *book) lostAfter(ms int64, next int32) {
-	b.send(10, 10, 1, resOK)
-	b.event(2, evStart, 1, 10, 1, 10, "-")
-	b.now += ms
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
-	b.run(0, 10, 1, next, "ok", "succeeded")
-	b.effect(1, 10, next)
+func (b *book) lostAfter(ms int64, next int32) *book {
+	return b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(ms).kill().done(0, 10, 1, next)
 }
 
 // endedBeside has a job whose worker is killed, which is not counted, and a session ended before its next attempt.
 func (b *book) endedBeside(proc string) {
-	b.send(10, 10, 1, resOK)
-	b.event(2, evStart, 1, 10, 1, 10, "-")
-	b.now += 1500
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
-	b.now++
-	b.mark(faultTerminate, proc, 77)
-	b.run(0, 10, 1, 1, "ok", "succeeded")
-	b.effect(1, 10, 1)
+	b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(1500).kill().later(1)
+	b.mark(faultTerminate, proc, 77).done(0, 10, 1, 1)
 }
 
 // lower has a job whose worker is killed, which is not counted, and one with a lower id run: between its two attempts,
 // because it was committed late, or before.
 func (b *book) lower(between bool) {
-	b.send(9, 9, 1, resOK)
-	b.send(10, 10, 1, resOK)
+	b.send(9, 9, 1, resOK).send(10, 10, 1, resOK)
 	if !between {
 		b.run(0, 9, 1, 1, "ok", "succeeded")
 	}
-	b.event(2, evStart, 1, 10, 1, 10, "-")
-	b.now += 1500
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
+	b.event(2, evStart, 1, 10, 1, 10, "-").later(1500).kill()
 	if between {
 		b.enqueues[len(b.enqueues)-2].back = b.now * ms
-		b.now++
-		b.run(0, 9, 1, 1, "ok", "succeeded")
+		b.later(1).run(0, 9, 1, 1, "ok", "succeeded")
 	}
-	b.run(0, 10, 1, 1, "ok", "succeeded")
-	b.effect(1, 9, 1)
-	b.effect(1, 10, 1)
+	b.run(0, 10, 1, 1, "ok", "succeeded").effect(1, 9, 1).effect(1, 10, 1)
 }
 
 // killedWhileCut has a process cut off so many milliseconds after its start, and killed. Its sessions last.
 func (b *book) killedWhileCut(after int64) {
-	b.mark("spawn", "w3", 0)
-	b.now += after
-	b.mark("cut", "w3", 0)
-	b.mark(faultKill, "w3", 0)
-	b.mark("dead", "w3", 0)
-	b.now += 16_000
-	b.mark("gone", "w3", 0)
+	b.mark("spawn", "w3", 0).later(after).mark("cut", "w3", 0).kill().later(16_000).mark("gone", "w3", 0)
 }
 
 // warm has the process that will be killed run as many jobs before as are marked.
-func (b *book) warm() { b.warmIn(2) }
+func (b *book) warm() *book { return b.warmIn(2) }
 
-func (b *book) warmIn(proc int32) {
+func (b *book) warmIn(proc int32) *book {
 	for id := int64(100); id < 100+firstTurns; id++ {
-		b.send(id, id, 7, resOK)
-		b.run(proc, id, 7, 1, "ok", "succeeded")
-		b.effect(7, id, 1)
+		b.send(id, id, 7, resOK).done(proc, id, 7, 1)
 	}
+	return b
 }
 
 // batchDies has a batch of three jobs die, whose next attempts have those numbers.
@@ -173,28 +129,21 @@ func (b *book) batchDies(next ...int32) {
 		b.send(10+i, 10+i, group, resOK)
 	}
 	for i := range int64(3) {
-		b.event(2, evStart, group, 10+i, 1, 10+i, "-")
-		b.event(2, evTx, group, 10+i, 1, 71, "-")
+		b.event(2, evStart, group, 10+i, 1, 10+i, "-").event(2, evTx, group, 10+i, 1, 71, "-")
 		b.event(2, evEnd, group, 10+i, 1, 0, "ok")
 	}
 	b.mark(faultKill, "w3", 0)
 	for i, attempt := range next {
-		b.run(0, 10+int64(i), group, attempt, "ok", "succeeded")
-		b.effect(group, 10+int64(i), attempt)
+		b.done(0, 10+int64(i), group, attempt)
 	}
 }
 
 // beside has a job of one group return while a statement is under way, which fails, and one of the other group charged
 // that has not begun.
 func (b *book) beside(group, other int32) {
-	b.send(10, 10, group, resOK)
-	b.send(11, 11, other, resOK)
-	b.run(2, 10, group, 1, "error", "retried")
+	b.send(10, 10, group, resOK).send(11, 11, other, resOK).run(2, 10, group, 1, "error", "retried")
 	b.events[len(b.events)-4].word = doInFlight
-	b.run(0, 10, group, 2, "ok", "succeeded")
-	b.effect(group, 10, 2)
-	b.run(0, 11, other, 2, "ok", "succeeded")
-	b.effect(other, 11, 2)
+	b.done(0, 10, group, 2).done(0, 11, other, 2)
 }
 
 // poison has a job that kills so many processes, and is a dead letter then.
@@ -202,8 +151,7 @@ func (b *book) poison(deaths int) {
 	b.procs = append(b.procs, "w5", "w6", "w7")
 	b.send(10, 10, 1, resOK)
 	for i := range deaths {
-		b.exit(int32(2+i), 10, 1, int32(min(i+1, lives)))
-		b.now += poisonWait.Milliseconds()
+		b.exit(int32(2+i), 10, 1, int32(min(i+1, lives))).later(poisonWait.Milliseconds())
 	}
 	b.bury(1, 10, lives)
 	b.dead[len(b.dead)-1].do = doKill
@@ -247,8 +195,7 @@ func (b *book) besidePoison() {
 			}
 		}
 	}
-	b.run(0, 11, 2, 3, "ok", "succeeded")
-	b.effect(2, 11, 3)
+	b.done(0, 11, 2, 3)
 	slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
 }
 
@@ -257,38 +204,32 @@ func (b *book) besidePoison() {
 func (b *book) behindPoison() {
 	const group = 3 // of queueEach
 	b.procs = append(b.procs, "w5", "w6", "w7")
-	b.send(9, 9, group, resOK)
-	b.send(10, 10, group, resOK)
-	b.send(11, 11, 2, resOK)
+	b.send(9, 9, group, resOK).send(10, 10, group, resOK).send(11, 11, 2, resOK)
 	for i, attempt := range []int32{1, 1, 2, 3} {
 		proc := int32(2 + i)
 		if i == 1 {
-			b.run(0, 9, group, 2, "ok", "succeeded")
-			b.effect(group, 9, 2)
+			b.done(0, 9, group, 2)
 		}
 		if i < 2 {
 			b.event(proc, evStart, 2, 11, attempt+int32(i), 11, "-")
 		}
 		if i == 0 {
-			b.event(proc, evStart, group, 9, 1, 9, "-")
-			b.event(proc, evTx, group, 9, 1, 72, "-")
+			b.event(proc, evStart, group, 9, 1, 9, "-").event(proc, evTx, group, 9, 1, 72, "-")
 			b.event(proc, evEnd, group, 9, 1, 0, "ok")
 		}
-		b.exit(proc, 10, group, attempt)
-		b.now += poisonWait.Milliseconds()
+		b.exit(proc, 10, group, attempt).later(poisonWait.Milliseconds())
 	}
-	b.run(0, 11, 2, 3, "ok", "succeeded")
-	b.effect(2, 11, 3)
-	b.bury(group, 10, lives)
+	b.done(0, 11, 2, 3).bury(group, 10, lives)
 	b.dead[len(b.dead)-1].do = doKill
 }
 
 // locked has a group locked for some seconds.
-func (b *book) locked(pid int64) {
+func (b *book) locked(pid int64) *book {
 	for range 8 {
 		b.samples = append(b.samples, lockSample{b.now * ms, b.now * ms, "plain/g1", pid, "777", "w1"})
-		b.now += 1000
+		b.later(1000)
 	}
+	return b
 }
 
 // lockedAs is locked, of the group with that queue and id.
@@ -306,50 +247,37 @@ func (b *book) probe(took int64) {
 	b.enqueues = append(b.enqueues, enqueue{
 		n: n, id: 10, group: 1, result: resOK, invoke: b.now * ms, back: (b.now + took) * ms, how: howProbe,
 	})
-	b.now += took
-	b.run(0, 10, 1, 1, "ok", "succeeded")
+	b.later(took).run(0, 10, 1, 1, "ok", "succeeded")
 	b.events[len(b.events)-4].arg = n
 	b.effect(1, 10, 1)
 	b.effects[len(b.effects)-1].msg = n
 }
 
 // reads has so many bytes of rows open for so many milliseconds.
-func (b *book) reads(bytes, took int64) {
-	b.event(0, evRows, 1, 10, 1, bytes, "-")
-	b.now += took
-	b.event(0, evRead, 1, 10, 1, 0, "-")
+func (b *book) reads(bytes, took int64) *book {
+	return b.event(0, evRows, 1, 10, 1, bytes, "-").later(took).event(0, evRead, 1, 10, 1, 0, "-")
 }
 
 // stubborn has a handler that does not end, and is told and followed by the next one so many milliseconds after its
 // start. 0: it is not told, and ends by itself.
 func (b *book) stubborn(told, next int64) {
 	const group = stubbornFrom + 1
-	b.send(10, 10, group, resOK)
-	b.event(0, evStart, group, 10, 1, 10, doStubborn)
+	b.send(10, 10, group, resOK).event(0, evStart, group, 10, 1, 10, doStubborn)
 	b.event(0, evTx, group, 10, 1, 71, "-")
 	if told > 0 {
-		b.now += told
-		b.event(0, evTold, group, 10, 1, 0, "-")
+		b.later(told).event(0, evTold, group, 10, 1, 0, "-")
 	}
-	b.now += next - told
+	b.later(next - told)
 	if told > 0 {
 		b.event(0, evSettled, group, 10, 1, 0, "unknown")
 	} else {
-		b.event(0, evEnd, group, 10, 1, 0, "error")
-		b.event(0, evSettled, group, 10, 1, 0, "retried")
+		b.event(0, evEnd, group, 10, 1, 0, "error").event(0, evSettled, group, 10, 1, 0, "retried")
 	}
-	b.run(1, 10, group, 2, "ok", "succeeded")
-	b.effect(group, 10, 2)
+	b.done(1, 10, group, 2)
 }
 
 // looked has a job's worker die, an operator look at the jobs of a group, and nobody count that attempt.
 func (b *book) looked(group string) {
-	b.send(10, 10, 1, resOK)
-	b.event(2, evStart, 1, 10, 1, 10, "-")
-	b.now += 1500
-	b.mark(faultKill, "w3", 0)
-	b.mark(faultOperator, "", 0)
-	b.marks[len(b.marks)-1].note = " lock of 2 jobs of plain/" + group
-	b.run(0, 10, 1, 1, "ok", "succeeded")
-	b.effect(1, 10, 1)
+	b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(1500).mark(faultKill, "w3", 0)
+	b.noted(faultOperator, "", " lock of 2 jobs of plain/"+group).done(0, 10, 1, 1)
 }

@@ -1,12 +1,14 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,9 +27,11 @@ type handlers struct {
 	client   *fifo.Client
 	book     *journal
 	hub      *hubClient
-	gate     gate // of slow handlers
-	readers  gate // of those that have rows open
-	down     gate // shut while what the handlers of queuePlain need is down
+	soak     bool
+	bounce   atomic.Pointer[context.CancelFunc] // ends the run of the worker, which is followed by another one
+	gate     gate                               // of slow handlers
+	readers  gate                               // of those that have rows open
+	down     gate                               // shut while what the handlers of queuePlain need is down
 }
 
 // tell is told what the harness wants.
@@ -44,6 +48,10 @@ func (h *handlers) tell(word string) {
 	case "go":
 		h.gate.lift()
 		h.readers.lift()
+	case "bounce":
+		if end := h.bounce.Load(); end != nil {
+			(*end)()
+		}
 	}
 }
 
@@ -113,7 +121,7 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 	if a.group, err = groupFor(job.Queue, job.GroupID, a.task); err != nil {
 		return err
 	}
-	a.note(evStart, a.N, orDefault(a.Do, "-"))
+	a.note(evStart, a.N, cmp.Or(a.Do, "-"))
 	listening := context.AfterFunc(ctx, func() {
 		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, fifo.ErrLost):
@@ -154,6 +162,13 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 	}
 	if _, err := a.tx.Exec(ctx, sql, a.group, job.ID, job.Attempt(), a.N); err != nil {
 		return fmt.Errorf("effect: %w", err)
+	}
+	if h.soak && job.ID%64 == 0 {
+		var n int64
+		if err := a.tx.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n); err != nil {
+			return fmt.Errorf("prepared statements: %w", err)
+		}
+		a.note(evPrepared, n, "-")
 	}
 	return a.act(ctx)
 }
@@ -206,6 +221,10 @@ func (a *attempt) act(ctx context.Context) error {
 	}
 	switch a.Do {
 	case doStubborn:
+		if a.soak {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
 		select {} // whatever its context says
 	case doHurry:
 		return a.hurry(ctx)

@@ -28,6 +28,8 @@ type history struct {
 
 	end     endState
 	batches bool
+	soak    bool // the processes look at themselves
+	long    bool // for long enough to see memory grow
 }
 
 // An enqueue is one message of a producer, and what became of its call.
@@ -103,7 +105,7 @@ func (r *run) history(ctx context.Context) (*history, error) {
 	r.mu.Lock()
 	h := &history{
 		marks: r.marks, samples: r.samples, breaches: r.drain, end: r.end, batches: r.cfg.Batch > 1,
-		writes: r.hub.writes,
+		writes: r.hub.writes, soak: r.cfg.Soak, long: r.cfg.For > 0,
 	}
 	workers := r.spawned
 	r.mu.Unlock()

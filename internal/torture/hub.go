@@ -224,6 +224,16 @@ func (c *hubClient) take() (*hubConn, error) {
 	return &hubConn{conn, bufio.NewScanner(conn)}, nil
 }
 
+// close ends the conversations.
+func (c *hubClient) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.idle {
+		_ = conn.Close()
+	}
+	c.idle = nil
+}
+
 // write calls the sink, and reports whether it took the write.
 func (c *hubClient) write(proc string, group int32, job int64, attempt int, token int64, phase string) (bool, error) {
 	answer, err := c.ask(fmt.Sprint("write ", proc, " ", group, " ", job, " ", attempt, " ", token, " ", phase))

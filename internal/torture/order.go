@@ -33,6 +33,7 @@ type order struct {
 	Prepare bool   // whether transactions can be prepared
 	Tenant  string // a role without any right to the queue's tables; "": there is none
 	Only    string // what handlers do beside writing their effects, separated by commas; "": all of it
+	Soak    bool   // Config.Soak
 	Super   bool   // whether the login may set session_replication_role
 }
 

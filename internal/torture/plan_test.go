@@ -15,7 +15,7 @@ func TestPlan(t *testing.T) {
 		cfg.Seed = seed
 		r := &run{cfg: cfg, leftOut: map[string]string{faultCrash: "not today"}, log: t.Logf}
 		for _, f := range r.plan() {
-			list = append(list, f.name())
+			list = append(list, f.name)
 		}
 		return list
 	}
@@ -37,7 +37,8 @@ func TestPlan(t *testing.T) {
 // What cannot be injected is left out, and told.
 func TestPlanWithoutProxy(t *testing.T) {
 	t.Parallel()
-	r := &run{cfg: Config{Processes: 1, Kills: 1, Resets: 1}, leftOut: make(map[string]string), log: t.Logf}
+	cfg := Config{Processes: 1, Faults: map[string]int{"kills": 1, "resets": 1}}
+	r := &run{cfg: cfg, leftOut: make(map[string]string), log: t.Logf}
 	require.Empty(t, r.plan())
 	require.Contains(t, r.leftOut[faultKill], "another worker process")
 	require.Contains(t, r.leftOut[faultReset], "three worker processes")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,12 +37,27 @@ func produce(o order, book *journal) error {
 	defer func() { _ = client.Close() }()
 	go untilOrphaned(func(string) {})
 	p := &producer{order: o, pool: pool, client: client, book: book, hub: &hubClient{path: o.Hub}}
+	var before *level
+	if o.Soak {
+		if err := pool.Ping(ctx); err != nil {
+			return err
+		}
+		before = atRest(pool)
+	}
 	var all sync.WaitGroup
 	errs := make([]error, hands)
 	for i := range errs {
 		all.Go(func() { errs[i] = p.run(ctx) })
 	}
 	all.Wait()
+	if o.Soak {
+		debug.SetGCPercent(-1) // it would close what somebody has forgotten
+		p.hub.close()
+		errs = append(errs, client.Close())
+		for _, what := range leftovers(pool, before) {
+			errs = append(errs, errors.New("left behind: "+what))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -242,7 +258,13 @@ func (p *producer) enqueue(ctx context.Context, how string, linger time.Duration
 			return nil, notCommitted{err}
 		}
 		defer tx.Rollback(ctx)
-		if receipts, err = p.client.EnqueuePgxTx(ctx, tx, msgs...); err != nil {
+		calling := ctx
+		if how == howRollback && linger == 0 { // and have the context end before the call, or in the middle of it
+			short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(1000))*time.Microsecond)
+			defer cancel()
+			calling = short
+		}
+		if receipts, err = p.client.EnqueuePgxTx(calling, tx, msgs...); err != nil {
 			return nil, notCommitted{err}
 		}
 		_ = pause.For(ctx, linger)

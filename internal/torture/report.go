@@ -27,6 +27,7 @@ type Report struct {
 	Checked    map[string]int    `json:"checked"` // by invariant
 	Counts     map[string]int    `json:"counts"`
 	Latencies  []Latency         `json:"latencies"`
+	Memory     []Trend           `json:"memory,omitempty"` // of a soak
 	Violations []Violation       `json:"violations"`
 	Account    []string          `json:"account,omitempty"` // of the group where the first violation was
 	Artefacts  string            `json:"artefacts,omitempty"`
@@ -76,7 +77,7 @@ func (r *run) report(h *history) *Report {
 		Jobs: len(h.enqueues), Done: len(h.effects), Dead: len(h.dead), Attempts: len(c.turns), Processes: len(h.procs),
 		Seconds: time.Since(r.began).Round(10 * time.Millisecond).Seconds(),
 		Faults:  maps.Clone(r.injected), LeftOut: maps.Clone(r.leftOut), Checked: c.checked, Counts: c.counts,
-		Violations: c.violations(), Artefacts: r.dir,
+		Violations: c.violations(), Artefacts: r.dir, Memory: c.memory,
 	}
 	for _, what := range slices.Sorted(maps.Keys(c.latency)) {
 		rep.Latencies = append(rep.Latencies, newLatency(what, c.latency[what]))
@@ -154,6 +155,9 @@ func (rep *Report) String() string {
 		_, _ = fmt.Fprintf(w, "%d\t%v\t%v\t%v\t %s\t%s\t\n", l.Count, l.P50, l.P99, l.Max, l.What, l.Wanted)
 	}
 	_ = w.Flush()
+	for _, t := range rep.Memory {
+		fmt.Fprintf(&b, "%v\n", t)
+	}
 	b.WriteByte('\n')
 	for _, inv := range invariants {
 		broken := 0

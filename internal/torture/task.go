@@ -82,7 +82,7 @@ var chances = []struct {
 // newTask returns the task of a message. As many of all as poisons says kill their process.
 func newTask(rng *rand.Rand, n int64, o order) task {
 	t := task{N: n}
-	if rng.IntN(o.Jobs) < poisons(o.Jobs) {
+	if rng.IntN(o.Jobs) < poisons(o.Jobs) && !o.Soak {
 		t.Do = []string{doExit, doKill}[rng.IntN(2)]
 	} else {
 		t.Do = pickDo(rng)

@@ -3,6 +3,8 @@ package torture
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ func work(o order, book *journal) error {
 	defer pool.Close()
 	h := &handlers{
 		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, book: book,
-		hub: &hubClient{path: o.Hub}, settings: settings(o),
+		hub: &hubClient{path: o.Hub}, settings: settings(o), soak: o.Soak,
 	}
 	client := fifo.Open(pool, &fifo.Config{
 		Logger: logger(troubles{book}),
@@ -50,11 +52,6 @@ func work(o order, book *journal) error {
 		worker.HandleQueue(queueWide, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
 		worker.HandleQueue(queueSlice, fifo.Queue{BatchJobs: o.Batch, BatchHandler: h.handleBatch})
 	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		workStubborn(ctx, o, h)
-	}()
 	go untilOrphaned(func(word string) {
 		if word == "stop" {
 			stop()
@@ -62,18 +59,49 @@ func work(o order, book *journal) error {
 		h.tell(word)
 	})
 	go watchStalls(book)
-	book.write(evUp, 0, 0, 0, 0, "-")
-	for { // as a supervisor would: the server may be down just now
-		err := worker.Run(ctx)
-		if ctx.Err() != nil {
-			<-stopped
-			if err == nil {
-				book.write(evDown, 0, 0, 0, 0, "-")
-			}
+	var before *level
+	if o.Soak {
+		if err := pool.Ping(ctx); err != nil {
 			return err
 		}
-		book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
-		_ = pause.For(ctx, 100*time.Millisecond)
+		go sampleMemory(pool, o.Name, book)
+		before = atRest(pool)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		workStubborn(ctx, o, h)
+	}()
+	book.write(evUp, 0, 0, 0, 0, "-")
+	err = h.supervise(ctx, worker)
+	<-stopped
+	if err == nil {
+		book.write(evDown, 0, 0, 0, 0, "-")
+	}
+	if o.Soak {
+		debug.SetGCPercent(-1) // it would close what somebody has forgotten
+		h.hub.close()
+		_ = client.Close()
+		more := leftovers(pool, before)
+		book.write(evLeft, 0, 0, 0, int64(len(more)), strings.Join(more, "; "))
+	}
+	return err
+}
+
+// supervise runs a worker until ctx is done, over and over: the server may be down just now, or it is told to bounce.
+func (h *handlers) supervise(ctx context.Context, worker *fifo.Worker) error {
+	for {
+		running, end := context.WithCancel(ctx)
+		h.bounce.Store(&end)
+		err := worker.Run(running)
+		end()
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
+			_ = pause.For(ctx, 100*time.Millisecond)
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ func Themes() []Theme {
 		{"producers", producers},
 		{"discovery, pauses and collection", discovery},
 		{"what is told", told},
+		{"what is left behind", leftovers},
 		{"upgrades", upgrades},
 	}
 }
