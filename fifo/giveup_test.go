@@ -341,12 +341,14 @@ func TestBlockBesideAnOpenPause(t *testing.T) {
 				_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
 				require.NoError(t, err)
 			}
-			w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: func(_ context.Context, job *fifo.Job) error {
+			h := func(_ context.Context, job *fifo.Job) error {
 				if string(job.Payload) == "bad" {
 					return errOnPurpose
 				}
 				return nil
-			}}, func(w *fifo.Worker) { w.Concurrency = 2 })
+			}
+			w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: h},
+				func(w *fifo.Worker) { w.Concurrency = 2 })
 			b.run(w)
 			await(t, "both to fail", func() bool { return b.ledger.started() == 2 })
 			b.send("c", "good")

@@ -56,7 +56,8 @@ type Message struct {
 	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
 	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. One that runs,
 	// that was tried, or that somebody is changing stays as it is, and the message is a plain duplicate: see
-	// Receipt.Replaced. So does one that a worker has claimed and not begun, because a hook of the job before takes long.
+	// Receipt.Replaced. So does one that a worker has claimed and not begun, because a hook of the job before takes
+	// long.
 	//
 	// What was given back with no attempt counted, by Snooze say, waits. So may a job behind the head of a batch: if it
 	// has begun as it was, the batch is undone and runs again.

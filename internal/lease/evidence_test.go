@@ -141,9 +141,9 @@ func TestWhatIsNotLost(t *testing.T) {
 		},
 		"a purge rolled back": func(s *stage, l *Lane, _ *Hold) {
 			s.end(l)
-			c, n := s.Session(), 0
+			c, n, xid := s.Session(), 0, int64(0)
 			c.Do("BEGIN")
-			require.NoError(s, c.QueryRow(s.Context(), s.Statement("purge"), queue, nil).Scan(&n))
+			require.NoError(s, c.QueryRow(s.Context(), s.Statement("purge"), queue, nil).Scan(&n, &xid))
 			require.Equal(s, 2, n)
 			c.Do("ROLLBACK")
 		},

@@ -160,6 +160,7 @@ SET search_path = pg_catalog, pg_temp AS $runs$
 -- The caller's transaction holds the job. Where another job has blocked the group, that one stays the pause's.
 CREATE FUNCTION pgfifo.block_group(queue text, group_id text, job bigint, reason text) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $block$
+#variable_conflict use_column
 BEGIN
     INSERT INTO pgfifo.pauses AS p (queue, group_id, reason, job, by_hand) VALUES ($1, $2, $4, $3, false)
     ON CONFLICT ON CONSTRAINT pauses_pkey DO UPDATE SET job = coalesce(p.job, EXCLUDED.job);

@@ -258,8 +258,10 @@ var attempts = []Mutant{
 	{
 		Name:   "blocked-group-goes-on",
 		Breaks: "what is behind a job that has used up its attempts overtakes it, though the queue is to block",
-		Edits:  []Edit{{"fifo/sql/block.sql", "block_group(queue, group_id, id", "block_group(queue, group_id || '?', id"}},
-		Test:   Test{"fifo", "TestBlockedGroup"},
+		Edits: []Edit{{
+			"fifo/sql/block.sql", "block_group(queue, group_id, id", "block_group(queue, group_id || '?', id",
+		}},
+		Test: Test{"fifo", "TestBlockedGroup"},
 	},
 	{
 		Name:   "moved-job-forgets",
