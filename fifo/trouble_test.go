@@ -71,7 +71,7 @@ func TestTroubleIsOfItsGroup(t *testing.T) {
 func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET statement_timeout = '200ms'")
+	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET statement_timeout = '1s'")
 	h := newBlocking()
 	ids := b.send("g", nil, nil)
 	w := b.worker(h.handle, oneLane)
