@@ -262,16 +262,28 @@ func TestNextOfADelayedHead(t *testing.T) {
 	}
 	look()
 	look()
-	ids := make(map[string]int64)
-	for _, verb := range []string{"delete", "bury"} {
-		receipts, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: verb, Delay: time.Hour},
-			fifo.Message{Queue: "q", GroupID: verb})
+	ids := make(map[string][]fifo.Receipt)
+	for _, group := range []string{"delete", "bury", "two", "delayed"} {
+		next := fifo.Message{Queue: "q", GroupID: group}
+		if group == "delayed" {
+			next.Delay = 100 * time.Millisecond
+		}
+		var err error
+		ids[group], err = b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: group, Delay: time.Hour},
+			next, next)
 		require.NoError(t, err)
-		ids[verb] = receipts[0].ID
 	}
 	look()
 	look()
-	require.NoError(t, b.client.Queue("q").Delete(t.Context(), ids["delete"]))
-	require.NoError(t, b.client.Queue("q").Bury(t.Context(), ids["bury"], ""))
-	await(t, "the next jobs", func() bool { return w.Stats().Succeeded == done+2 })
+	q := b.client.Queue("q")
+	require.NoError(t, q.Delete(t.Context(), ids["delete"][0].ID))
+	require.NoError(t, q.Bury(t.Context(), ids["bury"][0].ID, ""))
+	require.NoError(t, q.Delete(t.Context(), ids["delayed"][0].ID))
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	for _, r := range ids["two"][:2] {
+		require.NoError(t, q.InPgx(tx).Delete(t.Context(), r.ID))
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	await(t, "the next jobs", func() bool { return w.Stats().Succeeded == done+7 })
 }

@@ -220,7 +220,7 @@ type Stats struct {
 	Buried    int64 // jobs that became dead letters, or moved to a DeadLetterQueue
 	Returned  int64 // jobs given back: the worker stopped, or a job before them in their batch failed
 	Snoozed   int64 // jobs that their handlers gave back until later
-	Blocked   int64 // jobs that block their groups
+	Blocked   int64 // times that a job which has used up its attempts has stopped its group
 	Discarded int64 // jobs that were given up and deleted
 	Unknown   int64 // attempts of this worker that were lost with their connection
 	Lost      int64 // attempts of dead workers that this one found; they count as failed, too

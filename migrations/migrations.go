@@ -60,7 +60,8 @@ const Latest = 1
 // Config says where to migrate, and how. A nil *Config is the zero value, which is good for most.
 type Config struct {
 	// Schema is the PostgreSQL schema of the library's tables, which Up creates unless it is there. Each schema has
-	// a version of its own. The name has up to 63 bytes and does not begin with pg_. Defaults to "pgfifo".
+	// a version of its own. The name has up to 63 bytes, does not begin with pg_, and has none of $block$, $enqueue$,
+	// $replace$ and $runs$ in it. Defaults to "pgfifo".
 	Schema string
 
 	// LockTimeout is how long a step waits for each of its table locks before it is rolled back and tried again. A step

@@ -1,5 +1,6 @@
--- Deletes the jobs that wait, and tells how many those were. xid is the transaction's id. It passes over what somebody has locked: a running job
--- has its row locked, those behind it in a batch have not. So it does over one that this very transaction runs.
+-- Deletes the jobs that wait, and tells how many those were. xid is the transaction's id. It passes over what somebody
+-- has locked: a running job has its row locked, those behind it in a batch have not. So it does over one that this very
+-- transaction runs.
 --
 -- $1 queue, $2 group id (NULL: the whole queue).
 WITH waiting AS (

@@ -4,8 +4,8 @@
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 --
--- If the job was a head that had to wait for its time, the next one has been due for a while, and workers that are not
--- told look for what becomes due: it becomes due now.
+-- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
+-- for what becomes due: it becomes due now, unless somebody has it locked.
 WITH held AS (
     SELECT
     FROM pgfifo.jobs j
@@ -38,8 +38,8 @@ WITH held AS (
                   WHERE n.queue = $1 AND n.group_id = $2 AND n.id <> $3
                   ORDER BY n.queue, n.group_id, n.id
                   LIMIT 1)
-      AND j.id > $3 AND j.run_at IS NULL
-      AND (SELECT g.run_at FROM gone g) > statement_timestamp()
+      AND j.id > $3 AND coalesce(j.run_at, '-infinity') <= statement_timestamp()
+      AND (SELECT g.run_at FROM gone g) IS NOT NULL
     FOR NO KEY UPDATE SKIP LOCKED
 ), due AS (
     UPDATE pgfifo.jobs j SET run_at = statement_timestamp()

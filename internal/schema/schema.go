@@ -8,6 +8,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -23,6 +24,9 @@ var ErrInvalid = errors.New("invalid schema name")
 // maxLen is NAMEDATALEN-1: PostgreSQL cuts longer identifiers without an error.
 const maxLen = 63
 
+// quoteTag finds the dollar quotes around functions whose text has the schema's name in it.
+var quoteTag = regexp.MustCompile(`\$(block|enqueue|replace|runs)\$`)
+
 // A Name is a checked schema name. The zero value is the default schema.
 type Name struct{ name string }
 
@@ -35,6 +39,8 @@ func Parse(name string) (Name, error) {
 		return Name{}, fmt.Errorf("%w: %d bytes, at most %d", ErrInvalid, len(name), maxLen)
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
 		return Name{}, fmt.Errorf("%w: %q is not valid UTF-8 text", ErrInvalid, name)
+	case quoteTag.MatchString(name):
+		return Name{}, fmt.Errorf("%w: %q has a dollar quote of the schema's functions in it", ErrInvalid, name)
 	case strings.HasPrefix(name, "pg_"):
 		return Name{}, fmt.Errorf("%w: %q: the prefix pg_ is PostgreSQL's own", ErrInvalid, name)
 	}

@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 		require.Equal(t, name, n.String())
 	}
 	for _, name := range []string{
-		"pg_", "pg_fifo", "a\x00b", "\xff", strings.Repeat("x", 64), strings.Repeat("ü", 32),
+		"pg_", "pg_fifo", "a$block$b", "$runs$", "a\x00b", "\xff", strings.Repeat("x", 64), strings.Repeat("ü", 32),
 	} {
 		_, err := Parse(name)
 		require.ErrorIs(t, err, ErrInvalid, name)

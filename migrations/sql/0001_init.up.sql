@@ -154,19 +154,23 @@ SET search_path = pg_catalog, pg_temp AS $runs$
     $runs$;
 
 -- Pauses a group because a job of it has used up its attempts, and tells whether it could: somebody may be pausing or
--- resuming the group in a transaction that he keeps open. He is waited for for a moment. Then the job blocks the group
--- when its turn comes again, in a second: a lane is not kept from other groups for longer.
+-- resuming the group in a transaction that he keeps open. He is waited for for a moment only, because a lane is not to
+-- be kept from other groups. Then the job blocks the group when its turn comes again: in a second, and each time after
+-- twice as long since its last failure, up to a minute.
 --
 -- The caller's transaction holds the job. Where another job has blocked the group, that one stays the pause's.
 CREATE FUNCTION pgfifo.block_group(queue text, group_id text, job bigint, reason text) RETURNS boolean LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $block$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $block$
 #variable_conflict use_column
 BEGIN
     INSERT INTO pgfifo.pauses AS p (queue, group_id, reason, job, by_hand) VALUES ($1, $2, $4, $3, false)
     ON CONFLICT ON CONSTRAINT pauses_pkey DO UPDATE SET job = coalesce(p.job, EXCLUDED.job);
     RETURN true;
 EXCEPTION WHEN lock_not_available THEN
-    UPDATE pgfifo.jobs j SET run_at = clock_timestamp() + interval '1 second'
+    UPDATE pgfifo.jobs j
+    SET run_at = clock_timestamp()
+        + least(greatest(clock_timestamp() - (j.failures -> -1 ->> 'at')::timestamptz, interval '1 second'),
+                interval '1 minute')
     WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3;
     RETURN false;
 END
@@ -259,8 +263,7 @@ BEGIN
         END IF;
         CONTINUE WHEN ours;
         tries := tries + 1;
-        IF tries > 25 OR tries > 1 AND clock_timestamp() > statement_timestamp() + interval '250 milliseconds'
-           OR NOT EXISTS (
+        IF tries > 25 OR clock_timestamp() > statement_timestamp() + interval '250 milliseconds' OR NOT EXISTS (
             SELECT FROM pgfifo.jobs j
             WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
               AND j.attempts = 0 AND j.failures IS NULL

@@ -9,7 +9,7 @@
 --
 -- The head and those behind it are read once, and then the head's row is locked by its place. If it was changed since,
 -- the claim misses. The second condition on the place is for older minor releases of PostgreSQL, which do not look at
--- the first again.
+-- the first again. No more of them is read than is wanted: a CTE is evaluated as far as it is asked for.
 --
 -- A head that is to run alone comes alone: one that has failed, that may be tried only once, or that was to run later.
 -- A job behind the head may be marked, too: it was the head of a batch that died, and a lower id was committed since.
@@ -53,4 +53,4 @@ FROM (SELECT h.xmax AS job_xid,
         AND NOT h.ctid IS DISTINCT FROM first.ctid
         AND pg_current_xact_id_if_assigned() IS NOT NULL
       FOR NO KEY UPDATE OF h SKIP LOCKED) head
-JOIN few j ON j.n <= head.most + 1
+CROSS JOIN LATERAL (SELECT few.* FROM few LIMIT head.most + 1) j

@@ -325,13 +325,13 @@ var attempts = []Mutant{
 	{
 		Name:   "block-waits",
 		Breaks: "whoever keeps a pause in an open transaction takes lanes away from other groups",
-		Edits:  []Edit{{schemaFile, " SET lock_timeout = '100ms'", ""}},
+		Edits:  []Edit{{schemaFile, " SET lock_timeout = '20ms'", ""}},
 		Test:   Test{"fifo", "TestBlockBesideAnOpenPause"},
 	},
 	{
 		Name:   "next-of-a-head-is-not-due",
 		Breaks: "beside many delayed groups, the job behind a delayed head that is deleted waits for a walk",
-		Edits:  []Edit{{"fifo/sql/take_out.sql", "AND j.id > $3 AND j.run_at IS NULL", "AND false"}},
+		Edits:  []Edit{{"fifo/sql/take_out.sql", "AND j.id > $3 AND coalesce(", "AND false AND coalesce("}},
 		Test:   Test{"fifo", "TestNextOfADelayedHead"},
 	},
 	{
