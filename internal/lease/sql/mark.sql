@@ -21,3 +21,4 @@ FROM set_config('synchronous_commit', 'local', true),
 WHERE pg_xact_status(k.xid::text::xid8) = 'in progress'
 ORDER BY 1, 2
 ON CONFLICT (queue, group_id, id) DO UPDATE SET attempt = EXCLUDED.attempt, xid = EXCLUDED.xid
+WHERE EXCLUDED.xid IS NULL OR pg_xact_status(EXCLUDED.xid) = 'in progress' -- it may have waited for the next one's mark
