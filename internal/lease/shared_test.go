@@ -174,3 +174,29 @@ func TestSharedRecord(t *testing.T) {
 	require.Zero(t, marks(), "by one that has lost the job")
 	require.Equal(t, 1, s.start(other, "a").Attempts)
 }
+
+// A mark that has waited for that of the next claim comes too late: its own claim has died.
+func TestLateMark(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	begin := func() (*pgtest.Session, int64) {
+		c, xid := s.Session(), int64(0)
+		c.Do("BEGIN")
+		require.NoError(t, c.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text::bigint").Scan(&xid))
+		return c, xid
+	}
+	died, first := begin()
+	_, second := begin()
+	mark := func(xid int64) []any {
+		return []any{[]string{"q"}, []string{"a"}, []int64{1}, []int32{1}, []int64{xid}, []bool{true}}
+	}
+	next, late := s.Session(), s.Session()
+	next.Do("BEGIN")
+	next.Do(markSQL, mark(second)...)
+	done := late.Start(markSQL, mark(first)...)
+	s.Until(func() bool { return s.Blocked(late.PgConn().PID()) })
+	died.Do("ROLLBACK")
+	next.Do("COMMIT")
+	require.NoError(t, <-done)
+	require.Equal(t, second, pgtest.One[int64](s.DB, "SELECT xid::text::bigint FROM pgfifo.attempt_marks"))
+}

@@ -104,6 +104,15 @@ var claims = []Mutant{
 		Test: Test{"internal/lease", "TestSharedEvidence"},
 	},
 	{
+		Name:   "late-mark",
+		Breaks: "a mark on its way when its claim dies takes the place of that of the next claim",
+		Edits: []Edit{{
+			"internal/lease/sql/mark.sql",
+			"WHERE EXCLUDED.xid IS NULL OR pg_xact_status(EXCLUDED.xid) = 'in progress'", "",
+		}},
+		Test: Test{"internal/lease", "TestLateMark"},
+	},
+	{
 		Name:   "two-that-block-a-group",
 		Breaks: "a job that fails for the last time while another one blocks its group has that attempt again",
 		Edits: []Edit{{
