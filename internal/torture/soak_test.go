@@ -13,8 +13,7 @@ import (
 )
 
 // A soak for every day.
-func TestSoak(t *testing.T) {
-	t.Parallel()
+func TestSoak(t *testing.T) { //nolint:paralleltest // TestShort looks how long jobs wait, and is not to wait for this
 	cfg, err := Profile("soak")
 	require.NoError(t, err)
 	cfg.Jobs, cfg.Groups, cfg.Lanes, cfg.Logf = 2000, 50, 4, t.Logf
