@@ -72,6 +72,7 @@ func Themes() []Theme {
 	return []Theme{
 		{"the claim", claims},
 		{"attempts and evidence", attempts},
+		{"operators", operators},
 		{"effects and completion", effects},
 		{"batches", batches},
 		{"ids and floors", ids},
