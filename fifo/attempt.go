@@ -139,8 +139,8 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	s.begun++
 	goOn(claim) // unless its handler runs, and says something else
 	jobs := s.newJobs(claim, hold)
-	if slice := s.queue.BatchHandler; slice != nil {
-		s.handleSlice(ctx, a, jobs, slice)
+	if s.queue.BatchHandler != nil {
+		s.handleSlice(ctx, a, jobs)
 		s.answered(a.results)
 	} else {
 		s.handleEach(stop, ctx, a, jobs)

@@ -224,7 +224,7 @@ func TestBatchStress(t *testing.T) {
 }
 
 // stopAndName is a BatchHandler that undoes what the first job that failed wrote, and names it.
-func stopAndName(h fifo.Handler) fifo.BatchHandler {
+func stopAndName(h fifo.Handler) batchHandler {
 	return func(ctx context.Context, jobs []*fifo.Job) error {
 		failed := fifo.BatchError{}
 		stopped := map[string]bool{}

@@ -25,7 +25,7 @@ func (b *bed) attempts(ids ...int64) []int {
 }
 
 // oneAfterTheOther is a BatchHandler that stops at the first error.
-func oneAfterTheOther(h fifo.Handler) fifo.BatchHandler {
+func oneAfterTheOther(h fifo.Handler) batchHandler {
 	return func(ctx context.Context, jobs []*fifo.Job) error {
 		for _, job := range jobs {
 			if err := h(ctx, job); err != nil {

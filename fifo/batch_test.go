@@ -63,9 +63,11 @@ func (b *bed) each(batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker
 	return w
 }
 
+type batchHandler = func(ctx context.Context, jobs []*fifo.Job) error
+
 // slice is worker with a BatchHandler. A batch that is undone begins again, so the ledger does not judge the order of
 // attempts; the list tells that of effects.
-func (b *bed) slice(batch fifo.Queue, h fifo.BatchHandler, adjust ...func(*fifo.Worker)) *fifo.Worker {
+func (b *bed) slice(batch fifo.Queue, h batchHandler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
 	b.ledger.unordered = true
 	w := b.bare(adjust)

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,8 +16,21 @@ type Queue struct {
 	// Handler works one job at a time. In a batch it is called for one job of the transaction after the other, each
 	// within a savepoint of its own.
 	Handler Handler
-	// BatchHandler works all jobs of a transaction in one call.
-	BatchHandler BatchHandler
+	// BatchHandler works all jobs of a transaction in one call: those of one group in order, or one each of several
+	// groups, as BatchJobs and BatchGroups say. The Tx of any of them returns the transaction that they share. If it
+	// returns nil they are all done.
+	//
+	// If it returns a BatchError, the jobs that it names have failed. The other groups' jobs are done; in a group,
+	// those before the first that failed are done, and those behind it run again, whether they are named or not: do
+	// nothing for them. (With BatchJobs a Handler, which is called for one job after the other, sees to that by
+	// itself.) What was written through the transaction stays, so undo what was written for a failed job, with a
+	// transaction begun on the batch's. With one job at a time, too, this is how a job leaves a word of its own beside
+	// its dead letter: write it, and return a BatchError with a DeadLetter.
+	//
+	// Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
+	// itself then, and until then no attempt is counted. After Unavailable its groups wait instead, all of them. Its
+	// context ends after JobTimeout times the number of jobs.
+	BatchHandler func(ctx context.Context, jobs []*Job) error
 	// BatchJobs and BatchGroups say how much of the queue one transaction takes, a batch, and so how much is repeated
 	// when it is lost. Zero means 1, and only one of the two may be more than 1; MaxBatch is the limit of both.
 	//
