@@ -166,7 +166,7 @@ func (s *staff) everything(settings []string) {
 	require.Positive(s, depth.DeadLetters)
 	for _, tail := range []bool{false, true} {
 		c := s.client(s.as(s.roles.Admin, settings...), func(c *fifo.Config) { c.CommitOrder = tail })
-		back, err := c.Queue(queue).Group(dead[0].GroupID).Redrive(ctx, fifo.Redrive{
+		back, _, err := c.Queue(queue).Group(dead[0].GroupID).Redrive(ctx, fifo.Redrive{
 			Letters: fifo.Letters{Kind: dead[0].Failures[0].Kind, Error: dead[0].Failures[0].Error, Limit: 1},
 			ToTail:  tail,
 		})

@@ -80,7 +80,7 @@ func TestProducerRole(t *testing.T) {
 		require.NoError(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may look")
 		require.ErrorIs(t, q.Configure(ctx, fifo.Settings{}), fifo.ErrConflict)
 
-		_, err = q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
+		_, _, err = q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
 		requireRefused(t, err, "through the API, too")
 		require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
 	})
@@ -180,7 +180,7 @@ func TestAdminRole(t *testing.T) {
 		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{Limit: 2},
 			fifo.Settings{DedupByGroup: true}))
 
-		back, err := client.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001)})
+		back, _, err := client.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001)})
 		require.NoError(t, err)
 		require.Len(t, back, 1)
 		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE id = 1001"), "its old place")

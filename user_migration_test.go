@@ -202,7 +202,7 @@ func TestMigrationOfTheJobsTable(t *testing.T) {
 		late := o.send("late", "a", "hopeless", "b")
 		o.drained()
 		require.Equal(t, []int64{late[0], late[2]}, o.effects()["late"])
-		redriven, err := o.client.Queue(queue).Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
+		redriven, _, err := o.client.Queue(queue).Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
 		require.NoError(t, err)
 		require.Len(t, redriven, 1)
 		o.drained()

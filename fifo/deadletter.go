@@ -79,19 +79,12 @@ type Redrive struct {
 	Headers Headers
 }
 
-// A Redriven is a dead letter that has become a job again.
-type Redriven struct {
-	groups.Key
-
-	ID    int64 // the dead letter's
-	JobID int64 // the job's: the same, unless it went to the tail
-}
-
-// String returns queue/group/id, and the job's id, for people.
-func (r Redriven) String() string { return fmt.Sprintf("%v/%d as %d", r.Key, r.ID, r.JobID) }
-
-// Redrive makes jobs of dead letters, to be tried anew, with all their attempts, and returns them in the order of
-// lists. Their failures and EnqueuedAt stay. If r names no letters, Redrive does nothing.
+// Redrive makes jobs of dead letters, to be tried anew, with all their attempts. Failures and EnqueuedAt stay. If r
+// names no letters, Redrive does nothing.
+//
+// It returns the ids of the jobs, in the order that lists have of the letters: the same ids, unless they went to the
+// tail. last is the Cursor of the last letter, or r.After if there was none. Steps that go on behind it do not meet
+// again what goes back to its place and dies at once.
 //
 // In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
@@ -104,35 +97,35 @@ func (r Redriven) String() string { return fmt.Sprintf("%v/%d as %d", r.Key, r.I
 //
 // It returns ErrInvalidID for Letters that cannot be, and for a payload or headers with other than one id of a group,
 // and ErrInvalidMessage for a payload or headers that cannot be.
-func (s Scope) Redrive(ctx context.Context, r Redrive) ([]Redriven, error) {
+func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last string, err error) {
 	some, err := r.chosen(s)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	payload, headers, err := s.edit(ctx, &r)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	args := r.args(s)
 	if !some || args == nil {
-		return nil, nil
+		return nil, r.After, nil
 	}
-	var list []Redriven
-	xid, placed := int64(0), make(hints)
+	letter, xid, placed := position{groups.Key{Queue: s.queue}, 0}, int64(0), make(hints)
 	err = s.change(ctx, "redrive", redriveSQL, func(row row) error {
-		l := Redriven{Key: groups.Key{Queue: s.queue}}
-		err := row.Scan(&l.GroupID, &l.ID, &l.JobID, &xid)
-		list = append(list, l)
-		placed.add(s.queue, l.GroupID, l.JobID, !r.ToTail)
+		var job int64
+		err := row.Scan(&letter.GroupID, &letter.ID, &job, &xid)
+		jobs = append(jobs, job)
+		placed.add(s.queue, letter.GroupID, job, !r.ToTail)
 		return err
 	}, append(args, r.ToTail, r.ToTail && s.client.cfg.CommitOrder, payload, headers)...)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if len(list) > 0 {
-		s.announce(xid, func(h hints) { h.addAll(placed) })
+	if len(jobs) == 0 {
+		return nil, r.After, nil
 	}
-	return list, nil
+	s.announce(xid, func(h hints) { h.addAll(placed) })
+	return jobs, letter.cursor(), nil
 }
 
 // edit returns the new payload and headers as redrive.sql has them: nil is the old ones.

@@ -39,7 +39,7 @@ func again(ids ...int64) fifo.Redrive { return fifo.Redrive{Letters: named(ids..
 var allAgain = fifo.Redrive{Letters: fifo.Letters{All: true}}
 
 // counted returns how many were redriven.
-func counted(list []fifo.Redriven, err error) (int, error) { return len(list), err }
+func counted(jobs []int64, _ string, err error) (int, error) { return len(jobs), err }
 
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 	later := b.send("g", nil, nil)
 	step <- struct{}{}
 	b.holder("g")
-	_, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
+	_, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
 	require.NoError(t, err)
 	close(step)
 	b.drained()

@@ -331,7 +331,7 @@ func TestDedupAndRedrive(t *testing.T) {
 	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
 	require.NoError(t, err)
 	require.Equal(t, duplicate, got)
-	back, err := b.client.Queue("q").Redrive(t.Context(), again(first[0].ID))
+	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(first[0].ID))
 	require.NoError(t, err)
 	require.Len(t, back, 1)
 	require.Equal(t, first[0].ID, b.jobs()[0].ID)

@@ -167,7 +167,7 @@
 //
 //	g := client.Queue("payments").Group("account-7")
 //	was, jobs, err := g.Pause(ctx, "under audit")
-//	back, err := g.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{Kind: fifo.KindTimeout, Limit: 100}})
+//	back, _, err := g.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{Kind: fifo.KindTimeout, Limit: 100}})
 //	was, err = g.Resume(ctx)
 //	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
 //

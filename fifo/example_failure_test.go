@@ -151,7 +151,7 @@ func ExampleScope_Redrive() {
 	if _, err := client.Enqueue(ctx, page(3)); err != nil {
 		log.Fatal(err)
 	}
-	back, err := client.Queue("print").Group("printer-1").Redrive(ctx, fifo.Redrive{
+	back, _, err := client.Queue("print").Group("printer-1").Redrive(ctx, fifo.Redrive{
 		Letters: fifo.Letters{Error: "font"},
 	})
 	fmt.Println("redriven:", len(back), err)
@@ -218,10 +218,10 @@ func ExampleScope_Redrive_edited() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	back, err := client.Queue("sms").Group("bob").Redrive(ctx, fifo.Redrive{
+	back, _, err := client.Queue("sms").Group("bob").Redrive(ctx, fifo.Redrive{
 		Letters: fifo.Letters{IDs: []int64{dead[0].ID}}, Payload: "to: bob", ToTail: true,
 	})
-	fmt.Println(len(back), back[0].JobID > dead[0].ID, err)
+	fmt.Println(len(back), back[0] > dead[0].ID, err)
 	work()
 	// Output:
 	// 1 true <nil>

@@ -242,7 +242,7 @@ func TestFullGroupDoesNotSpin(t *testing.T) {
 			first := b.run(runs)
 			r.reach(t, "a", running...)
 			if free {
-				_, err := q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
+				_, _, err := q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
 				require.NoError(t, err)
 				why := b.why("a")
 				require.Equal(t, fifo.OverLimit, why.State)

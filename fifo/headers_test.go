@@ -72,7 +72,7 @@ func TestHeaders(t *testing.T) {
 			for _, d := range letters {
 				check(d.GroupID, d.Headers)
 			}
-			back, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
+			back, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
 			require.NoError(t, err)
 			require.Len(t, back, 10)
 			again := b.bare(nil) // the ledger knows of no redrive

@@ -67,9 +67,21 @@ func TestLettersAreChosen(t *testing.T) {
 			tx, err := b.pool.Begin(ctx)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or closing the pool waits for it
-			moved, err := x.of.InPgx(tx).Redrive(ctx, fifo.Redrive{Letters: x.what, ToTail: tail})
+			before, err := q.InPgx(tx).DeadLetters(ctx, fifo.Letters{})
 			require.NoError(t, err)
-			require.Equal(t, x.want, redriven(moved), "redrive %v %+v", x.of, x.what)
+			jobs, last, err := x.of.InPgx(tx).Redrive(ctx, fifo.Redrive{Letters: x.what, ToTail: tail})
+			require.NoError(t, err)
+			moved := redriven(t, before, q.InPgx(tx))
+			require.Equal(t, x.want, letterIDs(moved), "redrive %v %+v", x.of, x.what)
+			require.Len(t, jobs, len(x.want))
+			if !tail {
+				require.Equal(t, x.want, jobs)
+			}
+			place := x.what.After
+			if len(moved) > 0 {
+				place = moved[len(moved)-1].Cursor()
+			}
+			require.Equal(t, place, last)
 			require.NoError(t, tx.Rollback(ctx))
 		}
 		n, err := x.of.DeleteDeadLetters(ctx, x.what)
@@ -99,9 +111,10 @@ func TestLettersAreChecked(t *testing.T) {
 			n, err := s.DeleteDeadLetters(ctx, none)
 			require.NoError(t, err)
 			require.Zero(t, n)
-			list, err := s.Redrive(ctx, toTail(none))
+			jobs, last, err := s.Redrive(ctx, toTail(none))
 			require.NoError(t, err)
-			require.Empty(t, list)
+			require.Empty(t, jobs)
+			require.Equal(t, none.After, last)
 		}
 		for _, bad := range []fifo.Letters{
 			{IDs: []int64{1}, All: true},
@@ -114,7 +127,7 @@ func TestLettersAreChecked(t *testing.T) {
 		} {
 			_, err := s.DeleteDeadLetters(ctx, bad)
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
-			_, err = s.Redrive(ctx, fifo.Redrive{Letters: bad})
+			_, _, err = s.Redrive(ctx, fifo.Redrive{Letters: bad})
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
 			_, err = s.DeadLetters(ctx, bad)
 			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
@@ -137,7 +150,7 @@ func TestLettersAreChecked(t *testing.T) {
 			fifo.ErrPayloadTooLarge,
 		},
 	} {
-		_, err := x.of.Redrive(ctx, x.edit)
+		_, _, err := x.of.Redrive(ctx, x.edit)
 		require.ErrorIs(t, err, x.want, "%+v", x.edit)
 	}
 }

@@ -22,9 +22,6 @@ func (j *Job) Cursor() string { return position{j.Group(), j.ID}.cursor() }
 // Cursor returns the group's place in lists, which is its head's.
 func (s *Status) Cursor() string { return position{s.Group(), s.HeadID}.cursor() }
 
-// Cursor returns the place in lists that the dead letter had.
-func (r Redriven) Cursor() string { return position{r.Key, r.ID}.cursor() }
-
 // A position is a place in lists.
 type position struct {
 	groups.Key

@@ -70,7 +70,7 @@ func TestPriorityIsKept(t *testing.T) {
 				for i, d := range b.deadLetters() {
 					check(d.GroupID, d.Priority)
 					of := fifo.Letters{IDs: []int64{d.ID}}
-					_, err := b.client.Queue("q").Redrive(t.Context(), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
+					_, _, err := b.client.Queue("q").Redrive(t.Context(), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
 					require.NoError(t, err)
 				}
 				jobs()

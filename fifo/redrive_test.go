@@ -29,19 +29,22 @@ func letter(group string, id int64, kind, text string) fifo.Job {
 }
 
 // audited has the jobs that were redriven audited in place of the dead letters.
-func (b *bed) audited(list []fifo.Redriven) {
+func (b *bed) audited(jobs []int64, letters ...int64) {
+	b.t.Helper()
+	require.Len(b.t, jobs, len(letters))
 	b.ledger.mu.Lock()
 	defer b.ledger.mu.Unlock()
-	for _, r := range list {
-		b.ledger.sent = append(slices.DeleteFunc(b.ledger.sent, func(id int64) bool { return id == r.ID }), r.JobID)
-	}
+	b.ledger.sent = slices.DeleteFunc(b.ledger.sent, func(id int64) bool { return slices.Contains(letters, id) })
+	b.ledger.sent = append(b.ledger.sent, jobs...)
 }
 
-func redriven(list []fifo.Redriven) (ids []int64) {
-	for _, r := range list {
-		ids = append(ids, r.ID)
-	}
-	return ids
+// redriven returns those of the queue's dead letters that are gone.
+func redriven(t *testing.T, letters []fifo.Job, s fifo.Scope) []fifo.Job {
+	t.Helper()
+	left, err := s.DeadLetters(t.Context(), fifo.Letters{})
+	require.NoError(t, err)
+	there := letterIDs(left)
+	return slices.DeleteFunc(slices.Clone(letters), func(d fifo.Job) bool { return slices.Contains(there, d.ID) })
 }
 
 func toTail(of fifo.Letters) fifo.Redrive { return fifo.Redrive{Letters: of, ToTail: true} }
@@ -64,30 +67,30 @@ func TestRedriveToTail(t *testing.T) {
 			letters := b.deadLetters()
 			s, end := within(b, b.client.Queue("q"))
 			if end.undo != nil {
-				_, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+				_, _, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
 				require.NoError(t, err)
 				require.NoError(t, end.undo())
 				require.Len(t, b.deadLetters(), 3)
 				require.Len(t, b.jobs(), 2)
 				s, end = within(b, b.client.Queue("q"))
 			}
-			list, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+			tail, last, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
 			require.NoError(t, err)
 			if end.commit != nil {
 				require.Len(t, b.jobs(), 2, "not yet")
 				require.NoError(t, end.commit())
 			}
-			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, redriven(list), "in the order of lists")
-			require.Equal(t, letters[0].Cursor(), list[0].Cursor())
-			require.Greater(t, list[0].JobID, waiting[1])
-			require.Greater(t, list[1].JobID, list[2].JobID, "the order of the letters is kept")
+			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, letterIDs(letters), "the order of lists")
+			require.Equal(t, letters[2].Cursor(), last)
 			require.Empty(t, b.deadLetters())
-			b.audited(list)
+			b.audited(tail, dead...)
+			require.Greater(t, tail[0], waiting[1])
+			require.Greater(t, tail[1], tail[2], "the order of the letters is kept")
 
 			jobs := b.jobs()
 			require.Len(t, jobs, 5)
 			job := jobs[2]
-			require.Equal(t, list[0].JobID, job.ID)
+			require.Equal(t, tail[0], job.ID)
 			require.Equal(t, "dead", string(job.Payload))
 			require.Equal(t, head, job.Headers)
 			require.Zero(t, job.Attempts)
@@ -104,7 +107,7 @@ func TestRedriveToTail(t *testing.T) {
 					order = append(order, job.ID)
 				}
 			}
-			require.Equal(t, append(waiting, list[0].JobID, list[1].JobID), order)
+			require.Equal(t, append(waiting, tail[0], tail[1]), order)
 		})
 	}
 }
@@ -113,7 +116,7 @@ func TestRedriveToTail(t *testing.T) {
 func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.send("g", "dead")
+	dead := b.send("g", "dead")
 	b.bury()
 	step := make(chan struct{})
 	b.run(b.worker(func(context.Context, *fifo.Job) error {
@@ -122,20 +125,20 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	}, rarePolls))
 	later := b.send("g", nil, nil)
 	b.holder("g")
-	list, err := b.client.Queue("q").Group("g").Redrive(promptly(t), toTail(fifo.Letters{All: true}))
+	tail, _, err := b.client.Queue("q").Group("g").Redrive(promptly(t), toTail(fifo.Letters{All: true}))
 	require.NoError(t, err)
-	b.audited(list)
+	b.audited(tail, dead...)
 	for range 3 {
 		step <- struct{}{}
 	}
 	b.drained()
-	require.Equal(t, append(later, list[0].JobID), b.ledger.order()[1:])
+	require.Equal(t, append(later, tail[0]), b.ledger.order()[1:])
 
 	b.send("g", nil)
 	step <- struct{}{}
 	b.drained()
 	b.died(letter("g", 1, "error", ""))
-	_, err = b.client.Queue("q").Redrive(t.Context(), toTail(named(1)))
+	_, _, err = b.client.Queue("q").Redrive(t.Context(), toTail(named(1)))
 	require.NoError(t, err)
 	step <- struct{}{}
 	b.drained()
@@ -152,11 +155,10 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 	require.NoError(t, pausing(g.Pause(t.Context(), "")))
 	w := b.worker(nop, rarePolls)
 	b.run(w)
-	for _, tail := range []bool{true, false} {
-		list, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
+	for i, tail := range []bool{true, false} {
+		jobs, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
 		require.NoError(t, err)
-		require.Len(t, list, 1)
-		b.audited(list)
+		b.audited(jobs, dead[i])
 	}
 	b.send("other", nil)
 	await(t, "the other group's job", func() bool { return w.Stats().Succeeded == 1 })
@@ -199,7 +201,7 @@ func TestRedriveEdited(t *testing.T) {
 				group, id := string(rune('a'+i)), int64(1000+i)
 				b.died(letter(group, id, "error", ""))
 				s, end := within(b, b.client.Queue("q").Group(group))
-				list, err := s.Redrive(t.Context(), fifo.Redrive{
+				list, _, err := s.Redrive(t.Context(), fifo.Redrive{
 					Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
 				})
 				if end.commit != nil {
@@ -222,7 +224,7 @@ func TestRedriveEdited(t *testing.T) {
 				require.Equal(t, x.and, jobs[0].Headers)
 			}
 			s, end := within(b, b.client.Queue("q").Group("none"))
-			list, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
+			list, _, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
 			require.NoError(t, err)
 			require.Empty(t, list)
 			if end.undo != nil {
@@ -245,29 +247,32 @@ func TestRedrivesAtOnce(t *testing.T) {
 			tx, err := b.pool.Begin(t.Context())
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-			first, err := q.InPgx(tx).Redrive(t.Context(), step)
+			letters := b.deadLetters()
+			first, _, err := q.InPgx(tx).Redrive(t.Context(), step)
 			require.NoError(t, err)
-			require.Equal(t, []int64{1001, 1002}, redriven(first))
+			require.Len(t, first, 2)
+			require.Equal(t, []int64{1001, 1002}, letterIDs(redriven(t, letters, q.InPgx(tx))))
 			type answer struct {
-				list []fifo.Redriven
+				jobs []int64
 				err  error
 			}
 			done := make(chan answer, 1)
 			go func() {
-				list, err := q.Redrive(context.WithoutCancel(t.Context()), step)
-				done <- answer{list, err}
+				jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
+				done <- answer{jobs, err}
 			}()
 			await(t, "the second to wait", func() bool { return b.waiting("") })
-			want := []int64{1003, 1004}
+			want := []int64{1001, 1002}
 			if kept {
 				require.NoError(t, tx.Commit(t.Context()))
+				want = append(want, 1003, 1004)
 			} else {
 				require.NoError(t, tx.Rollback(t.Context()))
-				want = redriven(first)
 			}
 			second := receive(t, done, "the second")
 			require.NoError(t, second.err)
-			require.Equal(t, want, redriven(second.list))
+			require.Len(t, second.jobs, 2)
+			require.Equal(t, want, letterIDs(redriven(t, letters, q)))
 			require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
 		}
 	}
@@ -280,16 +285,16 @@ func TestRedriveOfALivingID(t *testing.T) {
 	b.died(letter("g", 1001, "error", ""), letter("g", 1002, "error", ""))
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1002, 'other')")
 	g := b.client.Queue("q").Group("g")
-	_, err := g.Redrive(t.Context(), allAgain)
+	_, _, err := g.Redrive(t.Context(), allAgain)
 	var refused *pgconn.PgError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "23505", refused.Code)
 	require.Equal(t, 2, b.count("dead_letters"))
 	require.Equal(t, 1, b.count("jobs"))
-	list, err := g.Redrive(t.Context(), toTail(named(1002)))
+	list, _, err := g.Redrive(t.Context(), toTail(named(1002)))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	list, err = g.Redrive(t.Context(), allAgain)
+	list, _, err = g.Redrive(t.Context(), allAgain)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, 3, b.count("jobs"))
@@ -306,13 +311,13 @@ func TestRedriveToTailInCommitOrder(t *testing.T) {
 	require.NoError(t, err)
 	q := b.client.Queue("q")
 	for _, r := range []fifo.Redrive{again(-3), toTail(named(-1))} {
-		list, err := q.Redrive(promptly(t), r)
+		list, _, err := q.Redrive(promptly(t), r)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 	}
-	done := make(chan []fifo.Redriven, 1)
+	done := make(chan []int64, 1)
 	go func() {
-		list, _ := q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
+		list, _, _ := q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
 		done <- list
 	}()
 	await(t, "the redrive to wait", func() bool { return b.waiters() == 1 })
@@ -321,5 +326,5 @@ func TestRedriveToTailInCommitOrder(t *testing.T) {
 	require.NoError(t, p.commit())
 	list := receive(t, done, "the redrive")
 	require.Len(t, list, 1)
-	require.Greater(t, list[0].JobID, ids[0])
+	require.Greater(t, list[0], ids[0])
 }

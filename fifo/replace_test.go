@@ -115,7 +115,7 @@ func TestReplaceNothing(t *testing.T) {
 	await(t, "its death", func() bool { return w.Stats().Buried == 1 })
 	require.False(t, b.replaces(id, newer("g", "a", "it is dead")))
 	require.NoError(t, r.stop())
-	_, err := b.client.Queue("q").Redrive(t.Context(), again(id))
+	_, _, err := b.client.Queue("q").Redrive(t.Context(), again(id))
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
 	tx, err := b.pool.Begin(t.Context())

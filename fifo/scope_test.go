@@ -130,7 +130,7 @@ func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
 	_, errs["list jobs"] = s.Jobs(ctx, fifo.Page{})
 	_, errs["list dead letters"] = s.DeadLetters(ctx, fifo.Letters{})
 	_, errs["list groups"] = s.Groups(ctx, fifo.Page{})
-	_, errs["redrive"] = s.Redrive(ctx, again(1))
+	_, _, errs["redrive"] = s.Redrive(ctx, again(1))
 	_, errs["delete dead letters"] = s.DeleteDeadLetters(ctx, named(1))
 	_, errs["measure"] = s.Measure(ctx)
 	return errs
@@ -159,8 +159,8 @@ func TestScopesAreChecked(t *testing.T) {
 		fifo.Scope{}.In(&sql.Tx{}), fifo.Scope{}.InPgx(&pgxpool.Tx{}), fifo.Scope{}.Group("a").InPgx(&pgxpool.Tx{}),
 	} {
 		errs := verbsOf(ctx, s)
-		_, errs["redrive none"] = s.Redrive(ctx, again())
-		_, errs["redrive all"] = s.Redrive(ctx, allAgain)
+		_, _, errs["redrive none"] = s.Redrive(ctx, again())
+		_, _, errs["redrive all"] = s.Redrive(ctx, allAgain)
 		_, errs["delete none"] = s.DeleteDeadLetters(ctx, named())
 		_, errs["delete all"] = s.DeleteDeadLetters(ctx, fifo.Letters{All: true})
 		_, errs["move to"] = q.Move(ctx, s)

@@ -63,7 +63,7 @@ func TestUngrouped(t *testing.T) {
 	dead := b.deadLetters()
 	require.Len(t, dead, 1)
 	require.Regexp(t, own, dead[0].GroupID)
-	back, err := b.client.Queue("q").Redrive(t.Context(), again(dead[0].ID))
+	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(dead[0].ID))
 	require.NoError(t, err)
 	require.Len(t, back, 1)
 	for range 6 {

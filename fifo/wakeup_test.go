@@ -115,7 +115,7 @@ func TestNoticeOfManyPutBack(t *testing.T) {
 		},
 		{allAgain, `{"q":"q","b":true}`},
 	} {
-		_, err = other.Queue("q").Redrive(t.Context(), redrive.do)
+		_, _, err = other.Queue("q").Redrive(t.Context(), redrive.do)
 		require.NoError(t, err)
 		n := &pgconn.Notification{}
 		for !strings.Contains(n.Payload, `"b"`) {

@@ -82,7 +82,7 @@ func run(ctx context.Context) (err error) {
 
 	mended = true
 	_, err1 := client.Enqueue(ctx, page(4)) // page 2 goes first all the same
-	_, err2 := client.Queue("print").Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{IDs: []int64{dead[0].ID}}})
+	_, _, err2 := client.Queue("print").Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{IDs: []int64{dead[0].ID}}})
 	if err = errors.Join(err1, err2); err != nil {
 		return err
 	}
