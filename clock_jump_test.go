@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
@@ -51,11 +50,6 @@ const (
 	clockDelay   = 1500 * time.Millisecond // of messages, and of second attempts
 )
 
-// clockSession has bounds so short that a heartbeat that is not sent costs the group.
-var clockSession = groups.Session{
-	Heartbeat: 300 * time.Millisecond, Silence: 1500 * time.Millisecond, ServerSilence: 4 * time.Second,
-}
-
 // Clocks are a worker in this process, whose clock jumps, and an ordinary one in another.
 type clocks struct {
 	*site
@@ -79,7 +73,9 @@ func newClocks(t *testing.T) *clocks {
 	require.NoError(t, err)
 	h := &hand{pool: c.pool, client: c.client, book: book}
 	c.worker = &fifo.Worker{
-		Client: c.client, Name: "jumping", Concurrency: 4, JobTimeout: clockTimeout, Session: clockSession,
+		Client: c.client, Name: "jumping", Concurrency: 4, JobTimeout: clockTimeout,
+		// So short that a heartbeat that is not sent costs the group.
+		Heartbeat: 300 * time.Millisecond, Silence: 1500 * time.Millisecond, ServerSilence: 4 * time.Second,
 		PollInterval: 200 * time.Millisecond, Retry: fifo.Backoff(clockDelay, clockDelay),
 	}
 	c.worker.Handle(queue, fifo.JSON(h.handle))

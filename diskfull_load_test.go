@@ -25,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -111,10 +110,8 @@ func newLoad(c *cluster, url string) *load {
 	c.Cleanup(func() { _ = l.client.Close() })
 	l.worker = &fifo.Worker{
 		Client: l.client, Concurrency: 3, MaxAttempts: 1000,
-		Retry: fifo.Backoff(100*time.Millisecond, 100*time.Millisecond),
-		Session: groups.Session{
-			Heartbeat: 500 * time.Millisecond, Silence: 3 * time.Second, ServerSilence: 9 * time.Second,
-		},
+		Retry:     fifo.Backoff(100*time.Millisecond, 100*time.Millisecond),
+		Heartbeat: 500 * time.Millisecond, Silence: 3 * time.Second, ServerSilence: 9 * time.Second,
 	}
 	l.worker.Handle(queue, fifo.JSON(func(ctx context.Context, job *fifo.Job, m call) error {
 		tx, err := job.PgxTx(ctx)

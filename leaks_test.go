@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -67,7 +66,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 			}
 			return 0
 		},
-		Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+		Heartbeat:     50 * time.Millisecond,
 		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
 	_, err := pool.Exec(ctx, "CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")

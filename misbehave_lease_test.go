@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // An attempted job, as its handler sees it.
@@ -31,9 +30,7 @@ func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) 
 	for range 2 {
 		w := &fifo.Worker{
 			Client: s.client, Concurrency: 1, PollInterval: 50 * time.Millisecond, MaxAttempts: 5,
-			Session: groups.Session{
-				Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-			},
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 			Retry: func(*fifo.Job, error) time.Duration { return 0 },
 		}
 		w.Handle(queue, func(ctx context.Context, job *fifo.Job) (err error) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/netfault"
 	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -25,8 +24,10 @@ type silence struct {
 	while string // what the handler does; "hold" if it does nothing
 }
 
-// bounds are short ones; the kernel counts keepalives in seconds.
-var bounds = groups.Session{Heartbeat: 500 * time.Millisecond, Silence: 2 * time.Second, ServerSilence: 6 * time.Second}
+// hasty has short bounds; the kernel counts keepalives in seconds.
+var hasty = assignment{
+	Lanes: 1, Heartbeat: 500 * time.Millisecond, Silence: 2 * time.Second, ServerSilence: 6 * time.Second,
+}
 
 func silences() []silence {
 	drop := func(dirs ...netfault.Direction) func(*netfault.Net, *netfault.Proxy) error {
@@ -104,7 +105,7 @@ func TestSilence(t *testing.T) {
 
 func (c silence) run(s *site) {
 	s.Helper()
-	a := assignment{Lanes: 1, Session: bounds}
+	a := hasty
 	launch := (*exec.Cmd).Start
 	var proxy *netfault.Proxy
 	heal := func() error { return c.net.Heal() }
@@ -134,16 +135,16 @@ func (c silence) run(s *site) {
 				" AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%pg_sleep(%'") == 1
 		})
 	}
-	second := s.launch(assignment{Lanes: 1, Session: bounds}, (*exec.Cmd).Start)
+	second := s.launch(hasty, (*exec.Cmd).Start)
 	<-second.ready
 
 	require.NoError(s, c.cut(c.net, proxy))
 	begin := time.Now()
-	s.within(bounds.Heartbeat+bounds.Silence+time.Second, "the news that the job is lost", func() bool {
+	s.within(hasty.Heartbeat+hasty.Silence+time.Second, "the news that the job is lost", func() bool {
 		return len(s.find(told, ids[0])) == 1
 	})
 	lost := time.Since(begin)
-	s.within(bounds.ServerSilence+2*time.Second-time.Since(begin), "its next attempt", func() bool {
+	s.within(hasty.ServerSilence+2*time.Second-time.Since(begin), "its next attempt", func() bool {
 		return len(s.find("start", ids[0])) == 2
 	})
 	s.Logf("lost after %v, started again before %v", lost, time.Since(begin))

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -133,7 +132,7 @@ func (s *staff) everything(settings []string) {
 	w := &fifo.Worker{
 		Client: s.client(s.as(s.roles.Worker, settings...)), Concurrency: 2, MaxAttempts: 2,
 		PollInterval: 100 * time.Millisecond, Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
-		Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+		Heartbeat:     50 * time.Millisecond,
 		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
 	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/killbench"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
@@ -35,7 +34,8 @@ type assignment struct {
 	Journal  string
 	Lanes    int
 	PollOnly bool
-	Session  groups.Session
+
+	Heartbeat, Silence, ServerSilence time.Duration
 
 	MaxAttempts int
 	Relaxed     bool
@@ -105,7 +105,8 @@ func work(text string) error {
 	defer func() { _ = client.Close() }()
 	h := &hand{pool: pool, client: client, book: book}
 	worker := &fifo.Worker{
-		Client: client, Name: a.Name, Concurrency: a.Lanes, Session: a.Session, MaxAttempts: a.MaxAttempts,
+		Client: client, Name: a.Name, Concurrency: a.Lanes, MaxAttempts: a.MaxAttempts,
+		Heartbeat: a.Heartbeat, Silence: a.Silence, ServerSilence: a.ServerSilence,
 		Retry: fifo.Backoff(time.Millisecond, time.Millisecond),
 	}
 	worker.HandleQueue(queue, fifo.Queue{Handler: fifo.JSON(h.handle), Relaxed: a.Relaxed})

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // Everything that a worker does, by one that may do nothing else. What is refused in the background, the log would say.
@@ -46,7 +45,7 @@ func TestWorkerRole(t *testing.T) {
 		w := &fifo.Worker{
 			Client: client, Concurrency: 4, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
 			Retry:         fifo.Backoff(time.Millisecond, time.Millisecond),
-			Session:       groups.Session{Heartbeat: 50 * time.Millisecond},
+			Heartbeat:     50 * time.Millisecond,
 			SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 		}
 		require.NoError(t, client.Queue("each").Configure(ctx, fifo.Settings{DeadLetterRetention: time.Microsecond}))

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -41,9 +40,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	lookNext.Store(true)
 	s.work(&fifo.Worker{
 		Client: client, Concurrency: 2, Name: "behind a pooler",
-		Session: groups.Session{
-			Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second,
-		},
+		Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second,
 	}, func(ctx context.Context, job *fifo.Job) error {
 		if !lookNext.Swap(false) {
 			var pid int

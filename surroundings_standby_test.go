@@ -123,7 +123,7 @@ func TestMarksDoNotWaitForAStandby(t *testing.T) {
 	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
 	c.migrate()
 	s := siteOn(t, c.url(c.port))
-	for range 5 { // each would wait for Session.Silence
+	for range 5 { // each would wait for Worker.Silence
 		s.enqueue(message("g", task{}))
 	}
 	p := s.start(1)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // cut ends the connection of the job's batch.
@@ -201,7 +200,7 @@ func TestBatchStress(t *testing.T) {
 				return nil
 			}
 			many := func(w *fifo.Worker) {
-				w.Concurrency, w.MaxAttempts, w.Session = 3, 1000, groups.Session{Heartbeat: 100 * time.Millisecond}
+				w.Concurrency, w.MaxAttempts, w.Heartbeat = 3, 1000, 100*time.Millisecond
 			}
 			for range 2 {
 				if slice {

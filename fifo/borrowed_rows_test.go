@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not,
@@ -42,9 +41,7 @@ func TestBorrowedRowsLeftOpen(t *testing.T) {
 				return err
 			}, oneLane, func(w *fifo.Worker) {
 				w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
-				w.Session = groups.Session{
-					Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-				}
+				w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 			})
 			r := b.run(w)
 			b.drained()

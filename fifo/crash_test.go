@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // watchful is a worker's setting that notices the loss of an idle connection soon.
-func watchful(w *fifo.Worker) { w.Session = groups.Session{Heartbeat: 100 * time.Millisecond} }
+func watchful(w *fifo.Worker) { w.Heartbeat = 100 * time.Millisecond }
 
 // kill ends a session, and waits until it is gone.
 func (b *bed) kill(ctx context.Context, pid int) error {

@@ -45,7 +45,7 @@ func newCrew(w *Worker, set settings) *crew {
 	pool.ConnConfig.RuntimeParams[applicationName] = set.name
 	c.dialer = &lease.Dialer{
 		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
-		Session: w.Session, DB: w.Client.db,
+		Session: set.session, DB: w.Client.db,
 		Statements: settleStatements, Logger: c.log,
 	}
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
@@ -243,7 +243,7 @@ func closeConn(conn *pgx.Conn) {
 
 // runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost.
 func (c *crew) runHeartbeat(ctx context.Context) {
-	tick := time.NewTicker(c.worker.Session.HeartbeatInterval() / 2)
+	tick := time.NewTicker(c.set.session.Heartbeat / 2)
 	defer tick.Stop()
 	for {
 		select {

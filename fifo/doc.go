@@ -37,8 +37,8 @@
 //     producers of a group wait for each other instead.
 //   - Exclusion. While a job's transaction is open, nobody else runs a job of its group, but as Settings.GroupLimit
 //     says. When a connection is lost, the handler learns of it by its context (cause ErrLost). If the server ended the
-//     session, or the worker was frozen, it may run beside its successor by then; package groups says for how long at
-//     most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
+//     session, or the worker was frozen, it may run beside its successor by then; Silence, below, says for how long
+//     at most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
 //     Effects elsewhere happen at least once: make them idempotent by an id of your own in the payload. The job's id
 //     is not enough: a redrive to the tail, Move and DeadLetterQueue give it another one, and a server that has lost
@@ -47,8 +47,8 @@
 //     job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, by Purge or Delete, or by Discard. An attempt
 //     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
-//     groups says which few are not counted. What has not begun is not counted. Jobs that a process runs, or is just
-//     claiming, when it dies are all charged. So those whose last attempt was lost begin one after the other in a
+//     internal/lease says which few are not counted. What has not begun is not counted. Jobs that a process runs, or is
+//     just claiming, when it dies are all charged. So those whose last attempt was lost begin one after the other in a
 //     process: the next when one has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
@@ -100,6 +100,73 @@
 // An outage of what jobs depend on is not their fault: a handler that returns Unavailable uses up no attempt. When
 // several groups of a queue have said so, the worker tries one job of it now and then, until one is done; then all of
 // them, at once.
+//
+// # Silence
+//
+// The groups of a worker that dies are free at once. Worker.Heartbeat, Silence and ServerSilence bound how long one
+// that says nothing keeps them, and how soon its handlers learn of it. For that a worker makes settings on its own
+// sessions, which any role may. This is what they give:
+//
+//	what happens to the worker                    its group is free after        by
+//	killed, or its connection closed              milliseconds                   the end of the session
+//	killed in the middle of a statement           1 s                            client_connection_check_interval
+//	frozen (SIGSTOP, a suspended machine)         ServerSilence, 30 s            idle_in_transaction_session_timeout
+//	the same in the middle of a statement         the end of the statement, and  the same
+//	                                              ServerSilence
+//	cut off, or its machine gone                  5/6 of ServerSilence, 25 s     tcp_keepalives_*; if the server is on
+//	                                                                             Linux 2/3, 20 s, by tcp_user_timeout
+//	cut off with a reply on its way               2/3 of ServerSilence, 20 s     tcp_user_timeout
+//
+//	what the handler learns, by its context           after at most
+//	its session was ended or the server restarted     Heartbeat, 1 s; at once in a statement
+//	the server is silent                              Heartbeat + Silence, 11 s; by TCP, in a statement, 11.25 s
+//
+// In a statement, nothing but the socket watches: TCP probes after half of Silence and then every tenth of it, in whole
+// seconds, until Silence is over, by timers that may be an eighth late. If the socket stays in order while no answer
+// comes (a frozen server process, a pooler or proxy that lost the other side), the handler waits in its statement for
+// as long as its own context lets it.
+//
+// The second table is always shorter than the first: other bounds are refused (ErrInvalidWorker). So a handler is told
+// before anybody else is given its group, wherever both ends live. It cannot be when the session is ended from the
+// server's side, or when the worker itself is frozen. What a handler writes through the job's transaction is safe in
+// any case: it cannot commit any more.
+//
+// For effects outside the database in those cases, the handler asks for a fencing token (Job.Fence) and sends it along;
+// the other system refuses a lower one than it has seen. Tokens of a group grow with each claim that asks. They are
+// drawn by a statement of its own, on another connection, so that they are durable before they are used; it looks
+// whether the claim's transaction is still open when it has the lock of the group's row in pgfifo.fences, and a later
+// claim cannot draw before that lock is free. So a former holder gets a lower token than its successor, or none.
+//
+// What a handler does with its connection meanwhile decides who watches it. Heartbeats are sent whenever the server
+// waits for the worker, beside open rows, too; up to 1 MiB of what a handler leaves unread is read ahead to find that
+// out. Then:
+//
+//	the handler's use of the connection         the server                bounded by
+//	none, or between statements                 idle in transaction       heartbeats
+//	rows or results of a batch open, of which   idle in transaction       heartbeats
+//	all is read, or up to 1 MiB is not
+//	a statement runs, for as long as it may     active                    TCP
+//	COPY FROM, a raw pipeline before its Sync   active (ClientRead)       TCP
+//	results that are read slowly                active (ClientWrite)      tcp_user_timeout, if nothing is read
+//	more than 1 MiB is left unread              idle in transaction, or   the worker gives up after Silence
+//	                                            active (ClientWrite)
+//	it waits for a notification                 idle in transaction       heartbeats
+//
+// While a statement runs or a COPY FROM waits for its source, no timeout of the server's does: a worker that is frozen
+// there keeps its group until the statement ends, in COPY FROM until the worker goes on or dies.
+//
+// While results are left unread beyond that, each heartbeat asks on the client's pool what the server does, from one
+// Heartbeat on: a statement that runs yet has time. If the pool has no connection to ask on, the worker gives up after
+// Silence in any case.
+//
+// Each heartbeat looks at the socket, too: a session that was ended is noticed by the next one, also if rows are open.
+// Where the server ends a session with more results on their way than sockets hold, only asking finds out, one
+// Heartbeat later. Systems other than Linux do not notice it while something is unread, and those without recv(2), such
+// as Windows, only by a heartbeat that can be sent. Nor does a connection that the pool's DialFunc wraps in something
+// that is neither a syscall.Conn nor has a NetConn method.
+//
+// Behind a proxy or pooler the TCP settings watch the connection to the proxy. client_connection_check_interval needs
+// a server on Linux, macOS, illumos or a BSD.
 //
 // # Batches
 //

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A hook that panics, or ends its goroutine, takes neither the process nor a lane with it. One that comes before the
@@ -176,9 +175,7 @@ func TestConnectionLostInAHook(t *testing.T) {
 	})
 	ids = b.send("g", nil, nil)
 	quick := func(w *fifo.Worker) {
-		w.Session = groups.Session{
-			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-		}
+		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 	}
 	work := func(ctx context.Context, job *fifo.Job) error {
 		if job.ID == ids[0] {

@@ -88,7 +88,7 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // SQLSTATE, and the server's words where they name what is in the database and quote no value.
 //
 // Collect rows before you work on them: while rows are open the connection is in use. Small results do no harm. If more
-// than 1 MiB of a result is left unread for longer than Session.Silence (10 seconds), while the server waits, no
+// than 1 MiB of a result is left unread for longer than Worker.Silence (10 seconds), while the server waits, no
 // heartbeat can be sent to it, and it would take the worker for dead: before that the context ends, with ErrLost, the
 // attempt is lost, and the job runs again. The same ends a reader of COPY TO that stands still. A statement may take as
 // long as JobTimeout lets it.
@@ -104,7 +104,7 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // transactions, which are put back; and of a session's advisory lock, a temporary table or a prepared statement it
 // knows nothing. If they deallocate the worker's statements, the job is returned once (Returned), and runs again.
 //
-// A statement whose context ends is cancelled. If the server does not take the cancel request within Session.Silence,
+// A statement whose context ends is cancelled. If the server does not take the cancel request within Worker.Silence,
 // it may meet a later statement of the same job, and of no other; if it meets the job's completion, the job is returned
 // and runs again. The connection is given up.
 //

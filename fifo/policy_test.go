@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A Retry that gives no answer has the default used.
@@ -52,9 +51,7 @@ func TestRetryThatTakesItsTime(t *testing.T) {
 		}
 		return nil
 	}, func(w *fifo.Worker) {
-		w.Session = groups.Session{
-			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-		}
+		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 		w.Retry = func(*fifo.Job, error) time.Duration {
 			begun := query[time.Time](b, "SELECT clock_timestamp()")
 			await(t, "heartbeats for longer than the server waits, or the end of the session", func() bool {

@@ -363,7 +363,7 @@ func (s *seat) beat(ctx context.Context) {
 		s.wake()
 	}
 	s.mu.Unlock()
-	if lane == nil || lane.Running() < s.crew.worker.Session.HeartbeatInterval()/2 ||
+	if lane == nil || lane.Running() < s.crew.set.session.Heartbeat/2 ||
 		!s.beating.CompareAndSwap(false, true) {
 		return
 	}

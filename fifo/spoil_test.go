@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/netfault"
 )
 
@@ -39,7 +38,7 @@ func (b *bed) arrives(late *netfault.Late, sql string) {
 	late.Deliver()
 }
 
-var hastySession = groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second}
+func hasty(w *fifo.Worker) { w.Heartbeat, w.Silence = 100*time.Millisecond, time.Second }
 
 // A cancel request that comes late reaches no other job, be it of another group or of the same batch.
 func TestLateCancelRequest(t *testing.T) {
@@ -66,7 +65,7 @@ func TestLateCancelRequest(t *testing.T) {
 				}()
 				_, err = tx.Exec(ctx, "SELECT pg_sleep(2)")
 				return errors.Join(err, ctx.Err())
-			}, oneLane, func(w *fifo.Worker) { w.Client, w.Session = client, hastySession })
+			}, oneLane, hasty, func(w *fifo.Worker) { w.Client = client })
 			b.work(w)
 			<-delivered
 			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
@@ -106,7 +105,7 @@ func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
 		}
 		_, err = tx.Exec(ctx, "INSERT INTO once VALUES (1)")
 		return err
-	}, oneLane, func(w *fifo.Worker) { w.Client, w.Session, w.MaxAttempts = client, hastySession, 1 }))
+	}, oneLane, hasty, func(w *fifo.Worker) { w.Client, w.MaxAttempts = client, 1 }))
 	<-delivered
 	require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Succeeded}, b.ledger.outcomes())
 	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM once"))

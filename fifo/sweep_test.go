@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -47,9 +46,7 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 	b.run(b.worker(nop, func(w *fifo.Worker) {
 		w.Client = sweeper
 		w.SweepInterval = 10 * time.Millisecond
-		w.Session = groups.Session{
-			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-		}
+		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 	}))
 	t.Cleanup(func() { close(f.thaw) })
 	receive(t, f.frozen, "the sweep")

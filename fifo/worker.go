@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A
@@ -47,8 +47,20 @@ type Worker struct {
 	// with ErrShutdown. Handlers then have 5 seconds to return, and lanes 2 more to close: 27 seconds in all by
 	// default, less than the 30 that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
 	DrainTimeout time.Duration
-	// Session bounds how long a dead or silent worker can keep a group, and how soon its handlers learn of it.
-	Session groups.Session
+	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something
+	// twice as often. It and the next two bound how long a dead or silent worker can keep a group, and how soon its
+	// handlers learn of it; the package's documentation, under Silence, says what follows from them. Defaults to 1
+	// second; at least 1 millisecond.
+	Heartbeat time.Duration
+	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is
+	// also how long a cancelled statement may take to end before its connection is given up, and the longest timeout
+	// for connecting. Defaults to 10 seconds.
+	Silence time.Duration
+	// ServerSilence is how long the server waits for a worker that says nothing before it ends the session and frees
+	// the group. It becomes idle_in_transaction_session_timeout, tcp_user_timeout and the tcp_keepalives settings of
+	// the worker's own connections. Two thirds of it must be more than a handler may take to hear of a silent server,
+	// or Run returns ErrInvalidWorker: it is never 3.375 seconds or less. Defaults to 30 seconds.
+	ServerSilence time.Duration
 	// Name is what operators know the worker by: the application_name of its sessions, and the Worker of a Failure.
 	// Both have its first 63 bytes, and a "?" for each byte that is not printable ASCII. ErrInvalidWorker if it is not
 	// valid UTF-8, or has a NUL. Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none, in
@@ -84,6 +96,9 @@ func (w *Worker) withDefaults() (settings, error) {
 		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
 		drain: orDefault(w.DrainTimeout, 20*time.Second),
 		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
+		session: lease.Session{
+			Heartbeat: w.Heartbeat, Silence: w.Silence, ServerSilence: w.ServerSilence,
+		}.WithDefaults(),
 		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]*Queue, len(w.queues)),
 	}
 	name, badName := w.name()
@@ -106,7 +121,7 @@ func (w *Worker) withDefaults() (settings, error) {
 	case badName != nil:
 		return s, badName
 	}
-	if err := w.Session.Validate(); err != nil {
+	if err := s.session.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
 	}
 	if err := w.lanes.fit(s.lanes, s.names); err != nil {
@@ -129,6 +144,7 @@ type settings struct {
 	poll, drain time.Duration
 	sweep       time.Duration // how often
 	groupIdle   time.Duration
+	session     lease.Session
 	name        string
 	names       []string          // of the queues, sorted
 	queues      map[string]*Queue // with their defaults filled in

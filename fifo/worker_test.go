@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -44,10 +43,10 @@ func TestInvalidWorker(t *testing.T) {
 		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, fifo.ErrInvalidWorker, "Name"},
 		"poll":          {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
 		"session": {func(w *fifo.Worker) {
-			w.Session.Silence = time.Hour
-		}, groups.ErrSession, "ServerSilence"},
-		"nanoseconds": {func(w *fifo.Worker) { w.Session.Heartbeat = 1 }, fifo.ErrInvalidWorker, "Heartbeat 1ns"},
-		"heartbeat":   {func(w *fifo.Worker) { w.Session.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
+			w.Silence = time.Hour
+		}, fifo.ErrInvalidWorker, "ServerSilence"},
+		"nanoseconds": {func(w *fifo.Worker) { w.Heartbeat = 1 }, fifo.ErrInvalidWorker, "Heartbeat 1ns"},
+		"heartbeat":   {func(w *fifo.Worker) { w.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
 	} {
 		w := b.worker(nop, x.edit)
 		err := w.Run(t.Context())

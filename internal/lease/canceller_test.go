@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/netfault"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
@@ -21,7 +20,7 @@ func TestCancelRequestIsLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(groups.Session{})
+	d := s.dialer(Session{})
 	dial := d.Pool.ConnConfig.DialFunc
 	var lose atomic.Int32
 	d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -45,7 +44,7 @@ func TestCancelRequestIsLate(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	late := netfault.NewLate()
-	d := s.dialer(groups.Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second})
+	d := s.dialer(Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second})
 	d.Pool.ConnConfig.DialFunc = late.Dial(d.Pool.ConnConfig.DialFunc)
 	d.Statements["succeed"] += " AND pg_sleep(60) IS NOT NULL"
 	l := s.dial(d)

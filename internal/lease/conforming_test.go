@@ -4,15 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // Handlers may use bun on a lane.
 func TestLaneRefusesNonconformingStrings(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	d := s.dialer(groups.Session{})
+	d := s.dialer(Session{})
 	d.Pool.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"
 	_, err := d.Dial(t.Context())
 	require.ErrorIs(t, err, ErrNonconforming)

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
@@ -33,7 +32,7 @@ type Dialer struct {
 	// Name is the lanes' application_name, unless Pool says one.
 	Name string
 	// Session bounds silence. The zero value means the defaults.
-	Session groups.Session
+	Session Session
 	// Statements are what settles a held job, by name. Calls name them.
 	Statements map[string]string
 	// Logger is told of session settings that are not available. Required.
@@ -56,7 +55,7 @@ func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, uint32, error) {
-	session := newSession(d.Session)
+	session := d.Session.WithDefaults()
 	cfg, err := session.connConfig(ctx, d.Pool, d.Name, lane)
 	if err != nil {
 		return nil, nil, 0, err
@@ -87,6 +86,7 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, u
 
 // Dial opens a lane.
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
+	session := d.Session.WithDefaults()
 	conn, w, pid, err := d.connect(ctx, true)
 	if err != nil {
 		return nil, err
@@ -98,8 +98,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	}
 	l := &Lane{
 		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
-		heartbeat: d.Session.WithDefaults().Heartbeat, silent: d.Session.WithDefaults().Silence,
-		bound:   d.Session.Bound(),
+		heartbeat: session.Heartbeat, silent: session.Silence, bound: session.ServerSilence,
 		control: d.Control, schema: d.Schema,
 		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements, wary: &d.wary,
 	}

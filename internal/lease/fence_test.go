@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -207,7 +206,7 @@ func TestFenceNeedsAControlPool(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(groups.Session{})
+	d := s.dialer(Session{})
 	d.Control = nil
 	_, err := s.fence(s.claim(s.dial(d), "a"))
 	require.ErrorIs(t, err, ErrNoFences)

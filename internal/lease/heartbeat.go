@@ -42,7 +42,7 @@ func (l *Lane) HungUp() bool { return l.stream.ended() }
 
 // Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
 // Session.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
-// end the session soon because results that nobody reads keep heartbeats from being sent: see Session.
+// end the session soon because results that nobody reads keep heartbeats from being sent.
 //
 // It may be called from any goroutine. While no handler runs it does nothing.
 func (l *Lane) Beat(ctx context.Context) error {

@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // hasty is a session whose server waits for four and a half seconds only.
-var hasty = groups.Session{
+var hasty = Session{
 	Heartbeat: 100 * time.Millisecond, Silence: 2 * time.Second, ServerSilence: 4500 * time.Millisecond,
 }
 
@@ -50,7 +49,7 @@ func (s *stage) beside(l *Lane, handler func(ctx context.Context)) (cause, held 
 }
 
 // over waits until the server has ended a session that was silent for as long.
-func (s *stage) over(session groups.Session) {
+func (s *stage) over(session Session) {
 	s.Helper()
 	forsaken := s.dial(s.dialer(session))
 	s.claim(forsaken, "silent")
@@ -324,7 +323,7 @@ func TestBeatFindsTheSessionEnded(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
-			l := s.dial(s.dialer(groups.Session{Heartbeat: 100 * time.Millisecond}))
+			l := s.dial(s.dialer(Session{Heartbeat: 100 * time.Millisecond}))
 			h := s.claim(l, "a")
 			cause, held := s.beside(l, func(ctx context.Context) {
 				tx := s.pgxTx(h)

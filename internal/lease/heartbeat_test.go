@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -31,7 +30,7 @@ func TestBeatKeepsTheSession(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
-	session := groups.Session{
+	session := Session{
 		Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 	}
 	require.NoError(t, session.Validate())

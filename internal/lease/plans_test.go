@@ -6,7 +6,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -17,7 +16,7 @@ func plans(t *testing.T) *pgtest.Plans {
 	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT 'q', n FROM generate_series(1, 1000) n")
 	return &pgtest.Plans{
 		DB:      s.DB,
-		Connect: func() (*pgx.Conn, error) { return s.dialer(groups.Session{}).Connect(t.Context()) },
+		Connect: func() (*pgx.Conn, error) { return s.dialer(Session{}).Connect(t.Context()) },
 		Begin:   beginSQL + "; EXECUTE lockmany ('q', '{g00007,g00008}')",
 		Hot: map[string]pgtest.Hot{
 			"lock":     {SQL: lockSQL, Args: "'q', 'g00007'", Groups: 1},

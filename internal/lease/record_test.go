@@ -9,8 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // freezing is a connection on which one statement, and all behind it, is never sent.
@@ -44,7 +42,7 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	control, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(control.Close)
-	d := s.dialer(groups.Session{
+	d := s.dialer(Session{
 		Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 	})
 	d.Control = control

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -21,7 +20,7 @@ func TestLaneSaysItsIsolation(t *testing.T) {
 			s := newStage(t)
 			s.Enqueue(3, "a")
 			s.Alter(setting)
-			d := s.dialer(groups.Session{})
+			d := s.dialer(Session{})
 			// It has the last word on the session's settings.
 			d.Pool.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 				_, err := c.Exec(ctx, "SET "+setting)

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/conforming"
 )
 
@@ -21,13 +20,9 @@ import (
 // value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL.
 var ErrNonconforming = conforming.Err
 
-// A session is what a groups.Session means for a connection. No field is zero.
-type session groups.Session
-
-func newSession(s groups.Session) session { return session(s.WithDefaults()) }
-
-// settings returns what a worker's connection sets for itself; every one of them may be set by any role.
-func (s session) settings(serverVersion int) [][2]string {
+// settings returns what a worker's connection sets for itself; every one of them may be set by any role. As in all that
+// follows, no field is zero.
+func (s Session) settings(serverVersion int) [][2]string {
 	ms := func(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 	sec := func(d time.Duration) string { return strconv.Itoa(int(max(d.Round(time.Second).Seconds(), 1))) }
 	set := [][2]string{
@@ -39,7 +34,7 @@ func (s session) settings(serverVersion int) [][2]string {
 		{"tcp_keepalives_interval", sec(s.ServerSilence / 6)},
 		{"tcp_keepalives_count", "3"},
 		// The same with a reply on its way, which keepalives do not cover.
-		{"tcp_user_timeout", ms(groups.Session(s).UserTimeout())},
+		{"tcp_user_timeout", ms(s.userTimeout())},
 		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
 		{"client_connection_check_interval", "1000"},
 		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.
@@ -55,7 +50,7 @@ func (s session) settings(serverVersion int) [][2]string {
 }
 
 // connConfig returns the configuration of a worker's own connection to the database of pool.
-func (s session) connConfig(
+func (s Session) connConfig(
 	ctx context.Context, pool *pgxpool.Config, name string, lane bool,
 ) (*pgx.ConnConfig, error) {
 	cfg := pool.ConnConfig.Copy()
@@ -101,7 +96,7 @@ func (s session) connConfig(
 }
 
 // boundSocket makes the worker's side of the socket notice a dead server within Silence, also during a statement.
-func (s session) boundSocket(tcp *net.TCPConn) {
+func (s Session) boundSocket(tcp *net.TCPConn) {
 	// Best effort: heartbeats cover what the platform does not offer.
 	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: s.Silence / 2, Interval: s.Silence / 10, Count: 4,
@@ -111,7 +106,7 @@ func (s session) boundSocket(tcp *net.TCPConn) {
 
 // apply makes the settings on a new connection, in one round trip. One that this server does not know or platform does
 // not have is left out with a warning: it widens a bound, and breaks nothing.
-func (s session) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger) error {
+func (s Session) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger) error {
 	set := s.settings(serverVersion(conn))
 	pipeline := conn.StartPipeline(ctx)
 	for _, kv := range set {

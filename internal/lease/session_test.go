@@ -10,16 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// What groups.Session promises is in force: on a lane and on the scout's connection, in a transaction and out of it.
+// What Session promises is in force: on a lane and on the scout's connection, in a transaction and out of it.
 func TestSessionIsInForce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(groups.Session{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
+	d := s.dialer(Session{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
 	var warned bytes.Buffer
 	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
 	l := s.dial(d)
@@ -64,10 +63,10 @@ func TestSessionSettingThatIsNotThere(t *testing.T) {
 	conn := s.Session()
 	var warned bytes.Buffer
 	// Larger than the server takes.
-	bounds := groups.Session{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
+	bounds := Session{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
 	require.NoError(t, bounds.Validate())
 	logger := slog.New(slog.NewTextHandler(&warned, nil))
-	require.NoError(t, newSession(bounds).apply(t.Context(), conn.PgConn(), logger))
+	require.NoError(t, bounds.apply(t.Context(), conn.PgConn(), logger))
 	require.Contains(t, warned.String(), "idle_in_transaction_session_timeout")
 	var got string
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting('enable_seqscan')").Scan(&got))

@@ -6,8 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 func TestSpoils(t *testing.T) {
@@ -126,7 +124,7 @@ func TestSpoiledLane(t *testing.T) {
 func TestSessionMadeByTheApplication(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	d := s.dialer(groups.Session{})
+	d := s.dialer(Session{})
 	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "SET work_mem = '1MB'")
 		return err

@@ -31,7 +31,7 @@ func newStage(t *testing.T) *stage {
 }
 
 // dialer returns one whose lanes know how to settle.
-func (s *stage) dialer(session groups.Session) *Dialer {
+func (s *stage) dialer(session Session) *Dialer {
 	s.Helper()
 	db := sql.OpenDB(Lending(stdlib.GetPoolConnector(s.Pool)))
 	db.SetMaxIdleConns(0)
@@ -50,7 +50,7 @@ func (s *stage) dialer(session groups.Session) *Dialer {
 
 func (s *stage) lane() *Lane {
 	s.Helper()
-	return s.dial(s.dialer(groups.Session{}))
+	return s.dial(s.dialer(Session{}))
 }
 
 func (s *stage) dial(d *Dialer) *Lane {

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -73,7 +72,7 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 	for _, kept := range []bool{false, true} { // behind the handler, as of a batch
 		s := newStage(t)
 		s.Enqueue(1, "a")
-		d := s.dialer(groups.Session{})
+		d := s.dialer(Session{})
 		for attempt := range 2 {
 			l := s.dial(d)
 			h := s.claim(l, "a")

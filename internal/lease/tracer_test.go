@@ -6,8 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A holding tracer keeps a statement from being sent until it is let go.
@@ -41,7 +39,7 @@ func TestStatementHeldBack(t *testing.T) {
 			s.Enqueue(1, "a")
 			s.Exec("CREATE TABLE effects (v text)")
 			tracer := &holding{sql, make(chan struct{}), make(chan struct{})}
-			d := s.dialer(groups.Session{})
+			d := s.dialer(Session{})
 			d.Pool.ConnConfig.Tracer = tracer
 			l := s.dial(d)
 			h := s.claim(l, "a")

@@ -43,7 +43,7 @@ func (c *checker) account(b breach) []string {
 	}
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]
-		if m.at >= first-int64(session.ServerSilence) && m.at <= last+int64(session.ServerSilence) && (!known ||
+		if m.at >= first-int64(serverSilence) && m.at <= last+int64(serverSilence) && (!known ||
 			procs[proc]) {
 			told = append(told, line{m.at, fmt.Sprintf("harness: %s %s %d %s", m.what, m.proc, m.pid, m.note)})
 		}

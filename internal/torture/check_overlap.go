@@ -102,7 +102,7 @@ func (c *checker) checkLease() {
 // checkUnread: I3-lease, a worker gives up first, also while its handler keeps rows open and no heartbeat can pass:
 // before the server takes the session for silent, the handler is told, or what became of its attempt is recorded.
 func (c *checker) checkUnread() {
-	bound := int64(session.ServerSilence) + late
+	bound := int64(serverSilence) + late
 	others := slices.DeleteFunc(c.causes(), func(w window) bool { return w.why == openRows })
 	for _, t := range c.turns {
 		if t.rows == forever {

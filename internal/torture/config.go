@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A Config says what to run and what to break. Zero fields mean the defaults; faults default to none.
@@ -107,8 +105,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// session has bounds as short as a loaded machine can bear, so that freezes and partitions can outlast them.
-var session = groups.Session{Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second}
+// A worker's bounds are as short as a loaded machine can bear, so that freezes and partitions can outlast them.
+const heartbeat, silence, serverSilence = 200 * time.Millisecond, time.Second, 4 * time.Second
 
 const (
 	// unread is how long a handler has to keep rows open until its worker may take the session for lost, a little less
@@ -124,7 +122,7 @@ const (
 	// the server's keepalives, in whole seconds.
 	freeze = 6500 * time.Millisecond
 	// learn is how long a handler may take to hear that its session was ended, or that the server is silent: in a
-	// statement TCP tells it, 2.25 s after the last sign of life (see Session).
+	// statement TCP tells it, 2.25 s after the last sign of life (Worker.Silence).
 	learn = 2250*time.Millisecond + 500*time.Millisecond
 )
 

@@ -32,7 +32,8 @@ func injectStubborn(ctx context.Context, r *run, _ *rand.Rand) error {
 // workStubborn works the queue of the handlers that do not end, until ctx is done.
 func workStubborn(ctx context.Context, o order, h *handlers) {
 	worker := &fifo.Worker{
-		Client: h.client, Name: o.Name, Concurrency: 1, Session: session, JobTimeout: timeout, AbandonAfter: abandon,
+		Client: h.client, Name: o.Name, Concurrency: 1, JobTimeout: timeout, AbandonAfter: abandon,
+		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
 		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, SweepInterval: -1,
 	}
 	worker.Handle(queueStubborn, h.handle)

@@ -193,7 +193,7 @@ func (c *checker) readWindows() {
 			add(window{begun[faultLose+m.proc], m.at + int64(learn), proc, 0, faultLose})
 		case "cont":
 			add(window{
-				begun[faultStop+m.proc] + int64(session.ServerSilence)/2, m.at + int64(learn), proc, 0, faultStop,
+				begun[faultStop+m.proc] + int64(serverSilence)/2, m.at + int64(learn), proc, 0, faultStop,
 			})
 			c.frozen[proc] = append(c.frozen[proc], window{from: begun[faultStop+m.proc], until: m.at})
 		case "cut":

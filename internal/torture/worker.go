@@ -35,8 +35,8 @@ func work(o order, book *journal) error {
 	defer func() { _ = client.Close() }()
 	h.client = client
 	worker := &fifo.Worker{
-		Client: client, Name: o.Name, Concurrency: o.Lanes, Session: session,
-		MaxAttempts: mostLives, Retry: retry,
+		Client: client, Name: o.Name, Concurrency: o.Lanes, MaxAttempts: mostLives, Retry: retry,
+		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
 		SweepInterval: sweepEvery, GroupIdle: groupIdle,
 	}
 	worker.HandleQueue(queuePlain, fifo.Queue{Handler: h.handle, Share: share, Weights: map[string]int{"1": 3}})

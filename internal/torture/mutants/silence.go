@@ -79,7 +79,7 @@ var silence = []Mutant{
 		Name:   "server-socket-unbounded",
 		Breaks: "the server does not notice that a worker's machine is gone with a reply on its way",
 		Edits: []Edit{{
-			sessionFile, `{"tcp_user_timeout", ms(groups.Session(s).UserTimeout())}`, `{"tcp_user_timeout", "0"}`,
+			sessionFile, `{"tcp_user_timeout", ms(s.userTimeout())}`, `{"tcp_user_timeout", "0"}`,
 		}},
 		Test: Test{"internal/lease", "TestSessionIsInForce"},
 	},
@@ -106,8 +106,10 @@ var silence = []Mutant{
 	{
 		Name:   "bounds-not-checked",
 		Breaks: "the worker may be told to give up later than the server does",
-		Edits:  []Edit{{"groups/session.go", "	case s.noticed() >= s.UserTimeout():", "	case s.noticed() < 0:"}},
-		Test:   Test{"groups", "TestSessionValidate"},
+		Edits: []Edit{{
+			"internal/lease/bounds.go", "	case s.noticed() >= s.userTimeout():", "	case s.noticed() < 0:",
+		}},
+		Test: Test{"internal/lease", "TestSessionValidate"},
 	},
 	{
 		Name:   "beat-beside-a-statement",

@@ -1,4 +1,4 @@
-package groups
+package lease
 
 import (
 	"testing"
@@ -32,8 +32,9 @@ func TestSessionValidate(t *testing.T) {
 		{Silence: 25 * time.Second},
 		{Silence: time.Hour},
 	} {
-		require.ErrorIs(t, s.Validate(), ErrSession, s)
+		require.Error(t, s.Validate(), s)
 	}
-	require.Equal(t, time.Second, Session{}.HeartbeatInterval())
-	require.Equal(t, time.Minute, Session{Heartbeat: time.Minute}.HeartbeatInterval())
+	require.Equal(t, Session{time.Second, 10 * time.Second, 30 * time.Second}, Session{}.WithDefaults())
+	own := Session{time.Minute, time.Hour, 2 * time.Hour}
+	require.Equal(t, own, own.WithDefaults())
 }
