@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -50,17 +49,12 @@ func (c *Client) enqueueNew(ctx context.Context, db querier, b *batch) (ids []in
 	if err != nil || len(keys) == 0 {
 		return nil, 0, err
 	}
-	sql, args := enqueueSQL, append(c.texts(b), byteaArray(keys))
-	if b.priorities != nil {
-		sql = strings.ReplaceAll(enqueuePrioritySQL, "$9", "$10")
-		args = append(args, intArray(b.priorities))
-	}
-	err = each(ctx, db, c.schema.Qualify("WITH job AS ("+sql+")"+enqueueNewSQL), func(r row) error {
+	err = each(ctx, db, c.schema.Qualify("WITH job AS ("+enqueueSQL+")"+enqueueNewSQL), func(r row) error {
 		var id int64
 		err := r.Scan(&id, &xid)
 		ids = append(ids, id)
 		return err
-	}, args...)
+	}, append(c.texts(b), byteaArray(keys))...)
 	if err != nil {
 		return nil, 0, err
 	}

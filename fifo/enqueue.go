@@ -195,6 +195,7 @@ func (c *Client) texts(b *batch) []any {
 	return []any{
 		textArray(b.queues), textArray(b.groups), byteaArray(b.payloads), intArray(b.delays), intArray(b.maxAttempts),
 		orNull(c.inOrder(b), boolArray), orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
+		orNull(b.priorities, intArray[int32]),
 	}
 }
 
@@ -203,13 +204,10 @@ func (c *Client) enqueuePgx(ctx context.Context, s pgxSession, b *batch) (ids []
 		return c.enqueueNew(ctx, s, b)
 	}
 	sql, args := enqueueSQL, []any{
-		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.inOrder(b), b.headers, b.runAts,
+		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.inOrder(b), b.headers, b.runAts, b.priorities,
 	}
-	switch {
-	case c.one(b):
+	if c.one(b) {
 		sql, args = enqueueOneSQL, b.single()
-	case b.priorities != nil:
-		sql, args = enqueuePrioritySQL, append(args, b.priorities)
 	}
 	rows, err := s.db.Query(ctx, c.schema.Qualify(sql), args...)
 	if err != nil {
@@ -231,12 +229,9 @@ func (c *Client) enqueueSQL(ctx context.Context, tx Tx, b *batch) (ids []int64, 
 		return c.enqueueNew(ctx, sqlQuerier{tx}, b)
 	}
 	query, args := enqueueOneSQL, []any(nil)
-	switch {
-	case c.one(b):
+	if c.one(b) {
 		args = b.single()
-	case b.priorities != nil:
-		query, args = enqueuePrioritySQL, append(c.texts(b), intArray(b.priorities))
-	default:
+	} else {
 		query, args = enqueueSQL, c.texts(b)
 	}
 	rows, err := tx.QueryContext(ctx, c.schema.Qualify(query), args...)

@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -95,23 +94,6 @@ func TestInvalidPriority(t *testing.T) {
 		require.ErrorContains(t, err, "23514")
 	}
 	require.Zero(t, b.count("jobs"))
-}
-
-// The statement for messages with a priority is that for others, and nothing else.
-func TestEnqueueWithAPriority(t *testing.T) {
-	t.Parallel()
-	statement := func(file string) string {
-		sql, err := os.ReadFile("sql/" + file + ".sql")
-		require.NoError(t, err)
-		_, insert, found := strings.Cut(string(sql), "\nINSERT ")
-		require.True(t, found)
-		return insert
-	}
-	with := strings.NewReplacer(
-		", max_attempts)\n", ", max_attempts, priority)\n", "attempts, 0)\n", "attempts, 0), nullif(m.priority, 0)\n",
-		"$8::bigint[]", "$8::bigint[], $9::integer[]", " run_at, n)", " run_at, priority, n)",
-	).Replace(statement("enqueue"))
-	require.Equal(t, with, statement("enqueue_priority"))
 }
 
 // backlog enqueues a job to each of n groups, from group a0000001 on.

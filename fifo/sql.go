@@ -9,8 +9,6 @@ import (
 var (
 	//go:embed sql/enqueue.sql
 	enqueueSQL string
-	//go:embed sql/enqueue_priority.sql
-	enqueuePrioritySQL string
 	//go:embed sql/enqueue_one.sql
 	enqueueOneSQL string
 	//go:embed sql/dedup.sql

@@ -98,9 +98,9 @@ func TestEnqueueDoesNotWait(t *testing.T) {
 	for _, c := range []*pgtest.Session{first, second} {
 		c.Do("BEGIN")
 		for _, id := range []string{"a", "brand-new", "a"} {
-			require.False(t,
-				c.Waits(enqueue, []string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, nil, nil, nil),
-				id)
+			waits := c.Waits(enqueue,
+				[]string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, nil, nil, nil, nil)
+			require.False(t, waits, id)
 		}
 	}
 }
