@@ -2,7 +2,7 @@ package fifo
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -53,39 +53,21 @@ const (
 // recorded reports whether the job's row says what became of the attempt, or is gone for it.
 func (o Outcome) recorded() bool { return o != Succeeded && o != Returned && o != Unknown }
 
-func (o Outcome) String() string {
-	switch o {
-	case Succeeded:
-		return "succeeded"
-	case Retried:
-		return "retried"
-	case Buried:
-		return "buried"
-	case Returned:
-		return "returned"
-	case Snoozed:
-		return "snoozed"
-	case Blocked:
-		return "blocked"
-	case Discarded:
-		return "discarded"
-	default:
-		return "unknown"
-	}
+var outcomeWords = words[Outcome]{
+	Succeeded: "succeeded", Retried: "retried", Buried: "buried", Returned: "returned", Snoozed: "snoozed",
+	Blocked: "blocked", Discarded: "discarded", Unknown: "unknown",
 }
+
+var errInvalidOutcome = errors.New("fifo: invalid outcome")
+
+func (o Outcome) String() string { return outcomeWords.of(o) }
 
 // MarshalText returns what String does, for JSON and logs.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText reads what MarshalText writes, and returns an error for any other text.
 func (o *Outcome) UnmarshalText(text []byte) error {
-	for known := Succeeded; known <= Unknown; known++ {
-		if known.String() == string(text) {
-			*o = known
-			return nil
-		}
-	}
-	return fmt.Errorf("fifo: invalid outcome: %q", text)
+	return outcomeWords.read(text, o, errInvalidOutcome)
 }
 
 // hookEnqueue calls the Enqueue hooks, and returns the context and the messages to go on with, and what to call in the

@@ -69,43 +69,19 @@ const (
 	Dead   // it is a dead letter
 )
 
-func (s State) String() string {
-	switch s {
-	case Held:
-		return "held"
-	case Paused:
-		return "paused"
-	case BackingOff:
-		return "backing off"
-	case Delayed:
-		return "delayed"
-	case OverLimit:
-		return "over its limit"
-	case Due:
-		return "due"
-	case Behind:
-		return "behind"
-	case Dead:
-		return "dead"
-	default:
-		return "unknown"
-	}
+var stateWords = words[State]{
+	0: "unknown", Held: "held", Paused: "paused", BackingOff: "backing off", Delayed: "delayed",
+	OverLimit: "over its limit", Due: "due", Behind: "behind", Dead: "dead",
 }
+
+func (s State) String() string { return stateWords.of(s) }
 
 // MarshalText returns what String does, for JSON and logs.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what MarshalText writes ("unknown" is the zero State), and returns ErrInvalidState for any other
 // text.
-func (s *State) UnmarshalText(text []byte) error {
-	for known := State(0); known <= Dead; known++ {
-		if known.String() == string(text) {
-			*s = known
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %q", ErrInvalidState, text)
-}
+func (s *State) UnmarshalText(text []byte) error { return stateWords.read(text, s, ErrInvalidState) }
 
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
 // given states. A page goes on behind the whole group of its After, whatever id that has.
