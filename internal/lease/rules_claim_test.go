@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -170,6 +172,15 @@ var meetings = map[string]struct {
 	"dies":     {"", 1},
 }
 
+// meetingsAt returns the names of the meetings at a site. Where the other worker finds the group locked, or its head
+// taken, it has nothing to end, and all meetings are the same.
+func meetingsAt(at string) []string {
+	if at == between || at == beforeHead {
+		return []string{"dies"}
+	}
+	return slices.Sorted(maps.Keys(meetings))
+}
+
 // meet has a claim of group a stop at the gate while a lower id is committed there, and another worker claims the group
 // and ends as it says. It returns what the claim took, and what it should have taken first.
 func meet(t *testing.T, take taking, at, ending string) (ids []int64, first int64) {
@@ -212,7 +223,7 @@ func TestClaimTakesTheRightHead(t *testing.T) {
 	t.Parallel()
 	for at := range sites {
 		for how, take := range rightTakings(at) {
-			for ending := range meetings {
+			for _, ending := range meetingsAt(at) {
 				t.Run(at+"/"+how+"/"+ending, func(t *testing.T) {
 					t.Parallel()
 					ids, first := meet(t, take, at, ending)
