@@ -73,7 +73,7 @@ func TestServerCrash(t *testing.T) {
 			c := newCluster(t, lazy)
 			c.migrate()
 			s := siteOn(t, c.url(c.port))
-			backlog := s.fill(80, 40)
+			backlog := s.fill(80, 20)
 			if off != "" {
 				c.exec(c.port, off)
 				c.exec(c.port, "SELECT pg_reload_conf()")

@@ -11,13 +11,16 @@ func TestBatchTakesWhatIsFirst(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{beforeGroup, groupIsRead} {
 		for how, take := range rightTakings(at) {
-			for name, ending := range endings {
-				t.Run(at+"/"+how+"/"+name, func(t *testing.T) {
-					t.Parallel()
-					_, fault := judge(t, take, ending, at == groupIsRead)
-					require.Empty(t, fault)
-				})
-			}
+			t.Run(at+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				for name, ending := range endings {
+					t.Run(name, func(t *testing.T) {
+						_, fault := judge(s.again(t), take, ending, at == groupIsRead)
+						require.Empty(t, fault)
+					})
+				}
+			})
 		}
 	}
 }
@@ -29,7 +32,7 @@ func TestObviousBatchesDoNot(t *testing.T) {
 			t.Parallel()
 			var faults []string
 			for _, ending := range endings {
-				if _, fault := judge(t, take, ending, false); fault != "" {
+				if _, fault := judge(newStage(t), take, ending, false); fault != "" {
 					faults = append(faults, fault)
 				}
 			}

@@ -30,6 +30,19 @@ func newStage(t *testing.T) *stage {
 	return &stage{pgtest.New(t)}
 }
 
+// again returns the database, emptied, for the next of several tests that run one after the other. Whoever is still
+// ending a session of the last one is waited for.
+func (s *stage) again(t *testing.T) *stage {
+	t.Helper()
+	db := *s.DB
+	db.T = t
+	for _, table := range []string{"jobs", "queue_groups", "queues", "slots", "pauses", "attempt_marks"} {
+		db.Exec("DELETE FROM pgfifo." + table)
+	}
+	db.Exec("SELECT setval(pg_get_serial_sequence('pgfifo.jobs', 'id'), 1, false)")
+	return &stage{&db}
+}
+
 // dialer returns one whose lanes know how to settle.
 func (s *stage) dialer(session Session) *Dialer {
 	s.Helper()

@@ -14,7 +14,7 @@ import (
 // startEmbedded makes a temporary cluster with binaries that embedded-postgres
 // downloads once and keeps below the home folder.
 func (s *starter) startEmbedded(ctx context.Context) (*Server, error) {
-	c, err := newCluster()
+	c, err := newCluster("") // memory may be no place to run programs from
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (c *cluster) fill(ctx context.Context) error {
 		return c.initdb(ctx)
 	}
 	if t.home == nil {
-		home, err := newCluster()
+		home, err := newCluster(filepath.Dir(c.dir))
 		if err != nil {
 			return err
 		}

@@ -37,12 +37,23 @@ func (s *starter) startLocal(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCluster()
+	c, err := newCluster(s.dataDir())
 	if err != nil {
 		return nil, err
 	}
 	c.bin = bin
 	return s.startCluster(ctx, c)
+}
+
+// dataDir returns the folder that a cluster's is made in; "" is the one for
+// temporary files. It is in memory if a server may forget, and nobody says where
+// temporary files are: tests that make a database each create and delete files
+// by the hundred thousand.
+func (s *starter) dataDir() string {
+	if s.opts.Durable || s.getenv("TMPDIR") != "" {
+		return ""
+	}
+	return memoryDir()
 }
 
 // startCluster starts the server of a cluster whose binaries are there.
@@ -56,14 +67,15 @@ func (s *starter) startCluster(ctx context.Context, c *cluster) (*Server, error)
 	return &Server{URL: url, Log: c.log(), stop: c.close, halt: c.stop, resume: c.resume}, nil
 }
 
-// newCluster makes the cluster's folder, empty yet.
-func newCluster() (*cluster, error) {
+// newCluster makes the cluster's folder, empty yet, in a folder that is there;
+// "" is the one for temporary files.
+func newCluster(parent string) (*cluster, error) {
 	owner, err := clusterOwner()
 	if err != nil {
 		return nil, err
 	}
 	// Not testing's TempDir, even in a test: its parent is closed to others.
-	dir, err := os.MkdirTemp("", "pgfifo-")
+	dir, err := os.MkdirTemp(parent, "pgfifo-")
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,14 @@
 // PGFIFO_POSTGRES=url|docker|local|embedded takes that one source only, and
 // its failure is the failure.
 //
+// A local cluster is in memory (/dev/shm, if 4 GiB are free there), unless its
+// Options say Durable or TMPDIR says where temporary files are.
+//
 // Servers started here listen on 127.0.0.1 only (a container on a remote
 // daemon: on the daemon's host; see also Options.Listen), take 300
-// connections, and go away with the process that started them, even when it is killed: a local or embedded
-// cluster at once (on Unix), a container after 15 minutes.
+// connections, and go away with the process that started them, even when it is
+// killed: a local or embedded cluster at once (on Unix), a container after 15
+// minutes.
 package pgserver
 
 import (
@@ -42,7 +46,8 @@ const DefaultImage = "postgres:17"
 // here of Durable and Settings.
 type Options struct {
 	// Durable turns fsync, synchronous_commit and full_page_writes on. They
-	// are off by default: faster, and a test's data need not survive a crash.
+	// are off by default, and a local cluster's data may be in memory: faster,
+	// and a test's data need not survive a crash.
 	Durable bool
 	// Settings are further server settings by name, such as
 	// "max_locks_per_transaction": "256". They override this package's
