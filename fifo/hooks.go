@@ -165,28 +165,37 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 	return ctx
 }
 
-// hookSettled calls the Settled hooks for each result. It has one goroutine for all of them, and another one if a hook
-// ends that.
-func (c *Client) hookSettled(ctx context.Context, results []result) {
-	hooks := make([]Hooks, 0, len(c.cfg.Hooks))
-	for _, h := range slices.Backward(c.cfg.Hooks) {
+// A settledHooks calls the Settled hooks for each result.
+type settledHooks struct {
+	c       *Client
+	results []result
+	called  int
+}
+
+// call calls those that have not been called yet: a hook may end its goroutine.
+func (s *settledHooks) call(ctx context.Context) {
+	hooks := s.c.cfg.Hooks
+	for s.called < len(s.results)*len(hooks) {
+		r, h := &s.results[s.called/len(hooks)], &hooks[len(hooks)-1-s.called%len(hooks)]
+		s.called++
 		if h.Settled != nil {
-			hooks = append(hooks, h)
+			s.c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
 		}
 	}
-	next, calls := 0, len(results)*len(hooks)
-	for next < calls {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for next < calls {
-				r, h := &results[next/len(hooks)], &hooks[next%len(hooks)]
-				next++
-				c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
-			}
-		}()
-		<-done
-	}
+}
+
+// untilReturned calls f, and closes done when it has returned. If f ends its goroutine, it is called again in another.
+func untilReturned(f func(), done chan<- struct{}) {
+	returned := false
+	defer func() {
+		if returned {
+			close(done)
+		} else {
+			go untilReturned(f, done)
+		}
+	}()
+	f()
+	returned = true
 }
 
 // context returns that of the Job hook, which does not end, or ctx if there is none.

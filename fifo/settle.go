@@ -37,12 +37,16 @@ func (s *seat) settle(
 	default:
 		a.revoke(Unknown, KindLost, err)
 	}
+	told, hooks := false, settledHooks{c: s.crew.worker.Client, results: a.results}
 	return recorded, s.aside(ctx, a, func() {
-		for i := range a.results {
-			s.tell(ctx, &a.results[i])
+		if !told {
+			told = true
+			for i := range a.results {
+				s.tell(ctx, &a.results[i])
+			}
+			s.forwarded(a)
 		}
-		s.forwarded(a)
-		s.crew.worker.Client.hookSettled(ctx, a.results)
+		hooks.call(ctx)
 	})
 }
 
@@ -51,19 +55,20 @@ const hookGrace = 50 * time.Millisecond
 
 // aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: it
 // has looked too long ago, others may have its group, and if its session ended now that would be an attempt. Then aside
-// waits all the same, and reports true.
+// waits all the same, and reports true. A tell whose goroutine is ended is called again.
 func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
-	if !slow || !s.holding {
+	if !slow {
 		s.lane.Aside(tell)
 		return false
 	}
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tell()
-	}()
+	go untilReturned(tell, done)
+	if !s.holding {
+		<-done
+		return false
+	}
 	s.lane.Aside(func() { late = !within(hookGrace, done) })
 	if late {
 		late = s.letGo(ctx)

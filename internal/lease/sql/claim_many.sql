@@ -7,6 +7,7 @@
 -- without that look a head could be locked here that belongs to somebody who has just locked its group.
 --
 -- Whether there is more behind a head is read with it: in an index, the next entry costs nothing beside the first.
+-- Whether the queue is paused is looked up once, for all groups.
 --
 -- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the
 -- claim is made again without it: nobody else could work what is enqueued there meanwhile.
@@ -38,7 +39,8 @@ FROM (
                          AND m.attempt = j.attempts + 1) AS marked,
                pg_current_xact_id() AS own_xid,
                pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
-               EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', k.group_id) AND p.queue = $1) AS paused,
+               EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id = '' AND p.queue = $1)
+               OR EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id = k.group_id AND p.queue = $1) AS paused,
                top.two[2] IS NOT NULL AS more
         FROM pgfifo.jobs j
         WHERE j.ctid = top.two[1] AND j.queue = $1 AND j.group_id = k.group_id

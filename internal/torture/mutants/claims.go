@@ -53,6 +53,18 @@ var claims = []Mutant{
 		Test:   Test{"internal/lease", "TestHeldGroupAmongMany"},
 	},
 	{
+		Name:   "pause-of-the-queue-of-many",
+		Breaks: "of a paused queue many groups are worked at once",
+		Edits:  []Edit{{"internal/lease/sql/claim_many.sql", "p.group_id = ''", "p.group_id = '?'"}},
+		Test:   Test{"internal/lease", "TestClaimWithoutASlot"},
+	},
+	{
+		Name:   "pause-of-one-of-many",
+		Breaks: "a paused group is worked beside others",
+		Edits:  []Edit{{"internal/lease/sql/claim_many.sql", "p.group_id = k.group_id", "p.group_id = '?'"}},
+		Test:   Test{"internal/lease", "TestClaimWithoutASlot"},
+	},
+	{
 		Name:    "slot-not-locked",
 		Breaks:  "a queue runs more jobs at once than its limit says",
 		Edits:   []Edit{{"internal/lease/sql/lock_slot.sql", "LIMIT 1\n    " + lock, "LIMIT 1"}},
