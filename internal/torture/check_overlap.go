@@ -115,7 +115,7 @@ func (c *checker) checkUnread() {
 		}
 		over := t.over()
 		settled := max(over, min(t.settled, over+learnt))
-		if over == t.died || c.causedIn(t, others, over-learnt, settled) {
+		if t.died <= settled || c.causedIn(t, others, over-learnt, settled) {
 			continue // it was lost by something else; if the server had ended the session before, I3 tells
 		}
 		if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt {

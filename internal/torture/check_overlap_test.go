@@ -80,6 +80,10 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evRows, 1, 10, 1, 200, "-")
 			b.later(5000).mark(faultKill, "w1", 0).done(1, 10, 1, 2)
 		}},
+		"a handler with rows open for long returns, and its worker is killed before it tells": {"", func(b *book) {
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evRows, 1, 10, 1, 200, "-")
+			b.later(5000).event(0, evEnd, 1, 10, 1, 0, "ok").later(20).mark(faultKill, "w1", 0).done(1, 10, 1, 2)
+		}},
 		"a handler with rows open for long has its session ended": {"", func(b *book) {
 			b.alone(func() {
 				b.event(0, evRows, 1, 10, 1, 200, "-").later(5000).mark(faultTerminate, "w1", 71)

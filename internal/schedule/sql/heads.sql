@@ -1,6 +1,5 @@
--- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql,
--- candidates_between.sql and probe.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the
--- head's xmax.
+-- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql and
+-- probe.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the head's xmax.
 --
 -- holder is the transaction that has the head locked, if it is still in progress: some worker is running it. One that
 -- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
