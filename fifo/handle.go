@@ -81,11 +81,12 @@ func (s *seat) failed(a *attempt, t task, err, cause error) {
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.
 func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
+	h := s.queue.BatchHandler // which is also called when the seat has gone on
 	jobs := make([]*Job, len(tasks))
 	for i := range tasks {
 		jobs[i] = tasks[i].job
 	}
-	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return s.queue.BatchHandler(ctx, jobs) })
+	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h(ctx, jobs) })
 	named, is := batchError(err)
 	if is && len(named) == 0 { // no job has failed
 		err = nil
