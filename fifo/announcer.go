@@ -45,11 +45,9 @@ type openTx struct {
 }
 
 const (
-	noticeGap = time.Millisecond
-	noticeMax = 50 * time.Millisecond // the longest gap
-	askGap    = time.Millisecond
-	askMax    = time.Second            // the longest time between two questions about a transaction
-	failGap   = 100 * time.Millisecond // after a statement that failed
+	noticeGap = time.Millisecond      // between two notices, and before the first question about a transaction
+	noticeMax = 50 * time.Millisecond // the longest gap, and that after a statement that failed
+	askMax    = time.Second           // the longest time between two questions about a transaction
 
 	maxOpen = 1000      // transactions that are asked about; those beyond it, polling finds
 	openFor = time.Hour // how long one is asked about
@@ -107,7 +105,7 @@ func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	}
 	if tx == nil {
 		now := time.Now()
-		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(askGap)}
+		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(noticeGap)}
 		a.open[xid] = tx
 	}
 	add(tx.hints)
@@ -195,7 +193,7 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 		if a.ctx.Err() == nil {
 			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
 		}
-		return failGap
+		return noticeMax
 	}
 	return rest
 }
@@ -210,7 +208,7 @@ func (a *announcer) due(now time.Time, all bool) (xids []int64) {
 		case age > openFor:
 			delete(a.open, xid)
 		case all || !tx.next.After(now):
-			tx.next = now.Add(min(max(askGap, 4*a.took, age/16), askMax))
+			tx.next = now.Add(min(max(noticeGap, 4*a.took, age/16), askMax))
 			xids = append(xids, xid)
 		}
 	}

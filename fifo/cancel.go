@@ -3,7 +3,6 @@ package fifo
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,9 +50,6 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	return ended, err
 }
 
-// cancelWait is how long a worker asks whether a group is paused.
-const cancelWait = 5 * time.Second
-
 // cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused.
 // Any role may send a notice, so the worker obeys only one that the table of pauses bears out. It asks on the
 // connection that listens: handlers may have all of the client's pool.
@@ -67,7 +63,7 @@ func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
 	if len(stops) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	paused, client := false, c.worker.Client
 	err := conn.QueryRow(ctx, client.schema.Qualify(pausedSQL), key.Queue, key.GroupID).Scan(&paused)

@@ -133,8 +133,9 @@ func (c *crew) run(ctx context.Context) error {
 }
 
 const (
-	// drainGrace is how long handlers have to return after their contexts were cancelled.
-	drainGrace = 5 * time.Second
+	// grace is how long handlers have to return after their contexts were cancelled, and the server to answer what is
+	// asked beside them.
+	grace = 5 * time.Second
 	// lastWait is how long lanes have to end after their connections were closed, and then what stands beside them.
 	// What they do is quick, unless it is a hook.
 	lastWait = time.Second
@@ -148,7 +149,7 @@ func (c *crew) drain(ended <-chan struct{}) error {
 	for _, s := range c.seats {
 		s.shut()
 	}
-	if !within(drainGrace, ended) {
+	if !within(grace, ended) {
 		c.cut()
 		if !within(lastWait, ended) {
 			c.leaveLanes()
@@ -236,7 +237,7 @@ func (c *crew) closeBeside() {
 }
 
 func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	_ = conn.Close(ctx)
 }
@@ -271,7 +272,7 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer close(ended)
 	defer context.AfterFunc(ctx, func() {
 		s.shut()
-		if !within(drainGrace, ended) {
+		if !within(grace, ended) {
 			c.cut()
 		}
 	})()

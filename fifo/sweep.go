@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	sweepBatch  = 1000 // rows per transaction
+	sweepBatch  = 1000 // rows per transaction, and queues that are looked at: the rest waits for the next sweep
 	sweepBudget = 50   // transactions per sweep: the rest waits for the next
 )
 

@@ -11,13 +11,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
-const (
-	// unhandledAfter is how many intervals of the sweep a job waits before a worker tells that it does not handle the
-	// queue.
-	unhandledAfter = 10
-	// sweepQueues is how many queues are looked at in a sweep: the rest waits for the next.
-	sweepQueues = 1000
-)
+// unhandledAfter is how many intervals of the sweep a job waits before a worker tells that it does not handle the
+// queue.
+const unhandledAfter = 10
 
 // An onlooker looks at the queues that its worker does not handle. Nobody knows all that others handle: it tells what
 // waits for long, once for each queue.
@@ -38,7 +34,7 @@ func (o *onlooker) look(ctx context.Context) error {
 	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)
 		if err == nil {
-			firsts, err = schedule.Firsts(ctx, tx, client.schema, o.after, sweepQueues)
+			firsts, err = schedule.Firsts(ctx, tx, client.schema, o.after, sweepBatch)
 		}
 		return err
 	})
@@ -46,8 +42,8 @@ func (o *onlooker) look(ctx context.Context) error {
 		return fmt.Errorf("fifo: look for queues without a handler: %w", err)
 	}
 	o.after = ""
-	if len(firsts) == sweepQueues {
-		o.after = firsts[sweepQueues-1].Queue
+	if len(firsts) == sweepBatch {
+		o.after = firsts[sweepBatch-1].Queue
 	}
 	for i := range firsts {
 		o.tell(&firsts[i])

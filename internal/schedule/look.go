@@ -55,9 +55,8 @@ type cursor struct {
 const (
 	pace      = 200                    // rests between a walk's statements, where looks are made, in their times
 	slack     = time.Second            // for clocks: due jobs are looked for so much further back
-	newBatch  = 1 << 12                // ids of a statement
+	newBatch  = 8 * walkBatch          // ids of a statement
 	maxNew    = 32 * newBatch          // ids of a look: instead of more, all groups are walked over
-	minSlow   = minGap                 // walks are never slow that take less
 	manyHeads = 4 * walkBatch          // a walk over fewer may be slow by chance,
 	slowWalk  = 100 * time.Millisecond // if it takes less
 )
@@ -66,7 +65,7 @@ const (
 func horizon(poll time.Duration) time.Duration { return 2*poll + 2*time.Second }
 
 // slow returns from when on walks are too long to be made once every Poll.
-func (s *Scout) slow() time.Duration { return max(s.Poll/100, minSlow) }
+func (s *Scout) slow() time.Duration { return max(s.Poll/100, minGap) }
 
 // choose begins or ends to make looks. A walk that is under way begins anew: what is committed behind its back is found
 // by looks from now on, but not what was before the first one.
@@ -101,7 +100,7 @@ func (s *Scout) covered() bool { return s.any(func(w *walk) bool { return w.cove
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
 	l := &s.look
-	gap := max(s.gap, 20*l.took)
+	gap := max(s.gap, spare*l.took)
 	switch {
 	case !l.on:
 		return maxRest
@@ -110,11 +109,11 @@ func (s *Scout) nextLook(view View) time.Duration {
 	case view.Room <= 0:
 		return maxRest
 	case l.pass == nil && !l.owed.IsZero() && !view.Crowded:
-		gap = 20 * l.batch
+		gap = spare * l.batch
 	case l.pass != nil && view.Idle:
 		return 0
 	case l.pass != nil:
-		gap = 3 * l.batch
+		gap = yield * l.batch
 	case s.hurried && s.covered():
 		gap = view.hurry(l.took)
 	case !view.Idle:

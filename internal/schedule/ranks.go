@@ -14,7 +14,7 @@ const (
 	// guaranteed is of how many turns one is that of the group which waits longest.
 	guaranteed = 10
 	// maxUrgent is how many groups of a priority a row has before no more are looked for.
-	maxUrgent = 256
+	maxUrgent = walkBatch / 2
 )
 
 // Ranks are the groups of a row whose heads have a priority. Those of the highest have its turns, but for one in ten:

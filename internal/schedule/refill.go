@@ -21,7 +21,7 @@ type refill struct {
 }
 
 // minRefill is how many groups a refill reads at least.
-const minRefill = 64
+const minRefill = walkBatch / 8
 
 // nextRefill returns that of a queue's shares which is low and was chosen least lately, or none.
 func (t *Turns) nextRefill(queue *row) (next refill) {
@@ -61,7 +61,7 @@ func (s *Scout) nextRefill(view View) time.Duration {
 		return maxRest
 	}
 	if !view.Idle && view.Ready >= walkBatch {
-		return 3*s.refills.batch - time.Since(s.refills.walked)
+		return yield*s.refills.batch - time.Since(s.refills.walked)
 	}
 	return 0
 }

@@ -59,7 +59,7 @@ func (s *Scout) nextUrgent(view View) time.Duration {
 	case u.more:
 		gap = urgentRun * u.took
 	case u.some, u.asked.Load():
-		gap = max(urgentGap, 20*u.took)
+		gap = max(urgentGap, spare*u.took)
 	}
 	return gap - time.Since(u.walked)
 }

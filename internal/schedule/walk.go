@@ -15,7 +15,7 @@ func (s *Scout) rest(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
 	}
-	return 20 * took
+	return spare * took
 }
 
 // hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep
@@ -145,7 +145,7 @@ func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
 		return r.batch - time.Since(r.walked) // what is due meanwhile is not to wait for it
 	case p.started && !view.Idle && view.Ready >= walkBatch:
 		// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
-		return 3*r.batch - time.Since(r.walked)
+		return yield*r.batch - time.Since(r.walked)
 	}
 	return 0
 }
