@@ -17,7 +17,7 @@ const (
 	// slowdown is how many times as long as usual jobs may wait on average that are beside a group in trouble, or
 	// delayed, and slowMean and lateMean what is too short to tell.
 	slowdown           = 4
-	slowMean, lateMean = int64(250 * time.Millisecond), int64(time.Second)
+	slowMean, lateMean = int64(500 * time.Millisecond), int64(time.Second)
 	// startingUp is for how long jobs wait in the beginning because processes start.
 	startingUp = int64(3 * time.Second)
 )
