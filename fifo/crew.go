@@ -24,6 +24,7 @@ type crew struct {
 	set    settings
 	log    *slog.Logger
 	dialer *lease.Dialer
+	keeper *lease.Keeper // nil: the seats have lanes
 	turns  *schedule.Turns
 	scout  *schedule.Scout
 	seats  []*seat
@@ -47,6 +48,11 @@ func newCrew(w *Worker, set settings) *crew {
 		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
 		Session: set.session, DB: w.Client.db,
 		Statements: settleStatements, Logger: c.log,
+	}
+	if set.bySession {
+		c.keeper = &lease.Keeper{
+			Dialer: c.dialer, Lanes: lease.NewLanes(c.dialer, w.concurrency()), Plain: succeedUsedStmt, Lost: c.lostSession,
+		}
 	}
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
 	for name, q := range set.queues {
@@ -74,19 +80,49 @@ func (c *crew) dial(ctx context.Context) error {
 	if c.set.once {
 		beside = nil
 	}
-	need := len(c.seats) + len(beside)
+	lanes := len(c.seats)
+	if c.keeper != nil {
+		lanes = c.worker.concurrency() + 1
+	}
+	need := lanes + len(beside)
 	var eg errgroup.Group
 	eg.SetLimit(parallelDials())
+	if c.keeper != nil {
+		if err := dialed(c.keeper.Connect(ctx), 1, need); err != nil {
+			return err
+		}
+		eg.Go(func() error {
+			return c.keeper.Lanes.Dial(ctx, parallelDials(), func(i int, err error) error { return dialed(err, i+2, need) })
+		})
+	}
 	for i, s := range c.seats {
 		eg.Go(func() error { return dialed(s.dial(ctx), i+1, need) })
 	}
 	for i, conn := range beside {
 		eg.Go(func() (err error) {
 			*conn, err = c.dialer.Connect(ctx)
-			return dialed(err, len(c.seats)+i+1, need)
+			return dialed(err, lanes+i+1, need)
 		})
 	}
 	return eg.Wait()
+}
+
+// holder returns what a seat is to have its groups by.
+func (c *crew) holder(ctx context.Context) (holder, error) {
+	if c.keeper != nil {
+		return c.keeper.Borrow(ctx)
+	}
+	return c.dialer.Dial(ctx)
+}
+
+// lostSession cancels the handlers whose groups were held by a session that has ended.
+func (c *crew) lostSession(why error) {
+	c.log.Warn("pgfifo: the session that holds groups is lost; their jobs run again", "error", why)
+	for _, s := range c.seats {
+		if at := s.at.Load(); at != nil && (*at).HungUp() {
+			s.cancel(lease.ErrLost)
+		}
+	}
 }
 
 // dialed tells "too many connections" (of the server, the database or the role) from other failures to connect.
@@ -110,7 +146,9 @@ func (c *crew) run(ctx context.Context) error {
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() { c.runScout(ctx) })
 	beside.Go(func() { c.runHeartbeat(aside) })
-	beside.Go(func() { c.runSweeper(ctx) })
+	if c.set.sweeps {
+		beside.Go(func() { c.runSweeper(ctx) })
+	}
 	if !c.worker.Client.cfg.PollOnly {
 		beside.Go(func() { c.runListener(ctx) })
 	}
@@ -126,6 +164,9 @@ func (c *crew) run(ctx context.Context) error {
 	c.stopping.Store(true)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
+	if c.keeper != nil {
+		c.keeper.Close()
+	}
 	if within(lastWait, doneOf(&beside)) {
 		c.closeBeside()
 	}
@@ -224,6 +265,9 @@ func (c *crew) closeLanes() {
 			_ = s.lane.Close()
 		}
 	}
+	if c.keeper != nil {
+		c.keeper.Close()
+	}
 	c.closeBeside()
 }
 
@@ -262,7 +306,7 @@ func (c *crew) runHeartbeat(ctx context.Context) {
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
-	if err := c.scout.Walk(ctx, s.lane.Conn()); err != nil {
+	if err := c.scout.Walk(ctx, s.lane.(*lease.Lane).Conn()); err != nil {
 		return false, err
 	}
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -12,7 +12,7 @@ import (
 type laneBounds struct {
 	mu      sync.Mutex
 	of      map[string]schedule.Lanes
-	running *crew // or nil
+	running []*crew
 }
 
 // SetLanes changes how many of the worker's lanes are kept for a queue, and how many may work it at once: MinLanes and
@@ -49,14 +49,16 @@ func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
 	defer l.mu.Unlock()
 	before := l.of[queue]
 	l.set(queue, minLanes, maxLanes)
-	if l.running == nil {
-		return nil
+	for _, c := range l.running {
+		if c.set.queues[queue] == nil {
+			continue
+		}
+		if err := l.check(c.set.lanes, c.set.names); err != nil {
+			l.of[queue] = before
+			return err
+		}
+		c.turns.SetLanes(queue, l.of[queue])
 	}
-	if err := l.check(l.running.set.lanes, l.running.set.names); err != nil {
-		l.of[queue] = before
-		return err
-	}
-	l.running.turns.SetLanes(queue, l.of[queue])
 	return nil
 }
 
@@ -83,25 +85,29 @@ func (l *laneBounds) check(lanes int, queues []string) error {
 	return nil
 }
 
-// crew returns the one that runs, or nil.
-func (l *laneBounds) crew() *crew {
+// crews returns those that run.
+func (l *laneBounds) crews() []*crew {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.running
 }
 
-// begin makes the bounds those of a crew that begins to run; the returned function ends that. They may have changed
-// since they were found to fit.
-func (l *laneBounds) begin(c *crew) (end func(), err error) {
+// begin makes the bounds those of crews that begin to run; the returned function ends that. They may have changed since
+// they were found to fit.
+func (l *laneBounds) begin(crews []*crew) (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.check(c.set.lanes, c.set.names); err != nil {
-		return nil, err
+	for _, c := range crews {
+		if err := l.check(c.set.lanes, c.set.names); err != nil {
+			return nil, err
+		}
 	}
-	l.running = c
-	c.turns.SetConcurrency(c.set.lanes)
-	for _, q := range c.set.names {
-		c.turns.SetLanes(q, l.of[q])
+	l.running = crews
+	for _, c := range crews {
+		c.turns.SetConcurrency(c.set.lanes)
+		for _, q := range c.set.names {
+			c.turns.SetLanes(q, l.of[q])
+		}
 	}
 	return func() {
 		l.mu.Lock()

@@ -26,10 +26,19 @@ import (
 // Ready asks the server nothing, so it may be called as often as one likes, from any goroutine. The error can name the
 // server and the role: it is for the log.
 func (w *Worker) Ready() error {
-	c := w.lanes.crew()
-	if c == nil {
+	crews := w.lanes.crews()
+	if len(crews) == 0 {
 		return fmt.Errorf("%w: Run is not under way", ErrNotReady)
 	}
+	for _, c := range crews {
+		if err := c.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crew) ready() error {
 	lanes, look := c.lanesReady(), c.lookReady()
 	switch {
 	case c.stopping.Load():

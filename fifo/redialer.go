@@ -14,6 +14,7 @@ type redialer struct {
 	who   string
 	last  *atomic.Pointer[setback] // the error that it waited for last
 	pause time.Duration            // the next one, before its random part
+	quiet bool                     // who has just logged the same says it for all
 }
 
 // A setback is an error of what is tried again and again.
@@ -22,7 +23,10 @@ type setback struct {
 	at  time.Time
 }
 
-const firstPause, longestPause = 20 * time.Millisecond, 5 * time.Second
+const (
+	firstPause, longestPause = 20 * time.Millisecond, 5 * time.Second
+	quietFor                 = time.Second
+)
 
 func newRedialer(log *slog.Logger, who string, last *atomic.Pointer[setback]) *redialer {
 	return &redialer{log: log, who: who, last: last}
@@ -35,7 +39,9 @@ func (r *redialer) wait(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
+	if last := r.last.Load(); !r.quiet || last == nil || time.Since(last.at) > quietFor {
+		r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
+	}
 	r.last.Store(&setback{err, time.Now()})
 	timer := time.NewTimer(r.next())
 	defer timer.Stop()

@@ -17,12 +17,12 @@ import (
 // A seat is one lane's place in the crew. Its connection may change; one goroutine works on it.
 type seat struct {
 	crew  *crew
-	lane  *lease.Lane // its own goroutine's; others see it through at
-	queue *Queue      // of the present attempt, or the last one: its own goroutine's, too
+	lane  holder // its own goroutine's; others see it through at
+	queue *Queue // of the present attempt, or the last one: its own goroutine's, too
 
-	at      atomic.Pointer[lease.Lane] // nil: it has no connection
-	doing   atomic.Pointer[Job]        // the job whose handler it ran last
-	ended   atomic.Bool                // it takes no more, and nothing of it is under way
+	at      atomic.Pointer[holder] // nil: it has no connection
+	doing   atomic.Pointer[Job]    // the job whose handler it ran last
+	ended   atomic.Bool            // it takes no more, and nothing of it is under way
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
 	begun   int        // claims of which a handler began
@@ -41,13 +41,13 @@ type seat struct {
 
 // dial opens the seat's connection.
 func (s *seat) dial(ctx context.Context) error {
-	lane, err := s.crew.dialer.Dial(ctx)
+	lane, err := s.crew.holder(ctx)
 	if err != nil {
 		s.at.Store(nil)
 		return err
 	}
 	s.lane = lane
-	s.at.Store(lane)
+	s.at.Store(&lane)
 	s.crew.laneSetback.Store(nil)
 	return nil
 }
@@ -55,13 +55,14 @@ func (s *seat) dial(ctx context.Context) error {
 // connected reports whether the seat has a connection, as far as is known without asking the server.
 func (s *seat) connected() bool {
 	lane := s.at.Load()
-	return lane != nil && !lane.HungUp()
+	return lane != nil && !(*lane).HungUp()
 }
 
 // run works jobs until ctx is done.
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.lane.Close() }()
 	retry := newRedialer(s.crew.log, "lane", &s.crew.laneSetback)
+	retry.quiet = s.crew.keeper != nil // there may be thousands
 	troubled := false
 	for ctx.Err() == nil {
 		if s.lane.Spoiled() {
@@ -134,6 +135,9 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		hold, settled, err = s.lane.Step(bg, a.calls, request)
 		s.have(hold)
 		recorded, late := s.settle(bg, a, claim, settled, err)
+		if err != nil || next == nil {
+			s.lane.Forfeit(bg)
+		}
 		if late { // what was claimed was given back, so that nobody waits for hooks
 			hold, settled, err = s.again(bg, request)
 			recorded = false
@@ -350,21 +354,24 @@ func (s *seat) shut() {
 // cut closes the seat's connection, whatever it is used for.
 func (s *seat) cut() {
 	if lane := s.at.Load(); lane != nil {
-		lane.Abandon()
+		(*lane).Abandon()
 	}
 }
 
 // beat sends a heartbeat for a handler that has been running for a while, and cancels it if the connection is lost. It
 // does not wait for the answer. A lane that waits for work is only looked at.
 func (s *seat) beat(ctx context.Context) {
-	lane := s.at.Load()
+	at := s.at.Load()
+	if at == nil {
+		return
+	}
+	lane := *at
 	s.mu.Lock()
-	if s.wake != nil && lane != nil && lane.HungUp() {
+	if s.wake != nil && lane.HungUp() {
 		s.wake()
 	}
 	s.mu.Unlock()
-	if lane == nil || lane.Running() < s.crew.set.session.Heartbeat/2 ||
-		!s.beating.CompareAndSwap(false, true) {
+	if lane.Running() < s.crew.set.session.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

@@ -42,6 +42,14 @@ type Settings struct {
 	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on
 	// marking its attempts.
 	GroupLimit int
+	// SessionLease gives the queue another lease, for long jobs. A job runs without an open transaction then, and any
+	// number of them share one connection of their worker. What is promised is the same; see the package's
+	// documentation, under Long jobs, for when to take it. It is not for a queue with a GroupLimit, nor for one that
+	// had one; nor for BatchJobs.
+	//
+	// A worker learns it when Run begins. One that runs when it is changed goes on with the lease that it has, beside
+	// others with the new one: neither takes a group that the other has. It logs a warning once in its SweepInterval.
+	SessionLease bool
 }
 
 // MaxGroupLimit is the highest GroupLimit.
@@ -77,6 +85,9 @@ func (s Settings) checked() (Settings, error) {
 		return s, fmt.Errorf("%w: GroupLimit %d is negative, or over %d",
 			ErrInvalidSettings, s.GroupLimit, MaxGroupLimit)
 	}
+	if s.SessionLease && s.GroupLimit > 1 {
+		return s, fmt.Errorf("%w: SessionLease and GroupLimit %d exclude each other", ErrInvalidSettings, s.GroupLimit)
+	}
 	return s.withDefaults(), nil
 }
 
@@ -84,6 +95,7 @@ func (s Settings) checked() (Settings, error) {
 func (s Settings) columns() []any {
 	return []any{
 		microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention), s.Limit, s.GroupLimit,
+		s.SessionLease,
 	}
 }
 
@@ -104,7 +116,7 @@ func (s Scope) settings(ctx context.Context, verb string) (stored Settings, foun
 	err = s.read(ctx, verb, settingsSQL, func(r row) error {
 		found = true
 		var window, retention int64
-		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit)
+		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit, &stored.SessionLease)
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err

@@ -57,6 +57,8 @@ var (
 	unlimitSQL string
 	//go:embed sql/reconfigure.sql
 	reconfigureSQL string
+	//go:embed sql/leases.sql
+	leasesSQL string
 	//go:embed sql/pause.sql
 	pauseSQL string
 	//go:embed sql/resume.sql

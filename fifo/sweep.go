@@ -41,7 +41,7 @@ func (c *crew) runSweeper(ctx context.Context) {
 		if after, err = c.sweep(ctx, after); err != nil && ctx.Err() == nil {
 			c.log.Warn("pgfifo: sweep failed", "error", err)
 		}
-		if err := onlooker.look(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(onlooker.look(ctx), c.worker.tellLeases(ctx)); err != nil && ctx.Err() == nil {
 			c.log.Warn("pgfifo: sweep failed", "error", err)
 		}
 	}

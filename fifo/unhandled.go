@@ -53,7 +53,7 @@ func (o *onlooker) look(ctx context.Context) error {
 
 // tell logs that a queue's first group waits, unless the worker handles the queue, or has told of it.
 func (o *onlooker) tell(f *schedule.First) {
-	_, handled := o.set.queues[f.Queue]
+	_, handled := o.worker.queues[f.Queue]
 	if handled || o.told[f.Queue] || f.Waits < times(unhandledAfter, o.set.sweep) {
 		return
 	}

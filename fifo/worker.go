@@ -2,10 +2,12 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +23,10 @@ type Worker struct {
 	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
 	// pool's connections stay free for the application. Defaults to 10.
 	Concurrency int
+	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. These share
+	// one connection that holds their groups, and Concurrency others, besides those of the lanes if there are other
+	// queues: a handler has one from the first call of Job.Tx, or of its like, until it returns. Defaults to 100.
+	SessionConcurrency int
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
@@ -93,7 +99,7 @@ const applicationName = "application_name"
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
-		lanes: orDefault(w.Concurrency, 10), poll: orDefault(w.PollInterval, time.Second),
+		lanes: w.concurrency(), sessionLanes: orDefault(w.SessionConcurrency, 100), poll: orDefault(w.PollInterval, time.Second),
 		drain: orDefault(w.DrainTimeout, 20*time.Second),
 		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
 		session: lease.Session{
@@ -116,6 +122,8 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, ErrNoHandler
 	case s.lanes < 0:
 		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
+	case s.sessionLanes < 0:
+		return s, fmt.Errorf("%w: SessionConcurrency %d is negative", ErrInvalidWorker, s.sessionLanes)
 	case s.poll < 0:
 		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
 	case badName != nil:
@@ -124,11 +132,13 @@ func (w *Worker) withDefaults() (settings, error) {
 	if err := s.session.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
 	}
-	if err := w.lanes.fit(s.lanes, s.names); err != nil {
+	if err := w.lanes.fit(max(s.lanes, w.SessionConcurrency), s.names); err != nil {
 		return s, err
 	}
 	return s, w.Client.err
 }
+
+func (w *Worker) concurrency() int { return orDefault(w.Concurrency, 10) }
 
 func orDefault[T comparable](v, def T) T {
 	var zero T
@@ -149,6 +159,10 @@ type settings struct {
 	names       []string          // of the queues, sorted
 	queues      map[string]*Queue // with their defaults filled in
 	once        bool              // RunOne: one job, and no next one
+
+	sessionLanes int  // of the queues with Settings.SessionLease
+	bySession    bool // these are such queues, and lanes are those
+	sweeps       bool
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
@@ -175,25 +189,63 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	c := newCrew(w, set)
-	if err := c.dial(ctx); err != nil {
-		c.closeLanes()
+	crews, err := w.crews(ctx, set)
+	var end func()
+	if err == nil {
+		end, err = w.lanes.begin(crews)
+	}
+	if err != nil {
+		for _, c := range crews {
+			c.closeLanes()
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	end, err := w.lanes.begin(c)
-	if err != nil {
-		c.closeLanes()
-		return err
-	}
 	defer end()
-	log := w.Client.cfg.Logger
-	log.Info("pgfifo: worker started", "queues", set.names, "lanes", set.lanes)
-	err = c.run(ctx)
+	var running sync.WaitGroup
+	log, errs := w.Client.cfg.Logger, make([]error, len(crews))
+	for i, c := range crews {
+		log.Info("pgfifo: worker started", "queues", c.set.names, "lanes", c.set.lanes)
+		running.Go(func() { errs[i] = c.run(ctx) })
+	}
+	running.Wait()
+	err = errors.Join(errs...)
+	if len(errs) == 1 {
+		err = errs[0]
+	}
 	log.Info("pgfifo: worker stopped", "error", err)
 	return err
+}
+
+// crews returns a crew for each lease that the worker's queues have, ready to run. After an error they are to be closed.
+func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err error) {
+	leases, err := w.leases(ctx, set.names)
+	if err != nil {
+		return nil, err
+	}
+	for _, session := range []bool{false, true} {
+		part := set
+		part.bySession, part.sweeps, part.names, part.queues = session, len(crews) == 0, nil, make(map[string]*Queue)
+		for _, name := range set.names {
+			if leases[name] == session {
+				part.names, part.queues[name] = append(part.names, name), set.queues[name]
+			}
+		}
+		if session {
+			part.lanes = set.sessionLanes
+		}
+		if len(part.names) == 0 {
+			continue
+		}
+		c := newCrew(w, part)
+		crews = append(crews, c)
+		if err := c.dial(ctx); err != nil {
+			return crews, err
+		}
+	}
+	return crews, nil
 }
 
 // RunOne works one job, if any may run now, and reports whether it did. Of a queue with batches, too, it works only
@@ -250,9 +302,14 @@ type Stats struct {
 // Stats returns a snapshot of the counters.
 func (w *Worker) Stats() Stats {
 	s := w.stats.snapshot()
-	if c := w.lanes.crew(); c != nil {
-		s.Lanes, s.LookedAt, s.Probed = c.connected(), c.scout.Looked(), c.turns.Probed()
+	for i, c := range w.lanes.crews() {
+		s.Lanes += c.connected()
+		s.Probed = append(s.Probed, c.turns.Probed()...)
+		if at := c.scout.Looked(); i == 0 || at.Before(s.LookedAt) {
+			s.LookedAt = at
+		}
 	}
+	slices.Sort(s.Probed)
 	return s
 }
 

@@ -37,7 +37,7 @@ REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.replace_waiting(text, text, bytea, bytea, jsonb), pgfifo.runs_here(text, text, xid),
-    pgfifo.block_group(text, text, bigint, text)
+    pgfifo.held_by_session(text, text, bigint), pgfifo.block_group(text, text, bigint, text)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -46,7 +46,7 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- none; only an admin may change them.
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
-GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit)
+GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit, session_lease)
     ON pgfifo.queues TO pgfifo_admin;
 GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
@@ -74,13 +74,15 @@ GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, f
     ON pgfifo.jobs TO pgfifo_worker;
 GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
 GRANT DELETE ON pgfifo.dedup_ids TO pgfifo_worker;
-GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at), DELETE ON pgfifo.queue_groups TO pgfifo_worker;
+GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at, session, token, job, attempt, since), DELETE
+    ON pgfifo.queue_groups TO pgfifo_worker;
 GRANT SELECT (queue, group_id, job, limited), INSERT (queue, group_id, reason, job, by_hand, limited),
       UPDATE (job)
     ON pgfifo.pauses TO pgfifo_worker; -- to block groups, and to give a queue a limit
-GRANT UPDATE (n) ON pgfifo.slots TO pgfifo_worker; -- to lock one
+GRANT UPDATE (n, session) ON pgfifo.slots TO pgfifo_worker; -- to lock one, or to have one
 GRANT SELECT, INSERT, UPDATE (n), DELETE ON pgfifo.group_slots TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (token), DELETE ON pgfifo.fences TO pgfifo_worker;
+GRANT USAGE ON SEQUENCE pgfifo.fences_token_seq TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id, id, attempt, xid), UPDATE (id, attempt, xid), DELETE
     ON pgfifo.attempt_marks TO pgfifo_worker;
 GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
@@ -89,7 +91,8 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 
 -- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
 -- grant that to it where you may.
-GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.dead_letters TO pgfifo_reader;
+GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.queue_groups, pgfifo.dead_letters
+    TO pgfifo_reader;
 
 -- Admin: reads, configures, pauses, resumes, purges, redrives, deletes dead letters, which it locks before,
 -- retries, edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
@@ -102,6 +105,7 @@ GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attem
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;
 GRANT SELECT ON pgfifo.group_slots, pgfifo.queue_groups TO pgfifo_admin;
-GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid) TO pgfifo_worker, pgfifo_admin;
+GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid), pgfifo.held_by_session(text, text, bigint)
+    TO pgfifo_worker, pgfifo_admin;
 GRANT EXECUTE ON FUNCTION pgfifo.block_group(text, text, bigint, text) TO pgfifo_worker; -- it runs with its rights
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

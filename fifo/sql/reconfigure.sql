@@ -3,7 +3,8 @@
 -- $1 queue, $2 whether those to be replaced are the defaults, which a queue without a row has, too. Then in pairs, what
 -- there is and what there is to be: $3 and $4 the window of deduplication in microseconds, $5 and $6 whether it is by
 -- group, $7 and $8 how long dead letters are kept in microseconds (0: for ever), $9 and $10 the limit, $11 and $12 that
--- of groups.
+-- of groups, $13 and $14 whether sessions have its groups. A queue that has or had the one of the last two is not given
+-- the other: what was begun by then would not be seen.
 --
 -- With a limit, or one of groups, it makes what slots are missing, and the mark that keeps claims without a slot from
 -- starting jobs.
@@ -13,18 +14,22 @@
 -- lock of a group's own row would not know of them.
 WITH stored AS (
     INSERT INTO pgfifo.queues AS q
-        (queue, dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit)
+        (queue, dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit, session_lease)
     SELECT $1::text, $4::bigint, $6::boolean, $8::bigint, $10::integer,
-           CASE WHEN $12::integer > 1 THEN $12::integer ELSE 0 END
+           CASE WHEN $12::integer > 1 THEN $12::integer ELSE 0 END, nullif($14::boolean, false)
     WHERE $2::boolean OR EXISTS (SELECT FROM pgfifo.queues WHERE queue = $1)
     ON CONFLICT (queue) DO UPDATE SET dedup_window = EXCLUDED.dedup_window, dedup_by_group = EXCLUDED.dedup_by_group,
                                       dead_letter_retention = EXCLUDED.dead_letter_retention,
                                       max_running = EXCLUDED.max_running,
                                       group_limit = CASE WHEN q.group_limit = 0 THEN EXCLUDED.group_limit
-                                                         ELSE $12::integer END
+                                                         ELSE $12::integer END,
+                                      session_lease = coalesce(EXCLUDED.session_lease,
+                                                               CASE WHEN q.session_lease IS NOT NULL THEN false END)
     WHERE q.dedup_window = $3 AND q.dedup_by_group = $5 AND q.dead_letter_retention = $7
       AND q.max_running = $9
       AND greatest(q.group_limit, 1) = $11::integer
+      AND coalesce(q.session_lease, false) = $13::boolean
+      AND NOT ($12::integer > 1 AND q.session_lease IS NOT NULL OR $14::boolean AND q.group_limit > 0)
     RETURNING queue, max_running, group_limit
 ), slots AS (
     INSERT INTO pgfifo.slots (queue, n)

@@ -260,7 +260,7 @@ func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
 
 // claimArgs returns the parameters of lock.sql and claim.sql.
 func (l *Lane) claimArgs(r *Request) [][]byte {
-	return append(make([][]byte, 0, 5), []byte(r.Queue), []byte(r.GroupID), appendInt(l.floor(r)))
+	return append(make([][]byte, 0, 5), []byte(r.Queue), []byte(r.GroupID), appendInt(r.floor(l.dialed)))
 }
 
 // claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
@@ -274,7 +274,7 @@ func (l *Lane) claimManyArgs(r *Request) [][]byte {
 		ids.WriteByte(sep)
 		quote(&ids, one.GroupID)
 		floors.WriteByte(sep)
-		fmt.Fprintf(&floors, "%d", l.floor(&one))
+		fmt.Fprintf(&floors, "%d", one.floor(l.dialed))
 	}
 	ids.WriteByte('}')
 	floors.WriteByte('}')

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
@@ -100,7 +99,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
 		heartbeat: session.Heartbeat, silent: session.Silence, bound: session.ServerSilence,
 		control: d.Control, schema: d.Schema,
-		stmts: make(map[string]*pgconn.StatementDescription), texts: d.Statements, wary: &d.wary,
+		texts: d.Statements, wary: &d.wary,
 	}
 	texts := maps.Clone(d.Statements)
 	if texts == nil {
@@ -116,12 +115,13 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	}
 	texts[stmtLockShared], texts[stmtLockNext], texts[stmtClaimShared] = lockSharedSQL, lockNextSQL, claimSharedSQL
 	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
+	texts[stmtTake], texts[stmtTakeJobs], texts[stmtEnd] = keepTakeSQL, keepTakeJobsSQL, keepEndSQL
 	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	l.dialed = dials.Add(1)
-	if err = l.prepare(ctx, d.Schema, texts); err != nil {
+	if l.stmts, err = prepare(ctx, l.pg(), d.Schema, texts); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

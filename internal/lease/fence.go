@@ -27,6 +27,12 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	if token, ok := l.fences[key]; ok {
 		return token, nil
 	}
+	if l.from != nil && l.Ended() {
+		return 0, ErrEnded
+	}
+	if l.from != nil {
+		return l.from.fence(key)
+	}
 	if l.lane.control == nil {
 		return 0, ErrNoFences
 	}

@@ -52,6 +52,8 @@ type Held struct {
 
 	lastXID uint32 // the transaction that claimed it last, or 0
 	marked  bool   // this very attempt has begun before, and died
+	token   int64  // of a session's claim that has its group, or 0
+	slot    int32  // of its queue that the claim has, or 0
 }
 
 // A Place is a ctid: a block of the table, and a line in it.

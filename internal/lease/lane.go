@@ -90,6 +90,10 @@ const ( // names of prepared statements
 	stmtUnmark     = "pgfifo_unmark"
 	stmtRestore    = "pgfifo_restore"
 
+	stmtTake     = "pgfifo_take"
+	stmtTakeJobs = "pgfifo_take_jobs"
+	stmtEnd      = "pgfifo_end"
+
 	stmtLockSlot       = "pgfifo_lock_slot"
 	stmtClaimSlot      = "pgfifo_claim_slot"
 	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
@@ -117,6 +121,9 @@ func (l *Lane) Close() error {
 	}
 	return l.conn.Close()
 }
+
+// Forfeit is for what Step has left held: a Lane has nothing then.
+func (l *Lane) Forfeit(context.Context) {}
 
 // Kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
 // attempt of the held job.

@@ -16,7 +16,8 @@ import (
 // A Loan is a lane's transaction as one handler has it: nested in a savepoint, and for as long as the handler runs.
 type Loan struct {
 	lane   *Lane
-	shared bool // other jobs of the group may run beside its own
+	from   *Borrower // which gets it a lane when it needs one; nil: it has one
+	shared bool      // other jobs of the group may run beside its own
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool
@@ -155,6 +156,14 @@ func (l *Loan) endLargeObjects() {
 // Loan returns the held transaction as the handler that runs now, or the next one, is to have it.
 func (l *Lane) Loan() *Loan { return l.loan }
 
+// borrow sees to it that the loan has a lane.
+func (l *Loan) borrow(ctx context.Context) error {
+	if l.from == nil {
+		return nil
+	}
+	return l.from.borrow(ctx, l)
+}
+
 // Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
 // if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
 // the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away
@@ -162,11 +171,20 @@ func (l *Lane) Loan() *Loan { return l.loan }
 //
 // Of a batch, jobs may be lent one after the other, with Keep between them.
 func (l *Lane) Lend(handler func()) error {
+	l.lend()
+	handler()
+	return l.takeBack()
+}
+
+// lend lets a handler use the connection, until takeBack.
+func (l *Lane) lend() {
 	l.wire.lend()
 	l.start()
+}
+
+func (l *Lane) takeBack() error {
 	defer l.stop()
 	defer l.wire.reclaim()
-	handler()
 	lost := l.lost.Load()
 	busy := l.loan.end()
 	l.used = l.used || l.loan.taken()

@@ -18,6 +18,9 @@ import (
 // hooks of the Dialer's DB may use the DB, and take as long as they like. A hook that asks for the transaction while it
 // is being begun, with the context that it was given, gets an error. Anybody else waits, until the context ends.
 func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
+	if err := l.borrow(ctx); err != nil {
+		return bun.Tx{}, err
+	}
 	t := &ticket{loan: l, done: make(chan struct{})}
 	if tx, err := l.awaitBunTx(ctx, t); tx != nil || err != nil {
 		return cmp.Or(tx, &nestedBun{}).Tx, err

@@ -15,11 +15,14 @@ import (
 // Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has
 // ended.
 func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil { // pgx would close the connection
 		return nil, fmt.Errorf("lease: begin: %w", err)
 	}
+	if err := l.borrow(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.pgxTx != nil && !l.ended {
 		if err := l.there(); err != nil {
 			return nil, err

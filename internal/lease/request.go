@@ -40,9 +40,9 @@ func (r *Request) all() []Request { return append([]Request{*r}, r.With...) }
 // counts reports whether the claim counts the jobs behind the head, too.
 func (r *Request) counts() bool { return r.Jobs <= 1 && len(r.With) == 0 && r.Ahead <= 1 }
 
-// floor returns an id up to which the lane's claim does not look at the jobs of the group.
-func (l *Lane) floor(r *Request) int64 {
-	if r.Learned < l.dialed {
+// floor returns an id up to which a claim does not look at the jobs of the group, on the connection of that number.
+func (r *Request) floor(dialed int64) int64 {
+	if r.Learned < dialed {
 		return 0
 	}
 	return r.Floor

@@ -37,6 +37,24 @@ var (
 	relockSQL string
 	//go:embed sql/relock_shared.sql
 	relockSharedSQL string
+	//go:embed sql/keep_lock.sql
+	keepLockSQL string
+	//go:embed sql/keep_claim.sql
+	keepClaimSQL string
+	//go:embed sql/keep_free.sql
+	keepFreeSQL string
+	//go:embed sql/keep_slots.sql
+	keepSlotsSQL string
+	//go:embed sql/keep_slots_free.sql
+	keepSlotsFreeSQL string
+	//go:embed sql/keep_take.sql
+	keepTakeSQL string
+	//go:embed sql/keep_take_jobs.sql
+	keepTakeJobsSQL string
+	//go:embed sql/keep_end.sql
+	keepEndSQL string
+	//go:embed sql/keep_done.sql
+	keepDoneSQL string
 	//go:embed sql/fence_claim.sql
 	fenceClaimSQL string
 	//go:embed sql/fence.sql

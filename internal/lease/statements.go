@@ -13,22 +13,25 @@ import (
 )
 
 // prepare prepares all statements in one round trip.
-func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]string) error {
+func prepare(
+	ctx context.Context, conn *pgconn.PgConn, name schema.Name, texts map[string]string,
+) (stmts map[string]*pgconn.StatementDescription, err error) {
 	names := slices.Sorted(maps.Keys(texts))
-	pipeline := l.pg().StartPipeline(ctx)
+	stmts = make(map[string]*pgconn.StatementDescription, len(names))
+	pipeline := conn.StartPipeline(ctx)
 	for _, stmt := range names {
 		if stmt != stmtRestore { // in which a name may be the session's
 			texts[stmt] = name.Qualify(texts[stmt])
 		}
 		pipeline.SendPrepare(stmt, texts[stmt], nil)
 	}
-	err := pipeline.Sync()
+	err = pipeline.Sync()
 	for i := 0; err == nil && i < len(names); i++ {
 		var res any
 		if res, err = pipeline.GetResults(); err == nil {
 			sd := res.(*pgconn.StatementDescription)
 			sd.Name, sd.SQL = names[i], texts[names[i]] // not in the answer
-			l.stmts[names[i]] = sd
+			stmts[names[i]] = sd
 		} else {
 			err = fmt.Errorf("lease: prepare %s: %w", names[i], err)
 		}
@@ -36,7 +39,7 @@ func (l *Lane) prepare(ctx context.Context, name schema.Name, texts map[string]s
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
 	}
-	return err
+	return stmts, err
 }
 
 // prepareAgain prepares the lane's statements again if a handler may have taken them away, with which its job is to be

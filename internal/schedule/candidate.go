@@ -11,7 +11,7 @@ type Candidate struct {
 	groups.Key
 	ID       int64
 	DueIn    time.Duration
-	Holder   int64 // the transaction that runs it, or 0
+	Holder   int64 // the transaction that runs it, or less than 0 the session, or 0
 	Paused   bool  // not to be claimed
 	Slot     bool  // its queue has a limit,
 	Shared   int   // and so many jobs of a group may run at once there; 0: one, as in other queues
@@ -19,6 +19,7 @@ type Candidate struct {
 	Priority int
 
 	missing bool // it has no row
+	dead    bool // the session that has it is dead
 	share   string
 }
 

@@ -224,14 +224,16 @@ func (s *Scout) read(
 	var c Candidate
 	var dueUS int64
 	var paused *int
+	var session *int64
 	_, err = pgx.ForEachRow(rows, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &c.missing, &c.Priority,
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
 	}, func() error {
 		n, last = n+1, c.GroupID
 		if s.urging && c.Priority == 0 {
 			return nil
 		}
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
+		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
 		c.Orphan = s.orphans[c.Key]
 		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
 		if c.Slot {
@@ -244,19 +246,17 @@ func (s *Scout) read(
 		return 0, "", err
 	}
 	found = s.Turns.admit(found, w)
-	var newQueues, newIDs []string
-	for _, c := range found {
-		if c.missing && !c.Paused {
-			newQueues, newIDs = append(newQueues, c.Queue), append(newIDs, c.GroupID)
-		}
-	}
-	if len(newIDs) > 0 {
-		if _, err := conn.Exec(ctx, s.Schema.Qualify(ensureSQL), newQueues, newIDs); err != nil {
+	for _, row := range []struct {
+		sql string
+		of  func(c *Candidate) bool
+	}{
+		{ensureSQL, func(c *Candidate) bool { return c.missing && !c.Paused }},
+		{reclaimSQL, func(c *Candidate) bool { return c.dead }},
+		{ensureSharedSQL, func(c *Candidate) bool { return c.Shared > 0 }},
+	} {
+		if err := s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
 			return 0, "", err
 		}
-	}
-	if err := s.ensureShared(ctx, conn, found); err != nil {
-		return 0, "", err
 	}
 	late := time.Since(begin) - fair
 	for i := range found {
@@ -268,6 +268,24 @@ func (s *Scout) read(
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	s.news += s.Turns.Offer(found)
 	return n, last, nil
+}
+
+// prepareRows runs a statement for some of the groups that were found, if there are any: it makes their rows as a claim
+// needs them.
+func (s *Scout) prepareRows(
+	ctx context.Context, conn *pgx.Conn, sql string, found []Candidate, some func(c *Candidate) bool,
+) error {
+	var queues, ids []string
+	for i := range found {
+		if c := &found[i]; some(c) {
+			queues, ids = append(queues, c.Queue), append(ids, c.GroupID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, s.Schema.Qualify(sql), queues, ids)
+	return err
 }
 
 // probe reads the heads of named groups.

@@ -1,10 +1,7 @@
 package schedule
 
 import (
-	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -189,19 +186,4 @@ func (t *Turns) full(turn *Turn, c Candidate) bool {
 	}
 	return turn != nil && turn.shared && turn.state == heldElsewhere && turn.holder == 0 && turn.head == c.ID &&
 		c.DueIn == 0 && time.Since(turn.tried) < t.poll
-}
-
-// ensureShared makes the slots of the groups that were found.
-func (s *Scout) ensureShared(ctx context.Context, conn *pgx.Conn, found []Candidate) error {
-	var queues, ids []string
-	for _, c := range found {
-		if c.Shared > 0 {
-			queues, ids = append(queues, c.Queue), append(ids, c.GroupID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	_, err := conn.Exec(ctx, s.Schema.Qualify(ensureSharedSQL), queues, ids)
-	return err
 }

@@ -25,7 +25,7 @@ var ErrInvalid = errors.New("invalid schema name")
 const maxLen = 63
 
 // quoteTag finds the dollar quotes around functions whose text has the schema's name in it.
-var quoteTag = regexp.MustCompile(`\$(block|enqueue|replace|runs)\$`)
+var quoteTag = regexp.MustCompile(`\$(block|enqueue|held|replace|runs)\$`)
 
 // A Name is a checked schema name. The zero value is the default schema.
 type Name struct{ name string }
@@ -58,10 +58,15 @@ func (n Name) String() string {
 // Ident returns the name as a quoted SQL identifier.
 func (n Name) Ident() string { return pgx.Identifier{n.String()}.Sanitize() }
 
-// Qualify returns a statement written for the default schema with its qualifier replaced by n.
+// Qualify returns a statement written for the default schema with its qualifier replaced by n, also where a string
+// begins with it: the name of a sequence, say.
 func (n Name) Qualify(sql string) string {
 	if n.String() == Default {
 		return sql
 	}
-	return strings.ReplaceAll(sql, Default+".", n.Ident()+".")
+	ident := n.Ident()
+	return strings.NewReplacer(
+		"'"+Default+".", "'"+strings.ReplaceAll(ident, "'", "''")+".",
+		Default+".", ident+".",
+	).Replace(sql)
 }

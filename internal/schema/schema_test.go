@@ -55,6 +55,9 @@ func TestQualify(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, n.Qualify(sql))
 	}
+	n, err := Parse(`it's "it"`)
+	require.NoError(t, err)
+	require.Equal(t, `SELECT nextval('"it''s ""it""".ids')`, n.Qualify("SELECT nextval('pgfifo.ids')"))
 }
 
 var (
@@ -70,7 +73,7 @@ var (
 func misuses(sql string) []string {
 	var found []string
 	for _, q := range quoted.FindAllString(sql, -1) {
-		if strings.Contains(q, Default+".") {
+		if strings.Contains(strings.TrimPrefix(q, "'"+Default+"."), Default+".") {
 			found = append(found, q)
 		}
 	}
@@ -85,7 +88,8 @@ func TestMisuses(t *testing.T) {
 		"pgfifo.jobs":                       0,
 		"SELECT 'made by pgfifo'":           0,
 		"SELECT 1 -- not pgfifo.jobs":       1,
-		"SELECT 'pgfifo.jobs'::regclass":    1,
+		"SELECT 'pgfifo.jobs'::regclass":    0, // Qualify knows such a name
+		"SELECT 'of pgfifo.jobs'":           1,
 		`SELECT FROM "pgfifo.jobs"`:         1,
 		`SELECT FROM "pgfifo".jobs`:         0, // see TestStatements
 		"CREATE SCHEMA pgfifo":              1,

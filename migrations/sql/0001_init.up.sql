@@ -11,17 +11,19 @@ CREATE TABLE pgfifo.queues (
     dedup_by_group boolean    NOT NULL,
     dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0), -- in microseconds; 0: for ever
     max_running    pgfifo.count NOT NULL DEFAULT 0, -- jobs at once, over all processes; 0: no limit
-    group_limit    pgfifo.count NOT NULL DEFAULT 0  -- jobs of a group at once; 0: one, by the lock of queue_groups
+    group_limit    pgfifo.count NOT NULL DEFAULT 0, -- jobs of a group at once; 0: one, by the lock of queue_groups
+    session_lease  boolean                          -- see queue_groups.session; NULL: never had it, false: has had it
 );
 
 -- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
 -- for as long as its transaction is open. See internal/lease/sql/lock_slot.sql. Those above a limit that was lowered
 -- stay.
 CREATE TABLE pgfifo.slots (
-    queue pgfifo.key   NOT NULL,
-    n     pgfifo.count NOT NULL,
+    queue   pgfifo.key   NOT NULL,
+    n       pgfifo.count NOT NULL,
+    session bigint,                -- whose turn it is without a lock: as in queue_groups
     PRIMARY KEY (queue, n)
-);
+) WITH (fillfactor = 50);
 
 -- The same for the groups of a queue that has a group_limit: see internal/lease/sql/lock_shared.sql. Workers make them.
 CREATE TABLE pgfifo.group_slots (
@@ -87,12 +89,21 @@ ALTER TABLE pgfifo.jobs ENABLE ALWAYS TRIGGER draw_after_xid; -- also under sess
 -- The row whose lock is a group's turn. Workers create it when they first see a job of the group and collect it when
 -- the group has been idle, so producers never touch it. No foreign key leads here: each insert into a held group
 -- would burn a MultiXact.
+--
+-- A queue with Settings.SessionLease has another lease, without an open transaction: while session is not null, the
+-- group is that session's, which has the advisory lock of that number for as long as it lives. What it leaves behind is
+-- an attempt that died. See internal/lease/keeper.go.
 CREATE TABLE pgfifo.queue_groups (
     queue      pgfifo.key NOT NULL,
     group_id   pgfifo.key NOT NULL,
     created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    session    bigint,      -- NULL: nobody has the group but who has locked its row
+    token      bigint,      -- of the last such claim: a fencing token, by which alone it is settled
+    job        bigint,      -- which it runs,
+    attempt    integer,     -- for the nth time,
+    since      timestamptz, -- from then on
     PRIMARY KEY (queue, group_id)
-);
+) WITH (fillfactor = 70);
 
 -- Paused groups and, with an empty group_id, paused queues. Apart from queue_groups, because nobody else may write to
 -- a row that a running job holds.
@@ -152,6 +163,16 @@ SET search_path = pg_catalog, pg_temp AS $runs$
     SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = $2 AND g.xmax = $3)
         OR EXISTS (SELECT FROM pgfifo.group_slots s WHERE s.queue = $1 AND s.group_id = $2 AND s.xmax = $3)
     $runs$;
+
+-- Tells whether a session runs a job that has no lock: see queue_groups.session. It looks with a new snapshot. So for
+-- whoever has the job's row locked by then, it stays as it is: a claim locks that row, too.
+CREATE FUNCTION pgfifo.held_by_session(queue text, group_id text, job bigint) RETURNS boolean LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp AS $held$
+    SELECT EXISTS (SELECT FROM pgfifo.queue_groups g
+                   WHERE g.queue = $1 AND g.group_id = $2 AND g.job = $3 AND g.session IS NOT NULL
+                     AND NOT pg_try_advisory_xact_lock_shared(g.session))
+    $held$;
+REVOKE ALL ON FUNCTION pgfifo.held_by_session(text, text, bigint) FROM PUBLIC;
 
 -- Pauses a group because a job of it has used up its attempts, and tells whether it could: somebody may be pausing or
 -- resuming the group in a transaction that he keeps open. He is waited for for a moment only, because a lane is not to
@@ -236,7 +257,10 @@ BEGIN
                      AND pgfifo.runs_here(j.queue, j.group_id, j.xmax))
            OR lost AND (same OR ours AND next - ago IS DISTINCT FROM seen)
            OR EXISTS (SELECT FROM pgfifo.attempt_marks m
-                      WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id) THEN
+                      WHERE m.queue = job.queue AND m.group_id = job.group_id AND m.id = job.id)
+           OR EXISTS (SELECT FROM pgfifo.queue_groups g -- a session runs it, or has died with it
+                      WHERE g.queue = job.queue AND g.group_id = job.group_id AND g.job = job.id
+                        AND g.session IS NOT NULL) THEN
             RETURN false;
         END IF;
         EXIT WHEN ours;

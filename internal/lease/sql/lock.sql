@@ -1,4 +1,5 @@
--- Locks a group's row, or returns nothing: somebody else holds it, or there is no such row. It never waits.
+-- Locks a group's row, or returns nothing: somebody else holds it, by the row's lock or as a session (keep_claim.sql),
+-- or there is no such row. It never waits.
 --
 -- $1 queue, $2 group id.
 --
@@ -9,5 +10,5 @@
 -- group_xid is the transaction that locked the row before: see evidence.sql.
 SELECT g.xmax AS group_xid
 FROM pgfifo.queue_groups g
-WHERE g.queue = $1 AND g.group_id = $2
+WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
 FOR NO KEY UPDATE SKIP LOCKED

@@ -8,5 +8,5 @@ SELECT k.n::integer, g.xid AS group_xid
 FROM pg_catalog.unnest($2::text[]) WITH ORDINALITY AS k (group_id, n)
 CROSS JOIN LATERAL (SELECT g.xmax AS xid
                     FROM pgfifo.queue_groups g
-                    WHERE g.queue = $1 AND g.group_id = k.group_id
+                    WHERE g.queue = $1 AND g.group_id = k.group_id AND g.session IS NULL
                     FOR NO KEY UPDATE SKIP LOCKED) g

@@ -17,7 +17,8 @@
 WITH slot AS MATERIALIZED (
     SELECT s.n
     FROM pgfifo.slots s
-    WHERE s.queue = $1 AND s.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1 AND q.group_limit = 0)
+    WHERE s.queue = $1 AND (s.session IS NULL OR pg_try_advisory_xact_lock_shared(s.session))
+      AND s.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1 AND q.group_limit = 0)
     ORDER BY s.queue, s.n
     LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
@@ -27,5 +28,6 @@ FROM slot
 CROSS JOIN pg_catalog.unnest($2::text[]) WITH ORDINALITY AS k (group_id, n)
 LEFT JOIN LATERAL (SELECT g.xmax AS xid
                    FROM pgfifo.queue_groups g
-                   WHERE g.queue = $1 AND g.group_id = k.group_id AND slot.n > 0 -- behind the slot, in any plan
+                   WHERE g.queue = $1 AND g.group_id = k.group_id AND g.session IS NULL
+                     AND slot.n > 0 -- behind the slot, in any plan
                    FOR NO KEY UPDATE SKIP LOCKED) g ON true

@@ -12,7 +12,7 @@
 SELECT pg_current_xact_id() AS own_xid
 FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true) AS i,
      pgfifo.queue_groups g
-WHERE g.queue = $1 AND g.group_id = $2
+WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
   AND ($4::text[] IS NULL OR g.xmax::text = ANY ($4::text[]) OR g.xmax = '0'::xid
        OR (SELECT CASE WHEN w.ago NOT BETWEEN 1 AND 2147483647 THEN false -- it is newer than this statement
                        ELSE coalesce(pg_xact_status((w.next - w.ago)::text::xid8), 'committed') = 'committed'

@@ -1,13 +1,15 @@
 -- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql and
 -- probe.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the head's xmax.
 --
--- holder is the transaction that has the head locked, if it is still in progress: some worker is running it. One that
+-- holder is who runs the group: the transaction that has the head locked, if it is still in progress, or, as a negative
+-- number, the session that has the group and lives (internal/lease/sql/keep_claim.sql). A transaction that
 -- is newer than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an
 -- id that is none.
 -- due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
 -- paused is -1 for a group that is paused, and else null; but in a queue that has a limit how many jobs of a group may
 -- run at once there, or 0 if only the queue's are limited.
--- missing says that the group has no row yet; ensure.sql makes it.
+-- session is that of the group's row, or 0; null says that the group has no row yet: ensure.sql makes it. If there is one
+-- and no holder, it has died with the group: reclaim.sql.
 --
 -- The look-ups are scalar sub-selects on whole keys: as joins, or hashed, a plan made while a table was empty would
 -- read all of it for every group once it is not. IN is one of them only because group_id leads the key of pauses.
@@ -33,6 +35,7 @@ SELECT head.queue,
                       THEN head.xid IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid')
                  END
             THEN head.full_xid
+            WHEN head.session <> 0 AND NOT pg_try_advisory_xact_lock_shared(head.session) THEN -head.session
             ELSE 0
        END AS holder,
        CASE WHEN (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) -- once for all
@@ -44,8 +47,9 @@ SELECT head.queue,
                   WHERE p.group_id IN ('', head.group_id) AND p.queue = head.queue
                   ORDER BY p.limited LIMIT 1)
        END AS paused,
-       (SELECT true FROM pgfifo.queue_groups g
-        WHERE g.queue = head.queue AND g.group_id = head.group_id LIMIT 1) IS NULL AS missing,
+       head.session,
        coalesce(head.priority, 0) AS priority
-FROM head
+FROM (SELECT h.*, (SELECT coalesce(g.session, 0) FROM pgfifo.queue_groups g
+                   WHERE g.queue = h.queue AND g.group_id = h.group_id LIMIT 1) AS session
+      FROM head h OFFSET 0) head
 ORDER BY head.queue, head.group_id

@@ -1,0 +1,427 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A Borrower works one group at a time that a Keeper's session holds. It has no connection: it borrows a lane when the
+// handler asks for the job's transaction, and to settle the job. That lane takes the group's row and the job's, and is
+// then what a lane is that has claimed them.
+//
+// Its methods are those of a Lane, and do what they do there.
+type Borrower struct {
+	keeper  *Keeper
+	session *session // of the present hold, or the next one
+	closed  atomic.Bool
+
+	mu     sync.Mutex // what is below; held while a lane is borrowed
+	lane   *Lane      // nil: none is borrowed
+	hold   *Hold
+	loan   *Loan
+	marked []*Held // heads of which a lost attempt is to be counted
+	over   bool    // the last claim was missed for want of a slot
+	lost   bool    // the connection that was borrowed broke while the handler had it
+
+	waits   context.Context // of who waits for a lane; it ends with the handler
+	stop    context.CancelFunc
+	at      atomic.Pointer[Lane] // the borrowed lane, as others see it
+	started atomic.Int64         // as of Lane.since
+}
+
+// Borrow returns a Borrower of the present session, which is opened if there is none.
+func (k *Keeper) Borrow(ctx context.Context) (*Borrower, error) {
+	if err := k.Connect(ctx); err != nil {
+		return nil, err
+	}
+	return &Borrower{keeper: k, session: k.session()}, nil
+}
+
+// Step does what Lane.Step does: it settles what is held, and claims what is next.
+func (b *Borrower) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
+	switch {
+	case b.hold == nil && len(calls) > 0 && b.Closed():
+		return nil, false, ErrLost
+	case b.hold == nil && len(calls) > 0:
+		return nil, false, ErrNotHeld
+	}
+	if b.hold != nil {
+		err := b.settle(ctx, calls)
+		if errors.Is(err, ErrGivenBack) { // nothing of it was committed but that
+			_ = b.let(keptHeads(b.hold), nil)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	if next != nil {
+		hold, err = b.claim(next)
+	}
+	return hold, true, err
+}
+
+// claim asks the session for groups.
+func (b *Borrower) claim(next *Request) (*Hold, error) {
+	a := &ask{claim: next}
+	if err := b.session.do(a); err != nil {
+		return nil, err
+	}
+	b.over = a.over
+	if a.hold != nil {
+		b.mu.Lock()
+		b.hold, b.loan, b.marked, b.lost = a.hold, &Loan{from: b}, nil, false
+		b.mu.Unlock()
+	}
+	return a.hold, nil
+}
+
+// settle makes the calls that settle what is held, and lets it go. If it fails, it is held still.
+func (b *Borrower) settle(ctx context.Context, calls []Call) error {
+	heads := keptHeads(b.hold)
+	switch {
+	case len(heads) == 0: // it was not to run now
+		b.forget()
+		return nil
+	case len(calls) == 0 && b.Closed(): // Record settles it, or it is forfeited
+		return nil
+	case len(calls) == 0 && b.lost:
+		b.Forfeit(ctx)
+		return nil
+	case len(calls) == 0 && b.lane == nil:
+		return b.let(heads, nil)
+	}
+	if b.lane == nil {
+		lane, err := b.taken(ctx, b.hold, new(Loan))
+		if err != nil {
+			return err
+		}
+		b.have(lane)
+	}
+	return b.end(ctx, heads, calls)
+}
+
+// end makes the calls in the transaction of the lane that is borrowed, and gives that back.
+func (b *Borrower) end(ctx context.Context, heads []*Held, calls []Call) error {
+	lane := b.lane
+	lane.marked = append(lane.marked, b.marked...)
+	_, settled, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall(heads)), nil)
+	b.giveBack()
+	if settled {
+		b.freed(heads)
+	}
+	return err
+}
+
+// freed says that heads are let go, and with them the slot.
+func (b *Borrower) freed(heads []*Held) {
+	a := &ask{}
+	b.mu.Lock()
+	for _, h := range heads {
+		if h.slot != 0 {
+			a.slots = append(a.slots, slot{h.Queue, h.slot})
+		}
+		h.token, h.slot = 0, 0
+	}
+	b.mu.Unlock()
+	if len(a.slots) > 0 {
+		_ = b.session.do(a) // if not, the session is dead, and the slot is free
+	}
+	if len(keptHeads(b.hold)) == 0 {
+		b.forget()
+	}
+}
+
+// let lets heads go without a call: they are given back, or, with the number of a session that does not live, lost.
+func (b *Borrower) let(heads []*Held, next *int64) error {
+	if len(heads) == 0 {
+		return nil
+	}
+	a := &ask{}
+	b.mu.Lock()
+	for _, h := range heads {
+		a.free = append(a.free, release{h.Key, h.token, next})
+		if h.slot != 0 {
+			a.slots = append(a.slots, slot{h.Queue, h.slot})
+		}
+		h.token, h.slot = 0, 0
+	}
+	b.mu.Unlock()
+	err := b.session.do(a)
+	if len(keptHeads(b.hold)) == 0 {
+		b.forget()
+	}
+	return err
+}
+
+func (b *Borrower) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.loan != nil {
+		b.loan.end()
+	}
+	b.hold, b.loan, b.marked = nil, nil, nil
+}
+
+// Forfeit lets go of what is held and was not settled: the attempt is lost, and whoever claims the job next counts it.
+func (b *Borrower) Forfeit(context.Context) {
+	if b.hold == nil {
+		return
+	}
+	b.giveBack()
+	dead := 1 + rand.Int64N(1<<62)
+	_ = b.let(keptHeads(b.hold), &dead) // if not, the session is dead, and the attempt is lost as well
+	if b.hold != nil {
+		b.forget()
+	}
+}
+
+// Record settles a head in another transaction than the one that failed, or, without calls, gives it back.
+func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error {
+	switch {
+	case head.token == 0 && len(calls) == 0: // nobody has it
+		return nil
+	case head.token == 0:
+		return ErrNotHeld
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.session.bounds.Silence)
+	defer cancel()
+	b.giveBack()
+	own := &Hold{Held: *head}
+	lane, err := b.taken(ctx, own, new(Loan))
+	if err != nil {
+		return fmt.Errorf("lease: record: %w", err)
+	}
+	defer b.keeper.Lanes.put(lane)
+	if head.marked {
+		lane.marked = append(lane.marked, &own.Held)
+	}
+	if _, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall([]*Held{head})), nil); err != nil {
+		return fmt.Errorf("lease: record: %w", err)
+	}
+	b.freed([]*Held{head})
+	return nil
+}
+
+// taken returns a lane that has taken a hold. One whose connection broke before that has done nothing, so another one
+// is tried.
+func (b *Borrower) taken(ctx context.Context, hold *Hold, loan *Loan) (lane *Lane, err error) {
+	for range 2 {
+		if lane, err = b.keeper.Lanes.get(ctx); err != nil {
+			return nil, err
+		}
+		if err = lane.take(ctx, hold, loan); err == nil {
+			return lane, nil
+		}
+		b.keeper.Lanes.put(lane)
+		if Refused(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
+// borrow gets a lane for a loan, if that has none.
+func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if loan.Ended() || loan != b.loan {
+		return ErrEnded
+	}
+	if b.lane != nil {
+		return nil
+	}
+	lends := b.waits != nil // to a handler
+	if lends {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(b.waits, cancel)()
+	}
+	lane, err := b.taken(ctx, b.hold, loan)
+	if errors.Is(err, ErrNotHeld) {
+		err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if err != nil {
+		return err
+	}
+	if lends {
+		lane.lend()
+	}
+	b.lane = lane
+	b.at.Store(lane)
+	return nil
+}
+
+func (b *Borrower) have(lane *Lane) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lane = lane
+	b.at.Store(lane)
+}
+
+// giveBack gives the lane back. A transaction that is open on it is cut off.
+func (b *Borrower) giveBack() {
+	lane := b.lane
+	if lane == nil {
+		return
+	}
+	b.have(nil)
+	if lane.inTx {
+		lane.Abandon()
+	}
+	b.keeper.Lanes.put(lane)
+}
+
+// fence returns the token of the claim for one of the groups that it holds.
+func (b *Borrower) fence(key groups.Key) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hold != nil {
+		for h := range b.hold.Heads() {
+			if h.Key == key && h.token != 0 {
+				return h.token, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("lease: fence: %w", ErrLost)
+}
+
+// Lend runs a handler. It returns ErrLost if the session has ended by the time the handler returns.
+func (b *Borrower) Lend(handler func()) error {
+	b.mu.Lock()
+	b.waits, b.stop = context.WithCancel(context.Background())
+	if b.lane != nil { // of the job before in the batch
+		b.lane.lend()
+	}
+	b.mu.Unlock()
+	b.started.Store(int64(time.Since(epoch)) + 1)
+	if !b.session.ended() {
+		handler()
+	}
+	b.started.Store(0)
+	b.stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = nil
+	var err error
+	if b.lane == nil {
+		b.loan.end()
+	} else {
+		err = b.lane.takeBack()
+		b.lost = errors.Is(err, ErrLost)
+	}
+	if b.session.ended() || b.closed.Load() {
+		return ErrLost
+	}
+	return err
+}
+
+// Keep is Lane.Keep.
+func (b *Borrower) Keep(ctx context.Context) error {
+	if b.lane == nil {
+		b.mu.Lock()
+		b.loan = &Loan{from: b}
+		b.mu.Unlock()
+		return nil
+	}
+	err := b.lane.Keep(ctx)
+	b.mu.Lock()
+	b.loan = b.lane.loan
+	b.mu.Unlock()
+	return err
+}
+
+// Undo is Lane.Undo.
+func (b *Borrower) Undo(ctx context.Context) error {
+	if b.lane == nil {
+		return nil
+	}
+	return b.lane.Undo(ctx)
+}
+
+// Lost is Lane.Lost. The claim has told, by the marks of attempts.
+func (b *Borrower) Lost(context.Context) (lost []*Held, err error) {
+	if b.hold == nil {
+		return nil, nil
+	}
+	for h := range b.hold.Heads() {
+		if h.marked {
+			lost = append(lost, h)
+		}
+	}
+	b.marked = lost
+	return lost, nil
+}
+
+// Mark does nothing: the claim has marked the attempts.
+func (b *Borrower) Mark(context.Context, []*Held) error { return nil }
+
+// Loan is Lane.Loan.
+func (b *Borrower) Loan() *Loan { return b.loan }
+
+// Aside is Lane.Aside.
+func (b *Borrower) Aside(f func()) {
+	if b.lane != nil {
+		b.lane.Aside(f)
+		return
+	}
+	f()
+}
+
+// Used reports true: nothing keeps the job's row where it was when it was claimed.
+func (b *Borrower) Used() bool { return true }
+
+// Spoiled is Lane.Spoiled, of the lane that is borrowed.
+func (b *Borrower) Spoiled() bool { return b.lane != nil && b.lane.Spoiled() }
+
+// Closed reports whether it can claim nothing more.
+func (b *Borrower) Closed() bool { return b.closed.Load() || b.session.ended() }
+
+// Close says that it claims nothing more. What it holds is settled by Record, or is forfeited.
+func (b *Borrower) Close() error {
+	b.closed.Store(true)
+	return nil
+}
+
+// HungUp reports whether the session has ended, or the connection of the lane that is borrowed.
+func (b *Borrower) HungUp() bool {
+	lane := b.at.Load()
+	return b.session.ended() || lane != nil && lane.HungUp()
+}
+
+// Abandon cuts the connection that is borrowed, and has nobody wait for one.
+func (b *Borrower) Abandon() {
+	if lane := b.at.Load(); lane != nil {
+		lane.Abandon()
+	}
+	b.closed.Store(true)
+}
+
+// Behind reports false: a session has a group alone.
+func (b *Borrower) Behind() bool { return false }
+
+// OverLimit is Lane.OverLimit.
+func (b *Borrower) OverLimit() bool { return b.over }
+
+// Running returns for how long heartbeats are needed: while a lane is borrowed. The session has its own.
+func (b *Borrower) Running() time.Duration {
+	if lane := b.at.Load(); lane != nil {
+		return lane.Running()
+	}
+	return 0
+}
+
+// Beat is Lane.Beat, of the lane that is borrowed.
+func (b *Borrower) Beat(ctx context.Context) error {
+	if lane := b.at.Load(); lane != nil {
+		return lane.Beat(ctx)
+	}
+	return nil
+}

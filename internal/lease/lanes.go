@@ -1,0 +1,101 @@
+package lease
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Lanes are lanes that many share, each for a while: see Borrower.
+type Lanes struct {
+	dialer *Dialer
+	free   chan struct{} // has a place for each that is not lent
+
+	mu     sync.Mutex
+	idle   []*Lane
+	closed bool
+}
+
+// NewLanes returns up to n lanes, which are dialed when they are needed.
+func NewLanes(d *Dialer, n int) *Lanes {
+	l := &Lanes{dialer: d, free: make(chan struct{}, n)}
+	for range n {
+		l.free <- struct{}{}
+	}
+	return l
+}
+
+// Dial dials all of them, so many at once. failed is told which one could not be had.
+func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err error) error) error {
+	var eg errgroup.Group
+	eg.SetLimit(atOnce)
+	for n := range cap(l.free) {
+		eg.Go(func() error {
+			lane, err := l.dialer.Dial(ctx)
+			if err != nil {
+				return failed(n, err)
+			}
+			l.keep(lane)
+			return nil
+		})
+	}
+	return eg.Wait()
+}
+
+// get waits for a lane. Who has got one puts it back.
+func (l *Lanes) get(ctx context.Context) (*Lane, error) {
+	select {
+	case <-l.free:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	for lane := l.last(); lane != nil; lane = l.last() {
+		if !lane.Closed() && !lane.HungUp() {
+			return lane, nil
+		}
+		_ = lane.Close()
+	}
+	lane, err := l.dialer.Dial(ctx)
+	if err != nil {
+		l.free <- struct{}{}
+		return nil, err
+	}
+	return lane, nil
+}
+
+// last returns the lane that was used last, or nil.
+func (l *Lanes) last() (lane *Lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.idle) - 1; n >= 0 {
+		lane, l.idle = l.idle[n], l.idle[:n]
+	}
+	return lane
+}
+
+func (l *Lanes) put(lane *Lane) {
+	l.keep(lane)
+	l.free <- struct{}{}
+}
+
+func (l *Lanes) keep(lane *Lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || lane.Closed() || lane.Spoiled() {
+		go func() { _ = lane.Close() }() // it may wait for the server
+		return
+	}
+	l.idle = append(l.idle, lane)
+}
+
+// Close closes those that are not lent, and the others when they are put back.
+func (l *Lanes) Close() {
+	l.mu.Lock()
+	idle := l.idle
+	l.idle, l.closed = nil, true
+	l.mu.Unlock()
+	for _, lane := range idle {
+		_ = lane.Close()
+	}
+}

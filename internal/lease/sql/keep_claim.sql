@@ -1,0 +1,64 @@
+-- Claims the heads of those groups that this transaction has locked with keep_lock.sql, for a session that has them from
+-- its commit on, without a lock: the group's row says so.
+--
+-- $1 queues, $2 group ids, $3 floors, pairwise, $4 how many bytes the payloads and headers of each may have together
+-- with those before, $5 the session. The first head comes whatever its size; of others the payload is not sent if it is
+-- beyond $4.
+--
+-- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
+-- Nobody else claims the group while its row names a session: lock.sql and keep_lock.sql look at that in the row that
+-- they lock, also after the wait of another transaction for it. When the session dies, the row is freed (reclaim.sql),
+-- and its attempt is counted.
+--
+-- Why a former holder completes nothing: to settle its job it must find its token in the group's row, which it locks
+-- (keep_take.sql). Each claim writes another one, and a claim and a former holder cannot have the row locked together.
+--
+-- A head that is not to run now is told of, and nobody has its group then, unless an attempt of it is to be counted.
+-- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
+-- sequence it is.
+WITH head AS MATERIALIZED (
+    SELECT k.n, k.queue, k.group_id, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
+    FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (queue, group_id, floor, n)
+    CROSS JOIN LATERAL (
+        SELECT array_agg(h.ctid) AS two
+        FROM (SELECT h.ctid
+              FROM pgfifo.jobs h
+              WHERE h.queue = k.queue AND h.group_id = k.group_id AND h.id > k.floor
+              ORDER BY h.queue, h.group_id, h.id
+              LIMIT 2) h) top
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.payload, j.headers, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.priority,
+               octet_length(j.payload) + coalesce(octet_length(j.headers::text), 0) AS size,
+               statement_timestamp() AS now,
+               j.ctid AS place,
+               coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+               EXISTS (SELECT FROM pgfifo.attempt_marks m
+                       WHERE m.queue = k.queue AND m.group_id = k.group_id AND m.id = j.id
+                         AND m.attempt = j.attempts + 1) AS marked,
+               pg_current_xact_id() AS own_xid,
+               pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
+               EXISTS (SELECT FROM pgfifo.pauses p
+                       WHERE p.group_id IN ('', k.group_id) AND p.queue = k.queue AND NOT p.limited) AS paused,
+               top.two[2] IS NOT NULL AS more
+        FROM pgfifo.jobs j
+        WHERE j.ctid = top.two[1] AND j.queue = k.queue AND j.group_id = k.group_id
+          AND (SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = k.queue AND g.group_id = k.group_id)
+              = pg_current_xact_id_if_assigned()::xid
+        FOR NO KEY UPDATE SKIP LOCKED) claim
+), held AS (
+    UPDATE pgfifo.queue_groups g
+    SET session = $5, token = nextval('pgfifo.fences_token_seq'), job = h.id, attempt = h.attempts + 1,
+        since = statement_timestamp()
+    FROM head h
+    WHERE g.queue = h.queue AND g.group_id = h.group_id
+      AND (h.marked OR NOT h.paused AND coalesce(h.run_at, '-infinity') <= statement_timestamp())
+    RETURNING h.n, g.token
+)
+SELECT h.n::integer, h.id,
+       CASE WHEN h.bytes <= $4::bigint OR h.bytes = h.size THEN h.payload END AS payload,
+       h.attempts, h.max_attempts, h.enqueued_at, h.run_at, h.now, h.place, '0'::xid AS job_xid, h.was_lost, h.marked,
+       h.own_xid, h.oldest_xid, h.paused,
+       CASE WHEN h.bytes <= $4::bigint OR h.bytes = h.size THEN h.headers END AS headers,
+       h.priority, h.more,
+       coalesce((SELECT held.token FROM held WHERE held.n = h.n), 0) AS token
+FROM head h

@@ -1,0 +1,17 @@
+-- Takes slots of a queue that has a limit for a session, as lock_slot.sql does for a transaction: their numbers, at most
+-- $2. It never waits.
+--
+-- $1 queue, $2 how many, $3 the session.
+--
+-- Why the limit is never exceeded: a slot is a claim's, by the lock of its row, or a session's, by its mark. Whoever
+-- takes one has locked the row, and sees the mark. One whose session has died is free.
+UPDATE pgfifo.slots s SET session = $3
+FROM (SELECT f.n
+      FROM pgfifo.slots f
+      WHERE f.queue = $1 AND f.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1)
+        AND (f.session IS NULL OR f.session <> $3 AND pg_try_advisory_xact_lock_shared(f.session))
+      ORDER BY f.queue, f.n
+      LIMIT $2
+      FOR NO KEY UPDATE SKIP LOCKED) free
+WHERE s.queue = $1 AND s.n = free.n
+RETURNING s.n::integer

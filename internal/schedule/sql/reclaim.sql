@@ -1,0 +1,26 @@
+-- Frees groups whose session has died with them, and marks the attempts that it had begun: whoever claims their jobs next
+-- counts them (internal/lease/sql/mark.sql).
+--
+-- $1 queues, $2 group ids, pairwise; no group twice.
+--
+-- It passes over a row that somebody has locked: the worker that has lost its session, and completes what it had. A
+-- session that is dead has no number that comes again, so it stays dead. If the server forgets this in a crash it is
+-- done again, so it does not wait for the disk.
+WITH dead AS MATERIALIZED (
+    SELECT k.queue, k.group_id, g.job, g.attempt
+    FROM set_config('synchronous_commit', 'off', true), unnest($1::text[], $2::text[]) AS k (queue, group_id)
+    CROSS JOIN LATERAL (SELECT r.job, r.attempt
+                        FROM pgfifo.queue_groups r
+                        WHERE r.queue = k.queue AND r.group_id = k.group_id
+                          AND r.session IS NOT NULL AND pg_try_advisory_xact_lock_shared(r.session)
+                        FOR NO KEY UPDATE SKIP LOCKED) g
+), marked AS (
+    INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
+    SELECT d.queue, d.group_id, d.job, d.attempt
+    FROM dead d
+    ORDER BY 1, 2
+    ON CONFLICT (queue, group_id, id) DO UPDATE SET attempt = EXCLUDED.attempt, xid = NULL
+)
+UPDATE pgfifo.queue_groups g SET session = NULL
+FROM dead d
+WHERE g.queue = d.queue AND g.group_id = d.group_id
