@@ -39,6 +39,9 @@ type crew struct {
 	scoutConn, listenConn *pgx.Conn // the first ones
 }
 
+// ends is how many connections settle the jobs that sessions hold, whatever handlers do with the others.
+const ends = 2
+
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
@@ -51,7 +54,8 @@ func newCrew(w *Worker, set settings) *crew {
 	}
 	if set.bySession {
 		c.keeper = &lease.Keeper{
-			Dialer: c.dialer, Lanes: lease.NewLanes(c.dialer, w.concurrency()), Plain: succeedUsedStmt, Lost: c.lostSession,
+			Dialer: c.dialer, Plain: succeedUsedStmt, Lost: c.lostSession,
+			Lanes: lease.NewLanes(c.dialer, w.concurrency()), Ends: lease.NewLanes(c.dialer, ends),
 		}
 	}
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
@@ -82,7 +86,7 @@ func (c *crew) dial(ctx context.Context) error {
 	}
 	lanes := len(c.seats)
 	if c.keeper != nil {
-		lanes = c.worker.concurrency() + 1
+		lanes = 1 + ends + c.worker.concurrency()
 	}
 	need := lanes + len(beside)
 	var eg errgroup.Group
@@ -91,9 +95,11 @@ func (c *crew) dial(ctx context.Context) error {
 		if err := dialed(c.keeper.Connect(ctx), 1, need); err != nil {
 			return err
 		}
-		eg.Go(func() error {
-			return c.keeper.Lanes.Dial(ctx, parallelDials(), func(i int, err error) error { return dialed(err, i+2, need) })
-		})
+		for first, some := range map[int]*lease.Lanes{2: c.keeper.Ends, 2 + ends: c.keeper.Lanes} {
+			eg.Go(func() error {
+				return some.Dial(ctx, parallelDials(), func(i int, err error) error { return dialed(err, first+i, need) })
+			})
+		}
 	}
 	for i, s := range c.seats {
 		eg.Go(func() error { return dialed(s.dial(ctx), i+1, need) })

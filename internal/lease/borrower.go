@@ -24,6 +24,7 @@ type Borrower struct {
 
 	mu     sync.Mutex // what is below; held while a lane is borrowed
 	lane   *Lane      // nil: none is borrowed
+	of     *Lanes     // to which it goes back
 	hold   *Hold
 	loan   *Loan
 	marked []*Held // heads of which a lost attempt is to be counted
@@ -97,12 +98,21 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lane == nil:
 		return b.let(heads, nil)
 	}
+	if b.lane == nil && len(b.marked) == 0 && len(calls) == 1 && calls[0].Statement == b.keeper.Plain {
+		err := b.keeper.finish(heads[0])
+		if err == nil {
+			b.freed(heads)
+		}
+		if err != errApart { //nolint:errorlint // itself
+			return err
+		}
+	}
 	if b.lane == nil {
-		lane, err := b.taken(ctx, b.hold, new(Loan))
+		lane, err := taken(ctx, b.keeper.Ends, b.hold, new(Loan))
 		if err != nil {
 			return err
 		}
-		b.have(lane)
+		b.have(b.keeper.Ends, lane)
 	}
 	return b.end(ctx, heads, calls)
 }
@@ -194,11 +204,11 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	defer cancel()
 	b.giveBack()
 	own := &Hold{Held: *head}
-	lane, err := b.taken(ctx, own, new(Loan))
+	lane, err := taken(ctx, b.keeper.Ends, own, new(Loan))
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)
 	}
-	defer b.keeper.Lanes.put(lane)
+	defer b.keeper.Ends.put(lane)
 	if head.marked {
 		lane.marked = append(lane.marked, &own.Held)
 	}
@@ -211,15 +221,15 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 
 // taken returns a lane that has taken a hold. One whose connection broke before that has done nothing, so another one
 // is tried.
-func (b *Borrower) taken(ctx context.Context, hold *Hold, loan *Loan) (lane *Lane, err error) {
+func taken(ctx context.Context, from *Lanes, hold *Hold, loan *Loan) (lane *Lane, err error) {
 	for range 2 {
-		if lane, err = b.keeper.Lanes.get(ctx); err != nil {
+		if lane, err = from.get(ctx); err != nil {
 			return nil, err
 		}
 		if err = lane.take(ctx, hold, loan); err == nil {
 			return lane, nil
 		}
-		b.keeper.Lanes.put(lane)
+		from.put(lane)
 		if Refused(err) || ctx.Err() != nil {
 			break
 		}
@@ -244,7 +254,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 		defer cancel()
 		defer context.AfterFunc(b.waits, cancel)()
 	}
-	lane, err := b.taken(ctx, b.hold, loan)
+	lane, err := taken(ctx, b.keeper.Lanes, b.hold, loan)
 	if errors.Is(err, ErrNotHeld) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -254,15 +264,15 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	if lends {
 		lane.lend()
 	}
-	b.lane = lane
+	b.lane, b.of = lane, b.keeper.Lanes
 	b.at.Store(lane)
 	return nil
 }
 
-func (b *Borrower) have(lane *Lane) {
+func (b *Borrower) have(of *Lanes, lane *Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lane = lane
+	b.lane, b.of = lane, of
 	b.at.Store(lane)
 }
 
@@ -272,11 +282,12 @@ func (b *Borrower) giveBack() {
 	if lane == nil {
 		return
 	}
-	b.have(nil)
+	of := b.of
+	b.have(nil, nil)
 	if lane.inTx {
 		lane.Abandon()
 	}
-	b.keeper.Lanes.put(lane)
+	of.put(lane)
 }
 
 // fence returns the token of the claim for one of the groups that it holds.

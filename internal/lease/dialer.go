@@ -115,7 +115,8 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	}
 	texts[stmtLockShared], texts[stmtLockNext], texts[stmtClaimShared] = lockSharedSQL, lockNextSQL, claimSharedSQL
 	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
-	texts[stmtTake], texts[stmtTakeJobs], texts[stmtEnd] = keepTakeSQL, keepTakeJobsSQL, keepEndSQL
+	texts[stmtTake], texts[stmtTakeJobs] = keepTakeSQL, keepTakeJobsSQL
+	texts[stmtEnd], texts[stmtDone] = keepEndSQL, keepDoneSQL
 	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
 		_ = conn.Close()
 		return nil, err

@@ -30,8 +30,10 @@ import (
 // Its methods are for any goroutine. Whoever made it closes it.
 type Keeper struct {
 	Dialer *Dialer
-	// Lanes are for the jobs' transactions, and to settle jobs.
+	// Lanes are for the jobs' transactions.
 	Lanes *Lanes
+	// Ends are lanes to settle jobs whose handlers had no transaction. No handler keeps one.
+	Ends *Lanes
 	// Plain is the statement among those of the Dialer that completes one job and does nothing else. Its parameters
 	// begin with the job's queue, group id and id.
 	Plain string
@@ -42,6 +44,9 @@ type Keeper struct {
 	now    *session // the last one
 	dialed *attempt // the one that is under way, or nil
 	closed bool
+
+	done      []*finish // jobs that wait to be completed together
+	finishing bool
 }
 
 // An attempt to open a session is one for all who want it meanwhile.
@@ -110,6 +115,7 @@ func (k *Keeper) Close() {
 		s.end(errClosed)
 	}
 	k.Lanes.Close()
+	k.Ends.Close()
 }
 
 var errClosed = errors.New("lease: the keeper is closed")

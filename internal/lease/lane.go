@@ -93,6 +93,7 @@ const ( // names of prepared statements
 	stmtTake     = "pgfifo_take"
 	stmtTakeJobs = "pgfifo_take_jobs"
 	stmtEnd      = "pgfifo_end"
+	stmtDone     = "pgfifo_done"
 
 	stmtLockSlot       = "pgfifo_lock_slot"
 	stmtClaimSlot      = "pgfifo_claim_slot"
