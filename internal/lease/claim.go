@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -87,7 +86,7 @@ func readHead(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (hold *
 	return hold, err
 }
 
-// readBatch reads the answer of claim_batch.sql. The jobs up to the first that is to run alone join the hold.
+// readBatch reads the answer of claim_batch.sql.
 func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold, error) {
 	list := make([]Held, 0, next.Jobs+1)
 	err := eachRow(pipeline, func(r *rowReader) {
@@ -97,10 +96,16 @@ func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	hold, rest := &Hold{Held: list[0]}, list[1:]
+	hold := &Hold{Held: list[0]}
+	hold.batch(list[1:])
+	return hold, nil
+}
+
+// batch adds the jobs behind the head of a group, up to the first that is to run alone, and says whether there is more.
+func (hold *Hold) batch(rest []Held) {
 	hold.More = len(rest) > 0
 	if hold.alone() || hold.lastXID != 0 || hold.marked {
-		return hold, nil
+		return
 	}
 	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() || h.marked })
 	if n < 0 {
@@ -110,7 +115,6 @@ func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold
 		rest[i].More = i < len(rest)-1
 	}
 	hold.Rest = rest[:n]
-	return hold, nil
 }
 
 // readMany reads the answers of lock_many.sql and claim_many.sql.
@@ -265,30 +269,10 @@ func (l *Lane) claimArgs(r *Request) [][]byte {
 
 // claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
 func (l *Lane) claimManyArgs(r *Request) [][]byte {
-	var ids, floors strings.Builder
-	for i, one := range r.all() {
-		sep := byte('{')
-		if i > 0 {
-			sep = ','
-		}
-		ids.WriteByte(sep)
-		quote(&ids, one.GroupID)
-		floors.WriteByte(sep)
-		fmt.Fprintf(&floors, "%d", one.floor(l.dialed))
+	var ids, floors array
+	for _, one := range r.all() {
+		ids.string(one.GroupID)
+		floors.int(one.floor(l.dialed))
 	}
-	ids.WriteByte('}')
-	floors.WriteByte('}')
-	return [][]byte{[]byte(r.Queue), []byte(ids.String()), []byte(floors.String()), appendInt(maxBatchBytes)}
-}
-
-// quote writes an element of an array in text format.
-func quote(b *strings.Builder, s string) {
-	b.WriteByte('"')
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(s[i])
-	}
-	b.WriteByte('"')
+	return [][]byte{[]byte(r.Queue), ids.bytes(), floors.bytes(), appendInt(maxBatchBytes)}
 }

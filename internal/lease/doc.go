@@ -42,8 +42,8 @@
 //     is not ready holds its group.
 //   - A claim that misses ends its transaction with the next statement, and with COMMIT, so that it leaves no
 //     evidence of a crash. A transaction that runs one job holds two row locks.
-//   - Locks are FOR NO KEY UPDATE, and nothing but its holder and Collect touches a group's row: not producers, not
-//     Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the evidence of a
+//   - Locks are FOR NO KEY UPDATE, and nothing but its holder, Collect and what frees the groups of a dead session
+//     touches a group's row: not producers, not Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the evidence of a
 //     crash.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
@@ -143,6 +143,48 @@
 //   - A claim of another kind starts nothing there: the queue's row in pauses stops one without a slot, and
 //     lock_slot.sql finds none. What they had begun before the queue had its limit is not marked with a transaction,
 //     so it is not passed over, with all of its batch. A queue that has had such a limit keeps one, of 1 at least.
+//
+// # The lease of a session
+//
+// A transaction for each job is the right lease for short ones. A queue of long ones may have another (Settings of
+// package fifo), by which a job runs without a transaction and without a connection: keeper.go.
+//
+//	                 Request                        Hold                          Calls
+//	   schedule ------------> Borrower ---------------------------> handler --------------------> Borrower ...
+//	                             |                                     |                             |
+//	              one round for  |                        if it asks   |             together with   |
+//	              all who ask:   |                        for job.Tx,  |             others, or on   |
+//	              keep_lock.sql  | group's row            a lane:      | both rows   a lane:         | DELETE job
+//	              keep_claim.sql | session, token         keep_take.sql| locked      keep_done.sql   | session = NULL
+//	PostgreSQL  ..............[commit]......the group's row names the session, nothing is locked.....[commit]......
+//
+// A worker process has one session that holds its groups, which has an advisory lock on a number that is drawn anew for
+// each session. A group's row bears that number for as long as one of its jobs runs. So whether the group is somebody's
+// is asked of the row, and whether he lives of the lock: pg_try_advisory_xact_lock_shared gets it from nobody but the
+// dead. A session that is dead stays so, because its number never comes again: no answer is outdated by the time it
+// arrives, but that somebody lives.
+//
+//   - One holder. A claim of either lease locks the group's row, and only one that names no session. If it has waited
+//     for another transaction, PostgreSQL looks again at the row that it locks.
+//   - Order. The head is read by a statement behind that lock, as ever. Whoever had the group before has committed or
+//     rolled back, or cannot commit any more.
+//   - No effect of a former holder's. All that a job commits is in a transaction that has locked the group's row with
+//     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a claim
+//     comes before that lock, and then the token is another one, or behind that transaction's end. That is a condition
+//     on the row which is locked: one on another table would not be looked at again after a wait.
+//   - A death is counted. The row says which attempt it is of. The scout of any worker that finds a dead session's group
+//     turns that into a mark (reclaim.sql of package schedule), and frees the group. Whoever claims the job next finds
+//     the mark. Nothing is inferred from what transactions have left behind.
+//   - An end that is not known, because the connection broke in the middle of it, is a death of that attempt: the row is
+//     given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
+//   - Silence. The session has a pulse of its own, the bounds of a lane, and idle_session_timeout in place of that for
+//     transactions. If it is lost, the contexts of all its handlers end with ErrLost.
+//   - Batches, limits and marks are as above: of a batch of one group the head is the session's, and the lane that
+//     settles it has the same rows locked; a slot bears the session's number.
+//
+// An operator's statement that finds no lock on a running job's row locks it, and then asks whether a session runs the
+// job, with a new snapshot (held_by_session of the schema): a claim locks that row, too, so it has come before, and is
+// seen, or misses.
 //
 // # What a claim costs
 //

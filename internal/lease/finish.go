@@ -82,8 +82,8 @@ func (k *Keeper) finishSome(some []*finish) error {
 func (l *Lane) finish(ctx context.Context, some []*finish) error {
 	var queues, ids, tokens, jobs array
 	for _, f := range some {
-		queues.text(f.head.Queue)
-		ids.text(f.head.GroupID)
+		queues.string(f.head.Queue)
+		ids.string(f.head.GroupID)
 		tokens.int(f.head.token)
 		jobs.int(f.head.ID)
 		f.err = ErrNotHeld // until a row says that it was the claim's

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,21 +67,11 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 
 // unmarkArgs returns the parameters of unmark.sql for jobs.
 func unmarkArgs(heads []*Held) [][]byte {
-	var queues, ids, jobs strings.Builder
-	for i, h := range heads {
-		sep := byte('{')
-		if i > 0 {
-			sep = ','
-		}
-		for _, b := range []*strings.Builder{&queues, &ids, &jobs} {
-			b.WriteByte(sep)
-		}
-		quote(&queues, h.Queue)
-		quote(&ids, h.GroupID)
-		fmt.Fprintf(&jobs, "%d", h.ID)
+	var queues, ids, jobs array
+	for _, h := range heads {
+		queues.string(h.Queue)
+		ids.string(h.GroupID)
+		jobs.int(h.ID)
 	}
-	for _, b := range []*strings.Builder{&queues, &ids, &jobs} {
-		b.WriteByte('}')
-	}
-	return [][]byte{[]byte(queues.String()), []byte(ids.String()), []byte(jobs.String())}
+	return [][]byte{queues.bytes(), ids.bytes(), jobs.bytes()}
 }

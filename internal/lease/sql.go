@@ -41,6 +41,8 @@ var (
 	keepLockSQL string
 	//go:embed sql/keep_claim.sql
 	keepClaimSQL string
+	//go:embed sql/keep_behind.sql
+	keepBehindSQL string
 	//go:embed sql/keep_free.sql
 	keepFreeSQL string
 	//go:embed sql/keep_slots.sql

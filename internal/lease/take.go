@@ -14,8 +14,8 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan) error {
 	heads := keptHeads(hold)
 	var queues, ids, tokens, jobs array
 	for _, h := range heads {
-		queues.text(h.Queue)
-		ids.text(h.GroupID)
+		queues.string(h.Queue)
+		ids.string(h.GroupID)
 		tokens.int(h.token)
 		jobs.int(h.ID)
 	}
@@ -82,8 +82,8 @@ func readTake(pipeline *pgconn.Pipeline, heads []*Held) (taken int, err error) {
 func endCall(heads []*Held) Call {
 	var queues, ids, tokens array
 	for _, h := range heads {
-		queues.text(h.Queue)
-		ids.text(h.GroupID)
+		queues.string(h.Queue)
+		ids.string(h.GroupID)
 		tokens.int(h.token)
 	}
 	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes()}}

@@ -1,0 +1,47 @@
+package lease
+
+import "strconv"
+
+// An array is a parameter in text format. The zero value is empty.
+type array struct{ text []byte }
+
+func (a *array) next() {
+	if a.text == nil {
+		a.text = append(make([]byte, 0, 64), '{')
+	} else {
+		a.text = append(a.text, ',')
+	}
+}
+
+func (a *array) string(s string) {
+	a.next()
+	a.text = append(a.text, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			a.text = append(a.text, '\\')
+		}
+		a.text = append(a.text, s[i])
+	}
+	a.text = append(a.text, '"')
+}
+
+func (a *array) int(n int64) {
+	a.next()
+	a.text = strconv.AppendInt(a.text, n, 10)
+}
+
+func (a *array) intOrNull(n *int64) {
+	if n != nil {
+		a.int(*n)
+		return
+	}
+	a.next()
+	a.text = append(a.text, "NULL"...)
+}
+
+func (a *array) bytes() []byte {
+	if a.text == nil {
+		return []byte("{}")
+	}
+	return append(a.text, '}')
+}

@@ -1,0 +1,255 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
+
+// A session is the Keeper's connection. One goroutine uses it, for all who ask.
+type session struct {
+	conn   *pgx.Conn
+	number int64 // of its lock
+	dialed int64 // as of a Lane
+	stmts  map[string]*pgconn.StatementDescription
+	bounds Session
+
+	asks chan *ask
+	once sync.Once
+	why  error
+	gone chan struct{} // closed when it has ended
+	tell func(why error)
+
+	owed      []release // groups that are not let go yet
+	owedSlots []slot
+	balked    bool // the server has refused to let them go
+}
+
+// A release is a group that is to be let go.
+type release struct {
+	groups.Key
+	token int64
+	next  *int64 // the row's session then; nil: it is given back
+}
+
+// A slot is of a queue that has a limit.
+type slot struct {
+	queue string
+	n     int32
+}
+
+// An ask is what somebody wants of the session: a claim, or groups to be let go.
+type ask struct {
+	claim *Request
+	free  []release
+	slots []slot
+
+	hold *Hold
+	over bool // no slot was free
+	err  error
+	done chan struct{}
+}
+
+const (
+	askRoom  = 256                   // asks of one round: more wait for the next
+	owedRest = 10 * time.Millisecond // until it is tried again to let a group go
+)
+
+const (
+	stmtKeepLock  = "pgfifo_keep_lock"
+	stmtKeepClaim = "pgfifo_keep_claim"
+	stmtKeepMore  = "pgfifo_keep_behind"
+	stmtKeepFree  = "pgfifo_keep_free"
+	stmtKeepSlots = "pgfifo_keep_slots"
+	stmtFreeSlots = "pgfifo_keep_slots_free"
+)
+
+// keep opens a session that holds groups.
+func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
+	conn, err := d.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds := d.Session.WithDefaults()
+	s := &session{
+		conn: conn, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
+		asks: make(chan *ask, askRoom), gone: make(chan struct{}), tell: lost,
+	}
+	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
+	// idle between them, and its pulse keeps the server from ending it.
+	const set = "SELECT pg_catalog.set_config('synchronous_commit', 'local', false), " +
+		"pg_catalog.set_config('idle_session_timeout', $2, false), pg_catalog.pg_try_advisory_lock($1::bigint)"
+	alone := false
+	ms := fmt.Sprint(max(bounds.ServerSilence.Milliseconds(), 1))
+	err = conn.QueryRow(ctx, set, s.number, ms).Scan(nil, nil, &alone)
+	if err == nil && !alone {
+		err = errors.New("somebody has its lock")
+	}
+	if err == nil {
+		s.stmts, err = prepare(ctx, conn.PgConn(), d.Schema, map[string]string{
+			stmtBegin: beginSQL, stmtCommit: commitSQL, stmtKeepLock: keepLockSQL, stmtKeepClaim: keepClaimSQL,
+			stmtKeepMore: keepBehindSQL, stmtKeepFree: keepFreeSQL, stmtKeepSlots: keepSlotsSQL, stmtFreeSlots: keepSlotsFreeSQL,
+		})
+	}
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, fmt.Errorf("lease: session: %w", err)
+	}
+	go s.run()
+	return s, nil
+}
+
+func (s *session) ended() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// end says that the session is given up.
+func (s *session) end(why error) {
+	s.once.Do(func() {
+		s.why = why
+		close(s.gone)
+		if why == errClosed { //nolint:errorlint // itself
+			_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(closeWait)) // of a round that is under way
+			return
+		}
+		s.tell(why)
+	})
+}
+
+// do asks, and waits for the answer.
+func (s *session) do(a *ask) error {
+	if s == nil {
+		return errNoSession
+	}
+	a.done = make(chan struct{})
+	select {
+	case s.asks <- a:
+	case <-s.gone:
+		return s.lost()
+	}
+	select {
+	case <-a.done:
+		return a.err
+	case <-s.gone:
+		return s.lost()
+	}
+}
+
+func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, s.why) }
+
+// run answers asks until the session has ended. While nobody asks it tells the server that it lives.
+func (s *session) run() {
+	defer s.close()
+	for {
+		wait := s.bounds.Heartbeat / 2
+		if len(s.owed)+len(s.owedSlots) > 0 && !s.balked {
+			wait = min(wait, owedRest)
+		}
+		pulse := time.NewTimer(wait)
+		select {
+		case <-s.gone:
+			pulse.Stop()
+			return
+		case a := <-s.asks:
+			pulse.Stop()
+			if err := s.answer(s.gather(a)); err != nil {
+				s.end(err)
+			}
+		case <-pulse.C:
+			if err := s.pay(); err != nil {
+				s.end(err)
+			}
+		}
+	}
+}
+
+// close ends the connection; politely, if there is no round under way, so that the server knows at once.
+func (s *session) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	_ = s.conn.Close(ctx)
+}
+
+// pay lets go of what is owed, if anything, and tells the server that the worker lives.
+func (s *session) pay() error {
+	s.balked = false
+	err := s.bounded(nil)
+	if err != nil && Refused(err) {
+		s.balked, err = true, nil
+	}
+	return err
+}
+
+// gather returns an ask with the others that wait.
+func (s *session) gather(first *ask) []*ask {
+	asks := []*ask{first}
+	for len(asks) < askRoom {
+		select {
+		case a := <-s.asks:
+			asks = append(asks, a)
+		default:
+			return asks
+		}
+	}
+	return asks
+}
+
+// answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
+// is the connection's.
+func (s *session) answer(asks []*ask) error {
+	err := s.bounded(asks)
+	refused := err != nil && Refused(err)
+	switch {
+	case refused && !s.balked && len(s.owed)+len(s.owedSlots) > 0:
+		s.balked = true // these are tried by themselves, later
+		return s.answer(asks)
+	case refused && len(asks) > 1:
+		for i := range asks {
+			if err := s.answer(asks[i : i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case refused:
+		s.balked = s.balked || len(asks[0].free)+len(asks[0].slots) > 0
+		s.owed, s.owedSlots = append(s.owed, asks[0].free...), append(s.owedSlots, asks[0].slots...)
+	}
+	for _, a := range asks {
+		a.err = err
+		close(a.done)
+	}
+	if refused {
+		err = nil
+	}
+	return err
+}
+
+// bounded is a round that the server has to answer in time.
+func (s *session) bounded(asks []*ask) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.bounds.Silence)
+	defer cancel()
+	r := newRound(s, asks)
+	if r.idle() {
+		return s.conn.Ping(ctx)
+	}
+	err := r.run(ctx)
+	if pg := s.conn.PgConn(); err != nil && !pg.IsClosed() && pg.TxStatus() != 'I' {
+		if _, ended := pg.Exec(ctx, "ROLLBACK").ReadAll(); ended != nil {
+			return ended
+		}
+	}
+	return err
+}

@@ -1,0 +1,309 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A round is one transaction of the session.
+type round struct {
+	*session
+	free    []release
+	slots   []slot
+	limited []*ask // claims that need a slot
+	claims  []*ask // the others, and those that have got one
+	batches bool   // some claims are of several jobs of a group
+}
+
+func newRound(s *session, asks []*ask) *round {
+	r := &round{session: s}
+	if !s.balked {
+		r.free, r.slots = slices.Clone(s.owed), slices.Clone(s.owedSlots)
+	}
+	for _, a := range asks {
+		a.hold, a.over = nil, false
+		r.free, r.slots = append(r.free, a.free...), append(r.slots, a.slots...)
+		switch {
+		case a.claim == nil:
+		case a.claim.Slot:
+			r.limited = append(r.limited, a)
+		default:
+			r.claims = append(r.claims, a)
+		}
+	}
+	return r
+}
+
+func (r *round) idle() bool { return len(r.free)+len(r.slots)+len(r.limited)+len(r.claims) == 0 }
+
+func (r *round) run(ctx context.Context) error {
+	pipeline := r.conn.PgConn().StartPipeline(ctx)
+	err := r.send(pipeline)
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// send makes the transaction. Only who needs slots waits for an answer in the middle of it.
+func (r *round) send(p *pgconn.Pipeline) error {
+	p.SendQueryStatement(r.stmts[stmtBegin], nil, nil, nil)
+	queues, sent := r.sendFirst(p)
+	var taken map[string][]slot
+	if len(queues) > 0 {
+		err := p.Sync()
+		if err == nil {
+			err = r.readFirst(p, sent)
+		}
+		if err == nil {
+			taken, err = r.readSlots(p, queues)
+		}
+		if err != nil {
+			return err
+		}
+		sent = firsts{}
+	}
+	heads := r.sendClaims(p)
+	p.SendQueryStatement(r.stmts[stmtCommit], nil, nil, nil)
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	if len(queues) == 0 {
+		if err := r.readFirst(p, sent); err != nil {
+			return err
+		}
+	}
+	if err := r.readClaims(p, heads); err != nil {
+		return err
+	}
+	if _, err := readTag(p); err != nil { // COMMIT
+		return err
+	}
+	r.giveSlots(taken)
+	return nil
+}
+
+// firsts says what is sent before slots are asked for.
+type firsts struct{ free, slots bool }
+
+// sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
+func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string, sent firsts) {
+	if sent.free = len(r.free) > 0; sent.free {
+		var keys, tokens, next array
+		var ids array
+		for _, f := range r.free {
+			keys.string(f.Queue)
+			ids.string(f.GroupID)
+			tokens.int(f.token)
+			next.intOrNull(f.next)
+		}
+		args := [][]byte{keys.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
+		p.SendQueryStatement(r.stmts[stmtKeepFree], args, nil, claimFormats)
+	}
+	if sent.slots = len(r.slots) > 0; sent.slots {
+		var names, ns array
+		for _, s := range r.slots {
+			names.string(s.queue)
+			ns.int(int64(s.n))
+		}
+		args := [][]byte{names.bytes(), ns.bytes(), appendInt(r.number)}
+		p.SendQueryStatement(r.stmts[stmtFreeSlots], args, nil, nil)
+	}
+	wanted := make(map[string]int64)
+	for _, a := range r.limited {
+		if wanted[a.claim.Queue]++; wanted[a.claim.Queue] == 1 {
+			queues = append(queues, a.claim.Queue)
+		}
+	}
+	for _, q := range queues {
+		args := [][]byte{[]byte(q), appendInt(wanted[q]), appendInt(r.number)}
+		p.SendQueryStatement(r.stmts[stmtKeepSlots], args, nil, claimFormats)
+	}
+	return queues, sent
+}
+
+func (r *round) readFirst(p *pgconn.Pipeline, sent firsts) error {
+	if _, err := readTag(p); err != nil { // BEGIN
+		return err
+	}
+	if sent.free {
+		var owed []release
+		err := eachRow(p, func(row *rowReader) {
+			if n := int(row.uint32()) - 1; n >= 0 && n < len(r.free) {
+				owed = append(owed, r.free[n])
+			}
+		})
+		if err != nil {
+			return err
+		}
+		r.settle(owed)
+	}
+	if sent.slots {
+		if _, err := readTag(p); err != nil {
+			return err
+		}
+		if !r.balked {
+			r.owedSlots = nil
+		}
+	}
+	return nil
+}
+
+// settle says what is still owed of what was to be let go.
+func (r *round) settle(owed []release) {
+	if r.balked {
+		owed = append(owed, r.owed...)
+	}
+	r.owed = owed
+}
+
+// readSlots gives the slots that were got to claims. The others have met the limit.
+func (r *round) readSlots(p *pgconn.Pipeline, queues []string) (map[string][]slot, error) {
+	taken := make(map[string][]slot)
+	for _, q := range queues {
+		err := eachRow(p, func(row *rowReader) { taken[q] = append(taken[q], slot{q, int32(row.uint32())}) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := readSync(p); err != nil {
+		return nil, err
+	}
+	got := make(map[string]int)
+	for _, a := range r.limited {
+		q := a.claim.Queue
+		if a.over = got[q] == len(taken[q]); !a.over {
+			got[q]++
+			r.claims = append(r.claims, a)
+		}
+	}
+	return taken, nil
+}
+
+// giveSlots says which holds have the slots that were taken. Those of claims that have missed are given back.
+func (r *round) giveSlots(taken map[string][]slot) {
+	for _, a := range r.claims {
+		slots := taken[a.claim.Queue]
+		if !a.claim.Slot || len(slots) == 0 {
+			continue
+		}
+		taken[a.claim.Queue] = slots[1:]
+		if a.hold != nil && a.hold.token != 0 {
+			a.hold.slot = slots[0].n
+		} else {
+			r.owedSlots = append(r.owedSlots, slots[0])
+		}
+	}
+}
+
+// A wanted is one group of a claim.
+type wanted struct {
+	*ask
+	Request
+}
+
+func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
+	for _, a := range r.claims {
+		for _, one := range a.claim.all() {
+			list = append(list, wanted{a, one})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	var queues, ids, floors, jobs array
+	for _, w := range list {
+		queues.string(w.Queue)
+		ids.string(w.GroupID)
+		floors.int(w.floor(r.dialed))
+		if w.Jobs > 1 {
+			r.batches = true
+			jobs.int(int64(w.Jobs))
+		} else {
+			jobs.int(0)
+		}
+	}
+	keys := [][]byte{queues.bytes(), ids.bytes()}
+	p.SendQueryStatement(r.stmts[stmtKeepLock], keys, nil, claimFormats)
+	p.SendQueryStatement(r.stmts[stmtKeepClaim],
+		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number)), nil, claimFormats)
+	if r.batches {
+		p.SendQueryStatement(r.stmts[stmtKeepMore],
+			append(keys[:2:2], jobs.bytes(), appendInt(maxBatchBytes), appendInt(r.number)), nil, claimFormats)
+	}
+	return list
+}
+
+// readClaims makes the holds.
+func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if _, err := readTag(p); err != nil { // the locks
+		return err
+	}
+	heads, behind := make(map[*ask][]Held), make(map[*ask][]Held)
+	err := r.eachHeld(p, list, func(row *rowReader, a *ask, h Held) {
+		h.More = row.bool()
+		h.token = row.int64()
+		heads[a] = append(heads[a], h)
+	})
+	if err == nil && r.batches {
+		err = r.eachHeld(p, list, func(_ *rowReader, a *ask, h Held) { behind[a] = append(behind[a], h) })
+	}
+	if err != nil {
+		return err
+	}
+	for a, held := range heads {
+		a.hold = r.together(held)
+		if len(behind[a]) > 0 && a.hold.token != 0 {
+			a.hold.batch(behind[a])
+		}
+	}
+	return nil
+}
+
+// eachHeld reads the jobs in an answer.
+func (r *round) eachHeld(p *pgconn.Pipeline, list []wanted, f func(row *rowReader, a *ask, h Held)) error {
+	return eachRow(p, func(row *rowReader) {
+		n := int(row.uint32()) - 1
+		if n < 0 || n >= len(list) {
+			row.fail("for group %d of %d", n+1, len(list))
+			return
+		}
+		h := Held{Key: list[n].Key, N: list[n].N}
+		h.scan(row, 0)
+		h.Seen.Dialed = r.dialed
+		f(row, list[n].ask, h)
+	})
+}
+
+// together makes a hold of a claim's heads. What is not to run with the others is given back, to be claimed by itself.
+func (r *round) together(heads []Held) *Hold {
+	hold := company(heads, 0)
+	hold.claimed = nil
+	for i := range heads {
+		if h := &heads[i]; h.Seen.Alone {
+			hold.Apart = append(hold.Apart, h.N)
+			if h.token != 0 {
+				r.owed = append(r.owed, release{Key: h.Key, token: h.token})
+			}
+		}
+	}
+	return hold
+}
+
+// readSync reads the answer to a Sync in the middle of a pipeline.
+func readSync(p *pgconn.Pipeline) error {
+	res, err := p.GetResults()
+	if err != nil {
+		return err
+	}
+	if _, ok := res.(*pgconn.PipelineSync); !ok {
+		return fmt.Errorf("lease: unexpected answer %T", res)
+	}
+	return nil
+}
