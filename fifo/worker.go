@@ -99,7 +99,8 @@ const applicationName = "application_name"
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
-		lanes: w.concurrency(), sessionLanes: orDefault(w.SessionConcurrency, 100), poll: orDefault(w.PollInterval, time.Second),
+		lanes: w.concurrency(), sessionLanes: orDefault(w.SessionConcurrency, 100),
+		poll:  orDefault(w.PollInterval, time.Second),
 		drain: orDefault(w.DrainTimeout, 20*time.Second),
 		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
 		session: lease.Session{
@@ -219,7 +220,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// crews returns a crew for each lease that the worker's queues have, ready to run. After an error they are to be closed.
+// crews returns a crew for each lease that the worker's queues have, ready to run. After an error they are to be
+// closed.
 func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err error) {
 	leases, err := w.leases(ctx, set.names)
 	if err != nil {

@@ -162,6 +162,9 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 	}
 	b.mu.Unlock()
 	err := b.session.do(a)
+	if errors.Is(err, ErrBusy) || Refused(err) { // it is tried again
+		err = nil
+	}
 	if len(keptHeads(b.hold)) == 0 {
 		b.forget()
 	}

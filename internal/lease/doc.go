@@ -43,8 +43,8 @@
 //   - A claim that misses ends its transaction with the next statement, and with COMMIT, so that it leaves no
 //     evidence of a crash. A transaction that runs one job holds two row locks.
 //   - Locks are FOR NO KEY UPDATE, and nothing but its holder, Collect and what frees the groups of a dead session
-//     touches a group's row: not producers, not Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the evidence of a
-//     crash.
+//     touches a group's row: not producers, not Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no
+//     claim, but hides the evidence of a crash.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
 //     its statements neither frees the locks nor keeps the failure from being recorded.
@@ -172,11 +172,11 @@
 //     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a claim
 //     comes before that lock, and then the token is another one, or behind that transaction's end. That is a condition
 //     on the row which is locked: one on another table would not be looked at again after a wait.
-//   - A death is counted. The row says which attempt it is of. The scout of any worker that finds a dead session's group
-//     turns that into a mark (reclaim.sql of package schedule), and frees the group. Whoever claims the job next finds
-//     the mark. Nothing is inferred from what transactions have left behind.
-//   - An end that is not known, because the connection broke in the middle of it, is a death of that attempt: the row is
-//     given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
+//   - A death is counted. The row says which attempt it is of. The scout of any worker that finds a dead session's
+//     group turns that into a mark (reclaim.sql of package schedule), and frees the group. Whoever claims the job next
+//     finds the mark. Nothing is inferred from what transactions have left behind.
+//   - An end that is not known, because the connection broke in the middle of it, is a death of that attempt: the row
+//     is given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
 //   - Silence. The session has a pulse of its own, the bounds of a lane, and idle_session_timeout in place of that for
 //     transactions. If it is lost, the contexts of all its handlers end with ErrLost.
 //   - Batches, limits and marks are as above: of a batch of one group the head is the session's, and the lane that

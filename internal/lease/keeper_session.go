@@ -85,11 +85,14 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	}
 	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
 	// idle between them, and its pulse keeps the server from ending it.
+	//
+	// A lock on a whole table is waited for only for a moment, or the server would seem to be silent.
 	const set = "SELECT pg_catalog.set_config('synchronous_commit', 'local', false), " +
-		"pg_catalog.set_config('idle_session_timeout', $2, false), pg_catalog.pg_try_advisory_lock($1::bigint)"
+		"pg_catalog.set_config('idle_session_timeout', $2, false), pg_catalog.set_config('lock_timeout', $3, false), " +
+		"pg_catalog.pg_try_advisory_lock($1::bigint)"
 	alone := false
-	ms := fmt.Sprint(max(bounds.ServerSilence.Milliseconds(), 1))
-	err = conn.QueryRow(ctx, set, s.number, ms).Scan(nil, nil, &alone)
+	ms := func(d time.Duration) string { return fmt.Sprint(max(d.Milliseconds(), 1)) }
+	err = conn.QueryRow(ctx, set, s.number, ms(bounds.ServerSilence), ms(bounds.Heartbeat)).Scan(nil, nil, nil, &alone)
 	if err == nil && !alone {
 		err = errors.New("somebody has its lock")
 	}
@@ -207,12 +210,23 @@ func (s *session) gather(first *ask) []*ask {
 	return asks
 }
 
+// ErrBusy is returned for a claim that a lock on a whole table has kept waiting.
+var ErrBusy = errors.New("lease: somebody has a table locked")
+
+const lockNotAvailable = "55P03"
+
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
 	err := s.bounded(asks)
 	refused := err != nil && Refused(err)
+	busy := (*pgconn.PgError)(nil)
 	switch {
+	case refused && errors.As(err, &busy) && busy.Code == lockNotAvailable:
+		err = fmt.Errorf("%w: %s", ErrBusy, busy.Message)
+		for _, a := range asks {
+			s.owed, s.owedSlots = append(s.owed, a.free...), append(s.owedSlots, a.slots...)
+		}
 	case refused && !s.balked && len(s.owed)+len(s.owedSlots) > 0:
 		s.balked = true // these are tried by themselves, later
 		return s.answer(asks)

@@ -16,6 +16,9 @@ type round struct {
 	limited []*ask // claims that need a slot
 	claims  []*ask // the others, and those that have got one
 	batches bool   // some claims are of several jobs of a group
+
+	owedThen  []release // what is still owed if the transaction is committed
+	slotsThen []slot
 }
 
 func newRound(s *session, asks []*ask) *round {
@@ -83,6 +86,10 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots(taken)
+	if r.balked { // nothing of that was tried
+		r.owedThen, r.slotsThen = append(r.owedThen, r.owed...), append(r.slotsThen, r.owedSlots...)
+	}
+	r.owed, r.owedSlots = r.owedThen, r.slotsThen
 	return nil
 }
 
@@ -130,34 +137,21 @@ func (r *round) readFirst(p *pgconn.Pipeline, sent firsts) error {
 		return err
 	}
 	if sent.free {
-		var owed []release
 		err := eachRow(p, func(row *rowReader) {
 			if n := int(row.uint32()) - 1; n >= 0 && n < len(r.free) {
-				owed = append(owed, r.free[n])
+				r.owedThen = append(r.owedThen, r.free[n])
 			}
 		})
 		if err != nil {
 			return err
 		}
-		r.settle(owed)
 	}
 	if sent.slots {
 		if _, err := readTag(p); err != nil {
 			return err
 		}
-		if !r.balked {
-			r.owedSlots = nil
-		}
 	}
 	return nil
-}
-
-// settle says what is still owed of what was to be let go.
-func (r *round) settle(owed []release) {
-	if r.balked {
-		owed = append(owed, r.owed...)
-	}
-	r.owed = owed
 }
 
 // readSlots gives the slots that were got to claims. The others have met the limit.
@@ -194,7 +188,7 @@ func (r *round) giveSlots(taken map[string][]slot) {
 		if a.hold != nil && a.hold.token != 0 {
 			a.hold.slot = slots[0].n
 		} else {
-			r.owedSlots = append(r.owedSlots, slots[0])
+			r.slotsThen = append(r.slotsThen, slots[0])
 		}
 	}
 }
@@ -203,22 +197,24 @@ func (r *round) giveSlots(taken map[string][]slot) {
 type wanted struct {
 	*ask
 	Request
+	part int // which claim it is of
 }
 
 func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
-	for _, a := range r.claims {
+	for i, a := range r.claims {
 		for _, one := range a.claim.all() {
-			list = append(list, wanted{a, one})
+			list = append(list, wanted{a, one, i})
 		}
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	var queues, ids, floors, jobs array
+	var queues, ids, floors, jobs, parts array
 	for _, w := range list {
 		queues.string(w.Queue)
 		ids.string(w.GroupID)
 		floors.int(w.floor(r.dialed))
+		parts.int(int64(w.part))
 		if w.Jobs > 1 {
 			r.batches = true
 			jobs.int(int64(w.Jobs))
@@ -229,7 +225,7 @@ func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	p.SendQueryStatement(r.stmts[stmtKeepLock], keys, nil, claimFormats)
 	p.SendQueryStatement(r.stmts[stmtKeepClaim],
-		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number)), nil, claimFormats)
+		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), parts.bytes()), nil, claimFormats)
 	if r.batches {
 		p.SendQueryStatement(r.stmts[stmtKeepMore],
 			append(keys[:2:2], jobs.bytes(), appendInt(maxBatchBytes), appendInt(r.number)), nil, claimFormats)
@@ -289,7 +285,7 @@ func (r *round) together(heads []Held) *Hold {
 		if h := &heads[i]; h.Seen.Alone {
 			hold.Apart = append(hold.Apart, h.N)
 			if h.token != 0 {
-				r.owed = append(r.owed, release{Key: h.Key, token: h.token})
+				r.owedThen = append(r.owedThen, release{Key: h.Key, token: h.token})
 			}
 		}
 	}

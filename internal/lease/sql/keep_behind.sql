@@ -1,8 +1,8 @@
--- Reads the jobs behind the heads that this transaction has claimed with keep_claim.sql, for batches: those of the first
--- group in order, then of the next.
+-- Reads the jobs behind the heads that this transaction has claimed with keep_claim.sql, for batches: those of the
+-- first group in order, then of the next.
 --
--- $1 queues, $2 group ids, $3 how many jobs, the head included, pairwise; no group twice; $4 how many bytes the payloads
--- and headers of a group's may have together, $5 the session.
+-- $1 queues, $2 group ids, $3 how many jobs, the head included, pairwise; no group twice; $4 how many bytes the
+-- payloads and headers of a group's may have together, $5 the session.
 --
 -- What claim_batch.sql says of the jobs behind a head holds here: they are not locked, the group is the session's. One
 -- job more than wanted is read, to know whether there is more. Its payload is not sent, nor are those beyond $4.

@@ -1,9 +1,9 @@
--- Claims the heads of those groups that this transaction has locked with keep_lock.sql, for a session that has them from
--- its commit on, without a lock: the group's row says so.
+-- Claims the heads of those groups that this transaction has locked with keep_lock.sql, for a session that has them
+-- from its commit on, without a lock: the group's row says so.
 --
--- $1 queues, $2 group ids, $3 floors, pairwise, $4 how many bytes the payloads and headers of each may have together
--- with those before, $5 the session. The first head comes whatever its size; of others the payload is not sent if it is
--- beyond $4.
+-- $1 queues, $2 group ids, $3 floors, $6 numbers of claims, pairwise: the groups of one number are claimed together; $4
+-- how many bytes the payloads and headers of a claim may have together, $5 the session. A claim's first head comes
+-- whatever its size; of others the payload is not sent if it is beyond $4.
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
 -- Nobody else claims the group while its row names a session: lock.sql and keep_lock.sql look at that in the row that
@@ -13,12 +13,17 @@
 -- Why a former holder completes nothing: to settle its job it must find its token in the group's row, which it locks
 -- (keep_take.sql). Each claim writes another one, and a claim and a former holder cannot have the row locked together.
 --
+-- was_lost says that the last two attempts died with their workers: with one session, thousands of jobs are lost, and
+-- nearly all of them have killed nobody.
+--
 -- A head that is not to run now is told of, and nobody has its group then, unless an attempt of it is to be counted.
 -- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
 -- sequence it is.
 WITH head AS MATERIALIZED (
-    SELECT k.n, k.queue, k.group_id, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
-    FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (queue, group_id, floor, n)
+    SELECT k.n, k.queue, k.group_id, claim.*,
+           sum(claim.size) OVER (PARTITION BY k.claim ORDER BY k.n ROWS UNBOUNDED PRECEDING) AS bytes
+    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::bigint[])
+         WITH ORDINALITY AS k (queue, group_id, floor, claim, n)
     CROSS JOIN LATERAL (
         SELECT array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
@@ -31,7 +36,8 @@ WITH head AS MATERIALIZED (
                octet_length(j.payload) + coalesce(octet_length(j.headers::text), 0) AS size,
                statement_timestamp() AS now,
                j.ctid AS place,
-               coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+               coalesce(j.attempts > 1 AND j.failures -> -1 ->> 'kind' = 'lost'
+                        AND j.failures -> -2 ->> 'kind' = 'lost', false) AS was_lost,
                EXISTS (SELECT FROM pgfifo.attempt_marks m
                        WHERE m.queue = k.queue AND m.group_id = k.group_id AND m.id = j.id
                          AND m.attempt = j.attempts + 1) AS marked,

@@ -2,8 +2,8 @@
 -- yet, by their numbers, because their rows are locked: by a transaction of its own worker that is ending.
 --
 -- $1 queues, $2 group ids, $3 tokens of their claims, $4 what becomes of the row's session: NULL, or the number of none
--- that lives, for an attempt that is to be counted (internal/schedule/sql/reclaim.sql); pairwise, no group twice. $5 the
--- session. It never waits.
+-- that lives, for an attempt that is to be counted (internal/schedule/sql/reclaim.sql); pairwise, no group twice. $5
+-- the session. It never waits.
 WITH own AS MATERIALIZED (
     SELECT k.n, k.queue, k.group_id, k.next
     FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])

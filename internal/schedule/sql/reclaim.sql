@@ -1,5 +1,5 @@
--- Frees groups whose session has died with them, and marks the attempts that it had begun: whoever claims their jobs next
--- counts them (internal/lease/sql/mark.sql).
+-- Frees groups whose session has died with them, and marks the attempts that it had begun: whoever claims their jobs
+-- next counts them (internal/lease/sql/mark.sql).
 --
 -- $1 queues, $2 group ids, pairwise; no group twice.
 --
