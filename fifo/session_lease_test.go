@@ -10,18 +10,11 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// bySession gives queue q the lease of a session.
-func (b *bed) bySession() {
-	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Configure(b.t.Context(), fifo.Settings{SessionLease: true}))
-}
-
 // Jobs of many groups run in order, far more at once than the worker has connections, and complete with what their
 // handlers write.
 func TestSessionLease(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.bySession()
+	b := bySession.on(newBed(t))
 	b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	b.sendMany("q", 30, 3)
 	g := newGauge()
@@ -60,8 +53,7 @@ func TestSessionBatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
-			b.bySession()
+			b := bySession.on(newBed(t))
 			b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 			b.sendMany("q", 5, 10)
 			write := func(ctx context.Context, job *fifo.Job) error {
