@@ -52,6 +52,11 @@ func newCrew(w *Worker, set settings) *crew {
 		Session: set.session, DB: w.Client.db,
 		Statements: settleStatements, Logger: c.log,
 	}
+	if w.Direct != nil {
+		c.dialer.Direct = pool.Copy()
+		c.dialer.Direct.ConnConfig = w.Direct.Copy()
+		c.dialer.Direct.ConnConfig.RuntimeParams[applicationName] = set.name
+	}
 	if set.bySession {
 		c.keeper = &lease.Keeper{
 			Dialer: c.dialer, Plain: succeedUsedStmt, Lost: c.lostSession,

@@ -23,6 +23,9 @@ var dials atomic.Int64
 type Dialer struct {
 	// Pool says how to connect: its ConnConfig, BeforeConnect and AfterConnect are used, its connections are not.
 	Pool *pgxpool.Config
+	// Direct says how to reach the server itself, where Pool goes through a pooler that shares sessions. Then only the
+	// lanes that a Borrower borrows go through that. Nil: all go as Pool says.
+	Direct *pgxpool.Config
 	// Control is for what must commit by itself while a lane's transaction is open: fencing tokens. Without one,
 	// there are none. Whoever made it closes it.
 	Control *pgxpool.Pool
@@ -46,16 +49,25 @@ type Dialer struct {
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
 func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, _, _, err := d.connect(ctx, false)
+	conn, _, _, err := d.connect(ctx, d.direct(), false)
 	if err != nil {
 		return nil, err
 	}
 	return conn.Conn(), nil
 }
 
-func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, uint32, error) {
-	session := d.Session.WithDefaults()
-	cfg, err := session.connConfig(ctx, d.Pool, d.Name, lane)
+func (d *Dialer) direct() *pgxpool.Config {
+	if d.Direct != nil {
+		return d.Direct
+	}
+	return d.Pool
+}
+
+func (d *Dialer) connect(
+	ctx context.Context, to *pgxpool.Config, lane bool,
+) (*stdlib.Conn, *wire, uint32, error) {
+	session, shared := d.Session.WithDefaults(), d.Direct != nil && to == d.Pool
+	cfg, err := session.connConfig(ctx, to, d.Name, lane)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -66,12 +78,15 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, u
 		return nil, nil, 0, err
 	}
 	conn := dc.(*stdlib.Conn)
-	pid, err := d.own(ctx, conn.Conn().PgConn())
-	if err == nil {
+	pid := uint32(0) // of a shared session, nobody knows
+	if !shared {
+		pid, err = d.own(ctx, conn.Conn().PgConn())
+	}
+	if err == nil && !shared {
 		err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
 	}
-	if err == nil && d.Pool.AfterConnect != nil {
-		err = d.Pool.AfterConnect(ctx, conn.Conn())
+	if err == nil && to.AfterConnect != nil {
+		err = to.AfterConnect(ctx, conn.Conn())
 	}
 	if err == nil { // for handlers that use bun
 		err = conforming.Check(conn.Conn().PgConn())
@@ -84,9 +99,11 @@ func (d *Dialer) connect(ctx context.Context, lane bool) (*stdlib.Conn, *wire, u
 }
 
 // Dial opens a lane.
-func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct()) }
+
+func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
 	session := d.Session.WithDefaults()
-	conn, w, pid, err := d.connect(ctx, true)
+	conn, w, pid, err := d.connect(ctx, to, true)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +115,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 	l := &Lane{
 		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
 		heartbeat: session.Heartbeat, silent: session.Silence, bound: session.ServerSilence,
-		control: d.Control, schema: d.Schema,
+		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
 		texts: d.Statements, wary: &d.wary,
 	}
 	texts := maps.Clone(d.Statements)
@@ -122,7 +139,10 @@ func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
 		return nil, err
 	}
 	l.dialed = dials.Add(1)
-	if l.stmts, err = prepare(ctx, l.pg(), d.Schema, texts); err != nil {
+	if l.pooled {
+		texts[stmtLocal] = session.localSQL()
+		l.stmts = unprepared(d.Schema, texts)
+	} else if l.stmts, err = prepare(ctx, l.pg(), d.Schema, texts); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

@@ -89,14 +89,14 @@ func (l *Lane) finish(ctx context.Context, some []*finish) error {
 		f.err = ErrNotHeld // until a row says that it was the claim's
 	}
 	pipeline := l.pg().StartPipeline(ctx)
-	pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)
-	pipeline.SendQueryStatement(l.stmts[stmtWaitBehind], nil, nil, nil)
-	pipeline.SendQueryStatement(l.stmts[stmtDone],
-		[][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}, nil, claimFormats)
-	pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+	begun := l.begin(pipeline)
+	l.send(pipeline, stmtWaitBehind, nil, nil)
+	args := [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
+	l.send(pipeline, stmtDone, args, claimFormats)
+	l.send(pipeline, stmtCommit, nil, nil)
 	err := pipeline.Sync()
 	if err == nil {
-		err = readFinish(pipeline, some)
+		err = readFinish(pipeline, begun, some)
 	}
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
@@ -104,8 +104,8 @@ func (l *Lane) finish(ctx context.Context, some []*finish) error {
 	return err
 }
 
-func readFinish(pipeline *pgconn.Pipeline, some []*finish) error {
-	for range 2 { // BEGIN, and the bound
+func readFinish(pipeline *pgconn.Pipeline, begun int, some []*finish) error {
+	for range begun + 1 { // and the bound
 		if _, err := readTag(pipeline); err != nil {
 			return err
 		}

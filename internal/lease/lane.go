@@ -39,6 +39,7 @@ type Lane struct {
 
 	wary   *atomic.Bool // the Dialer's
 	dialed int64        // which one of the process's lanes this is
+	pooled bool         // its session is a pooler's: see pooled.go
 
 	inTx      bool    // a transaction is open as far as the lane knows
 	hold      *Hold   // what it holds, if anything
@@ -94,6 +95,7 @@ const ( // names of prepared statements
 	stmtTakeJobs = "pgfifo_take_jobs"
 	stmtEnd      = "pgfifo_end"
 	stmtDone     = "pgfifo_done"
+	stmtLocal    = "pgfifo_local"
 
 	stmtLockSlot       = "pgfifo_lock_slot"
 	stmtClaimSlot      = "pgfifo_claim_slot"
@@ -192,17 +194,17 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	for _, c := range calls {
 		if !c.Behind || s.behind == 0 {
-			pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+			l.send(pipeline, c.Statement, c.Args, nil)
 			s.calls++
 		}
 	}
 	switch {
 	case !l.inTx:
-		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)
+		l.send(pipeline, stmtBegin, nil, nil)
 	case next != nil:
-		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)
+		l.send(pipeline, stmtChain, nil, nil)
 	default:
-		pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+		l.send(pipeline, stmtCommit, nil, nil)
 	}
 	if next != nil {
 		l.sendClaim(pipeline, next)

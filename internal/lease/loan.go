@@ -254,8 +254,8 @@ func (l *Lane) Keep(ctx context.Context) error {
 // release ends the handler's savepoint, and puts back for the next job what the handler has set.
 func (l *Lane) release(ctx context.Context) error {
 	pipeline := l.pg().StartPipeline(ctx)
-	pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.Seen.XID)}, nil, nil)
-	pipeline.SendQueryStatement(l.stmts[stmtRelease], nil, nil, nil)
+	l.send(pipeline, stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
+	l.send(pipeline, stmtRelease, nil, nil)
 	err := pipeline.Sync()
 	for i := 0; err == nil && i < 2; i++ {
 		_, err = readTag(pipeline)

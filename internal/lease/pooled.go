@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
 // ErrPooled is returned by Dial and Connect when a pooler shares the connection's session with others, as pgbouncer
@@ -91,4 +94,54 @@ func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 	}
 	pid, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
 	return uint32(pid), err
+}
+
+// A lane that a Borrower borrows may be a pooler's client (Dialer.Direct): each of its transactions has another session.
+// So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for its session
+// is set for each transaction.
+
+// send adds a statement to a pipeline.
+func (l *Lane) send(pipeline *pgconn.Pipeline, stmt string, args [][]byte, formats []int16) {
+	if l.pooled {
+		pipeline.SendQueryParams(l.stmts[stmt].SQL, args, nil, nil, formats)
+		return
+	}
+	pipeline.SendQueryStatement(l.stmts[stmt], args, nil, formats)
+}
+
+// begin begins a transaction to take jobs in, and returns how many answers there will be.
+func (l *Lane) begin(pipeline *pgconn.Pipeline) int {
+	l.send(pipeline, stmtBegin, nil, nil)
+	if !l.pooled {
+		return 1
+	}
+	l.send(pipeline, stmtLocal, nil, nil)
+	return 2
+}
+
+// localSQL sets what a lane has in its session, as far as a transaction can have it: plans, and how long the server
+// waits for a worker that says nothing.
+func (s Session) localSQL() string {
+	set := append(slices.Clip(plannerSettings),
+		[2]string{"idle_in_transaction_session_timeout", strconv.FormatInt(max(s.ServerSilence.Milliseconds(), 1), 10)})
+	sql := "SELECT"
+	for i, kv := range set {
+		if i > 0 {
+			sql += ","
+		}
+		sql += " pg_catalog.set_config('" + kv[0] + "', '" + kv[1] + "', true)"
+	}
+	return sql
+}
+
+// unprepared returns the statements of a lane that prepares none.
+func unprepared(name schema.Name, texts map[string]string) map[string]*pgconn.StatementDescription {
+	stmts := make(map[string]*pgconn.StatementDescription, len(texts))
+	for stmt, text := range texts {
+		if stmt != stmtRestore {
+			text = name.Qualify(text)
+		}
+		stmts[stmt] = &pgconn.StatementDescription{Name: stmt, SQL: text}
+	}
+	return stmts
 }

@@ -125,11 +125,11 @@ type sequence struct {
 // sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
 func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence) {
 	send := func(stmt string, n *int) {
-		pipeline.SendQueryStatement(l.stmts[stmt], nil, nil, nil)
+		l.send(pipeline, stmt, nil, nil)
 		*n++
 	}
 	if l.loan.taken() {
-		pipeline.SendQueryStatement(l.stmts[stmtRestore], [][]byte{appendInt(l.hold.Seen.XID)}, nil, nil)
+		l.send(pipeline, stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
 		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
 		// xmax, which is no evidence of a crash.
@@ -149,7 +149,7 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 		send(stmtWaitBehind, &s.released)
 		for _, c := range calls {
 			if c.Behind {
-				pipeline.SendQueryStatement(l.stmts[c.Statement], c.Args, nil, nil)
+				l.send(pipeline, c.Statement, c.Args, nil)
 				s.behind++
 			}
 		}
@@ -197,10 +197,10 @@ func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
 	pipeline.SendQueryParams(undoBatch, nil, nil, nil, nil)
 	n := 2
 	if len(marked) > 0 {
-		pipeline.SendQueryStatement(l.stmts[stmtUnmark], unmarkArgs(marked), nil, nil)
+		l.send(pipeline, stmtUnmark, unmarkArgs(marked), nil)
 		n++
 	}
-	pipeline.SendQueryStatement(l.stmts[stmtCommit], nil, nil, nil)
+	l.send(pipeline, stmtCommit, nil, nil)
 	err := pipeline.Sync()
 	for i := 0; err == nil && i < n; i++ {
 		_, err = readTag(pipeline)

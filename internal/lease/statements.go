@@ -45,7 +45,7 @@ func prepare(
 // prepareAgain prepares the lane's statements again if a handler may have taken them away, with which its job is to be
 // settled. The transaction must not have failed. What the handler has set for it is put back first, as for settling.
 func (l *Lane) prepareAgain(ctx context.Context) error {
-	if !l.loan.taken() {
+	if l.pooled || !l.loan.taken() {
 		return nil
 	}
 	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {

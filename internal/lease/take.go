@@ -11,6 +11,7 @@ import (
 // take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
 // claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing.
 func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan) error {
+	l.loan = nil // that of the job before
 	heads := keptHeads(hold)
 	var queues, ids, tokens, jobs array
 	for _, h := range heads {
@@ -21,13 +22,13 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan) error {
 	}
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	pipeline := l.pg().StartPipeline(ctx)
-	pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)
-	pipeline.SendQueryStatement(l.stmts[stmtTake], append(keys[:2:2], tokens.bytes()), nil, nil)
-	pipeline.SendQueryStatement(l.stmts[stmtTakeJobs], append(keys[:2:2], jobs.bytes()), nil, claimFormats)
+	begun := l.begin(pipeline)
+	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
+	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes()), claimFormats)
 	err := pipeline.Sync()
 	taken := 0
 	if err == nil {
-		taken, err = readTake(pipeline, heads)
+		taken, err = readTake(pipeline, begun, heads)
 	}
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
@@ -57,8 +58,8 @@ func keptHeads(hold *Hold) (heads []*Held) {
 }
 
 // readTake enters in the heads where their rows are, and the transaction.
-func readTake(pipeline *pgconn.Pipeline, heads []*Held) (taken int, err error) {
-	for range 2 { // BEGIN, and the groups
+func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, err error) {
+	for range begun + 1 { // and the groups
 		if _, err := readTag(pipeline); err != nil {
 			return 0, err
 		}
