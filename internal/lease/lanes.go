@@ -9,8 +9,8 @@ import (
 
 // Lanes are lanes that many share, each for a while: see Borrower.
 type Lanes struct {
-	dialer *Dialer
-	free   chan struct{} // has a place for each that is not lent
+	dialer  *Dialer
+	free    chan struct{} // has a place for each that is not lent
 	bounded bool
 
 	mu     sync.Mutex
