@@ -6,8 +6,21 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/pgfifo/pgfifo/groups"
 )
+
+// settling returns a lane that has taken a hold, to settle it. No row's lock keeps those lanes from others for long that
+// settle: after a second a handlers' lane waits.
+func (k *Keeper) settling(ctx context.Context, hold *Hold) (lane *Lane, of *Lanes, err error) {
+	lane, err = taken(ctx, k.Ends, hold, new(Loan))
+	if locked := (*pgconn.PgError)(nil); errors.As(err, &locked) && locked.Code == lockNotAvailable {
+		lane, err = taken(ctx, k.Lanes, hold, new(Loan))
+		return lane, k.Lanes, err
+	}
+	return lane, k.Ends, err
+}
 
 // taken returns a lane that has taken a hold. One whose connection broke before that has done nothing, so another one
 // is tried.
@@ -16,7 +29,7 @@ func taken(ctx context.Context, from *Lanes, hold *Hold, loan *Loan) (lane *Lane
 		if lane, err = from.get(ctx); err != nil {
 			return nil, err
 		}
-		if err = lane.take(ctx, hold, loan); err == nil {
+		if err = lane.take(ctx, hold, loan, from.bounded); err == nil {
 			return lane, nil
 		}
 		from.put(lane)

@@ -107,11 +107,11 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 		}
 	}
 	if b.lane == nil {
-		lane, err := taken(ctx, b.keeper.Ends, b.hold, new(Loan))
+		lane, of, err := b.keeper.settling(ctx, b.hold)
 		if err != nil {
 			return err
 		}
-		b.have(b.keeper.Ends, lane)
+		b.have(of, lane)
 	}
 	return b.end(ctx, heads, calls)
 }
@@ -206,11 +206,11 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	defer cancel()
 	b.giveBack()
 	own := &Hold{Held: *head}
-	lane, err := taken(ctx, b.keeper.Ends, own, new(Loan))
+	lane, of, err := b.keeper.settling(ctx, own)
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)
 	}
-	defer b.keeper.Ends.put(lane)
+	defer of.put(lane)
 	if head.marked {
 		lane.marked = append(lane.marked, &own.Held)
 	}

@@ -9,8 +9,9 @@ import (
 )
 
 // take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
-// claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing.
-func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan) error {
+// claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing. It waits for
+// whoever has a row locked; if it is bounded, a second for each, and then its error is lockNotAvailable.
+func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, bounded bool) error {
 	l.loan = nil // that of the job before
 	heads := keptHeads(hold)
 	var queues, ids, tokens, jobs array
@@ -23,12 +24,22 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan) error {
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
+	if bounded {
+		l.send(pipeline, stmtWaitBehind, nil, nil)
+		begun++
+	}
 	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
 	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes()), claimFormats)
+	if bounded {
+		l.send(pipeline, stmtWaitLong, nil, nil)
+	}
 	err := pipeline.Sync()
 	taken := 0
 	if err == nil {
 		taken, err = readTake(pipeline, begun, heads)
+	}
+	if err == nil && bounded {
+		_, err = readTag(pipeline)
 	}
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
