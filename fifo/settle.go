@@ -151,7 +151,7 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			if a.ran || a.results[0].failure == usedUp {
 				h := &lease.Held{Key: p.turn.Key}
-				if p.held.Shared {
+				if p.held.Shared || s.crew.keeper != nil { // who has it is known
 					h = p.held
 				}
 				_ = s.lane.Record(ctx, h) // nor is it a crash

@@ -15,8 +15,9 @@ import (
 )
 
 // What a handler sets for its transaction does not reach what settles its job: it is done at its first attempt, once.
-func TestSettingsOfTheHandler(t *testing.T) {
-	t.Parallel()
+func TestSettingsOfTheHandler(t *testing.T) { overLeases(t, testSettingsOfTheHandler) }
+
+func testSettingsOfTheHandler(t *testing.T, by lease) {
 	for name, set := range map[string]string{
 		"role":                     "SET LOCAL ROLE %s",
 		"role by set_config":       "SELECT set_config('role', '%s', true)",
@@ -29,7 +30,7 @@ func TestSettingsOfTheHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newEffects(t)
+			b := by.on(newEffects(t))
 			tenant := fmt.Sprintf("pgfifo_tenant_%d",
 				query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
 			b.exec("CREATE ROLE " + tenant)
@@ -115,9 +116,10 @@ func TestSettingsOfTheJobBefore(t *testing.T) {
 }
 
 // A trigger keeps the job's row from being deleted: nothing of the attempt is committed, and the error says so.
-func TestJobThatCannotBeDeleted(t *testing.T) {
-	t.Parallel()
-	b := newEffects(t)
+func TestJobThatCannotBeDeleted(t *testing.T) { overLeases(t, testJobThatCannotBeDeleted) }
+
+func testJobThatCannotBeDeleted(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
 	b.exec(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER keep BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'kept')
 		EXECUTE FUNCTION keep()`)

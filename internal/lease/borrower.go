@@ -214,7 +214,11 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	if head.marked {
 		lane.marked = append(lane.marked, &own.Held)
 	}
-	if _, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall([]*Held{head})), nil); err != nil {
+	_, _, err = lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall([]*Held{head})), nil)
+	if errors.Is(err, ErrNotHeld) { // but it was: the lane has its group, with the token of the claim
+		err = errUnchanged
+	}
+	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)
 	}
 	b.freed([]*Held{head})
