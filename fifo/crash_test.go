@@ -42,8 +42,9 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 
 // The connection of a running job is ended: while its handler is busy elsewhere, in the middle of a statement, or too
 // late for the handler to notice. The attempt counts as lost, once, what it wrote is gone, and the job runs again.
-func TestLostConnection(t *testing.T) {
-	t.Parallel()
+func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
+
+func testLostConnection(t *testing.T, by lease) {
 	for name, die := range map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			if err := b.kill(ctx, pid); err != nil {
@@ -79,7 +80,7 @@ func TestLostConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newEffects(t)
+			b := by.on(newEffects(t))
 			b.ledger.overlaps = true
 			ids := b.send("g", "dies", "next")
 			causes := make(chan error, 1)
@@ -124,9 +125,10 @@ func TestLostConnection(t *testing.T) {
 
 // A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of
 // its group goes on.
-func TestPoison(t *testing.T) {
-	t.Parallel()
-	b := newEffects(t)
+func TestPoison(t *testing.T) { overLeases(t, testPoison) }
+
+func testPoison(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
 	b.ledger.overlaps = true
 	ids := b.send("g", "poison", "next")
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -154,9 +156,10 @@ func TestPoison(t *testing.T) {
 }
 
 // Another worker takes over when one has died, without waiting for its poll.
-func TestTakeover(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestTakeover(t *testing.T) { overLeases(t, testTakeover) }
+
+func testTakeover(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	ids := b.send("g", "first", "second")
 	started := make(chan struct{}, 1)
@@ -178,9 +181,10 @@ func TestTakeover(t *testing.T) {
 
 // Whatever dies and whenever, groups keep their order and no write of a lost attempt is seen: the jobs of each group
 // add themselves to a list in the database, once each.
-func TestRandomDeaths(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestRandomDeaths(t *testing.T) { overLeases(t, testRandomDeaths) }
+
+func testRandomDeaths(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	b.exec("CREATE TABLE list (n serial, group_id text, id bigint PRIMARY KEY)")
 	for g := range 4 {
@@ -213,9 +217,10 @@ func TestRandomDeaths(t *testing.T) {
 
 // A handler that has failed has failed, also if its connection is gone when that is to be recorded: the worker records
 // it on another one.
-func TestFailureOnLostConnection(t *testing.T) {
-	t.Parallel()
-	b := newEffects(t)
+func TestFailureOnLostConnection(t *testing.T) { overLeases(t, testFailureOnLostConnection) }
+
+func testFailureOnLostConnection(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
 	b.ledger.overlaps = true
 	id := b.send("g", nil)[0]
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {

@@ -36,9 +36,10 @@ func (h *blocking) handle(ctx context.Context, job *fifo.Job) error {
 }
 
 // A worker that is told to stop lets the running handlers end, and starts none.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestDrain(t *testing.T) { overLeases(t, testDrain) }
+
+func testDrain(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	h := newBlocking()
 	b.send("a", nil, nil)
 	b.send("b", nil, nil)
@@ -55,8 +56,9 @@ func TestDrain(t *testing.T) {
 
 // When the drain timeout has passed the handlers are told, and what they give back counts for nothing, not even if they
 // had begun to write or only then ask for the transaction.
-func TestDrainTimeout(t *testing.T) {
-	t.Parallel()
+func TestDrainTimeout(t *testing.T) { overLeases(t, testDrainTimeout) }
+
+func testDrainTimeout(t *testing.T, by lease) {
 	for _, drain := range []time.Duration{-1, 50 * time.Millisecond} {
 		for name, last := range map[string]func(ctx context.Context, job *fifo.Job) error{
 			"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
@@ -69,7 +71,7 @@ func TestDrainTimeout(t *testing.T) {
 		} {
 			t.Run(name+drain.String(), func(t *testing.T) {
 				t.Parallel()
-				b := newEffects(t)
+				b := by.on(newEffects(t))
 				h := newBlocking()
 				id := b.send("g", nil, nil)[0]
 				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -109,9 +111,10 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 // A handler that succeeds although it was told has succeeded.
-func TestSuccessAfterDrainTimeout(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestSuccessAfterDrainTimeout(t *testing.T) { overLeases(t, testSuccessAfterDrainTimeout) }
+
+func testSuccessAfterDrainTimeout(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	h := newBlocking()
 	b.send("g", nil)
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -124,9 +127,10 @@ func TestSuccessAfterDrainTimeout(t *testing.T) {
 }
 
 // A handler that does not listen does not hold Run up for good, nor its group.
-func TestHandlerIgnoresShutdown(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestHandlerIgnoresShutdown(t *testing.T) { overLeases(t, testHandlerIgnoresShutdown) }
+
+func testHandlerIgnoresShutdown(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	ids := b.send("g", nil)
 	started, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -196,8 +200,9 @@ func (b *bed) waiting(statement string) bool {
 
 // A lane that waits for the server does not hold up Run: a COMMIT may wait for a standby for good, here it does for a
 // deferred trigger, and any statement for a lock on its table. Nobody knows what becomes of the job.
-func TestStatementOutlivesDrain(t *testing.T) {
-	t.Parallel()
+func TestStatementOutlivesDrain(t *testing.T) { overLeases(t, testStatementOutlivesDrain) }
+
+func testStatementOutlivesDrain(t *testing.T, by lease) {
 	for name, block := range map[string]struct{ before, lock string }{
 		"commit": {`
 			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
@@ -208,7 +213,7 @@ func TestStatementOutlivesDrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := by.on(newBed(t))
 			b.exec(block.before)
 			h := newBlocking()
 			id := b.send("g", nil)[0]

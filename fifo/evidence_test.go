@@ -15,12 +15,13 @@ import (
 
 // A job that kills the only worker at each start is a dead letter in the end, whatever the server does with the
 // evidence that its locks leave.
-func TestPoisonAtEachStart(t *testing.T) {
-	t.Parallel()
+func TestPoisonAtEachStart(t *testing.T) { overLeases(t, testPoisonAtEachStart) }
+
+func testPoisonAtEachStart(t *testing.T, by lease) {
 	for name, queue := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newEffects(t)
+			b := by.on(newEffects(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			poison := b.send("g", nil)[0]
 			for range 5 { // a worker each
@@ -70,9 +71,10 @@ func TestPoisonAtEachStart(t *testing.T) {
 }
 
 // The session dies in the COMMIT of a batch, which has touched all of its jobs: the head is charged, and nobody else.
-func TestBatchThatDiesInItsCommit(t *testing.T) {
-	t.Parallel()
-	b := newList(t)
+func TestBatchThatDiesInItsCommit(t *testing.T) { overLeases(t, testBatchThatDiesInItsCommit) }
+
+func testBatchThatDiesInItsCommit(t *testing.T, by lease) {
+	b := by.on(newList(t))
 	b.ledger.overlaps, b.ledger.unordered = true, true
 	b.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
@@ -97,9 +99,10 @@ func TestBatchThatDiesInItsCommit(t *testing.T) {
 
 // A job whose worker dies with it takes its time, and takes nobody with it twice: of all jobs whose last attempt died a
 // process runs one at a time.
-func TestPoisonBesideInnocents(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestPoisonBesideInnocents(t *testing.T) { overLeases(t, testPoisonBesideInnocents) }
+
+func testPoisonBesideInnocents(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.ledger.overlaps, b.ledger.unordered = true, true
 	const delay = 1200 * time.Millisecond
 	poison := b.send("poison", nil)[0]
@@ -194,18 +197,19 @@ func TestClaimLostBesideAHook(t *testing.T) {
 
 // What is claimed while the hooks of the job before run is given back if they take long: others work it meanwhile, and
 // no pause is passed by.
-func TestHooksKeepNoClaim(t *testing.T) {
-	t.Parallel()
+func TestHooksKeepNoClaim(t *testing.T) { overLeases(t, testHooksKeepNoClaim) }
+
+func testHooksKeepNoClaim(t *testing.T, by lease) {
 	hooked, free, began := make(chan struct{}), make(chan struct{}), make(chan int64, 10)
 	var first atomic.Bool
-	b := newBed(t, func(cfg *fifo.Config) {
+	b := by.on(newBed(t, func(cfg *fifo.Config) {
 		cfg.Hooks = append(cfg.Hooks, fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
 			if first.CompareAndSwap(false, true) {
 				close(hooked)
 				<-free
 			}
 		}})
-	})
+	}))
 	defer close(free)
 	ids := b.send("g", nil, nil, nil)
 	work := func() *run {
@@ -258,9 +262,10 @@ func TestSessionLostBehindAHook(t *testing.T) {
 
 // Attempts that were found lost are counted, each by itself, also if the server refuses that of one of them; that one
 // is counted when the server lets it.
-func TestLostBesideARefusal(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestLostBesideARefusal(t *testing.T) { overLeases(t, testLostBesideARefusal) }
+
+func testLostBesideARefusal(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	for _, group := range []string{"x", "y"} {
 		b.exec("INSERT INTO pgfifo.attempt_marks VALUES ('q', $1, $2, 1)", group, b.send(group, nil)[0])
 	}

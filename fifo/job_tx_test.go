@@ -33,8 +33,9 @@ func TestNoJob(t *testing.T) {
 
 // A transaction that a handler kept is of no use once it has returned: neither while the same connection holds the next
 // job, whose transaction it would write to, nor while it is idle.
-func TestTxAfterTheJob(t *testing.T) {
-	t.Parallel()
+func TestTxAfterTheJob(t *testing.T) { overLeases(t, testTxAfterTheJob) }
+
+func testTxAfterTheJob(t *testing.T, by lease) {
 	var kept bun.Tx
 	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
 		kept, err = job.Tx(ctx)
@@ -91,9 +92,10 @@ func afterTheJob(t *testing.T, keep fifo.Handler, use func(ctx context.Context) 
 }
 
 // What a handler enqueues in its job's transaction is there if the job succeeded.
-func TestEnqueueInJob(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestEnqueueInJob(t *testing.T) { overLeases(t, testEnqueueInJob) }
+
+func testEnqueueInJob(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.send("bun", "parent")
 	b.send("pgx", "parent")
 	b.send("sql", "parent")

@@ -26,9 +26,10 @@ func failing(n int, err error) fifo.Handler {
 	}
 }
 
-func TestSuccess(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestSuccess(t *testing.T) { overLeases(t, testSuccess) }
+
+func testSuccess(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", "one", "two")
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
 		if job.Queue != "q" || job.GroupID != "g" || job.Attempts != 0 || job.Attempt() != 1 || job.MaxAttempts != 3 ||
@@ -45,9 +46,10 @@ func TestSuccess(t *testing.T) {
 }
 
 // A failed job is tried again in its place: its group waits, others go on, and what happened is on record.
-func TestRetryInPlace(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestRetryInPlace(t *testing.T) { overLeases(t, testRetryInPlace) }
+
+func testRetryInPlace(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", "head", "next")
 	var others []int64
 	for i := range 20 {

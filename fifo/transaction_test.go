@@ -47,8 +47,9 @@ func write(ctx context.Context, job *fifo.Job, n int) error {
 func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
 
 // What a failed attempt wrote is gone, however it failed; what a successful one wrote is there.
-func TestEffects(t *testing.T) {
-	t.Parallel()
+func TestEffects(t *testing.T) { overLeases(t, testEffects) }
+
+func testEffects(t *testing.T, by lease) {
 	for name, fail := range map[string]func(ctx context.Context, job *fifo.Job) error{
 		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
@@ -71,7 +72,7 @@ func TestEffects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newEffects(t)
+			b := by.on(newEffects(t))
 			ids := b.send("g", nil, nil)
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
 				n := job.Attempt()
@@ -85,7 +86,7 @@ func TestEffects(t *testing.T) {
 					return fail(ctx, job)
 				}
 				return nil
-			}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 500 * time.Millisecond }))
+			}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
 			require.Equal(t, []int{2, 10}, b.effects())
 			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
 		})
@@ -93,9 +94,10 @@ func TestEffects(t *testing.T) {
 }
 
 // A job whose time is over is told so, fails with that kind, and keeps its group until its handler returns.
-func TestJobTimeout(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestJobTimeout(t *testing.T) { overLeases(t, testJobTimeout) }
+
+func testJobTimeout(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", "slow", "next")
 	causes := make(chan error, 1)
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -120,8 +122,9 @@ func TestJobTimeout(t *testing.T) {
 }
 
 // A handler that returns nil has not succeeded if what it did to the transaction cannot be committed with the job.
-func TestCannotCommit(t *testing.T) {
-	t.Parallel()
+func TestCannotCommit(t *testing.T) { overLeases(t, testCannotCommit) }
+
+func testCannotCommit(t *testing.T, by lease) {
 	sql := func(statements ...string) func(context.Context, *fifo.Job) error {
 		return func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
@@ -161,7 +164,7 @@ func TestCannotCommit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newEffects(t)
+			b := by.on(newEffects(t))
 			ids := b.send("g", "odd", "next")
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
 				if job.ID == ids[1] {
