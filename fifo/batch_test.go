@@ -93,6 +93,7 @@ func (b *bed) bare(adjust []func(*fifo.Worker)) *fifo.Worker {
 	for _, f := range adjust {
 		f(w)
 	}
+	seats(w)
 	return w
 }
 

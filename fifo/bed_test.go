@@ -25,6 +25,7 @@ type bed struct {
 	pool   *pgxpool.Pool
 	client *fifo.Client
 	ledger *ledger
+	by     lease // of queue q
 }
 
 func newBed(t *testing.T, adjust ...func(*fifo.Config)) *bed {
@@ -115,6 +116,7 @@ func (b *bed) worker(h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker 
 	for _, f := range adjust {
 		f(w)
 	}
+	seats(w)
 	w.Handle("q", b.ledger.record(h))
 	return w
 }
@@ -130,6 +132,7 @@ type run struct {
 // run starts a worker. It is stopped when the test ends, and must have ended well then, unless the test looks itself.
 func (b *bed) run(w *fifo.Worker) *run {
 	b.t.Helper()
+	seats(w)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &run{t: b.t, cancel: cancel, ended: make(chan struct{})}
 	go func() {
@@ -210,6 +213,10 @@ func (b *bed) deadLetters() []fifo.Job {
 func (b *bed) holder(group string) (pid int) {
 	b.t.Helper()
 	await(b.t, "a holder of "+group, func() bool {
+		if b.by == bySession {
+			pid = b.keeper(group)
+			return pid != 0
+		}
 		list, err := b.client.Queue("q").Group(group).Groups(b.t.Context(), fifo.Page{}, fifo.Held)
 		require.NoError(b.t, err)
 		if len(list) == 1 {

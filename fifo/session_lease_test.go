@@ -10,18 +10,11 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// bySession gives queue q the lease of a session.
-func (b *bed) bySession() {
-	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Configure(b.t.Context(), fifo.Settings{SessionLease: true}))
-}
-
 // Jobs of many groups run in order, far more at once than the worker has connections, and complete with what their
 // handlers write.
 func TestSessionLease(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	b.bySession()
+	b := bySession.on(newBed(t))
 	b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	b.sendMany("q", 30, 3)
 	g := newGauge()
@@ -48,7 +41,7 @@ func TestSessionLease(t *testing.T) {
 	require.Equal(t, 90, query[int](b, "SELECT count(*) FROM done"))
 	require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
 		WHERE a.n < b.n AND a.job > b.job`))
-	require.Equal(t, 0, query[int](b, "SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL"))
+	require.Zero(t, b.sessionGroups())
 }
 
 // A batch of a group is as it is with the other lease: in order, with partial success.
@@ -60,8 +53,7 @@ func TestSessionBatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
-			b.bySession()
+			b := bySession.on(newBed(t))
 			b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 			b.sendMany("q", 5, 10)
 			write := func(ctx context.Context, job *fifo.Job) error {
@@ -100,8 +92,40 @@ func TestSessionBatches(t *testing.T) {
 			require.Equal(t, 50, query[int](b, "SELECT count(*) FROM done"))
 			require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
 				WHERE a.n < b.n AND a.job > b.job`))
-			require.Equal(t, 0, query[int](b, "SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL"))
+			require.Zero(t, b.sessionGroups())
 			require.Zero(t, b.count("attempt_marks"))
 		})
 	}
+}
+
+// Of a batch of groups one job is given back, and the other one is done: that one alone is completed.
+func TestSessionCompletesWhatIsDone(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	h := newBlocking()
+	// The first one may be handed out before the others are in line. They are by the time it has ended.
+	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', g, '' FROM unnest('{a, b, c}'::text[]) g")
+	r := b.run(b.each(fifo.Queue{BatchGroups: 2}, func(ctx context.Context, job *fifo.Job) error {
+		if b.ledger.started() != 2 {
+			return nil
+		}
+		return h.handle(ctx, job)
+	}))
+	canceled := receive(t, h.started, "the first job of a batch")
+	require.Equal(t, 2, b.sessionGroups())
+	b.listening()
+	_, _, err := b.client.Queue("q").Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")
+	require.NoError(t, err)
+	await(t, "the groups to be let go", func() bool { return b.sessionGroups() == 0 })
+	require.NoError(t, r.stop())
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Returned, fifo.Succeeded}, b.ledger.outcomes())
+	require.Len(t, b.jobs(), 1)
+	require.Equal(t, canceled, b.jobs()[0].ID)
+	require.Zero(t, b.jobs()[0].Attempts)
+}
+
+// sessionGroups returns how many groups are a session's.
+func (b *bed) sessionGroups() int {
+	b.t.Helper()
+	return query[int](b, "SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL")
 }

@@ -96,7 +96,8 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lane == nil:
 		return b.let(heads, nil)
 	}
-	if b.lane == nil && len(b.marked) == 0 && len(calls) == 1 && calls[0].Statement == b.keeper.Plain {
+	plain := len(heads) == 1 && len(calls) == 1 && calls[0].Statement == b.keeper.Plain // of others one is done
+	if b.lane == nil && len(b.marked) == 0 && plain {
 		err := b.keeper.finish(heads[0])
 		if err == nil {
 			b.freed(heads)

@@ -1,0 +1,59 @@
+package fifo_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A lease is one of the two that a queue may have: by a session, or by the transaction of each job.
+type lease bool
+
+const bySession lease = true
+
+// overLeases runs a test with each lease. What it says of queues, on adds to them.
+func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
+	t.Helper()
+	t.Parallel()
+	for name, by := range map[string]lease{"transaction": false, "session": bySession} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, by)
+		})
+	}
+}
+
+// on gives queue q the lease, and the other ones that are named.
+func (by lease) on(b *bed, others ...string) *bed {
+	b.t.Helper()
+	b.by = by
+	if by == bySession {
+		for _, name := range append(others, "q") {
+			require.NoError(b.t, b.client.Queue(name).Configure(b.t.Context(), by.with(fifo.Settings{})))
+		}
+	}
+	return b
+}
+
+// with returns the settings of a queue that has the lease.
+func (by lease) with(s fifo.Settings) fifo.Settings {
+	s.SessionLease = by == bySession
+	return s
+}
+
+// seats has a worker run as many jobs at once, whichever lease its queues have.
+func seats(w *fifo.Worker) {
+	if w.SessionConcurrency == 0 {
+		w.SessionConcurrency = w.Concurrency
+	}
+}
+
+// keeper returns the backend of the session that has the group of queue q, or 0.
+func (b *bed) keeper(group string) int {
+	b.t.Helper()
+	return query[int](b, `SELECT coalesce(min(l.pid), 0) FROM pg_locks l, pgfifo.queue_groups g
+		WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ExclusiveLock'
+		  AND l.classid::bigint << 32 | l.objid::bigint = g.session AND g.queue = 'q' AND g.group_id = $1`, group)
+}
