@@ -30,12 +30,18 @@ type bed struct {
 
 func newBed(t *testing.T, adjust ...func(*fifo.Config)) *bed {
 	t.Helper()
-	return bedOn(t, pgtest.URL(t), adjust...)
+	url, pool := pgtest.Lend(t)
+	return bedWith(t, url, pool, adjust...)
 }
 
 func bedOn(t *testing.T, url string, adjust ...func(*fifo.Config)) *bed {
 	t.Helper()
-	b := &bed{t: t, url: url, pool: pgtest.Connect(t, url), ledger: newLedger()}
+	return bedWith(t, url, pgtest.Connect(t, url), adjust...)
+}
+
+func bedWith(t *testing.T, url string, pool *pgxpool.Pool, adjust ...func(*fifo.Config)) *bed {
+	t.Helper()
+	b := &bed{t: t, url: url, pool: pool, ledger: newLedger()}
 	b.client = b.open(b.pool, adjust...)
 	t.Cleanup(b.audit)
 	return b

@@ -90,6 +90,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	s.of(ids[1]) <- errOnPurpose
 	s.of(ids[0]) <- nil
 	r.reach(t, "a")
+	await(t, "both to be recorded", func() bool { return w.Stats().Blocked == 2 }) // until then the second one runs
 	blocks(ids[2])
 	resume := func() {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // oneJob has the verbs for one job.
@@ -242,7 +243,7 @@ func TestOneJobThatBlocks(t *testing.T) {
 // that they walk over them only now and then.
 func TestNextOfADelayedHead(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(c *fifo.Config) { c.PollOnly = true })
+	b := bedOn(t, pgtest.URL(t), func(c *fifo.Config) { c.PollOnly = true }) // nothing was read in it
 	const many = 100_000
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
 		SELECT 'q', 'd' || i, '', now() + interval '1 day' FROM generate_series(1, $1) i`, many)

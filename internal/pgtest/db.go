@@ -37,10 +37,11 @@ type DB struct {
 	Schema schema.Name
 }
 
-// New returns a new, migrated database. It is dropped when the test ends.
+// New returns a migrated database in which nothing has happened.
 func New(t *testing.T) *DB {
 	t.Helper()
-	return At(t, URL(t))
+	url, pool := Lend(t)
+	return &DB{T: t, URL: url, Pool: pool}
 }
 
 // At returns the database with that URL.

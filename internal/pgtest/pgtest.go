@@ -1,4 +1,5 @@
-// Package pgtest gives tests a real PostgreSQL: one server a test binary, one migrated database a test.
+// Package pgtest gives tests a real PostgreSQL: one server a test binary, one migrated database a test
+// at a time.
 //
 // A database and not just a schema, because notifications and advisory locks belong to databases.
 package pgtest
@@ -178,6 +179,9 @@ func newerStep(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func stop() error {
+	if err := clearShelf(); err != nil {
+		return err
+	}
 	for _, name := range examples {
 		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
 			return err

@@ -286,7 +286,7 @@ func TestPointsOfWriters(t *testing.T) {
 // an idle worker does not read the others again and again.
 func TestManyDelayedGroups(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := &stage{pgtest.At(t, pgtest.URL(t))} // nothing was read in it
 	const n, due = 30_000, 200
 	s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
 		SELECT 'q', 'g' || i, '', statement_timestamp() + interval '1 hour' FROM generate_series(1, $1::integer) i`, n)
