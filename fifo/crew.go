@@ -45,18 +45,7 @@ const ends = 2
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
-	pool := w.Client.pool.Config() // a copy
-	pool.ConnConfig.RuntimeParams[applicationName] = set.name
-	c.dialer = &lease.Dialer{
-		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
-		Session: set.session, DB: w.Client.db,
-		Statements: settleStatements, Logger: c.log,
-	}
-	if w.Direct != nil {
-		c.dialer.Direct = pool.Copy()
-		c.dialer.Direct.ConnConfig = w.Direct.Copy()
-		c.dialer.Direct.ConnConfig.RuntimeParams[applicationName] = set.name
-	}
+	c.dialer = w.dialer(set)
 	if set.bySession {
 		c.keeper = &lease.Keeper{
 			Dialer: c.dialer, Plain: succeedUsedStmt, Lost: c.lostSession,
@@ -78,6 +67,23 @@ func newCrew(w *Worker, set settings) *crew {
 		c.seats = append(c.seats, &seat{crew: c})
 	}
 	return c
+}
+
+// dialer opens the worker's connections.
+func (w *Worker) dialer(set settings) *lease.Dialer {
+	pool := w.Client.pool.Config() // a copy
+	pool.ConnConfig.RuntimeParams[applicationName] = set.name
+	d := &lease.Dialer{
+		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
+		Session: set.session, DB: w.Client.db,
+		Statements: settleStatements, Logger: w.Client.cfg.Logger,
+	}
+	if w.Direct != nil {
+		d.Direct = pool.Copy()
+		d.Direct.ConnConfig = w.Direct.Copy()
+		d.Direct.ConnConfig.RuntimeParams[applicationName] = set.name
+	}
+	return d
 }
 
 // dial opens what the worker needs before it takes any work, so that a limit is found at the start.
@@ -110,6 +116,9 @@ func (c *crew) dial(ctx context.Context) error {
 		eg.Go(func() error { return dialed(s.dial(ctx), i+1, need) })
 	}
 	for i, conn := range beside {
+		if *conn != nil {
+			continue
+		}
 		eg.Go(func() (err error) {
 			*conn, err = c.dialer.Connect(ctx)
 			return dialed(err, lanes+i+1, need)

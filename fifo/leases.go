@@ -8,8 +8,8 @@ import (
 )
 
 // leases tells which of the queues have Settings.SessionLease.
-func (w *Worker) leases(ctx context.Context, queues []string) (session map[string]bool, err error) {
-	rows, err := w.Client.pool.Query(ctx, w.Client.schema.Qualify(leasesSQL), queues)
+func (w *Worker) leases(ctx context.Context, on asked, queues []string) (session map[string]bool, err error) {
+	rows, err := on.Query(ctx, w.Client.schema.Qualify(leasesSQL), queues)
 	var names []string
 	if err == nil {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
@@ -24,10 +24,15 @@ func (w *Worker) leases(ctx context.Context, queues []string) (session map[strin
 	return session, nil
 }
 
+// An asked is a connection, or a pool of them.
+type asked interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
 // tellLeases warns of queues that have another lease now than their crews.
 func (w *Worker) tellLeases(ctx context.Context) error {
 	for _, c := range w.lanes.crews() {
-		session, err := w.leases(ctx, c.set.names)
+		session, err := w.leases(ctx, w.Client.pool, c.set.names)
 		if err != nil {
 			return err
 		}

@@ -33,9 +33,10 @@ func (b *bed) withoutAPool(queue string) (w *fifo.Worker, pool *pgxpool.Pool, re
 }
 
 // Jobs do not wait for the application's pool, all of which is in use, although their attempts would be marked on it.
-func TestMarksWithoutAPool(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestMarksWithoutAPool(t *testing.T) { overLeases(t, testMarksWithoutAPool) }
+
+func testMarksWithoutAPool(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.send("g", nil)
 	w, _, release := b.withoutAPool("q")
 	defer release()

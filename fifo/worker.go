@@ -231,8 +231,13 @@ func (w *Worker) Run(ctx context.Context) error {
 // crews returns a crew for each lease that the worker's queues have, ready to run. After an error they are to be
 // closed.
 func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err error) {
-	leases, err := w.leases(ctx, set.names)
+	conn, err := w.dialer(set).Connect(ctx) // what the application has of its pool's may be all in use
 	if err != nil {
+		return nil, dialed(err, 1, w.concurrency())
+	}
+	leases, err := w.leases(ctx, conn, set.names)
+	if err != nil {
+		closeConn(conn)
 		return nil, err
 	}
 	for _, session := range []bool{false, true} {
@@ -250,6 +255,9 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 			continue
 		}
 		c := newCrew(w, part)
+		if len(crews) == 0 {
+			c.scoutConn = conn
+		}
 		crews = append(crews, c)
 		if err := c.dial(ctx); err != nil {
 			return crews, err
