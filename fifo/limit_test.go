@@ -43,8 +43,8 @@ func (g *gauge) reach(t *testing.T, n int64) {
 // limit changes the limit of queue q.
 func (b *bed) limit(from, to int) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), fifo.Settings{Limit: from},
-		fifo.Settings{Limit: to}))
+	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), b.by.with(fifo.Settings{Limit: from}),
+		b.by.with(fifo.Settings{Limit: to})))
 }
 
 // sendMany enqueues n jobs to each of so many groups.
@@ -74,14 +74,15 @@ func misses(t *testing.T, w *fifo.Worker, n int64) {
 
 // Workers together run as many jobs of a queue as its limit says, and no more, whatever a transaction takes. A queue
 // without one that they work beside it has all other lanes.
-func TestLimit(t *testing.T) {
-	t.Parallel()
+func TestLimit(t *testing.T) { overLeases(t, testLimit) }
+
+func testLimit(t *testing.T, by lease) {
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 3
-			b := newBed(t)
-			require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{Limit: limit}))
+			b := by.on(newBed(t), "r")
+			b.limit(0, limit)
 			b.sendMany("q", 20, 12)
 			b.sendMany("r", 13, 1)
 			q, r := newGauge(), newGauge()
@@ -104,9 +105,10 @@ func TestLimit(t *testing.T) {
 }
 
 // A worker that finds no slot tries again now and then, however many lanes and groups it has.
-func TestOverLimitDoesNotSpin(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestOverLimitDoesNotSpin(t *testing.T) { overLeases(t, testOverLimitDoesNotSpin) }
+
+func testOverLimitDoesNotSpin(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.limit(0, 1)
 	b.sendMany("q", 200, 1)
 	g := newGauge()
@@ -127,9 +129,10 @@ func TestOverLimitDoesNotSpin(t *testing.T) {
 }
 
 // A limit holds for workers that have not heard of it: those that run when it is made, raised, lowered or taken away.
-func TestLimitMadeBesideWorkers(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestLimitMadeBesideWorkers(t *testing.T) { overLeases(t, testLimitMadeBesideWorkers) }
+
+func testLimitMadeBesideWorkers(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.sendMany("q", 30, 1)
 	before, under := newGauge(), newGauge()
 	var now atomic.Pointer[gauge]

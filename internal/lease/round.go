@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -209,12 +210,13 @@ func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
 	if len(list) == 0 {
 		return nil
 	}
-	var queues, ids, floors, jobs, parts array
+	var queues, ids, floors, jobs, parts, slotted array
 	for _, w := range list {
 		queues.string(w.Queue)
 		ids.string(w.GroupID)
 		floors.int(w.floor(r.dialed))
 		parts.int(int64(w.part))
+		slotted.string(strconv.FormatBool(w.claim.Slot))
 		if w.Jobs > 1 {
 			r.batches = true
 			jobs.int(int64(w.Jobs))
@@ -225,7 +227,8 @@ func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	p.SendQueryStatement(r.stmts[stmtKeepLock], keys, nil, claimFormats)
 	p.SendQueryStatement(r.stmts[stmtKeepClaim],
-		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), parts.bytes()), nil, claimFormats)
+		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), parts.bytes(), slotted.bytes()),
+		nil, claimFormats)
 	if r.batches {
 		p.SendQueryStatement(r.stmts[stmtKeepMore],
 			append(keys[:2:2], jobs.bytes(), appendInt(maxBatchBytes), appendInt(r.number)), nil, claimFormats)

@@ -3,7 +3,8 @@
 --
 -- $1 queues, $2 group ids, $3 floors, $6 numbers of claims, pairwise: the groups of one number are claimed together; $4
 -- how many bytes the payloads and headers of a claim may have together, $5 the session. A claim's first head comes
--- whatever its size; of others the payload is not sent if it is beyond $4.
+-- whatever its size; of others the payload is not sent if it is beyond $4. $7 says pairwise whether the claim has a slot.
+-- If not, the mark of a queue that has a limit stops it: its worker has not heard of that.
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
 -- Nobody else claims the group while its row names a session: lock.sql and keep_lock.sql look at that in the row that
@@ -22,8 +23,8 @@
 WITH head AS MATERIALIZED (
     SELECT k.n, k.queue, k.group_id, claim.*,
            sum(claim.size) OVER (PARTITION BY k.claim ORDER BY k.n ROWS UNBOUNDED PRECEDING) AS bytes
-    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::bigint[])
-         WITH ORDINALITY AS k (queue, group_id, floor, claim, n)
+    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::bigint[], $7::boolean[])
+         WITH ORDINALITY AS k (queue, group_id, floor, claim, slotted, n)
     CROSS JOIN LATERAL (
         SELECT array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
@@ -44,7 +45,8 @@ WITH head AS MATERIALIZED (
                pg_current_xact_id() AS own_xid,
                pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
                EXISTS (SELECT FROM pgfifo.pauses p
-                       WHERE p.group_id IN ('', k.group_id) AND p.queue = k.queue AND NOT p.limited) AS paused,
+                       WHERE p.group_id IN ('', k.group_id) AND p.queue = k.queue
+                         AND NOT (p.limited AND k.slotted)) AS paused,
                top.two[2] IS NOT NULL AS more
         FROM pgfifo.jobs j
         WHERE j.ctid = top.two[1] AND j.queue = k.queue AND j.group_id = k.group_id
