@@ -97,7 +97,7 @@ func (b *Borrower) giveBack() {
 func (b *Borrower) fence(key groups.Key) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hold != nil {
+	if b.hold != nil && !b.session.ended() {
 		for h := range b.hold.Heads() {
 			if h.Key == key && h.token != 0 {
 				return h.token, nil
