@@ -12,8 +12,8 @@ import (
 
 const longQueue = "bench-long"
 
-// besideLong has jobs of one queue run all the time, beside another queue with the default lease: its waits, its rate at
-// the end, and the dead rows that vacuum could not remove.
+// besideLong has jobs of one queue run all the time, beside another queue with the default lease: its waits, its rate
+// at the end, and the dead rows that vacuum could not remove.
 func (s *sessions) besideLong(ctx context.Context, b *bench) error {
 	var base *Result
 	for _, session := range []bool{false, true} {
