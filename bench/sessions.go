@@ -25,7 +25,7 @@ type sessions struct {
 	jobs, rounds, lanes int
 	atOnce              string
 
-	killed, kills, survivors, goOn int
+	killed, few, kills, survivors int
 }
 
 const defaultLease, sessionLease = "default lease", "session lease"
@@ -46,9 +46,9 @@ func (s *sessions) flags(f *flag.FlagSet) {
 	f.IntVar(&s.lanes, "lanes", 16, "long, rate: jobs at once with the default lease; lanes with the other")
 	f.StringVar(&s.atOnce, "at-once", "16,100,400", "rate: jobs at once with the session lease")
 	f.IntVar(&s.killed, "killed", 1000, "kill: jobs that run in the process that is killed")
+	f.IntVar(&s.few, "few", 50, "kill: the same with the default lease: each is a connection")
 	f.IntVar(&s.kills, "kills", 5, "kill: how often")
 	f.IntVar(&s.survivors, "survivors", 2, "kill: other processes, with room for these jobs together")
-	f.IntVar(&s.goOn, "go-on", 20, "kill: jobs whose second attempts go on")
 }
 
 func (s *sessions) run(ctx context.Context, b *bench) error {
@@ -58,8 +58,8 @@ func (s *sessions) run(ctx context.Context, b *bench) error {
 	if s.long < 1 || s.groups < 1 || s.drain < 1 || s.rate <= 0 || s.measure <= 0 || s.lanes < 1 {
 		return errors.New("-long, -groups, -drain, -rate, -for and -lanes must be over 0")
 	}
-	if s.jobs < 1 || s.rounds < 1 || s.killed < 1 || s.kills < 1 || s.survivors < 1 || s.goOn < 1 {
-		return errors.New("-jobs, -rounds, -killed, -kills, -survivors and -go-on must be over 0")
+	if s.jobs < 1 || s.rounds < 1 || s.killed < 1 || s.kills < 1 || s.survivors < 1 || s.few < 1 {
+		return errors.New("-jobs, -rounds, -killed, -few, -kills and -survivors must be over 0")
 	}
 	chosen := strings.Split(s.parts, ",")
 	parts := map[string]func(context.Context, *bench) error{

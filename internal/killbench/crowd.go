@@ -23,8 +23,8 @@ type CrowdConfig struct {
 	Session bool
 	// Jobs run in the process that is killed, in a group each.
 	Jobs int
-	// Kills is how often. Survivors is how many other processes there are, with room for Jobs together.
-	Kills, Survivors int
+	// Survivors is how many other processes there are, with room for Jobs together.
+	Survivors int
 	// GoOn has the second attempts of the jobs go on, too. By default they end at once.
 	GoOn bool
 	// Logf is told of the progress.
@@ -57,7 +57,7 @@ func (c *crowd) hold(ctx context.Context, job *fifo.Job) error {
 // sessionLanes is the Concurrency of a process whose queue has the lease of a session.
 const sessionLanes = 4
 
-// RunCrowd kills processes that run many jobs, and measures as Run does. No survivor has any other job.
+// RunCrowd kills a process that runs many jobs, and measures as Run does. No survivor has any other job.
 func RunCrowd(ctx context.Context, cfg CrowdConfig) (Report, error) {
 	pool, err := pgxpool.New(ctx, cfg.URL)
 	if err != nil {
@@ -68,12 +68,8 @@ func RunCrowd(ctx context.Context, cfg CrowdConfig) (Report, error) {
 	defer func() { _ = client.Close() }()
 	b := &bench{pool: pool, client: client, starts: make(chan start, 1024)}
 	defer b.stop()
-	for range cfg.Kills {
-		if err := b.crowd(ctx, cfg); err != nil {
-			return b.report, fmt.Errorf("killbench: after %d kills: %w", b.report.Kills, err)
-		}
-		b.stop()
-		b.procs = nil
+	if err := b.crowd(ctx, cfg); err != nil {
+		return b.report, fmt.Errorf("killbench: %w", err)
 	}
 	slices.Sort(b.report.Recoveries)
 	return b.report, nil
@@ -124,8 +120,7 @@ func (b *bench) crowd(ctx context.Context, cfg CrowdConfig) error {
 			b.report.Recoveries = append(b.report.Recoveries, s.at.Sub(killed))
 		}
 	}
-	cfg.Logf("kill %d of %d: the last of %d jobs after %v", b.report.Kills, cfg.Kills, cfg.Jobs,
-		b.report.Recoveries[len(b.report.Recoveries)-1])
+	cfg.Logf("the last of %d jobs of a killed worker: %v", cfg.Jobs, b.report.Recoveries[len(b.report.Recoveries)-1])
 	return nil
 }
 
