@@ -21,7 +21,8 @@ import (
 // number. Then a number is higher only than those of earlier attempts at the same job: have the other system remember
 // them by job.
 //
-// It returns ErrLost if the attempt's transaction has ended, or the job is held no more, and ErrNoJob outside a handler.
+// It returns ErrLost if the attempt's transaction has ended, or the job is held no more, and ErrNoJob outside a
+// handler.
 func (j *Job) Fence(ctx context.Context) (int64, error) {
 	loan, err := j.lent()
 	if err != nil {

@@ -298,9 +298,9 @@ func (s *seat) have(hold *lease.Hold) {
 }
 
 // canceler returns what cancels what the seat holds of the group, or for an empty group id of the queue; nil if it
-// holds nothing of it. It is to be told whether that is paused, and the token of the group's last claim by a session: if
-// that is not the seat's own, the group was taken from it. A handler that runs has its context ended, the others do not
-// begin.
+// holds nothing of it. It is to be told whether that is paused, and the token of the group's last claim by a session:
+// if that is not the seat's own, the group was taken from it. A handler that runs has its context ended, the others do
+// not begin.
 func (s *seat) canceler(key groups.Key) func(paused bool, token int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -128,8 +128,8 @@ func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 	}
 }
 
-// A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind the
-// lock. So it is if the queue has been given the lease by then.
+// A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind
+// the lock. So it is if the queue has been given the lease by then.
 func TestVerbsLookBehindTheLock(t *testing.T) {
 	t.Parallel()
 	const gate = 7

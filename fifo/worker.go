@@ -31,8 +31,8 @@ type Worker struct {
 	SessionConcurrency int
 	// Direct says how to reach the server itself, where the client's pool goes through a pooler in transaction mode: a
 	// pgx.ParseConfig of the direct address that hosted services have beside the pooled one. Then the connections that
-	// have to be sessions are made with it: those that hold groups, look for work and listen, and lanes. Those that jobs of
-	// queues with Settings.SessionLease share go through the pooler, and so does all that the client does. Defaults to
+	// have to be sessions are made with it: those that hold groups, look for work and listen, and lanes. Those that jobs
+	// of queues with Settings.SessionLease share go through the pooler, and so does all that the client does. Defaults to
 	// nil: the pool's configuration, which must not lead to such a pooler (ErrPooled).
 	Direct *pgx.ConnConfig
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost

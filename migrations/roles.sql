@@ -95,8 +95,8 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.queue_groups, pgfifo.dead_letters
     TO pgfifo_reader;
 
--- Admin: reads, configures, pauses, resumes, purges, redrives, deletes dead letters, which it locks before,
--- retries, edits, deletes, buries and moves jobs, and takes groups from sessions. It owns nothing, so it cannot migrate.
+-- Admin: reads, configures, pauses, resumes, purges, redrives, deletes dead letters, which it locks before, retries,
+-- edits, deletes, buries and moves jobs, and takes groups from sessions. It owns nothing, so it cannot migrate.
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures, priority),
       UPDATE (payload, headers, run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;

@@ -8,8 +8,8 @@
 --
 -- waits_us is how long the head has been due, ten years at most. It is 0 if the head is not due yet or is paused, or if
 -- some transaction has it locked, as that of a worker that runs it, or if a session that lives has the group
--- (internal/lease/sql/keep_claim.sql). seen says that the group has a row: a worker that handles the queue has looked at
--- it.
+-- (internal/lease/sql/keep_claim.sql). seen says that the group has a row: a worker that handles the queue has looked
+-- at it.
 WITH RECURSIVE walk AS (
     (SELECT j.queue, j.group_id, j.id, j.run_at, j.enqueued_at, j.xmax AS xid, 1 AS n
      FROM pgfifo.jobs j
