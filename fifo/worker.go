@@ -43,10 +43,11 @@ type Worker struct {
 	// See Backoff. Defaults to DefaultRetry.
 	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
-	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for
-	// each of its jobs. If the handler returns an error after that, the attempt has failed as KindTimeout, unless it
-	// says Snooze or Unavailable; if it returns nil, the job is done. Until it returns, it keeps its group, its lane
-	// and its transaction; see AbandonAfter. Defaults to 15 minutes; negative: no limit.
+	// transaction, unless its queue has Settings.SessionLease, and a long one keeps vacuum from cleaning up in the whole
+	// database. A batch may take as long for each of its jobs. If the handler returns an error after that, the attempt
+	// has failed as KindTimeout, unless it says Snooze or Unavailable; if it returns nil, the job is done. Until it
+	// returns, it keeps its group, its lane and its transaction; see AbandonAfter. Defaults to 15 minutes; negative: no
+	// limit.
 	JobTimeout time.Duration
 	// AbandonAfter is how long a handler may go on after its context has ended. Then its connection is closed, so that
 	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.
