@@ -27,6 +27,9 @@ type crew struct {
 
 	jobTimeout time.Duration // 0: the default; negative: none
 
+	atOnce int                // over 0: the queue has Settings.SessionLease, and this is SessionConcurrency
+	also   func(*fifo.Worker) // what is to be said to the worker besides; may be nil
+
 	ledger *ledger
 	filled int64
 	failed chan struct{} // the ledger found a violation
@@ -81,7 +84,7 @@ func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
 
 // run runs a worker for as long as meanwhile takes.
 func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context.Context) error) error {
-	worker := &fifo.Worker{Concurrency: c.lanes, JobTimeout: c.jobTimeout}
+	worker := &fifo.Worker{Concurrency: c.lanes, SessionConcurrency: c.atOnce, JobTimeout: c.jobTimeout}
 	q := c.queue
 	if q.BatchJobs == 0 && q.BatchGroups == 0 {
 		q.Handler = c.handle
@@ -90,10 +93,12 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	}
 	worker.HandleQueue(queue, q)
 	cfg.Schema = c.schema
-	if c.several > 0 {
-		client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
-		defer func() { _ = client.Close() }()
-		if err := client.Queue(queue).Configure(ctx, fifo.Settings{GroupLimit: c.several}); err != nil {
+	if c.also != nil {
+		c.also(worker)
+	}
+	if c.several > 0 || c.atOnce > 0 {
+		want := fifo.Settings{GroupLimit: c.several, SessionLease: c.atOnce > 0}
+		if err := c.configure(ctx, queue, want); err != nil {
 			return err
 		}
 	}
@@ -103,7 +108,15 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 	return errors.Join(c.ledger.err(), err)
 }
 
-const workerName = "pgfifo-bench-worker"
+// configure gives settings to a queue.
+func (c *crew) configure(ctx context.Context, name string, want fifo.Settings) error {
+	client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
+	defer func() { _ = client.Close() }()
+	return client.Queue(name).Configure(ctx, want)
+}
+
+// workerName is that of a worker's own connections. Those of its client's pool have it with poolSuffix.
+const workerName, poolSuffix = "pgfifo-bench-worker", "-pool"
 
 // employ runs a worker, with a pool and a client of its own, for as long as meanwhile takes. dial may be nil.
 func (d *database) employ(
@@ -117,6 +130,7 @@ func (d *database) employ(
 	if dial != nil {
 		pc.ConnConfig.DialFunc = dial
 	}
+	pc.ConnConfig.RuntimeParams["application_name"] = workerName + poolSuffix
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return err

@@ -121,3 +121,19 @@ func TestShapes(t *testing.T) {
 	require.InDelta(t, 0.24, shares["zipf 1.1"], 0.03) // one over the sum of k to the power of -1.1 up to 100
 	require.InDelta(t, 0.5, shares["half in one"], 0.03)
 }
+
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	results := run(t, "sessions", "-crowd", "60", "-takes", "1s", "-crowd-lanes", "8", "-long", "3", "-for", "500ms",
+		"-rate", "100", "-groups", "20", "-drain", "100", "-jobs", "200", "-rounds", "1", "-lanes", "4", "-at-once", "4,20",
+		"-killed", "12", "-few", "2", "-kills", "1")
+	require.Len(t, results, 3+2+3+4)
+	crowd, long, kill := results[2], results[4], results[11]
+	require.InDelta(t, 60, crowd.Extra["at_once"], 0)
+	require.InDelta(t, 1, crowd.Extra["advisory_locks"], 0)
+	require.LessOrEqual(t, crowd.Extra["connections"], 20.0)
+	require.Positive(t, long.P99)
+	require.Zero(t, long.Extra["old_transactions"])
+	require.InDelta(t, 3, results[3].Extra["old_transactions"], 0)
+	require.InDelta(t, 12, kill.Extra["recovered"], 0)
+}

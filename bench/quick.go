@@ -38,6 +38,13 @@ func (s *lookback) quick() { s.backlog, s.rounds = 150_000, 2 }
 
 func (s *longJob) quick() { s.measure, s.window = 4*time.Second, time.Second }
 
+func (s *sessions) quick() {
+	s.crowd, s.takes, s.crowdLanes = 500, 2*time.Second, 50
+	s.long, s.measure, s.drain = 10, 3*time.Second, 2000
+	s.jobs, s.rounds, s.atOnce = 4000, 1, "100"
+	s.killed, s.few, s.kills = 100, 4, 1
+}
+
 func (s *queues) quick() { s.takes, s.measure = 200*time.Millisecond, 3*time.Second }
 
 func (s *memory) quick() { s.groups = "1000,20000" }

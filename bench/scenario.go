@@ -46,6 +46,10 @@ var scenarios = []entry{
 	{"latency", "from an enqueue to the start of its handler, with idle workers, beside River", of[latency], nil},
 	{"horizon", "rate and claim time while a snapshot is held for the whole run", of[horizon], countStatements},
 	{"long-job", "short jobs beside some that run all the time", of[longJob], countStatements},
+	{
+		"sessions", "the lease of a session beside the default one: jobs at once, long jobs, rate, recovery",
+		of[sessions], nil,
+	},
 	{"queues", "waits of one queue's jobs beside another one's backlog of long jobs", of[queues], nil},
 	{"enqueue", "messages per second into the queue, against plain INSERTs and River", of[enqueue], nil},
 	{

@@ -30,6 +30,7 @@ type assignment struct {
 	Name  string
 	URL   string
 	Lanes int
+	Crowd *crowd // nil: of Run
 }
 
 // Main makes the process a worker of Run, if that is what it was started for, and does not return then.
@@ -56,6 +57,9 @@ func work(text string) error {
 		return err
 	}
 	slog.SetLogLoggerLevel(slog.LevelWarn)
+	if a.Crowd != nil {
+		slog.SetLogLoggerLevel(slog.LevelError) // each lost attempt is a warning
+	}
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, a.URL)
 	if err != nil {
@@ -65,6 +69,11 @@ func work(text string) error {
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()
 	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes}
+	if a.Crowd != nil {
+		worker.SessionConcurrency = a.Crowd.Jobs
+		worker.Handle(a.Crowd.Queue, a.Crowd.hold)
+		return worker.Run(ctx)
+	}
 	worker.Handle(queueHeld, hold)
 	worker.Handle(queueRest, func(ctx context.Context, job *fifo.Job) error {
 		return pause.For(ctx, time.Millisecond)
@@ -72,10 +81,15 @@ func work(text string) error {
 	return worker.Run(ctx)
 }
 
+// tell tells the parent that a job has started.
+func tell(job *fifo.Job) error {
+	_, err := os.Stdout.WriteString(fmt.Sprintln(job.ID, time.Now().UnixNano()))
+	return err
+}
+
 // hold tells the parent that a job has started. The first attempt goes on until its worker is killed.
 func hold(ctx context.Context, job *fifo.Job) error {
-	line := fmt.Sprintln(job.ID, time.Now().UnixNano())
-	if _, err := os.Stdout.WriteString(line); err != nil {
+	if err := tell(job); err != nil {
 		return err
 	}
 	if job.Attempt() > 1 {
@@ -106,8 +120,14 @@ type process struct {
 	ended chan struct{} // closed when all that it told was passed on
 }
 
-// spawn starts a worker process and waits until it has all its connections.
+// spawn starts a worker process of Run.
 func (b *bench) spawn(ctx context.Context) error {
+	// Beside the lanes, one connection looks for work, and one listens.
+	return b.start(ctx, assignment{URL: b.cfg.URL, Lanes: b.cfg.Lanes}, b.cfg.Lanes+2)
+}
+
+// start starts a worker process and waits until it has so many connections.
+func (b *bench) start(ctx context.Context, a assignment, connections int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("a worker process does not start"))
 	defer cancel()
 	exe, err := os.Executable()
@@ -115,7 +135,7 @@ func (b *bench) spawn(ctx context.Context) error {
 		return err
 	}
 	b.count++
-	a := assignment{Name: fmt.Sprintf("killbench-%d", b.count), URL: b.cfg.URL, Lanes: b.cfg.Lanes}
+	a.Name = fmt.Sprintf("killbench-%d", b.count)
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -150,7 +170,7 @@ func (b *bench) spawn(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
-		if conns == b.cfg.Lanes+2 { // one looks for work, and one listens
+		if conns == connections {
 			return nil
 		}
 		if err := pause.For(ctx, 5*time.Millisecond); err != nil {

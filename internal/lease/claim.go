@@ -55,21 +55,28 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error
 			return nil, err
 		}
 	}
-	groupXID := uint32(0)
+	groupXID, locked := uint32(0), false
 	err := eachRow(pipeline, func(r *rowReader) {
 		if next.Slot {
 			r.uint32() // the group's number
 			l.overLimit = false
 		}
-		groupXID, _ = r.xid()
+		groupXID, locked = r.xid()
 	})
 	if err != nil {
 		return nil, err
 	}
 	if next.Jobs > 1 {
-		return readBatch(pipeline, next, groupXID)
+		hold, err := readBatch(pipeline, next, groupXID)
+		if !locked {
+			hold = nil
+		}
+		return hold, err
 	}
 	hold, err := readHead(pipeline, next, groupXID)
+	if !locked { // a session has the group
+		hold = nil
+	}
 	if hold != nil {
 		hold.Seen.Ahead = max(ahead-1, 0)
 		hold.More = hold.Seen.Ahead > 0

@@ -17,7 +17,7 @@ var slotLooks = map[string]string{
 
 var withSlot = strings.NewReplacer(
 	"pg_current_xact_id_if_assigned() IS NOT NULL",
-	"(SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = $2)\n"+
+	"(SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL)\n"+
 		"      = pg_current_xact_id_if_assigned()::xid",
 	"AND p.queue = $1)", "AND p.queue = $1 AND NOT p.limited)",
 )

@@ -29,7 +29,7 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, bounded bool) e
 		begun++
 	}
 	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
-	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes()), claimFormats)
+	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes(), tokens.bytes()), claimFormats)
 	if bounded {
 		l.send(pipeline, stmtWaitLong, nil, nil)
 	}

@@ -101,6 +101,7 @@ func check(h *history) *checker {
 	c.checkCommits()
 	c.checkStarts()
 	c.checkSeveral()
+	c.checkKept()
 	c.checkIDs()
 	c.checkAttempts()
 	c.checkCauses()

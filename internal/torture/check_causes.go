@@ -62,10 +62,10 @@ func (c *checker) caused(t *turn, causes []window) bool {
 
 // causedIn reports whether something that ends an attempt's session was done between the two times.
 func (c *checker) causedIn(t *turn, causes []window, from, until int64) bool {
-	overlaps := func(w window) bool { return w.from <= until && from <= w.until }
+	overlaps, own := func(w window) bool { return w.from <= until && from <= w.until }, c.own(t)
 	return slices.ContainsFunc(c.down, overlaps) || slices.ContainsFunc(c.frozen[t.proc], overlaps) ||
 		slices.ContainsFunc(causes, func(w window) bool {
-			return overlaps(w) && (w.proc < 0 || w.proc == t.proc) && (w.pid == 0 || t.pid == 0 || w.pid == t.pid)
+			return overlaps(w) && (w.proc < 0 || w.proc == t.proc) && (w.pid == 0 || own == 0 || w.pid == own)
 		})
 }
 

@@ -9,16 +9,22 @@ import (
 // notice a silent worker.
 const idleLock = int64(5500 * time.Millisecond)
 
+// foundDead is how long it may take beside that until others find that a session is dead, and have freed its group.
+const foundDead = int64(4 * time.Second)
+
 // checkLocks: I8, whoever holds a group works it. A session that holds one for long runs a handler of that group
 // meanwhile; or of another one, if it is in a batch of several groups.
 func (c *checker) checkLocks() {
 	type key struct{ group, xid string }
-	first := make(map[key]lockSample)
+	first, held := make(map[key]lockSample), make(map[string][]*turn) // by worker and group
 	told := make(map[key]bool)
 	busy := make(map[int64][]*turn) // by server process
 	for _, t := range c.turns {
 		if t.pid != 0 {
 			busy[t.pid] = append(busy[t.pid], t)
+		}
+		if queue := queueOf(t.group, c.batches); mayKeep(queue) {
+			held[c.name(t.proc)+queue] = append(held[c.name(t.proc)+queue], t)
 		}
 	}
 	for _, s := range c.samples {
@@ -31,14 +37,17 @@ func (c *checker) checkLocks() {
 		if until-from < idleLock || told[k] || c.serverWent(from, until) {
 			continue
 		}
-		bound := idleLock + c.away(from, until)
+		bound, mine := idleLock+c.away(from, until), busy[s.pid]
+		if s.kept() {
+			queue, _, _ := strings.Cut(s.group, "/")
+			bound, mine = bound+foundDead, held[s.who+queue]
+		}
 		if until-from < bound {
 			continue
 		}
 		since, worked := max(from, until-bound), false // it may have worked before
-		for _, t := range busy[s.pid] {
-			mine := c.works(t, s.group)
-			worked = worked || mine && t.start < until && max(min(t.end, t.died), c.thawed(t)) > since
+		for _, t := range mine {
+			worked = worked || c.works(t, s.group) && t.start < until && max(min(t.end, t.died), c.thawed(t)) > since
 		}
 		if !worked {
 			told[k] = true
@@ -48,8 +57,8 @@ func (c *checker) checkLocks() {
 				group = -1
 			}
 			c.broken("I8", from, group, nil,
-				"group %s was locked for %v by session %d of %s, which ran none of its jobs",
-				s.group, time.Duration(until-from).Round(time.Millisecond), s.pid, s.who)
+				"group %s was %s for %v by session %d of %s, which ran none of its jobs",
+				s.group, s.how(), time.Duration(until-from).Round(time.Millisecond), s.pid, s.who)
 		}
 	}
 }
@@ -72,7 +81,7 @@ func (c *checker) thawed(t *turn) int64 {
 
 // checkEnd: I8 and I9, what is left at the end, and how processes ended.
 func (c *checker) checkEnd() {
-	c.did("I8", 2)
+	c.did("I8", 3)
 	c.did("I9", 3)
 	e := c.end
 	if e.Jobs > 0 {
@@ -80,6 +89,9 @@ func (c *checker) checkEnd() {
 	}
 	if e.Locked > 0 {
 		c.broken("I8", forever, -1, nil, "%d of %d groups are locked though there are no jobs", e.Locked, e.Groups)
+	}
+	if e.Kept > 0 {
+		c.broken("I8", forever, -1, nil, "%d groups and slots are some session's though there are no jobs", e.Kept)
 	}
 	for what, n := range map[string]int{
 		"sessions hold something though there are no jobs": e.Holding,
@@ -126,6 +138,7 @@ var asked = map[string]string{
 	"22P02":     "a newer message has replaced a job behind the head of a batch",
 	"42704":     "a producer commits again what it has prepared, if it does not know",
 	"25P03":     "the session of a frozen worker was ended",
+	"57P05":     "the session of a frozen worker that held its groups was ended",
 	"08006":     "the connection was reset",
 	"08003":     "the connection was reset",
 	"08P01":     "the connection was reset in the middle of a message",

@@ -3,13 +3,15 @@ package torture
 // checkLimit: I13, no more jobs of a limited queue run at once than its limit says, nor of a group than that of its
 // queue.
 func (c *checker) checkLimit() {
-	var limited []*turn
+	limited := make(map[string][]*turn)
 	for _, t := range c.turns {
-		if queueOf(t.group, c.batches) == queueLimited {
-			limited = append(limited, t)
+		if queue := queueOf(t.group, c.batches); queueSettings[queue].Limit > 0 {
+			limited[queue] = append(limited[queue], t)
 		}
 	}
-	c.count("jobs at once of the limited queue, at most", c.atOnce(limited, limit))
+	for queue, turns := range limited {
+		c.count("jobs at once of the queue "+queue+", at most", c.atOnce(turns, queueSettings[queue].Limit))
+	}
 	most := 0
 	for group, turns := range c.byGroup {
 		if queueOf(group, c.batches) == queueSeveral {

@@ -38,10 +38,12 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 	switch {
 	case c.head[lost] != nil:
 		return missedBehind
-	case lost.mark <= 0 && c.unmarkedBefore(lost):
-		return missedMark
 	case c.untold(lost, next):
 		return missedTold
+	case keeps(queueOf(lost.group, c.batches)): // the group's row tells of it
+		return ""
+	case lost.mark <= 0 && c.unmarkedBefore(lost):
+		return missedMark
 	case lost.attempt > 1 || c.firsts[lost] || queueOf(lost.group, c.batches) == queueSeveral:
 		return ""
 	case c.serverWent(lost.start, next.start):
@@ -170,7 +172,7 @@ func (c *checker) readBatches() {
 		}
 	}
 	for group, turns := range c.byGroup {
-		if queue := queueOf(group, c.batches); queue != queueEach && queue != queueSlice {
+		if queue := queueOf(group, c.batches); queue != queueEach && queue != queueSlice && queue != queueKeptEach {
 			continue
 		}
 		var open []*turn // of one batch

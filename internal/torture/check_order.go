@@ -120,12 +120,13 @@ func (c *checker) takenBack(x, again *turn) bool {
 
 // sameBatch reports whether a job had run just before, in the same batch as the turn, which was undone as a whole then.
 func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
-	if queue := queueOf(x.group, c.batches); queue == queuePlain || queue == queueRelaxed || queue == queueLimited {
+	switch queueOf(x.group, c.batches) {
+	case queuePlain, queueRelaxed, queueLimited, queueKept, queueKeptLimited, queueMixed:
 		return false
 	}
 	for i := len(before) - 1; i >= 0; i-- {
 		if t := before[i]; t.job == job {
-			return t.proc == x.proc && (t.pid == x.pid || x.pid == 0) && t.settled > x.start
+			return t.proc == x.proc && (t.pid == x.pid || x.pid == 0 || t.pid == 0) && t.settled > x.start
 		}
 	}
 	return false

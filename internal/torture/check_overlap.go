@@ -48,14 +48,14 @@ func (c *checker) checkOverlap() {
 // mayOverlap returns why a handler may still run when another one starts, though it has lost its session, or "".
 func (c *checker) mayOverlap(a, b *turn) (why string) {
 	if !a.recorded() {
-		why = c.excuse(a.proc, a.pid, b.start)
+		why = c.excuse(a.proc, c.own(a), b.start)
 		if why == "" && c.unheard(a, b.start) {
 			why = "a statement without an answer"
 		}
 	}
 	// It was b that was kept from running, between its claim and its start, and came too late.
 	if why == "" && !b.recorded() {
-		why = c.excuse(b.proc, b.pid, b.start)
+		why = c.excuse(b.proc, c.own(b), b.start)
 	}
 	return why
 }
@@ -78,7 +78,7 @@ func (c *checker) checkLease() {
 			continue
 		}
 		for _, t := range c.aliveAt(m.at) {
-			if !everybody && t.proc != proc || m.what == faultTerminate && (t.pid != m.pid || t.pid == 0) {
+			if !everybody && t.proc != proc || m.what == faultTerminate && !c.hit(&m, t) {
 				continue
 			}
 			if c.unheard(t, m.at) {
@@ -158,19 +158,29 @@ func (c *checker) firstAfter(at int64) int {
 // checkFence: of two attempts of a group that asked for tokens, or of a job where several of its group may run, the
 // later one has the higher one, and the sink took no write of an earlier one after one of a later one. The order of
 // attempts is that of their starts: a token is drawn after the start, and only while the attempt's transaction is open.
+// The token of a session's claim is drawn before, and a process may be kept from running between the two.
 func (c *checker) checkFence() {
 	tokens := make(map[int64]map[int64]int) // by holder and token: the place among its attempts
 	for of, turns := range c.byHolder {
 		tokens[of] = make(map[int64]int)
 		var last *turn
+		kept := mayKeep(queueOf(turns[0].group, c.batches))
 		for i, t := range turns {
 			if t.token == 0 {
 				continue
 			}
 			c.did("I3-fence", 1)
+			if kept {
+				i = int(t.token)
+				if last != nil && t.token < last.token && c.excuse(t.proc, 0, t.start) != "" {
+					c.count("handlers that began behind one of a later claim, as they were kept from running", 1)
+					tokens[of][t.token] = i
+					continue
+				}
+			}
 			// The jobs of a batch share a token.
 			if last != nil &&
-				(t.token < last.token || t.token == last.token && (t.proc != last.proc || t.pid != last.pid)) {
+				(t.token < last.token || t.token == last.token && (t.proc != last.proc || t.pid != last.pid && !kept)) {
 				c.broken("I3-fence", t.start, t.group, []int64{last.job, t.job},
 					"job %d attempt %d has token %d, and job %d attempt %d before it had %d",
 					t.job, t.attempt, t.token, last.job, last.attempt, last.token)

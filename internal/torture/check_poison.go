@@ -24,7 +24,8 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 	}
 	c.count("jobs that killed their processes", 1)
 	first, last := turns[0], turns[len(turns)-1]
-	exact := (d.queue == queuePlain || d.queue == queueSeveral) && !c.serverWent(first.start, last.start)
+	exact := (d.queue == queuePlain || d.queue == queueSeveral) && !c.serverWent(first.start, last.start) ||
+		d.queue == queueKept || d.queue == queueKeptLimited
 	if d.attempts != lives || exact && ran > lives+c.uncounted[d.id] {
 		c.broken("I6", last.start, d.group, []int64{d.id},
 			"job %d killed %d processes, in %d attempts that ran, and has %d; it had %d lives",

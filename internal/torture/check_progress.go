@@ -121,7 +121,7 @@ func (c *checker) waits() (list []wait) {
 		queue, most := queueOf(group, c.batches), 1
 		if queue == queueSeveral {
 			most = severalOf
-		} else if queue != queuePlain {
+		} else if queue != queuePlain && queue != queueKept {
 			continue
 		}
 		for i, t := range turns {
@@ -162,7 +162,8 @@ func (c *checker) checkSettled() {
 	causes := c.causes()
 	for _, t := range c.turns {
 		queue := queueOf(t.group, c.batches)
-		if t.end == forever || t.settled == forever || queue != queuePlain && queue != queueSeveral {
+		if t.end == forever || t.settled == forever || queue != queuePlain && queue != queueSeveral &&
+			queue != queueKept {
 			continue
 		}
 		c.did("I12", 1)

@@ -63,7 +63,7 @@ func (c *checker) checkRelease() {
 			at = c.down[i].from
 		}
 		for _, t := range c.aliveAtDeath(at) {
-			if proc >= 0 && t.proc != proc || m.what == faultTerminate && t.pid != m.pid {
+			if proc >= 0 && t.proc != proc || m.what == faultTerminate && !c.hit(&m, t) {
 				continue
 			}
 			c.released(m.what, m.at, at, t)

@@ -54,7 +54,8 @@ var Profiles = map[string]Config{
 	"short": {
 		Jobs: 3000, Groups: 60, Processes: 4, Lanes: 3, Producers: 2, Delayed: 200,
 		Faults: map[string]int{
-			"kills": 6, "stops": 1, "terminates": 6, "restarts": 1, "crashes": 1, "partitions": 1, "lost-commits": 2,
+			"kills": 6, "stops": 1, "terminates": 6, "severs": 3, "leases": 2,
+			"restarts": 1, "crashes": 1, "partitions": 1, "lost-commits": 2,
 			"resets": 2, "latency": 1, "holds": 1, "reads": 1, "operators": 3, "clashes": 1, "vacuums": 1,
 			"notices": 1, "stubborn": 1, "outages": 1,
 		},
@@ -62,7 +63,8 @@ var Profiles = map[string]Config{
 	"ci": {
 		Jobs: 20_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2, Delayed: 5000,
 		Faults: map[string]int{
-			"kills": 40, "stops": 6, "terminates": 20, "restarts": 2, "crashes": 1, "partitions": 2, "lost-commits": 8,
+			"kills": 40, "stops": 6, "terminates": 20, "severs": 12, "leases": 6,
+			"restarts": 2, "crashes": 1, "partitions": 2, "lost-commits": 8,
 			"resets": 4, "latency": 1, "sweeps": 1, "holds": 2, "reads": 4, "operators": 12, "clashes": 2, "vacuums": 4,
 			"notices": 2, "stubborn": 4, "outages": 2,
 		},
@@ -70,14 +72,17 @@ var Profiles = map[string]Config{
 	"long": {
 		Jobs: 1_000_000, Groups: 1000, Zipf: 1.1, Processes: 8, Lanes: 8, Producers: 4, Delayed: 10_000,
 		Faults: map[string]int{
-			"kills": 500, "stops": 100, "terminates": 2000, "restarts": 20, "crashes": 5, "partitions": 30,
+			"kills": 500, "stops": 100, "terminates": 2000, "severs": 500, "leases": 50,
+			"restarts": 20, "crashes": 5, "partitions": 30,
 			"lost-commits": 200, "resets": 100, "latency": 20, "sweeps": 10, "holds": 20, "reads": 50, "operators": 300,
 			"clashes": 30, "vacuums": 50, "notices": 30, "stubborn": 100, "outages": 20,
 		},
 	},
 	"soak": {
 		Jobs: 100_000, Groups: 200, Processes: 2, Lanes: 8, Producers: 4, Soak: true,
-		Faults: map[string]int{"terminates": 600, "operators": 200, "stubborn": 100, "bounces": 100},
+		Faults: map[string]int{
+			"terminates": 600, "severs": 100, "leases": 20, "operators": 200, "stubborn": 100, "bounces": 100,
+		},
 	},
 }
 
@@ -148,8 +153,8 @@ const (
 	stubbornFrom  = 1 << 20
 )
 
-// queueOf returns the queue of a group. Four groups in ten are plain, and the groups that a Zipf distribution prefers
-// are of every kind.
+// queueOf returns the queue of a group. A quarter of the groups is plain, and the groups that a Zipf distribution
+// prefers are of every kind.
 func queueOf(group int32, batches bool) string {
 	switch {
 	case group >= looseFrom:
@@ -159,6 +164,9 @@ func queueOf(group int32, batches bool) string {
 	}
 	if !batches {
 		return queuePlain
+	}
+	if queue := sessionQueueOf(group); queue != "" {
+		return queue
 	}
 	switch group % 10 {
 	case 3:
@@ -179,7 +187,9 @@ func queueOf(group int32, batches bool) string {
 }
 
 // acrossGroups reports whether a queue is worked in batches of one job each of several groups.
-func acrossGroups(queue string) bool { return queue == queueWide || queue == queueLoose }
+func acrossGroups(queue string) bool {
+	return queue == queueWide || queue == queueLoose || queue == queueKeptWide
+}
 
 // holder names what one attempt at most may hold at a time: a group, or a job where several of its group may run.
 func holder(group int32, job int64, batches bool) int64 {

@@ -34,6 +34,8 @@ const (
 	faultStubborn  = "stubborn"
 	faultOutage    = "outage"
 	faultBounce    = "bounce"
+	faultSever     = "sever"
+	faultLease     = "lease"
 )
 
 var errNotNow = errors.New("nobody to do it to")
@@ -64,6 +66,8 @@ var Kinds = []*Kind{
 	{"kills", faultKill, injectKill, 0, "SIGKILLs of worker processes"},
 	{"stops", faultStop, injectStop, slow | freezing, "SIGSTOPs of worker processes for longer than every timeout"},
 	{"terminates", faultTerminate, injectTerminate, 0, "sessions of workers and producers, ended"},
+	{"severs", faultSever, injectSever, 0, "sessions that hold groups of workers, ended"},
+	{"leases", faultLease, injectLease, light, "changes of the lease of a queue"},
 	{"restarts", faultRestart, injectRestart, exclusive, "immediate shutdowns of the server, and its restart"},
 	{"crashes", faultCrash, injectCrash, exclusive, "SIGKILLs of a server process: it ends all sessions and recovers"},
 	{"partitions", faultPartition, injectPartition, slow, "times that two worker processes are cut off for as long"},
@@ -134,8 +138,11 @@ func (r *run) impossible(f *Kind) string {
 	why := r.leftOut[f.name]
 	r.mu.Unlock()
 	few := min(2, r.cfg.Processes/3)
+	if (f.name == faultSever || f.name == faultLease) && r.cfg.Batch == 1 {
+		return "there is no queue with Settings.SessionLease"
+	}
 	switch f.name {
-	case faultKill, faultStop, faultHold, faultSweep, faultBounce:
+	case faultKill, faultStop, faultHold, faultSweep, faultBounce, faultSever:
 		if r.cfg.Processes < 2 {
 			return "there must be another worker process"
 		}

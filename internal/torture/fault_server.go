@@ -56,15 +56,8 @@ func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 		return errNotNow
 	}
 	i := rng.IntN(len(pids))
-	r.mark(faultTerminate, names[i], pids[i], "")
-	var done bool
-	if err := r.pool.QueryRow(ctx, "SELECT pg_terminate_backend($1::integer)", pids[i]).Scan(&done); err != nil {
-		return err
-	}
-	if !done {
-		return errNotNow
-	}
-	return nil
+	rows.Close()
+	return r.terminate(ctx, names[i], pids[i])
 }
 
 // injectRestart ends the server at once, and starts it again.

@@ -117,7 +117,7 @@ func (b *book) warm() *book { return b.warmIn(2) }
 
 func (b *book) warmIn(proc int32) *book {
 	for id := int64(100); id < 100+firstTurns; id++ {
-		b.send(id, id, 7, resOK).done(proc, id, 7, 1)
+		b.send(id, id, 20, resOK).done(proc, id, 20, 1)
 	}
 	return b
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -25,13 +26,14 @@ type handlers struct {
 	settings []setting
 	waiting  waiting
 	client   *fifo.Client
+	pool     *pgxpool.Pool // of that
 	book     *journal
 	hub      *hubClient
 	soak     bool
-	bounce   atomic.Pointer[context.CancelFunc] // ends the run of the worker, which is followed by another one
-	gate     gate                               // of slow handlers
-	readers  gate                               // of those that have rows open
-	down     gate                               // shut while what the handlers of queuePlain need is down
+	bounce   [2]atomic.Pointer[context.CancelFunc] // end the runs of the workers, each of which is followed by another
+	gate     gate                                  // of slow handlers
+	readers  gate                                  // of those that have rows open
+	down     gate                                  // shut while what the handlers of queuePlain need is down
 }
 
 // tell is told what the harness wants.
@@ -49,8 +51,10 @@ func (h *handlers) tell(word string) {
 		h.gate.lift()
 		h.readers.lift()
 	case "bounce":
-		if end := h.bounce.Load(); end != nil {
-			(*end)()
+		for i := range h.bounce {
+			if end := h.bounce[i].Load(); end != nil {
+				(*end)()
+			}
 		}
 	}
 }
@@ -147,6 +151,23 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 		}
 		a.note(evEnd, 0, word)
 	}()
+	a.kept(ctx)
+	if a.Tx == "" {
+		if err := a.begin(ctx, begin); err != nil {
+			return err
+		}
+	}
+	if err := a.act(ctx); err != nil || a.Tx != txLate {
+		return err
+	}
+	ctx, cancel := a.ending(ctx)
+	defer cancel()
+	return a.begin(ctx, begin)
+}
+
+// begin asks for the transaction, and writes the effect.
+func (a *attempt) begin(ctx context.Context, begin func(context.Context) (pgx.Tx, error)) (err error) {
+	job := a.job
 	if a.tx, err = begin(ctx); err != nil {
 		return err
 	}
@@ -163,14 +184,14 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 	if _, err := a.tx.Exec(ctx, sql, a.group, job.ID, job.Attempt(), a.N); err != nil {
 		return fmt.Errorf("effect: %w", err)
 	}
-	if h.soak && job.ID%64 == 0 {
+	if a.soak && job.ID%64 == 0 {
 		var n int64
 		if err := a.tx.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n); err != nil {
 			return fmt.Errorf("prepared statements: %w", err)
 		}
 		a.note(evPrepared, n, "-")
 	}
-	return a.act(ctx)
+	return nil
 }
 
 // act does what the task says.
@@ -312,6 +333,9 @@ func (a *attempt) lasting(ctx context.Context, token int64, phase string) error 
 	}
 	if err := a.call(token, phaseSecond); err != nil {
 		return err
+	}
+	if a.heedless() {
+		return nil
 	}
 	return ctx.Err()
 }

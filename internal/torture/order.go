@@ -108,10 +108,13 @@ func logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// troubles is the journal as a place for log lines, but for those of attempts, which hooks tell it of.
+// troubles is the journal as a place for log lines, but for those of attempts, which hooks tell it of, of leases, which
+// the harness changes, and of queues, which are shared out among the workers of a process.
 type troubles struct{ book *journal }
 
-var attemptLines = regexp.MustCompile(`msg="pgfifo: (attempt failed|attempt lost|dead letter|queue is unavailable)`)
+var attemptLines = regexp.MustCompile(
+	`msg="pgfifo: (attempt failed|attempt lost|dead letter|queue is unavailable|the queue's SessionLease was changed|` +
+		`a job waits in a queue that this worker does not handle)`)
 
 func (t troubles) Write(p []byte) (int, error) {
 	if attemptLines.Match(p) {

@@ -216,9 +216,7 @@ func (r *run) openDatabase(ctx context.Context) error {
 		r.locks = true
 	}
 	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(logLines{r.probes})})
-	for queue, settings := range map[string]fifo.Settings{
-		queueLimited: {Limit: limit}, queueSeveral: {GroupLimit: severalOf},
-	} {
+	for queue, settings := range queueSettings {
 		if err := r.client.Queue(queue).Configure(ctx, settings); err != nil {
 			return err
 		}

@@ -12,6 +12,28 @@ CREATE TABLE slow_commits (job bigint NOT NULL);
 CREATE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
 CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT ON slow_commits DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION slow_commit();
+` + completedSQL
+
+// completedSQL makes the effects of jobs whose handlers have no transaction, with their completion.
+const completedSQL = `
+CREATE FUNCTION completed() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+DECLARE
+	task jsonb := convert_from(OLD.payload, 'UTF8');
+BEGIN
+	IF task ->> 'Tx' = 'never' THEN
+		WITH link AS (
+			INSERT INTO chains AS c (grp, length, h)
+			VALUES (substring(OLD.group_id FROM '^g([0-9]+)')::integer, 1, sha256(int8send(OLD.id)))
+			ON CONFLICT (grp) DO UPDATE SET length = c.length + 1, h = sha256(c.h || int8send(OLD.id))
+			RETURNING grp, length
+		)
+		INSERT INTO effects (grp, place, job, attempt, msg)
+		SELECT grp, length, OLD.id, OLD.attempts + 1, (task ->> 'N')::bigint FROM link;
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER completed AFTER DELETE ON pgfifo.jobs FOR EACH ROW
+	WHEN (OLD.queue LIKE 'kept%' OR OLD.queue = 'mixed') EXECUTE FUNCTION completed();
 `
 
 // effectSQL adds a link to the group's hash chain, and the effect with its place in the chain. $1 group, $2 job,

@@ -16,6 +16,7 @@ type task struct {
 	N  int64  // the message's number
 	Do string `json:",omitempty"` // what its handler does beside writing its effect
 	To int32  `json:",omitempty"` // the group of the job that it spawns
+	Tx string `json:",omitempty"` // when it asks for the transaction: txLate or txNever, or first of all
 }
 
 // children is what the number of a spawned job is higher by than that of its parent.
@@ -112,7 +113,9 @@ func poisons(jobs int) int { return min(jobs/1500, 60) }
 
 // message returns a message with the task.
 func (t task) message(group int32, batches bool) fifo.Message {
-	m := fifo.Message{Queue: queueOf(group, batches), Payload: t}
+	queue := queueOf(group, batches)
+	t.Tx = t.asks(queue)
+	m := fifo.Message{Queue: queue, Payload: t}
 	if m.Queue == queueLoose {
 		m.Ungrouped = true
 	} else {

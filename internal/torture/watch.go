@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,7 +53,7 @@ func (r *run) pace(ctx context.Context) {
 }
 
 // A lockSample is a row of a group, or one of its slots, that was locked at some time after the server was asked and
-// before its answer was there.
+// before its answer was there; or a group's row that named a session.
 type lockSample struct {
 	asked int64
 	at    int64
@@ -60,6 +61,19 @@ type lockSample struct {
 	pid   int64
 	xid   string
 	who   string // the session's application_name
+}
+
+// keptMark begins the xid of a sample of a group that a session has. The claim's token follows.
+const keptMark = "token "
+
+func (s *lockSample) kept() bool { return strings.HasPrefix(s.xid, keptMark) }
+
+// how says how the group was somebody's.
+func (s *lockSample) how() string {
+	if s.kept() {
+		return "held"
+	}
+	return "locked"
 }
 
 // sample looks from time to time who has which groups locked.
@@ -72,7 +86,14 @@ func (r *run) sample(ctx context.Context) {
 		      FROM pgrowlocks('pgfifo.queue_groups') JOIN pgfifo.queue_groups g ON g.ctid = locked_row
 		      UNION ALL SELECT queue, group_id, pids, locker
 		      FROM pgrowlocks('pgfifo.group_slots') JOIN pgfifo.group_slots s ON s.ctid = locked_row) g
-		LEFT JOIN pg_stat_activity a ON a.pid = g.pids[1]`
+		LEFT JOIN pg_stat_activity a ON a.pid = g.pids[1]
+		UNION ALL SELECT g.queue || '/' || g.group_id, coalesce(l.pid, 0), '` + keptMark + `' || g.token,
+			coalesce(a.application_name, 'nobody')
+		FROM pgfifo.queue_groups g
+		LEFT JOIN pg_locks l ON l.locktype = 'advisory' AND l.mode = 'ExclusiveLock'
+			AND l.classid::bigint << 32 | l.objid::bigint = g.session
+		LEFT JOIN pg_stat_activity a USING (pid)
+		WHERE g.session IS NOT NULL`
 	for pause.For(ctx, time.Second) == nil {
 		asked := now()
 		rows, err := r.pool.Query(ctx, sql)

@@ -29,6 +29,7 @@ const (
 type endState struct {
 	Holding  int // sessions of workers in a transaction that holds something
 	Locked   int // rows of groups that somebody has locked
+	Kept     int // rows of groups and slots of queues that a session has
 	Groups   int // rows of groups
 	Prepared int // prepared transactions
 	Sessions int // after the workers have stopped
@@ -164,7 +165,8 @@ func (r *run) state(ctx context.Context) (s [5]int64) {
 
 // jobsSQL counts the jobs but for those of delayedID.
 const jobsSQL = `SELECT count(*) FROM pgfifo.jobs
-	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'limited', 'several', 'loose', 'stubborn')
+	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'limited', 'several', 'loose', 'stubborn',
+	                'kept', 'kept-each', 'kept-wide', 'kept-limited', 'mixed')
 	  AND group_id NOT LIKE 'z%'`
 
 // jobs returns how many there are, or -1.
@@ -179,7 +181,7 @@ func (r *run) jobs(ctx context.Context) int {
 // quiet looks at what is left when all is done, and has the workers stop.
 func (r *run) quiet(ctx context.Context) {
 	end := &r.end
-	*end = endState{Holding: 1, Locked: 1, Prepared: 1, Sessions: 1, Jobs: 1} // until it is known
+	*end = endState{Holding: 1, Locked: 1, Kept: 1, Prepared: 1, Sessions: 1, Jobs: 1} // until it is known
 	get := func(sql string, to *int) bool {
 		return r.pool.QueryRow(ctx, sql).Scan(to) == nil
 	}
@@ -198,6 +200,9 @@ func (r *run) quiet(ctx context.Context) {
 		end.Locked = max(end.Groups-free, 0)
 		return ok && end.Locked == 0
 	})
+	const kept = `SELECT (SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL)
+		+ (SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL)`
+	until(ctx, quietWithin, func() bool { return get(kept, &end.Kept) && end.Kept == 0 })
 	get("SELECT count(*) FROM pg_prepared_xacts", &end.Prepared)
 	for _, name := range r.stopWorkers() {
 		r.breach("I9", "worker %s did not stop within %v", name, stopWithin)

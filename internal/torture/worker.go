@@ -2,10 +2,12 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -33,7 +35,7 @@ func work(o order, book *journal) error {
 		}}},
 	})
 	defer func() { _ = client.Close() }()
-	h.client = client
+	h.client, h.pool = client, pool
 	worker := &fifo.Worker{
 		Client: client, Name: o.Name, Concurrency: o.Lanes, MaxAttempts: mostLives, Retry: retry,
 		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
@@ -67,14 +69,16 @@ func work(o order, book *journal) error {
 		go sampleMemory(pool, o.Name, book)
 		before = atRest(pool)
 	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		workStubborn(ctx, o, h)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { workStubborn(ctx, o, h) })
+	var keptErr error
+	if o.Batch > 1 {
+		beside.Go(func() { keptErr = h.supervise(ctx, keptWorker(o, h), &h.bounce[1]) })
+	}
 	book.write(evUp, 0, 0, 0, 0, "-")
-	err = h.supervise(ctx, worker)
-	<-stopped
+	err = h.supervise(ctx, worker, &h.bounce[0])
+	beside.Wait()
+	err = errors.Join(err, keptErr)
 	if err == nil {
 		book.write(evDown, 0, 0, 0, 0, "-")
 	}
@@ -89,10 +93,11 @@ func work(o order, book *journal) error {
 }
 
 // supervise runs a worker until ctx is done, over and over: the server may be down just now, or it is told to bounce.
-func (h *handlers) supervise(ctx context.Context, worker *fifo.Worker) error {
+func (h *handlers) supervise(ctx context.Context, worker *fifo.Worker, bounce *atomic.Pointer[context.CancelFunc],
+) error {
 	for {
 		running, end := context.WithCancel(ctx)
-		h.bounce.Store(&end)
+		bounce.Store(&end)
 		err := worker.Run(running)
 		end()
 		if ctx.Err() != nil {

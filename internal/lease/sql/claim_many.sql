@@ -3,8 +3,9 @@
 -- $1 queue, $2 group ids, $3 floors, pairwise; no group twice; $4 how many bytes the payloads and headers may have
 -- together. The first head comes whatever its size; of others the payload is not sent if it is beyond $4.
 --
--- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours;
--- without that look a head could be locked here that belongs to somebody who has just locked its group.
+-- For each group it is claim.sql, and the same argument holds. A group's row says by its xmax whether it is ours, and
+-- that no session has it (see lock.sql). Without that look a head could be locked here that belongs to somebody who has
+-- just locked its group.
 --
 -- Whether there is more behind a head is read with it: in an index, the next entry costs nothing beside the first.
 -- Whether the queue is paused is looked up once, for all groups.
@@ -44,7 +45,8 @@ FROM (
                top.two[2] IS NOT NULL AS more
         FROM pgfifo.jobs j
         WHERE j.ctid = top.two[1] AND j.queue = $1 AND j.group_id = k.group_id
-          AND (SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = k.group_id)
+          AND (SELECT g.xmax FROM pgfifo.queue_groups g
+               WHERE g.queue = $1 AND g.group_id = k.group_id AND g.session IS NULL)
               = pg_current_xact_id_if_assigned()::xid
         FOR NO KEY UPDATE SKIP LOCKED) claim
 ) c

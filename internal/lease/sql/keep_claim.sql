@@ -3,10 +3,12 @@
 --
 -- $1 queues, $2 group ids, $3 floors, $6 numbers of claims, pairwise: the groups of one number are claimed together; $4
 -- how many bytes the payloads and headers of a claim may have together, $5 the session. A claim's first head comes
--- whatever its size; of others the payload is not sent if it is beyond $4. $7 says pairwise whether the claim has a slot.
--- If not, the mark of a queue that has a limit stops it: its worker has not heard of that.
+-- whatever its size; of others the payload is not sent if it is beyond $4. $7 says pairwise whether the claim has a
+-- slot. If not, the mark of a queue that has a limit stops it: its worker has not heard of that.
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
+-- That it is ours does not say that it was free: a row that has got a session since the snapshot of keep_lock.sql is
+-- locked there, and then not returned. So it is looked at again.
 -- Nobody else claims the group while its row names a session: lock.sql and keep_lock.sql look at that in the row that
 -- they lock, also after the wait of another transaction for it. When the session dies, the row is freed (reclaim.sql),
 -- and its attempt is counted.
@@ -50,7 +52,8 @@ WITH head AS MATERIALIZED (
                top.two[2] IS NOT NULL AS more
         FROM pgfifo.jobs j
         WHERE j.ctid = top.two[1] AND j.queue = k.queue AND j.group_id = k.group_id
-          AND (SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = k.queue AND g.group_id = k.group_id)
+          AND (SELECT g.xmax FROM pgfifo.queue_groups g
+               WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.session IS NULL)
               = pg_current_xact_id_if_assigned()::xid
         FOR NO KEY UPDATE SKIP LOCKED) claim
 ), held AS (

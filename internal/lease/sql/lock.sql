@@ -7,6 +7,10 @@
 -- in the statement behind it (claim.sql, claim_batch.sql): that has a snapshot of its own, which is newer than the
 -- lock.
 --
+-- A row that has got a session since this statement began is locked, and not returned (PostgreSQL looks again at what
+-- it has locked). Then there is no claim, whatever claim.sql finds: the lane looks at the answer to this statement,
+-- too.
+--
 -- group_xid is the transaction that locked the row before: see evidence.sql.
 SELECT g.xmax AS group_xid
 FROM pgfifo.queue_groups g

@@ -1,0 +1,159 @@
+package killbench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
+)
+
+// A CrowdConfig says what RunCrowd measures.
+type CrowdConfig struct {
+	// URL is that of a migrated database. Required.
+	URL string
+	// Queue is one with nothing in it, whose Settings say by which lease. Required.
+	Queue string
+	// Session says that the lease is that of a session.
+	Session bool
+	// Jobs run in the process that is killed, in a group each.
+	Jobs int
+	// Survivors is how many other processes there are, with room for Jobs together.
+	Survivors int
+	// GoOn has the second attempts of the jobs go on, too. By default they end at once.
+	GoOn bool
+	// Logf is told of the progress.
+	Logf func(format string, args ...any)
+}
+
+// A crowd is what a worker process of RunCrowd is told besides.
+type crowd struct {
+	Queue string
+	Jobs  int
+	Tx    bool // a first attempt has the job's transaction
+	GoOn  bool
+}
+
+// hold is a handler: see CrowdConfig.
+func (c *crowd) hold(ctx context.Context, job *fifo.Job) error {
+	if c.Tx {
+		return hold(ctx, job)
+	}
+	if err := tell(job); err != nil {
+		return err
+	}
+	if job.Attempt() > 1 && !c.GoOn {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// sessionLanes is the Concurrency of a process whose queue has the lease of a session.
+const sessionLanes = 4
+
+// RunCrowd kills a process that runs many jobs, and measures as Run does. No survivor has any other job.
+func RunCrowd(ctx context.Context, cfg CrowdConfig) (Report, error) {
+	pool, err := pgxpool.New(ctx, cfg.URL)
+	if err != nil {
+		return Report{}, err
+	}
+	defer pool.Close()
+	client := fifo.Open(pool, nil)
+	defer func() { _ = client.Close() }()
+	b := &bench{pool: pool, client: client, starts: make(chan start, 1024)}
+	defer b.stop()
+	if err := b.crowd(ctx, cfg); err != nil {
+		return b.report, fmt.Errorf("killbench: %w", err)
+	}
+	slices.Sort(b.report.Recoveries)
+	return b.report, nil
+}
+
+// employ starts a process with room for so many jobs.
+func (b *bench) employ(ctx context.Context, cfg CrowdConfig, jobs int) error {
+	a := assignment{URL: cfg.URL, Lanes: jobs, Crowd: &crowd{
+		Queue: cfg.Queue, Jobs: jobs, Tx: !cfg.Session && !cfg.GoOn, GoOn: cfg.GoOn,
+	}}
+	if cfg.Session { // one connection holds the groups, and two settle jobs
+		a.Lanes = sessionLanes
+		return b.start(ctx, a, sessionLanes+5)
+	}
+	return b.start(ctx, a, jobs+2)
+}
+
+// crowd kills one process, and waits until others have started its jobs again.
+func (b *bench) crowd(ctx context.Context, cfg CrowdConfig) error {
+	if err := b.employ(ctx, cfg, cfg.Jobs); err != nil {
+		return err
+	}
+	victim := b.procs[0]
+	orphans, err := b.occupy(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	for range cfg.Survivors {
+		if err := b.employ(ctx, cfg, (cfg.Jobs+cfg.Survivors-1)/cfg.Survivors); err != nil {
+			return err
+		}
+	}
+	if err := pause.For(ctx, 500*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
+		return err
+	}
+	killed := time.Now()
+	if err := victim.kill(); err != nil {
+		return err
+	}
+	b.report.Kills++
+	for len(orphans) > 0 {
+		s, err := b.soon(ctx)
+		if err != nil {
+			return fmt.Errorf("%d jobs of a killed worker were not started again: %w", len(orphans), err)
+		}
+		if orphans[s.job] && s.proc != victim {
+			delete(orphans, s.job)
+			b.report.Recoveries = append(b.report.Recoveries, s.at.Sub(killed))
+		}
+	}
+	cfg.Logf("the last of %d jobs of a killed worker: %v", cfg.Jobs, b.report.Recoveries[len(b.report.Recoveries)-1])
+	return nil
+}
+
+// occupy has the only process run jobs, which it returns.
+func (b *bench) occupy(ctx context.Context, cfg CrowdConfig) (orphans map[int64]bool, err error) {
+	var msgs []fifo.Message
+	for range cfg.Jobs {
+		b.count++
+		msgs = append(msgs, fifo.Message{Queue: cfg.Queue, GroupID: fmt.Sprint(b.count)})
+	}
+	receipts, err := b.client.Enqueue(ctx, msgs...)
+	if err != nil {
+		return nil, err
+	}
+	orphans = make(map[int64]bool, len(receipts))
+	for _, r := range receipts {
+		orphans[r.ID] = true
+	}
+	for begun := 0; begun < len(orphans); {
+		s, err := b.soon(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("only %d of %d jobs run: %w", begun, len(orphans), err)
+		}
+		if orphans[s.job] {
+			begun++
+		}
+	}
+	return orphans, nil
+}
+
+// soon returns the next start, for which it waits for as long as patience lasts.
+func (b *bench) soon(ctx context.Context) (start, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no progress for %v", patience))
+	defer cancel()
+	return b.next(ctx)
+}

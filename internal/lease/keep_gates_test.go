@@ -1,0 +1,76 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// PostgreSQL locks a row that was changed since a statement began, looks at it again, and keeps it locked also if it
+// does not return it. So that a group's row is ours does not say that it was free, nor that it bears our token.
+func TestLockedIsNotFree(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
+	tx, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	rows := func(sql string, args ...any) int {
+		t.Helper()
+		tag, err := tx.Exec(t.Context(), s.Schema.Qualify(sql), args...)
+		require.NoError(t, err)
+		return int(tag.RowsAffected())
+	}
+	require.Equal(t, 1, rows("SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE"))
+
+	one, groups, none := []string{queue}, []string{"a"}, []int64{0}
+	take := func(token int64) int { return rows(keepTakeJobsSQL, one, groups, []int64{1}, []int64{token}) }
+	require.Zero(t, take(6), "that of a former holder")
+	require.Equal(t, 1, take(7))
+
+	claims := map[string]func() int{
+		"for a session": func() int { return rows(keepClaimSQL, one, groups, none, maxBatchBytes, 9, none, []bool{false}) },
+		"of many":       func() int { return rows(claimManySQL, queue, groups, none, maxBatchBytes) },
+		"with a slot":   func() int { return rows(withSlot.Replace(claimSQL), queue, "a", 0) },
+	}
+	for name, claim := range claims {
+		require.Zero(t, claim(), name)
+	}
+	require.Equal(t, 1, rows("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'a'"))
+	require.Equal(t, 1, rows("SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE"))
+	for _, name := range []string{"with a slot", "of many", "for a session"} { // which is the last: it takes the group
+		require.Equal(t, 1, claims[name](), name)
+	}
+}
+
+// A former holder that waits for the claim that takes its place settles nothing.
+func TestTakeBehindAClaim(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
+	tx, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
+	require.NoError(t, err)
+
+	l, taken := s.lane(), make(chan error, 1)
+	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
+	go func() { taken <- l.take(t.Context(), hold, new(Loan), false) }()
+	require.True(t, pgtest.Wait(10*time.Second, func() bool {
+		return pgtest.One[bool](s.DB, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)", l.pid)
+	}))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.ErrorIs(t, <-taken, ErrNotHeld)
+	hold.token = 8
+	require.NoError(t, l.take(t.Context(), hold, new(Loan), true))
+	_, settled, err := l.Step(t.Context(), append(succeed(hold), endCall([]*Held{&hold.Held})), nil)
+	require.NoError(t, err)
+	require.True(t, settled)
+}
