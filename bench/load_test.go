@@ -125,7 +125,8 @@ func TestShapes(t *testing.T) {
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	results := run(t, "sessions", "-crowd", "60", "-takes", "1s", "-crowd-lanes", "8", "-long", "3", "-for", "500ms",
-		"-rate", "100", "-groups", "20", "-drain", "100", "-jobs", "200", "-rounds", "1", "-lanes", "4", "-at-once", "4,20",
+		"-rate", "100", "-groups", "20", "-drain", "100", "-jobs", "200", "-rounds", "1", "-lanes", "4",
+		"-at-once", "4,20",
 		"-killed", "12", "-few", "2", "-kills", "1")
 	require.Len(t, results, 3+2+3+4)
 	crowd, long, kill := results[2], results[4], results[11]

@@ -52,7 +52,8 @@ func (s *sessions) gather(ctx context.Context, b *bench) error {
 			r.RatioTo, r.Ratio = "jobs at once of the "+defaultLease, all.seen["at_once"]/few.seen["at_once"]
 			r.Goal = goals{
 				{Of: "at_once", Op: ">=", Value: float64(s.crowd)},
-				{Of: "connections", Op: "<=", Value: float64(s.connections)}, {Of: "advisory_locks", Op: "<=", Value: 1},
+				{Of: "connections", Op: "<=", Value: float64(s.connections)},
+				{Of: "advisory_locks", Op: "<=", Value: 1},
 			}
 			r.Extra["of_time_at_once"] = s.takes.Seconds() / g.took.Seconds()
 			r.Extra["default_lock_table"] = lockTable

@@ -19,7 +19,9 @@ func (s *sessions) kill(ctx context.Context, b *bench) error {
 		jobs, kills   int
 		goal          goals
 	}{
-		{false, false, few, s.kills, nil}, {false, true, few, 1, nil}, {true, true, few, s.kills, nil},
+		{false, false, few, s.kills, nil},
+		{false, true, few, 1, nil},
+		{true, true, few, s.kills, nil},
 		{true, true, s.killed, s.kills, atMost(1000, "p99_ms")},
 	}
 	b.progress.begin(b.scenario+", kill", len(cases))

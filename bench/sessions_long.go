@@ -170,7 +170,8 @@ func (l *longBeside) vacuum(ctx context.Context, b *bench) error {
 		return err
 	}
 	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = $1 AND backend_xid IS NOT NULL AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
+		AND application_name = $1 AND backend_xid IS NOT NULL
+		AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
 		workerName, l.measure.Seconds()).Scan(&l.xids)
 	if want := map[bool]int{false: l.long}[l.session]; err == nil && l.xids != want {
 		err = fmt.Errorf("%d transactions of %d long jobs were open all the time, not %d", l.xids, l.long, want)
@@ -187,7 +188,9 @@ func (l *longBeside) result(drained time.Duration) Result {
 		System: "long, " + defaultLease, Rate: float64(l.drain) / drained.Seconds(), Params: map[string]any{
 			"long": l.long, "for": l.measure.String(), "rate": l.rate,
 		},
-		Extra: map[string]float64{"dead_rows": l.dead, "old_transactions": float64(l.xids), "max_ms": millis(woken.Max())},
+		Extra: map[string]float64{
+			"dead_rows": l.dead, "old_transactions": float64(l.xids), "max_ms": millis(woken.Max()),
+		},
 	}
 	if l.session {
 		r.System = "long, " + sessionLease

@@ -108,7 +108,9 @@ func (c *crew) dial(ctx context.Context) error {
 		}
 		for first, some := range map[int]*lease.Lanes{2: c.keeper.Ends, 2 + ends: c.keeper.Lanes} {
 			eg.Go(func() error {
-				return some.Dial(ctx, parallelDials(), func(i int, err error) error { return dialed(err, first+i, need) })
+				return some.Dial(ctx, parallelDials(), func(i int, err error) error {
+					return dialed(err, first+i, need)
+				})
 			})
 		}
 	}

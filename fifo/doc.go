@@ -112,7 +112,7 @@
 //	killed, or its connection closed              milliseconds                   the end of the session
 //	killed in the middle of a statement           1 s                            client_connection_check_interval
 //	frozen (SIGSTOP, a suspended machine)         ServerSilence, 30 s            idle_in_transaction_session_timeout,
-//	                                                                             or idle_session_timeout (SessionLease)
+//	                                                                             idle_session_timeout (SessionLease)
 //	the same in the middle of a statement         the end of the statement, and  the same
 //	                                              ServerSilence
 //	cut off, or its machine gone                  5/6 of ServerSilence, 25 s     tcp_keepalives_*; if the server is on

@@ -38,8 +38,8 @@ func (w *Worker) tellLeases(ctx context.Context) error {
 		}
 		for _, name := range c.set.names {
 			if session[name] != c.set.bySession {
-				c.log.Warn("pgfifo: the queue's SessionLease was changed; this worker goes on with the lease that it has "+
-					"until it is started again", "queue", name, "has", c.set.bySession)
+				c.log.Warn("pgfifo: the queue's SessionLease was changed; this worker goes on with the lease "+
+					"that it has until it is started again", "queue", name, "has", c.set.bySession)
 			}
 		}
 	}

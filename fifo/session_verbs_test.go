@@ -134,7 +134,8 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 	t.Parallel()
 	const gate = 7
 	for file, args := range map[string][]any{
-		"retry_now": {}, "take_out": {true, "of no use", 3}, "edit_lock": {}, "purge": {}, "move": {"elsewhere", nil, false},
+		"retry_now": {}, "take_out": {true, "of no use", 3}, "edit_lock": {}, "purge": {},
+		"move": {"elsewhere", nil, false},
 	} {
 		for _, meanwhile := range []bool{false, true} {
 			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {
@@ -234,7 +235,9 @@ func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				got := b.all(tx, job.ID, func(name string, err error) { require.ErrorIs(t, err, fifo.ErrJobHeld, name) })
+				got := b.all(tx, job.ID, func(name string, err error) {
+					require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+				})
 				require.Equal(t, []int{1, 1, 1, 1}, got)
 				if !taken {
 					return tx.Rollback(ctx)

@@ -116,7 +116,8 @@ func (s Scope) settings(ctx context.Context, verb string) (stored Settings, foun
 	err = s.read(ctx, verb, settingsSQL, func(r row) error {
 		found = true
 		var window, retention int64
-		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit, &stored.SessionLease)
+		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit,
+			&stored.SessionLease)
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err

@@ -83,7 +83,7 @@ func work(text string) error {
 
 // tell tells the parent that a job has started.
 func tell(job *fifo.Job) error {
-	_, err := os.Stdout.WriteString(fmt.Sprintln(job.ID, time.Now().UnixNano()))
+	_, err := fmt.Fprintln(os.Stdout, job.ID, time.Now().UnixNano())
 	return err
 }
 

@@ -34,9 +34,11 @@ func TestLockedIsNotFree(t *testing.T) {
 	require.Equal(t, 1, take(7))
 
 	claims := map[string]func() int{
-		"for a session": func() int { return rows(keepClaimSQL, one, groups, none, maxBatchBytes, 9, none, []bool{false}) },
-		"of many":       func() int { return rows(claimManySQL, queue, groups, none, maxBatchBytes) },
-		"with a slot":   func() int { return rows(withSlot.Replace(claimSQL), queue, "a", 0) },
+		"for a session": func() int {
+			return rows(keepClaimSQL, one, groups, none, maxBatchBytes, 9, none, []bool{false})
+		},
+		"of many":     func() int { return rows(claimManySQL, queue, groups, none, maxBatchBytes) },
+		"with a slot": func() int { return rows(withSlot.Replace(claimSQL), queue, "a", 0) },
 	}
 	for name, claim := range claims {
 		require.Zero(t, claim(), name)

@@ -99,7 +99,8 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	if err == nil {
 		s.stmts, err = prepare(ctx, conn.PgConn(), d.Schema, map[string]string{
 			stmtBegin: beginSQL, stmtCommit: commitSQL, stmtKeepLock: keepLockSQL, stmtKeepClaim: keepClaimSQL,
-			stmtKeepMore: keepBehindSQL, stmtKeepFree: keepFreeSQL, stmtKeepSlots: keepSlotsSQL, stmtFreeSlots: keepSlotsFreeSQL,
+			stmtKeepMore: keepBehindSQL, stmtKeepFree: keepFreeSQL,
+			stmtKeepSlots: keepSlotsSQL, stmtFreeSlots: keepSlotsFreeSQL,
 		})
 	}
 	if err != nil {

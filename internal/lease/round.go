@@ -227,7 +227,8 @@ func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	p.SendQueryStatement(r.stmts[stmtKeepLock], keys, nil, claimFormats)
 	p.SendQueryStatement(r.stmts[stmtKeepClaim],
-		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), parts.bytes(), slotted.bytes()),
+		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), parts.bytes(),
+			slotted.bytes()),
 		nil, claimFormats)
 	if r.batches {
 		p.SendQueryStatement(r.stmts[stmtKeepMore],

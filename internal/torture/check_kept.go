@@ -13,7 +13,8 @@ func (c *checker) checkKept() {
 				continue
 			}
 			c.did("I6", 1)
-			if t.mark < 0 && c.excuse(t.proc, 0, t.start) == "" && c.excuse(t.proc, 0, t.start+int64(keptWithin)) == "" {
+			if t.mark < 0 && c.excuse(t.proc, 0, t.start) == "" &&
+				c.excuse(t.proc, 0, t.start+int64(keptWithin)) == "" {
 				c.broken("I6", t.start, t.group, []int64{job},
 					"the handler of job %d attempt %d began, and its group's row did not say so", job, t.attempt)
 			}
@@ -26,7 +27,8 @@ func (c *checker) checkKept() {
 			for _, b := range turns[i+1:] {
 				if b.attempt > a.attempt {
 					c.broken("I5", b.start, b.group, []int64{job},
-						"attempt %d of job %d completed it, and attempt %d had taken its group", a.attempt, job, b.attempt)
+						"attempt %d of job %d completed it, and attempt %d had taken its group",
+						a.attempt, job, b.attempt)
 				}
 			}
 			if a.lost < a.settled {

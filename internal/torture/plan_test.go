@@ -27,8 +27,9 @@ func TestPlan(t *testing.T) {
 		counts[name]++
 	}
 	require.Equal(t, map[string]int{
-		faultKill: 40, faultStop: 6, faultTerminate: 20, faultSever: 12, faultLease: 6, faultRestart: 2, faultPartition: 2,
-		faultLose: 8, faultReset: 4,
+		faultKill: 40, faultStop: 6, faultTerminate: 20, faultSever: 12, faultLease: 6, faultRestart: 2,
+		faultPartition: 2,
+		faultLose:      8, faultReset: 4,
 		faultLatency: 1, faultSweep: 1, faultHold: 2, faultRead: 4, faultOperator: 12, faultClash: 2,
 		faultVacuum: 4, faultNotices: 2, faultStubborn: 4, faultOutage: 2,
 	}, counts)
