@@ -41,7 +41,6 @@ var refusedToAll = []string{
 	"SELECT nextval('pgfifo.jobs_id_seq')",
 	"SELECT setval('pgfifo.jobs_id_seq', 1)",
 	"SELECT last_value FROM pgfifo.fences_token_seq",
-	"SELECT nextval('pgfifo.fences_token_seq')",
 	"SELECT setval('pgfifo.fences_token_seq', 1)",
 	"UPDATE pgfifo.jobs SET queue = 'other'",
 	"UPDATE pgfifo.jobs SET group_id = 'other'",
@@ -75,6 +74,10 @@ var workersOnly = []string{
 	"DELETE FROM pgfifo.queue_groups",
 	"LOCK TABLE pgfifo.queue_groups IN ROW SHARE MODE",
 	"SELECT token FROM pgfifo.fences",
+	"SELECT nextval('pgfifo.fences_token_seq')", // and it alone tells a claim from another
+	"UPDATE pgfifo.queue_groups SET session = NULL",
+	"UPDATE pgfifo.queue_groups SET token = 7",
+	"UPDATE pgfifo.slots SET session = 7",
 	"INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')",
 	"DELETE FROM pgfifo.fences",
 	"UPDATE pgfifo.jobs SET failures = NULL",
@@ -130,6 +133,7 @@ var refusedToProducer = slices.Concat(workersOnly, changes, []string{
 	"SELECT FROM pgfifo.group_slots",
 	"SELECT FROM pgfifo.fences",
 	"INSERT INTO pgfifo.dedup_ids (key, job, expires) VALUES (sha256('mine'), 1, now())",
+	takeFromSession, heldBySessions,
 })
 
 var refusedToWorker = []string{
@@ -153,18 +157,23 @@ var refusedToWorker = []string{
 	"INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', now())",
 	"INSERT INTO pgfifo.fences (queue, group_id, token) OVERRIDING SYSTEM VALUE VALUES ('q', 'g', 7)",
 	"UPDATE pgfifo.fences SET group_id = 'other'",
+	"UPDATE pgfifo.queues SET session_lease = true",
 }
 
 var refusedToReader = slices.Concat(workersOnly, changes, []string{
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')",
-	"SELECT FROM pgfifo.queue_groups",
 	"SELECT FROM pgfifo.fences",
 	"SELECT FROM pgfifo.dedup_ids",
 	"INSERT INTO pgfifo.dedup_ids (key, expires) VALUES (sha256('mine'), now())",
 	"LOCK TABLE pgfifo.pauses IN ROW SHARE MODE",
 	"SELECT FROM pgfifo.pauses FOR KEY SHARE",
-	replaceWaiting,
+	replaceWaiting, takeFromSession, heldBySessions,
 })
+
+const (
+	takeFromSession = "SELECT pgfifo.take_from_session('q', 'a')"
+	heldBySessions  = "SELECT pgfifo.held_by_sessions('q', 'a')"
+)
 
 const replaceWaiting = "SELECT pgfifo.replace_waiting('q', 'a', sha256('mine'), '', '{}')"
 
@@ -196,12 +205,16 @@ var permitted = map[string][]string{
 		"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 		"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
 		"SELECT FROM pgfifo.slots FOR NO KEY UPDATE SKIP LOCKED",
+		"UPDATE pgfifo.queue_groups SET session = NULL, token = 7",
+		"SELECT nextval('pgfifo.fences_token_seq')",
+		takeFromSession, heldBySessions,
 		"INSERT INTO pgfifo.group_slots VALUES ('q', 'g', 1)",
 		"SELECT FROM pgfifo.group_slots FOR NO KEY UPDATE SKIP LOCKED",
 		"DELETE FROM pgfifo.group_slots",
 	},
 	"reader": {
 		"SELECT payload FROM pgfifo.jobs",
+		"SELECT session, job, since FROM pgfifo.queue_groups",
 		"LOCK TABLE pgfifo.jobs IN ACCESS SHARE MODE",
 	},
 	"admin": {
@@ -211,6 +224,7 @@ var permitted = map[string][]string{
 		"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
 		"SELECT FROM pgfifo.dead_letters FOR UPDATE",
 		"UPDATE pgfifo.jobs SET payload = ''",
+		takeFromSession, heldBySessions,
 	},
 	outsider: {
 		"SELECT pg_notify('pgfifo', 'anything')",

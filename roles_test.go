@@ -112,6 +112,14 @@ func TestReaderRole(t *testing.T) {
 		require.NotZero(t, list[0].HeldSince)
 		require.NotEmpty(t, list[0].ClientAddr)
 
+		require.NoError(t, holder.Rollback(ctx))
+		jobs, err := client.Queue(queue).Group("a").Jobs(ctx, fifo.Page{})
+		require.NoError(t, err)
+		s.keep(jobs[0])
+		list, err = client.Queue(queue).Group("a").Groups(ctx, fifo.Page{}, fifo.Held)
+		require.NoError(t, err)
+		require.Len(t, list, 1, "a session runs it")
+
 		_, err = client.Queue(queue).Purge(ctx)
 		require.Error(t, err)
 		_, err = client.Queue(queue).DeleteDeadLetters(ctx, fifo.Letters{All: true})
@@ -189,6 +197,11 @@ func TestAdminRole(t *testing.T) {
 		require.Equal(t, 1, n)
 		jobs, err := client.Queue(queue).Jobs(ctx, fifo.Page{})
 		require.NoError(t, err)
+		s.keep(jobs[0])
+		require.ErrorIs(t, client.Queue(queue).RetryNow(ctx, jobs[0].ID), fifo.ErrJobHeld)
+		taken, err := client.Queue(queue).Group(jobs[0].GroupID).Terminate(ctx)
+		require.NoError(t, err, "no session is ended for that")
+		require.True(t, taken)
 		require.NoError(t, client.Queue(queue).RetryNow(ctx, jobs[0].ID))
 		require.NoError(t, client.Queue(queue).Edit(ctx, jobs[0].ID, func(job *fifo.Job) error {
 			job.Payload = []byte("mended")
@@ -204,6 +217,16 @@ func TestAdminRole(t *testing.T) {
 		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema, DropJobs: true}),
 			"the tables are not its own")
 	})
+}
+
+// keep has a session run a job, without a transaction.
+func (s *staff) keep(job fifo.Job) {
+	s.Helper()
+	_, err := pgtest.Conn(s.T, s.url).Exec(s.Context(), "SELECT pg_advisory_lock(77)")
+	require.NoError(s, err)
+	s.exec("UPDATE pgfifo.queues SET session_lease = true WHERE queue = $1", job.Queue)
+	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since) "+
+		"VALUES ($1, $2, 77, 1, $3, 1, now())", job.Queue, job.GroupID, job.ID)
 }
 
 // Nothing that the roles may do lets one in who is a member of none, and rights that somebody gave by hand go.

@@ -15,8 +15,9 @@ import (
 
 // A worker with AbandonAfter goes on without the handler: its group is free, and its lane. What the handler still does
 // with its transaction fails, and nothing of it stays.
-func TestAbandon(t *testing.T) {
-	t.Parallel()
+func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
+
+func testAbandon(t *testing.T, by lease) {
 	for name, use := range map[string]func(ctx context.Context, job *fifo.Job) func() error{
 		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
 			return func() error {
@@ -61,6 +62,7 @@ func TestAbandon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, log, _ := watched(t)
+			by.on(b)
 			b.ledger.overlaps = true
 			b.exec("CREATE TABLE effects (id int)")
 			h, errs := newStubborn(), make(chan error, 4)

@@ -37,13 +37,14 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 
 // The job at the head of a group pays for a lost batch, whichever of its jobs ran; of many groups each head does.
 // Nothing else is counted, and all is done once.
-func TestLostBatch(t *testing.T) {
-	t.Parallel()
+func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
+
+func testLostBatch(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
 			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
 				t.Parallel()
-				b := newList(t)
+				b := by.on(newList(t))
 				b.ledger.overlaps, b.ledger.unordered = true, true
 				ids := b.fill(batch)
 				var worked []int64 // in the batch that was lost
@@ -91,13 +92,14 @@ func TestLostBatch(t *testing.T) {
 
 // A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it:
 // each of them pays for one lost attempt at most.
-func TestPoisonInABatch(t *testing.T) {
-	t.Parallel()
+func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
+
+func testPoisonInABatch(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 8}, {BatchGroups: 8}} {
 			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
 				t.Parallel()
-				b := newList(t)
+				b := by.on(newList(t))
 				b.ledger.overlaps, b.ledger.unordered = true, true
 				ids := b.fill(batch)
 				one := func(ctx context.Context, job *fifo.Job) error {

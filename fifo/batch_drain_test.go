@@ -12,13 +12,14 @@ import (
 
 // A worker that is told to stop ends the job that runs, not the batch: what is finished is done, the rest has not been
 // tried.
-func TestDrainInABatch(t *testing.T) {
-	t.Parallel()
+func TestDrainInABatch(t *testing.T) { overLeases(t, testDrainInABatch) }
+
+func testDrainInABatch(t *testing.T, by lease) {
 	for _, drain := range []time.Duration{0, -1} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
 			t.Run(drain.String(), func(t *testing.T) {
 				t.Parallel()
-				b := newList(t)
+				b := by.on(newList(t))
 				h := newBlocking()
 				if batch.BatchGroups > 1 {
 					for _, g := range []string{"a", "b", "c", "d", "e", "f"} {

@@ -76,8 +76,9 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 
 // Whatever one job of a batch does, the others are done once each, in order and without a counted attempt; it alone is
 // tried again.
-func TestCulpritInABatch(t *testing.T) {
-	t.Parallel()
+func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
+
+func testCulpritInABatch(t *testing.T, by lease) {
 	for name, spoil := range culprits {
 		for kind, batch := range map[string]fifo.Queue{
 			"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
@@ -85,7 +86,7 @@ func TestCulpritInABatch(t *testing.T) {
 		} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				b := newList(t)
+				b := by.on(newList(t))
 				b.ledger.unordered = true
 				b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
 				var ids []int64

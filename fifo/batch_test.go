@@ -103,12 +103,13 @@ func (b *bed) handlers(batch fifo.Queue) map[string]*fifo.Worker {
 }
 
 // The jobs of a group go through in order, so many with a transaction.
-func TestBatchOfOneGroup(t *testing.T) {
-	t.Parallel()
+func TestBatchOfOneGroup(t *testing.T) { overLeases(t, testBatchOfOneGroup) }
+
+func testBatchOfOneGroup(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newList(t)
+			b := by.on(newList(t))
 			ids := b.send("g", make([]any, 25)...)
 			b.work(b.handlers(fifo.Queue{BatchJobs: 10})[kind])
 			require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
@@ -118,12 +119,13 @@ func TestBatchOfOneGroup(t *testing.T) {
 }
 
 // Of several groups a transaction has one job each.
-func TestBatchOfGroups(t *testing.T) {
-	t.Parallel()
+func TestBatchOfGroups(t *testing.T) { overLeases(t, testBatchOfGroups) }
+
+func testBatchOfGroups(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newList(t)
+			b := by.on(newList(t))
 			var msgs []fifo.Message // in one notice: a later one could split a batch
 			for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
 				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
@@ -161,8 +163,9 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 
 // The first failure stops the group: what was done before it stays done, with what it wrote, the one that failed is
 // tried again in its place, and those behind it have not been tried.
-func TestBatchStopsAtTheFirstFailure(t *testing.T) {
-	t.Parallel()
+func TestBatchStopsAtTheFirstFailure(t *testing.T) { overLeases(t, testBatchStopsAtTheFirstFailure) }
+
+func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
 		"each": func(b *bed, bad int64) *fifo.Worker {
 			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
@@ -201,7 +204,7 @@ func TestBatchStopsAtTheFirstFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newList(t)
+			b := by.on(newList(t))
 			ids := b.send("g", make([]any, 5)...)
 			w := h(b, ids[2])
 			r := b.run(w)

@@ -145,12 +145,13 @@ func TestBatchErrors(t *testing.T) {
 }
 
 // A failure concerns its own group: the others' jobs are done, also those behind it in the batch.
-func TestFailureInABatchOfGroups(t *testing.T) {
-	t.Parallel()
+func TestFailureInABatchOfGroups(t *testing.T) { overLeases(t, testFailureInABatchOfGroups) }
+
+func testFailureInABatchOfGroups(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newList(t)
+			b := by.on(newList(t))
 			var ids []int64
 			for g := range 6 {
 				ids = append(ids, b.send(fmt.Sprint(g), nil)...)

@@ -35,26 +35,48 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 // It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever
 // holds the head has its session ended, an operator too. A session that goes on to another job in the same moment loses
 // that. It returns ErrInvalidID for a queue.
+//
+// With Settings.SessionLease, one session holds all of a worker's groups, and goes on. Terminate takes the group from
+// it, whichever job of it runs, and ends another session only if the handler has the job's transaction, or the job is
+// just being settled. The attempt is lost as above, and nothing of it commits, whatever the handler returns. Its
+// context ends with ErrLost when the worker hears of it, by a notice as of Cancel. A worker that hears none finds out
+// when the handler asks for the transaction, or returns. Other groups of its batch (BatchGroups) run again: uncounted,
+// unless the handlers had the transaction, whose session was ended. To take the group is part of the caller's
+// transaction: a rollback undoes that. An admin may do it without the right to end sessions.
 func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	if s.level != ofGroup {
 		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)
 	}
-	ended := false
-	err := s.read(ctx, "terminate the holder of", terminateSQL, func(r row) error {
-		one := false
-		err := r.Scan(&one)
-		ended = ended || one
+	const verb = "terminate the holder of"
+	ended, kept := false, false
+	err := s.read(ctx, verb, terminateSQL, func(r row) error {
+		var one, has bool
+		err := r.Scan(&one, &has)
+		ended, kept = ended || one, kept || has
 		return err
 	},
 		s.queue, s.group)
-	return ended, err
+	if err != nil || !kept {
+		return ended, err
+	}
+	xid := int64(0)
+	err = s.change(ctx, verb, takeSQL, func(r row) error { return r.Scan(&xid) }, s.queue, s.group)
+	if err != nil || xid == 0 {
+		return ended, err
+	}
+	s.announce(xid, func(h hints) {
+		h.cancel(s.queue, s.group)
+		s.hint(h) // others may count the attempt
+	})
+	return true, nil
 }
 
-// cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused.
-// Any role may send a notice, so the worker obeys only one that the table of pauses bears out. It asks on the
-// connection that listens: handlers may have all of the client's pool.
+// cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused, or
+// if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
+// tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
 func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
-	var stops []func() // of the jobs that are held now: not of those that may be claimed while it asks
+	// Of the jobs that are held now: not of those that may be claimed while it asks.
+	var stops []func(paused bool, token int64)
 	for _, s := range c.seats {
 		if stop := s.canceler(key); stop != nil {
 			stops = append(stops, stop)
@@ -65,14 +87,14 @@ func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	paused, client := false, c.worker.Client
-	err := conn.QueryRow(ctx, client.schema.Qualify(pausedSQL), key.Queue, key.GroupID).Scan(&paused)
-	if err != nil {
+	var paused bool
+	var token int64
+	sql := c.worker.Client.schema.Qualify(canceledSQL)
+	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&paused, &token); err != nil {
 		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
+		return
 	}
-	if paused {
-		for _, stop := range stops {
-			stop()
-		}
+	for _, stop := range stops {
+		stop(paused, token)
 	}
 }

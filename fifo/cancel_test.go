@@ -15,13 +15,14 @@ import (
 
 // A canceled job's handler learns of it. The job is back in its place, no attempt is counted, and it runs again when
 // the group is resumed. Other groups' handlers go on, and a notice that no pause bears out does nothing.
-func TestCancel(t *testing.T) {
-	t.Parallel()
+func TestCancel(t *testing.T) { overLeases(t, testCancel) }
+
+func testCancel(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		for _, scope := range []string{"group", "queue"} {
 			t.Run(kind+" "+scope, func(t *testing.T) {
 				t.Parallel()
-				b := newBed(t)
+				b := by.on(newBed(t))
 				b.send("a", "one", "two", "three")
 				b.send("b", "other")
 				h := newBlocking()
@@ -58,7 +59,11 @@ func TestCancel(t *testing.T) {
 					require.Zero(t, job.Attempts)
 					require.Empty(t, job.Failures)
 				}
-				require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Held), 2-running)
+				held := b.sessionGroups
+				if by != bySession {
+					held = func() int { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) }
+				}
+				require.Equal(t, 2-running, held())
 				close(h.release)
 				require.Equal(t, "stuck", b.why("a").PauseReason)
 				_, err = s.Resume(t.Context())

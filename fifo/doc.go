@@ -35,10 +35,11 @@
 //     are ordered by when they drew their ids, not by when they commit; if the one with the lower id commits after
 //     the higher one ran, it runs next, and before all that is enqueued after that commit. Config.CommitOrder makes
 //     producers of a group wait for each other instead.
-//   - Exclusion. While a job's transaction is open, nobody else runs a job of its group, but as Settings.GroupLimit
-//     says. When a connection is lost, the handler learns of it by its context (cause ErrLost). If the server ended the
-//     session, or the worker was frozen, it may run beside its successor by then; Silence, below, says for how long
-//     at most. A handler that Worker.AbandonAfter leaves behind runs beside its successor as well.
+//   - Exclusion. While a job's transaction is open, or with Settings.SessionLease the session that has its group,
+//     nobody else runs a job of the group, but as Settings.GroupLimit says. When a connection is lost, the handler
+//     learns of it by its context (cause ErrLost). If the server ended the session, or the worker was frozen, it may
+//     run beside its successor by then; Silence, below, says for how long at most. A handler that Worker.AbandonAfter
+//     leaves behind runs beside its successor as well.
 //   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
 //     Effects elsewhere happen at least once: make them idempotent by an id of your own in the payload. The job's id
 //     is not enough: a redrive to the tail, Move and DeadLetterQueue give it another one, and a server that has lost
@@ -110,7 +111,8 @@
 //	what happens to the worker                    its group is free after        by
 //	killed, or its connection closed              milliseconds                   the end of the session
 //	killed in the middle of a statement           1 s                            client_connection_check_interval
-//	frozen (SIGSTOP, a suspended machine)         ServerSilence, 30 s            idle_in_transaction_session_timeout
+//	frozen (SIGSTOP, a suspended machine)         ServerSilence, 30 s            idle_in_transaction_session_timeout,
+//	                                                                             or idle_session_timeout (SessionLease)
 //	the same in the middle of a statement         the end of the statement, and  the same
 //	                                              ServerSilence
 //	cut off, or its machine gone                  5/6 of ServerSilence, 25 s     tcp_keepalives_*; if the server is on
@@ -186,6 +188,44 @@
 //			return fifo.BatchError{jobs[7].ID: err} // those before it are done, those behind it run again
 //		},
 //	})
+//
+// # Long jobs
+//
+// By default a running job is an open transaction, on a connection of its own. A queue with Settings.SessionLease has
+// another lease, by which a job that runs has neither:
+//
+//	default       |claim ======== transaction: handler, what it writes, completion ======== commit|
+//	SessionLease  |claim, commit|            handler             |= job.Tx, completion, commit =|
+//
+// A worker has one session that holds the groups of all such jobs: its number is in the row of each group, and it has
+// one advisory lock on that number. While it lives, nobody else claims these groups; when it dies, that lock is free,
+// and any worker finds it so. Nothing else says that a worker lives, and nothing expires.
+//
+// So handlers may take hours and keep vacuum from nothing, and thousands of them run at once on a few connections:
+// Worker.SessionConcurrency says how many. What a job writes, and its completion, are still one transaction. It begins
+// with the first call of Job.Tx, or of its like, on one of Concurrency connections that all these jobs share, and locks
+// the group's row with the number of the claim in it. A claim that somebody else has made meanwhile has put another
+// number there, so what a former holder writes cannot commit.
+//
+// What is promised above is promised of both leases. These things differ:
+//
+//   - A session that is lost is lost for all jobs of its process. Their contexts end with ErrLost, an attempt of each
+//     is counted, and others begin them again at once. With the default lease that is one job, or one batch.
+//   - From Job.Tx on, a transaction is open and a connection is taken, as with the default lease: do the slow part
+//     before. The call waits if all connections are taken. A handler that asks for no transaction needs none; such
+//     jobs are completed many at a time.
+//   - A claim and a completion are a commit each, where the default lease has one for both, together with the claim of
+//     the next job.
+//   - Job.Fence costs nothing: the token is the number of the claim.
+//   - RunOne works a job of such a queue by the default lease.
+//
+// JobTimeout and DrainTimeout have the same defaults with both: set them to what the jobs take.
+//
+// A job that died with its worker twice, one time after the other, is suspected of having killed it. Then it begins
+// when no other such job has begun in the process in the last half second, or that one has ended. With the default
+// lease, where fewer jobs die together, that is so after the first time.
+//
+// The page docs/leases.md of the module says when to take which, and how to change the lease of a queue that is in use.
 //
 // # Enqueue in SQL
 //
@@ -284,5 +324,5 @@
 //
 // One connection for each running job, apart from the pool of the application, and one open transaction: a handler
 // that takes an hour is a transaction that takes an hour, and keeps vacuum from cleaning up behind everybody for that
-// long. Keep handlers short, or do the long part before or after the job.
+// long. Keep handlers short, or give their queue the lease for long jobs, above.
 package fifo

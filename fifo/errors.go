@@ -90,7 +90,9 @@ var (
 	// ErrCanceled says that an operator has canceled what runs in the queue or group: Scope.Cancel. The job is given
 	// back and no attempt is counted, unless the handler returns nil then.
 	ErrCanceled = errors.New("fifo: canceled by an operator")
-	// ErrLost says that the connection that holds the job is gone: somebody else may run it by now.
+	// ErrLost says that the connection that holds the job is gone, or that the group was taken from the worker
+	// (Scope.Terminate): somebody else may run it by now. With Settings.SessionLease one connection holds all jobs of a
+	// process.
 	ErrLost = lease.ErrLost
 )
 

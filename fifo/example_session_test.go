@@ -31,7 +31,9 @@ func ExampleSettings_sessionLease() {
 	const n = 100
 	var msgs []fifo.Message
 	for i := range n {
-		msgs = append(msgs, fifo.Message{Queue: "films", GroupID: fmt.Sprint("customer-", i), Payload: fmt.Sprint("film-", i)})
+		msgs = append(msgs, fifo.Message{
+			Queue: "films", GroupID: fmt.Sprint("customer-", i), Payload: fmt.Sprint("film-", i),
+		})
 	}
 	if _, err := client.Enqueue(ctx, msgs...); err != nil {
 		log.Fatal(err)

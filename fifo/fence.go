@@ -14,13 +14,15 @@ import (
 //
 // The first call of an attempt takes the job's transaction, as Tx does, writes one row through a connection of the
 // client's pool, and waits until that is durable; later ones return the same number. Jobs that do not ask pay nothing.
+// In a queue with Settings.SessionLease the claim has drawn the number, and a call asks nobody.
 // Numbers of one group grow, with gaps. A failover to a server that lacks the newest commits may give out numbers anew.
 //
 // Where several jobs of a group may run at once (Settings.GroupLimit), either of two that do may have the higher
 // number. Then a number is higher only than those of earlier attempts at the same job: have the other system remember
 // them by job.
 //
-// It returns ErrLost if the attempt's transaction has ended, and ErrNoJob outside a handler.
+// It returns ErrLost if the attempt's transaction has ended, or the job is held no more, and ErrNoJob outside a
+// handler.
 func (j *Job) Fence(ctx context.Context) (int64, error) {
 	loan, err := j.lent()
 	if err != nil {

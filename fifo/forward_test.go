@@ -38,9 +38,10 @@ func origin(headers fifo.Headers, id int64, attempts int, text string) fifo.Head
 
 // A job that has used up its attempts moves to the queue of dead letters, to the end of the group there, and its group
 // goes on. A worker of that queue hears of it.
-func TestDeadLetterQueue(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestDeadLetterQueue(t *testing.T) { overLeases(t, testDeadLetterQueue) }
+
+func testDeadLetterQueue(t *testing.T, by lease) {
+	b := by.on(newBed(t), "morgue")
 	headers := fifo.Headers{"traceparent": "00-x", "bytes": "\x00\xff", fifo.OriginError: "of an earlier move"}
 	moved := make(chan *fifo.Job, 3)
 	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), MaxAttempts: 5}
@@ -173,9 +174,10 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 }
 
 // A job that cannot be moved stays, with its attempts, until it can.
-func TestDeadLetterQueueThatRefuses(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestDeadLetterQueueThatRefuses(t *testing.T) { overLeases(t, testDeadLetterQueueThatRefuses) }
+
+func testDeadLetterQueueThatRefuses(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''full''; END'`)
 	b.exec(`CREATE TRIGGER refuse BEFORE INSERT ON pgfifo.jobs FOR EACH ROW WHEN (NEW.queue = 'morgue')
 		EXECUTE FUNCTION refuse()`)

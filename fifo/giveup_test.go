@@ -26,9 +26,10 @@ func (b *bed) giving(up fifo.GiveUp, q fifo.Queue, adjust ...func(*fifo.Worker))
 
 // A job that has used up its attempts stops its group, and no other, until an operator resumes it: it has all its
 // attempts then, and its history.
-func TestBlockedGroup(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestBlockedGroup(t *testing.T) { overLeases(t, testBlockedGroup) }
+
+func testBlockedGroup(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", "head", "next")
 	b.send("other", "fine")
 	broken := true
@@ -203,9 +204,10 @@ func TestPauseBesideABlockThatGoes(t *testing.T) {
 }
 
 // A job that is discarded leaves nothing behind, and its group goes on.
-func TestDiscard(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestDiscard(t *testing.T) { overLeases(t, testDiscard) }
+
+func testDiscard(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", "head", "next")
 	w := b.giving(fifo.Discard, fifo.Queue{Handler: func(_ context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "head" {

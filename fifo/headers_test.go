@@ -203,12 +203,13 @@ func TestHeadersAsJSON(t *testing.T) {
 }
 
 // A job may run from an absolute time on, by the server's clock.
-func TestRunAt(t *testing.T) {
-	t.Parallel()
+func TestRunAt(t *testing.T) { overLeases(t, testRunAt) }
+
+func testRunAt(t *testing.T, by lease) {
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := by.on(newBed(t))
 			at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 			p := begin(t, b.client, b)
 			later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}

@@ -98,11 +98,12 @@ func TestPanicInAHook(t *testing.T) {
 }
 
 // A dead letter of a job whose Job hook panics says so.
-func TestPanicInTheJobHookIsRecorded(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, func(c *fifo.Config) {
+func TestPanicInTheJobHookIsRecorded(t *testing.T) { overLeases(t, testPanicInTheJobHookIsRecorded) }
+
+func testPanicInTheJobHookIsRecorded(t *testing.T, by lease) {
+	b := by.on(newBed(t, func(c *fifo.Config) {
 		c.Hooks[0].Job = func(context.Context, *fifo.Job) (context.Context, func(error)) { panic("a value") }
-	})
+	}))
 	b.send("g", nil)
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
 	letters := b.deadLetters()
@@ -195,8 +196,9 @@ func TestConnectionLostInAHook(t *testing.T) {
 }
 
 // What the Job hook puts into the context is there until the attempt is settled, for each job of a batch, too.
-func TestSettledHasTheJobHooksValues(t *testing.T) {
-	t.Parallel()
+func TestSettledHasTheJobHooksValues(t *testing.T) { overLeases(t, testSettledHasTheJobHooksValues) }
+
+func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	type key struct{}
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
 		for kind, work := range map[string]func(*bed) *fifo.Worker{
@@ -206,7 +208,7 @@ func TestSettledHasTheJobHooksValues(t *testing.T) {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				seen := make(chan [2]int64, 3)
-				b := newBed(t, func(cfg *fifo.Config) {
+				b := by.on(newBed(t, func(cfg *fifo.Config) {
 					settled := cfg.Hooks[0].Settled
 					cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 						return context.WithValue(ctx, key{}, job.ID), nil
@@ -217,7 +219,7 @@ func TestSettledHasTheJobHooksValues(t *testing.T) {
 						id, _ := ctx.Value(key{}).(int64)
 						seen <- [2]int64{job.ID, id}
 					}
-				})
+				}))
 				for i := range 3 {
 					b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
 				}

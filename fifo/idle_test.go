@@ -10,9 +10,10 @@ import (
 )
 
 // A lane without work whose session was ended notices within a heartbeat and dials again, before there is work.
-func TestIdleLaneDialsAgain(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestIdleLaneDialsAgain(t *testing.T) { overLeases(t, testIdleLaneDialsAgain) }
+
+func testIdleLaneDialsAgain(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", nil)
 	pids := make(chan int, 2)
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {

@@ -14,8 +14,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// A Job is a stored message. "Running" is not among its fields: the row lock is the truth about that, so a crash leaves
-// nothing to repair. What a handler writes into its Job changes nothing of what becomes of the job.
+// A Job is a stored message. "Running" is not among its fields: a lock that ends with its holder is the truth about
+// that, so a crash leaves nothing to repair. What a handler writes into its Job changes nothing of what becomes of the
+// job.
 //
 // A dead letter is a Job, too: one that was given up. Its group went on without it, and its DiedAt says when.
 type Job struct {
@@ -114,6 +115,10 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 //
 // Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
 // ErrNoJob is returned outside a handler.
+//
+// In a queue with Settings.SessionLease the first call of an attempt takes one of Worker.Concurrency connections until
+// the handler returns. It waits for one until its context or the handler's ends. It returns ErrLost if the job is not
+// the worker's any more.
 func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
 	loan, err := j.lent()
 	if err != nil {

@@ -211,9 +211,10 @@ func TestOddIDs(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestDelay(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestDelay(t *testing.T) { overLeases(t, testDelay) }
+
+func testDelay(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	for _, x := range []struct {
 		delay time.Duration
 		want  any // microseconds behind the enqueue

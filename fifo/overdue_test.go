@@ -90,14 +90,16 @@ func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
 
 // A handler that goes on after its context has ended is told of, again and again, whatever ended the context. What it
 // returns in the end counts.
-func TestOverdueIsTold(t *testing.T) {
-	t.Parallel()
+func TestOverdueIsTold(t *testing.T) { overLeases(t, testOverdueIsTold) }
+
+func testOverdueIsTold(t *testing.T, by lease) {
 	for name, cause := range map[string]error{
 		"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, log, told := watched(t)
+			by.on(b)
 			h := newStubborn()
 			id := b.send("g", nil)[0]
 			w := b.worker(h.handle, watchful, func(w *fifo.Worker) {

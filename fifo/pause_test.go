@@ -102,9 +102,10 @@ func TestResumeIsAnnounced(t *testing.T) {
 }
 
 // A worker that would poll once an hour goes on with what is resumed.
-func TestResumeWakesWorkers(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestResumeWakesWorkers(t *testing.T) { overLeases(t, testResumeWakesWorkers) }
+
+func testResumeWakesWorkers(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	w := b.worker(nop, rarePolls)
 	b.run(w)
 	b.quiet(w)

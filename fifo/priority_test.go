@@ -137,9 +137,10 @@ func TestPriorityBehindABacklog(t *testing.T) {
 
 // A message with a priority overtakes none of its group, which is not offered before others for its sake until it is
 // the head.
-func TestPriorityCountsAtTheHead(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestPriorityCountsAtTheHead(t *testing.T) { overLeases(t, testPriorityCountsAtTheHead) }
+
+func testPriorityCountsAtTheHead(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	const behind = 10
 	b.backlog(100)
 	for i := range behind {

@@ -39,9 +39,10 @@ func (b *bed) sent(queue string, n int) {
 }
 
 // A queue with a lane kept does not wait for the others' jobs.
-func TestLaneIsKept(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestLaneIsKept(t *testing.T) { overLeases(t, testLaneIsKept) }
+
+func testLaneIsKept(t *testing.T, by lease) {
+	b := by.on(newBed(t), "long", "short")
 	b.sent("long", 5)
 	g := newGate()
 	w := &fifo.Worker{Client: b.client, Concurrency: 3}
@@ -62,9 +63,10 @@ func TestLaneIsKept(t *testing.T) {
 }
 
 // A queue has no more lanes than it may, and has more as soon as it may.
-func TestLanesAreLimited(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestLanesAreLimited(t *testing.T) { overLeases(t, testLanesAreLimited) }
+
+func testLanesAreLimited(t *testing.T, by lease) {
+	b := by.on(newBed(t), "narrow", "wide")
 	b.sent("narrow", 9)
 	b.sent("wide", 2)
 	g := newGate()

@@ -67,8 +67,9 @@ func ready(t *testing.T, w *fifo.Worker) {
 
 // A worker with idle lanes is ready while the server is there: it says so soon when that has gone, or says nothing any
 // more, and again when it is back.
-func TestReady(t *testing.T) {
-	t.Parallel()
+func TestReady(t *testing.T) { overLeases(t, testReady) }
+
+func testReady(t *testing.T, by lease) {
 	const lanes, bound = 8, 2*100*time.Millisecond + 2*time.Second
 	for name, x := range map[string]struct {
 		leave, back func(r *road) error
@@ -88,7 +89,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := by.on(newBed(t))
 			r := b.road()
 			w := b.worker(nop, func(w *fifo.Worker) {
 				w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }))

@@ -27,9 +27,11 @@ func durable(t *testing.T) string {
 
 // One lane works relaxed queues and another one, in every way, and a trigger tells as what each transaction commits:
 // the completions of relaxed queues do not wait, and all else does.
-func TestRelaxed(t *testing.T) {
-	t.Parallel()
-	b := bedOn(t, durable(t))
+func TestRelaxed(t *testing.T) { overLeases(t, testRelaxed) }
+
+func testRelaxed(t *testing.T, by lease) {
+	queues := []string{"plain", "used", "each", "wide", "slice", "partly", "fails", "by hand", "snoozes"}
+	b := by.on(bedOn(t, durable(t)), queues...)
 	b.exec(`CREATE TABLE commits (n bigint GENERATED ALWAYS AS IDENTITY, queue text, told text);
 		CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
 			INSERT INTO public.commits (queue, told)
@@ -93,9 +95,9 @@ func TestRelaxed(t *testing.T) {
 		snoozed = true
 		return fifo.Snooze(time.Millisecond, nil)
 	})
-	queues := []string{"plain", "q", "used", "q", "each", "slice", "partly", "q"}
+	order := []string{"plain", "q", "used", "q", "each", "slice", "partly", "q"}
 	for range 3 {
-		for _, queue := range queues {
+		for _, queue := range order {
 			b.sendAll(fifo.Message{Queue: queue, GroupID: "g"})
 		}
 	}

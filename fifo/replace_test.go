@@ -31,9 +31,10 @@ func (b *bed) replaces(job int64, m fifo.Message) bool {
 
 // A job that waits gets the newer message's payload and headers, and keeps its place and all else. The window is that
 // of the first.
-func TestReplace(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestReplace(t *testing.T) { overLeases(t, testReplace) }
+
+func testReplace(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	first := newer("g", "a", "first")
 	first.MaxAttempts, first.Delay, first.Headers = 7, time.Hour, fifo.Headers{"h": "1", "i": "2"}
 	id := b.sendAll(first)[0]
@@ -153,12 +154,13 @@ func TestReplaceBehindARollback(t *testing.T) {
 
 // An attempt that died with its worker was one, before anybody has counted it: by the locks that it has left, or by its
 // mark alone. It is counted all the same.
-func TestReplaceNothingThatWasLost(t *testing.T) {
-	t.Parallel()
+func TestReplaceNothingThatWasLost(t *testing.T) { overLeases(t, testReplaceNothingThatWasLost) }
+
+func testReplaceNothingThatWasLost(t *testing.T, by lease) {
 	for _, evidence := range []string{"locks", "mark", "locks, and a claim has the group"} {
 		t.Run(evidence, func(t *testing.T) {
 			t.Parallel()
-			b := newEffects(t)
+			b := by.on(newEffects(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			id := b.sendAll(newer("g", "a", "first"))[0]
 			behind := b.sendAll(newer("g", "b", "behind"))[0]

@@ -49,12 +49,13 @@ func TestBackoff(t *testing.T) {
 }
 
 // Retry is asked with the attempt that failed and why; its answer is bounded like a message's delay.
-func TestRetry(t *testing.T) {
-	t.Parallel()
+func TestRetry(t *testing.T) { overLeases(t, testRetry) }
+
+func testRetry(t *testing.T, by lease) {
 	for _, x := range []struct{ says, want time.Duration }{
 		{time.Hour, time.Hour}, {math.MaxInt64, fifo.MaxDelay},
 	} {
-		b := newBed(t)
+		b := by.on(newBed(t))
 		b.send("g", "x")
 		asked := make(chan int, 1)
 		b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {

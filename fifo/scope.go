@@ -19,7 +19,9 @@ import (
 //
 // A verb that changes something does so in a transaction of its own at READ COMMITTED, whatever the database's default
 // is: it waits for others that change the same rows, or passes over them, and does not fail. With In or InPgx it is
-// part of the caller's transaction instead, whose isolation level the caller has chosen.
+// part of the caller's transaction instead, whose isolation level the caller has chosen. RetryNow, Delete, Bury, Edit,
+// Move and Purge of a queue that has or had Settings.SessionLease want READ COMMITTED, and fail elsewhere (0A000): an
+// older snapshot does not show what runs.
 //
 // Besides the errors that they name, verbs return those of Open's Config and of migrations.Check, and the database's.
 type Scope struct {

@@ -33,9 +33,10 @@ type seat struct {
 	holding  bool                    // jobs of these groups,
 	head     groups.Key
 	others   []groups.Key
-	canceled []groups.Key       // of these or their queue, as far as it holds them
-	nth      int                // how many holds have ended
-	wake     context.CancelFunc // nil unless the lane waits for work
+	tokens   map[groups.Key]int64 // of a session's claims
+	canceled []groups.Key         // of these or their queue, as far as it holds them
+	nth      int                  // how many holds have ended
+	wake     context.CancelFunc   // nil unless the lane waits for work
 	shutting bool
 }
 
@@ -278,11 +279,17 @@ func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 func (s *seat) have(hold *lease.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holding, s.others, s.canceled, s.nth = hold != nil, nil, nil, s.nth+1
+	s.holding, s.others, s.tokens, s.canceled, s.nth = hold != nil, nil, nil, nil, s.nth+1
 	if hold == nil {
 		return
 	}
 	s.head = hold.Key
+	if s.crew.keeper != nil {
+		s.tokens = make(map[groups.Key]int64, 1)
+		for h := range hold.Heads() {
+			s.tokens[h.Key] = h.Token()
+		}
+	}
 	for i := range hold.Rest {
 		if key := hold.Rest[i].Key; key != hold.Key {
 			s.others = append(s.others, key)
@@ -291,8 +298,10 @@ func (s *seat) have(hold *lease.Hold) {
 }
 
 // canceler returns what cancels what the seat holds of the group, or for an empty group id of the queue; nil if it
-// holds nothing of it. A handler that runs has its context ended, the others do not begin.
-func (s *seat) canceler(key groups.Key) func() {
+// holds nothing of it. It is to be told whether that is paused, and the token of the group's last claim by a session:
+// if that is not the seat's own, the group was taken from it. A handler that runs has its context ended, the others do
+// not begin.
+func (s *seat) canceler(key groups.Key) func(paused bool, token int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.holding || !meant(s.head, key) && !slices.ContainsFunc(s.others, func(k groups.Key) bool {
@@ -300,17 +309,23 @@ func (s *seat) canceler(key groups.Key) func() {
 	}) {
 		return nil
 	}
-	nth := s.nth
-	return func() {
+	nth, own := s.nth, s.tokens[key]
+	return func(paused bool, token int64) {
+		lost := own != 0 && own != token
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.nth != nth {
+		if s.nth != nth || !paused && !lost {
 			return
 		}
 		s.canceled = append(s.canceled, key)
-		if s.stop != nil && s.isCanceled(s.lent) {
-			s.stop(ErrCanceled)
+		if s.stop == nil || !s.isCanceled(s.lent) {
+			return
 		}
+		if lost {
+			s.stop(ErrLost)
+			return
+		}
+		s.stop(ErrCanceled)
 	}
 }
 

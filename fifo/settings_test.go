@@ -37,8 +37,8 @@ func TestConfigure(t *testing.T) {
 		err := q.Configure(ctx, other)
 		require.ErrorIs(t, err, fifo.ErrConflict)
 		require.ErrorContains(t, err,
-			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s Limit:0 GroupLimit:1}, "+
-				"not {DedupWindow:")
+			"it has {DedupWindow:1h0m0.000001s DedupByGroup:true DeadLetterRetention:0s Limit:0 GroupLimit:1 "+
+				"SessionLease:false}, not {DedupWindow:")
 		requireSettings(stored)
 	}
 	require.NoError(t, b.client.Queue("other").Configure(ctx, fifo.Settings{}), "of another queue")
@@ -73,7 +73,8 @@ func TestReconfigure(t *testing.T) {
 	err := q.Reconfigure(ctx, first, second)
 	require.ErrorIs(t, err, fifo.ErrConflict)
 	require.ErrorContains(t, err,
-		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s Limit:0 GroupLimit:1}, not {DedupWindow:1h")
+		"it has {DedupWindow:5m0s DedupByGroup:false DeadLetterRetention:0s Limit:0 GroupLimit:1 "+
+			"SessionLease:false}, not {DedupWindow:1h")
 	require.Zero(t, b.count("queues"))
 	require.NoError(t, q.Reconfigure(ctx, fifo.Settings{}, first), "a queue without settings has the defaults")
 	require.ErrorIs(t, q.Reconfigure(ctx, fifo.Settings{}, second), fifo.ErrConflict)

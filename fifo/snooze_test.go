@@ -13,9 +13,10 @@ import (
 )
 
 // A job that is snoozed keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
-func TestSnooze(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestSnooze(t *testing.T) { overLeases(t, testSnooze) }
+
+func testSnooze(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.exec("CREATE TABLE effects (v integer)")
 	ids := b.sendAll(
 		fifo.Message{Queue: "q", GroupID: "g", Payload: "head", MaxAttempts: 1},
@@ -78,8 +79,9 @@ func TestSnoozeUntil(t *testing.T) {
 }
 
 // In a batch, what is before it is done, and what is behind it is given back.
-func TestSnoozeInABatch(t *testing.T) {
-	t.Parallel()
+func TestSnoozeInABatch(t *testing.T) { overLeases(t, testSnoozeInABatch) }
+
+func testSnoozeInABatch(t *testing.T, by lease) {
 	batch := fifo.Queue{BatchJobs: 3}
 	for name, snooze := range map[string]func(b *bed, snoozed *int) *fifo.Worker{
 		"handler": func(b *bed, snoozed *int) *fifo.Worker {
@@ -112,7 +114,7 @@ func TestSnoozeInABatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := by.on(newBed(t))
 			b.send("g", "1", "2", "3")
 			snoozed := 0
 			w := snooze(b, &snoozed)

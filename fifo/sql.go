@@ -75,16 +75,20 @@ var (
 	jobSQL string
 	//go:embed sql/retry_now.sql
 	retryNowSQL string
+	//go:embed sql/edit_lock.sql
+	editLockSQL string
 	//go:embed sql/edit.sql
 	editSQL string
 	//go:embed sql/move.sql
 	moveSQL string
 	//go:embed sql/any.sql
 	anySQL string
-	//go:embed sql/paused.sql
-	pausedSQL string
+	//go:embed sql/canceled.sql
+	canceledSQL string
 	//go:embed sql/terminate.sql
 	terminateSQL string
+	//go:embed sql/take.sql
+	takeSQL string
 	//go:embed sql/measure.sql
 	measureSQL string
 	//go:embed sql/measure_some.sql

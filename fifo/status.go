@@ -22,11 +22,13 @@ type Status struct {
 	Paused      bool      // the group or its queue
 	PauseReason string
 	PauseJob    int64 // the job that blocks the group (BlockGroup), or 0
-	Held        bool  // somebody has the head locked: a worker that runs it, or one who changes it
+	Held        bool  // a worker runs the head, or somebody who changes it has it locked
 	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
 	// transaction, that is of the job. Of a session of another role's, ClientAddr and HeldSince are empty, unless one's
 	// own is a member of that role or of pg_read_all_stats. All four are empty for a head that somebody changes in a
 	// savepoint (as all that a handler does) or has changed in a prepared transaction: PostgreSQL does not say who.
+	// In a queue with Settings.SessionLease it is the one session that holds all such groups of the worker: to end it
+	// ends them all, see Terminate. HeldSince is the claim then, for everybody to see.
 	PID             int
 	ApplicationName string
 	ClientAddr      string
@@ -86,7 +88,9 @@ func (s *State) UnmarshalText(text []byte) error { return stateWords.read(text, 
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
 // given states. A page goes on behind the whole group of its After, whatever id that has.
 //
-// It looks at heads. A job that runs behind one (Settings.GroupLimit) is not told of here: see WhyJob.
+// It looks at heads. A job that runs behind one is not told of here: see WhyJob. There may be one with a
+// Settings.GroupLimit; and with a SessionLease, if a lower id was committed while it ran. The head is OverLimit then:
+// its group runs the one job that it may.
 //
 // It reads one row per group and is not slowed down by long groups, but for a state it may have to pass over many
 // others. It returns ErrInvalidID also for a page whose After is no Cursor, and ErrInvalidState.

@@ -13,10 +13,11 @@ import (
 )
 
 // Jobs that a dead worker leaves do not wait for each other when they are quick, however many they are.
-func TestManyLostAtOnce(t *testing.T) {
-	t.Parallel()
+func TestManyLostAtOnce(t *testing.T) { overLeases(t, testManyLostAtOnce) }
+
+func testManyLostAtOnce(t *testing.T, by lease) {
 	const n = 50
-	b := newBed(t)
+	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	for i := range n {
 		b.send(fmt.Sprint("g", i), nil)

@@ -13,8 +13,9 @@ import (
 )
 
 // Trouble with one group waits by itself, longer each time, and no other group waits with it.
-func TestTroubleIsOfItsGroup(t *testing.T) {
-	t.Parallel()
+func TestTroubleIsOfItsGroup(t *testing.T) { overLeases(t, testTroubleIsOfItsGroup) }
+
+func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 	const raise = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
 		RETURN coalesce(NEW, OLD); END'; `
@@ -41,7 +42,7 @@ func TestTroubleIsOfItsGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := by.on(newBed(t))
 			b.send("bad", nil)
 			b.exec(x.before)
 			w := b.worker(func(_ context.Context, job *fifo.Job) error {

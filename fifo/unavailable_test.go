@@ -16,9 +16,10 @@ import (
 
 // What depends on something that is down keeps its place and its attempts, and what it wrote is undone. The group waits
 // as the policy says, to which each time is one more attempt.
-func TestUnavailable(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestUnavailable(t *testing.T) { overLeases(t, testUnavailable) }
+
+func testUnavailable(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.exec("CREATE TABLE effects (v integer)")
 	ids := b.sendAll(
 		fifo.Message{Queue: "q", GroupID: "g", Payload: "head", MaxAttempts: 1},
@@ -219,11 +220,12 @@ func TestUnavailableBatchOfGroups(t *testing.T) {
 
 // A downstream of many groups is down for some seconds: no attempt is counted, few jobs are tried while it lasts, other
 // queues go on, and all is done soon after.
-func TestOutage(t *testing.T) {
-	t.Parallel()
+func TestOutage(t *testing.T) { overLeases(t, testOutage) }
+
+func testOutage(t *testing.T, by lease) {
 	const groups, lanes = 300, 10
 	log := &logFile{}
-	b := newBed(t, log.set)
+	b := by.on(newBed(t, log.set), "other")
 	b.sendAll(perGroup(groups, "q", 1)...)
 	var down atomic.Bool
 	down.Store(true)

@@ -27,6 +27,7 @@ func TestUnhandledQueueIsTold(t *testing.T) {
 	insert("typo", "b", old, "NULL")
 	insert("seen", "a", old, old)
 	insert("held", "a", old, "NULL")
+	insert("kept", "a", old, "NULL")
 	insert("paused", "a", old, "NULL")
 	insert("grouppaused", "a", old, "NULL")
 	insert("delayed", "a", old, "now() + interval '1 hour'")
@@ -38,6 +39,10 @@ func TestUnhandledQueueIsTold(t *testing.T) {
 	holder := pgtest.Conn(t, b.url)
 	_, err := holder.Exec(t.Context(), "BEGIN; SELECT FROM pgfifo.jobs WHERE queue = 'held' FOR NO KEY UPDATE")
 	require.NoError(t, err)
+	keeper := pgtest.Conn(t, b.url)
+	_, err = keeper.Exec(t.Context(), "SELECT pg_advisory_lock(77)")
+	require.NoError(t, err)
+	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, job) VALUES ('kept', 'a', 77, 1)")
 
 	sweeping := func(w *fifo.Worker) { w.SweepInterval = interval }
 	r := b.run(b.worker(nop, sweeping))
@@ -58,11 +63,14 @@ func TestUnhandledQueueIsTold(t *testing.T) {
 	_, err = holder.Exec(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
 	await(t, "what was held", func() bool { return len(log.lines("queue=held")) == 1 })
-	require.Len(t, log.lines(what), 4, "each once")
+	require.Empty(t, log.lines("queue=kept"))
+	b.gone(keeper)
+	await(t, "what a session had", func() bool { return len(log.lines("queue=kept")) == 1 })
+	require.Len(t, log.lines(what), 5, "each once")
 	require.NoError(t, r.stop())
 
 	b.run(b.worker(nop, sweeping))
-	await(t, "what is told by the next run", func() bool { return len(log.lines(what)) == 8 })
+	await(t, "what is told by the next run", func() bool { return len(log.lines(what)) == 10 })
 	require.Empty(t, log.lines("secret"))
 	require.Empty(t, log.lines("sweep failed"))
 }

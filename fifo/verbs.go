@@ -61,9 +61,7 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	}
 	return s.one(ctx, "edit", id, func(g Scope) (bool, error) {
 		var job *Job
-		const lock = jobsSQL + "queue = $1 AND group_id = $2 AND id = $3 AND (xmax = pg_current_xact_id_if_assigned()" +
-			"::xid AND pgfifo.runs_here(queue, group_id, xmax)) IS NOT TRUE FOR NO KEY UPDATE SKIP LOCKED"
-		err := g.read(ctx, "lock a job of", lock, func(r row) error {
+		err := g.read(ctx, "lock a job of", editLockSQL, func(r row) error {
 			j, err := scanJob(r)
 			job = &j
 			return err

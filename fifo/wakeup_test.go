@@ -158,9 +158,10 @@ func TestPollOnly(t *testing.T) {
 }
 
 // What is not due yet is worked when it is, without a poll: a delayed message, and a retry.
-func TestDueInTime(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestDueInTime(t *testing.T) { overLeases(t, testDueInTime) }
+
+func testDueInTime(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "before", Delay: 300 * time.Millisecond}) // before the worker starts
 	b.run(b.worker(failing(1, fifo.RetryAfter(300*time.Millisecond, errOnPurpose)), rarePolls))
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "after", Delay: 500 * time.Millisecond},
@@ -194,12 +195,13 @@ func TestMalformedNotices(t *testing.T) {
 
 // A lower id that is committed late is worked soon although its group never rests: its lane must not only look above
 // what it has finished. Nobody tells of it, or a notice does.
-func TestLateCommitInBusyGroup(t *testing.T) {
-	t.Parallel()
+func TestLateCommitInBusyGroup(t *testing.T) { overLeases(t, testLateCommitInBusyGroup) }
+
+func testLateCommitInBusyGroup(t *testing.T, by lease) {
 	for _, told := range []bool{false, true} {
 		t.Run("told "+strconv.FormatBool(told), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b := by.on(newBed(t))
 			b.ledger.unordered = true
 			var stop atomic.Bool
 			late := make(chan struct{})

@@ -27,7 +27,8 @@ func (s Scope) Why(ctx context.Context) (Status, error) {
 
 // WhyJob is Why for a job of the queue or group. One that is Behind has the Status of its group, with Ahead: in a batch
 // it may be running together with the head. Where several jobs of a group may run at once (Settings.GroupLimit), one
-// that runs, or is the next to start, has a Status of its own, with Ahead. Of one that is Dead only its own are told:
+// that runs, or is the next to start, has a Status of its own, with Ahead. So has one that a worker's session runs
+// (Settings.SessionLease) when a lower id has come before it. Of one that is Dead only its own are told:
 // GroupID, JobID, Attempts, OldestAt, Since and LastFailure. It returns ErrJobNotFound for a job that is neither there
 // nor a dead letter: it is done, was deleted, or never was.
 func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
@@ -61,13 +62,14 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 	case len(list) == 0 || list[0].HeadID > id: // it has gone since
 		return Status{}, notFound
 	case list[0].HeadID < id:
-		if most > 0 {
+		if most > 0 || list[0].groupFull { // it may run beside the head
 			own, err := s.Group(job.GroupID).groupsBehind(ctx, position{job.Group(), id - 1}, 1)
 			if err != nil {
 				return Status{}, err
 			}
 			if len(own) == 1 && own[0].HeadID == id && (next || own[0].Held) {
-				own[0].HeadID, own[0].Ahead, own[0].groupFull = list[0].HeadID, job.Ahead, running >= most
+				own[0].HeadID, own[0].Ahead = list[0].HeadID, job.Ahead
+				own[0].groupFull = most > 0 && running >= most
 				own[0].State = own[0].state()
 				return own[0], nil
 			}

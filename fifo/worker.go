@@ -31,8 +31,8 @@ type Worker struct {
 	SessionConcurrency int
 	// Direct says how to reach the server itself, where the client's pool goes through a pooler in transaction mode: a
 	// pgx.ParseConfig of the direct address that hosted services have beside the pooled one. Then the connections that
-	// have to be sessions are made with it: those that hold groups, look for work and listen, and lanes. Those that jobs of
-	// queues with Settings.SessionLease share go through the pooler, and so does all that the client does. Defaults to
+	// have to be sessions are made with it: those that hold groups, look for work and listen, and lanes. Those that jobs
+	// of queues with Settings.SessionLease share go through the pooler, and so does all that the client does. Defaults to
 	// nil: the pool's configuration, which must not lead to such a pooler (ErrPooled).
 	Direct *pgx.ConnConfig
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
@@ -43,10 +43,11 @@ type Worker struct {
 	// See Backoff. Defaults to DefaultRetry.
 	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
-	// transaction, and a long one keeps vacuum from cleaning up in the whole database. A batch may take as long for
-	// each of its jobs. If the handler returns an error after that, the attempt has failed as KindTimeout, unless it
-	// says Snooze or Unavailable; if it returns nil, the job is done. Until it returns, it keeps its group, its lane
-	// and its transaction; see AbandonAfter. Defaults to 15 minutes; negative: no limit.
+	// transaction, unless its queue has Settings.SessionLease, and a long one keeps vacuum from cleaning up in the whole
+	// database. A batch may take as long for each of its jobs. If the handler returns an error after that, the attempt
+	// has failed as KindTimeout, unless it says Snooze or Unavailable; if it returns nil, the job is done. Until it
+	// returns, it keeps its group, its lane and its transaction; see AbandonAfter. Defaults to 15 minutes; negative: no
+	// limit.
 	JobTimeout time.Duration
 	// AbandonAfter is how long a handler may go on after its context has ended. Then its connection is closed, so that
 	// nothing of what it wrote through the job's transaction can commit, and its lane goes on with a new connection.

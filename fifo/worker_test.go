@@ -140,9 +140,10 @@ func TestErrConnections(t *testing.T) {
 }
 
 // Each lane runs a job of its own; no group has two, which the ledger checks.
-func TestConcurrency(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestConcurrency(t *testing.T) { overLeases(t, testConcurrency) }
+
+func testConcurrency(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	const lanes = 8
 	for g := range lanes {
 		b.send(fmt.Sprint(g), "meet", "follow")
@@ -190,9 +191,10 @@ func TestRoundRobin(t *testing.T) {
 }
 
 // Groups whose jobs don't end stop no other group while there is a lane left.
-func TestStuckGroups(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestStuckGroups(t *testing.T) { overLeases(t, testStuckGroups) }
+
+func testStuckGroups(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	const lanes = 4
 	for g := range lanes - 1 {
 		b.send(fmt.Sprint("stuck", g), "stuck", "behind")
@@ -264,9 +266,10 @@ func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all gorout
 }
 
 // A queue does not wait for another one's backlog, only for a lane.
-func TestQueuesTakeTurns(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+func TestQueuesTakeTurns(t *testing.T) { overLeases(t, testQueuesTakeTurns) }
+
+func testQueuesTakeTurns(t *testing.T, by lease) {
+	b := by.on(newBed(t), "z")
 	const backlog = 600
 	for i := range backlog {
 		b.send(fmt.Sprint("g", i), nil)

@@ -37,7 +37,8 @@ REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.replace_waiting(text, text, bytea, bytea, jsonb), pgfifo.runs_here(text, text, xid),
-    pgfifo.held_by_session(text, text, bigint), pgfifo.block_group(text, text, bigint, text)
+    pgfifo.held_by_sessions(text, text), pgfifo.take_from_session(text, text),
+    pgfifo.block_group(text, text, bigint, text)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 
 GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -94,8 +95,8 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.queue_groups, pgfifo.dead_letters
     TO pgfifo_reader;
 
--- Admin: reads, configures, pauses, resumes, purges, redrives, deletes dead letters, which it locks before,
--- retries, edits, deletes, buries and moves jobs. It owns nothing, so it cannot migrate.
+-- Admin: reads, configures, pauses, resumes, purges, redrives, deletes dead letters, which it locks before, retries,
+-- edits, deletes, buries and moves jobs, and takes groups from sessions. It owns nothing, so it cannot migrate.
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempts, enqueued_at, failures, priority),
       UPDATE (payload, headers, run_at, attempts), DELETE
     ON pgfifo.jobs TO pgfifo_admin;
@@ -105,7 +106,8 @@ GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attem
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;
 GRANT SELECT ON pgfifo.group_slots, pgfifo.queue_groups TO pgfifo_admin;
-GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid), pgfifo.held_by_session(text, text, bigint)
+GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid), pgfifo.held_by_sessions(text, text),
+    pgfifo.take_from_session(text, text) -- it runs with the owner's rights
     TO pgfifo_worker, pgfifo_admin;
 GRANT EXECUTE ON FUNCTION pgfifo.block_group(text, text, bigint, text) TO pgfifo_worker; -- it runs with its rights
 GRANT SELECT (queue, group_id, id), DELETE ON pgfifo.attempt_marks TO pgfifo_admin; -- a redrive

@@ -6,16 +6,27 @@
 -- that it has), $5 whether in the order of commits, as enqueue.sql has it. What is there already stays as it is.
 --
 -- It passes over what somebody has locked: a running job has its row locked, those behind it in a batch have not, and
--- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs.
+-- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs, or a session: see
+-- purge.sql.
 --
 -- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row.
-WITH waiting AS (
+WITH locked AS MATERIALIZED (
     SELECT j.group_id, j.id, coalesce($4::text, j.group_id) AS to_group
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
       AND NOT (j.queue = $3::text AND j.group_id = coalesce($4::text, j.group_id))
       AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
+      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
+               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
+                     FROM pgfifo.queue_groups g
+                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
+               ELSE true
+          END
     FOR UPDATE SKIP LOCKED
+), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+    SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
+), waiting AS (
+    SELECT l.group_id, l.id, l.to_group FROM locked l WHERE l.id NOT IN (SELECT held.id FROM held)
 ), turn AS ( -- the locks are counted, so that all of them are taken before the first id is drawn
     SELECT pg_catalog.count(pg_advisory_xact_lock(k.hash)) AS locks
     FROM (SELECT DISTINCT hashtextextended('pgfifo ' || $3::text || '/' || w.to_group, length($3::text)::bigint)

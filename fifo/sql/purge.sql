@@ -1,14 +1,25 @@
 -- Deletes the jobs that wait, and tells how many those were. xid is the transaction's id. It passes over what somebody
 -- has locked: a running job has its row locked, those behind it in a batch have not. So it does over one that this very
--- transaction runs.
+-- transaction runs, or a session: see retry_now.sql. One that a session has claimed since this statement began stays,
+-- and is locked until the transaction ends.
 --
 -- $1 queue, $2 group id (NULL: the whole queue).
-WITH waiting AS (
+WITH locked AS MATERIALIZED (
     SELECT j.queue, j.group_id, j.id
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
       AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
+      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
+               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
+                     FROM pgfifo.queue_groups g
+                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
+               ELSE true
+          END
     FOR UPDATE SKIP LOCKED
+), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+    SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
+), waiting AS (
+    SELECT l.queue, l.group_id, l.id FROM locked l WHERE l.id NOT IN (SELECT held.id FROM held)
 ), gone AS (
     DELETE FROM pgfifo.jobs j USING waiting w
     WHERE j.queue = w.queue AND j.group_id = w.group_id AND j.id = w.id

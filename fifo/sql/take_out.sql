@@ -1,20 +1,28 @@
 -- Takes a job out of its group, into the dead letters or for good. No row: there is no such job, or it is running: it
--- has its row locked, and is not waited for; or this very transaction runs it.
+-- has its row locked, and is not waited for; or this very transaction runs it; or a session does (retry_now.sql).
 --
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 --
 -- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
 -- for what becomes due: it becomes due now, unless somebody has it locked.
-WITH held AS (
-    SELECT
+WITH locked AS MATERIALIZED (
+    SELECT j.id
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
       AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
+      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
+               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
+                     FROM pgfifo.queue_groups g
+                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
+               ELSE true
+          END
     FOR UPDATE SKIP LOCKED
+), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+    SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
 ), gone AS (
-    DELETE FROM pgfifo.jobs j USING held
-    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
+    DELETE FROM pgfifo.jobs j USING locked l
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = l.id AND l.id NOT IN (SELECT held.id FROM held)
     RETURNING j.*
 ), letter AS (
     INSERT INTO pgfifo.dead_letters
@@ -39,7 +47,7 @@ WITH held AS (
                   ORDER BY n.queue, n.group_id, n.id
                   LIMIT 1)
       AND j.id > $3 AND coalesce(j.run_at, '-infinity') <= statement_timestamp()
-      AND (SELECT g.run_at FROM gone g) IS NOT NULL
+      AND (SELECT g.run_at FROM gone g) IS NOT NULL AND j.id NOT IN (SELECT held.id FROM held)
     FOR NO KEY UPDATE SKIP LOCKED
 ), due AS (
     UPDATE pgfifo.jobs j SET run_at = statement_timestamp()

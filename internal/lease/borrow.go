@@ -11,8 +11,8 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// settling returns a lane that has taken a hold, to settle it. No row's lock keeps those lanes from others for long that
-// settle: after a second a handlers' lane waits.
+// settling returns a lane that has taken a hold, to settle it. No row's lock keeps those lanes from others for long
+// that settle: after a second a handlers' lane waits.
 func (k *Keeper) settling(ctx context.Context, hold *Hold) (lane *Lane, of *Lanes, err error) {
 	lane, err = taken(ctx, k.Ends, hold, new(Loan))
 	if locked := (*pgconn.PgError)(nil); errors.As(err, &locked) && locked.Code == lockNotAvailable {

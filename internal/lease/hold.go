@@ -68,6 +68,9 @@ func (p Place) Append(to []byte) []byte {
 	return append(strconv.AppendUint(append(to, ','), uint64(p.line), 10), ')')
 }
 
+// Token is that of the claim of a session that has the group, or 0.
+func (h *Held) Token() int64 { return h.token }
+
 // Ready reports whether the job may run now.
 func (h *Held) Ready() bool { return h.DueIn <= 0 && !h.Paused }
 

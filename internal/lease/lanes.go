@@ -18,8 +18,8 @@ type Lanes struct {
 	closed bool
 }
 
-// NewLanes returns up to n lanes, which are dialed when they are needed. bounded says that they wait for a locked row for
-// a second only.
+// NewLanes returns up to n lanes, which are dialed when they are needed. bounded says that they wait for a locked row
+// for a second only.
 func NewLanes(d *Dialer, n int, bounded bool) *Lanes {
 	l := &Lanes{dialer: d, free: make(chan struct{}, n), bounded: bounded}
 	for range n {

@@ -96,9 +96,9 @@ func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 	return uint32(pid), err
 }
 
-// A lane that a Borrower borrows may be a pooler's client (Dialer.Direct): each of its transactions has another session.
-// So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for its session
-// is set for each transaction.
+// A lane that a Borrower borrows may be a pooler's client (Dialer.Direct): each of its transactions has another
+// session. So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for
+// its session is set for each transaction.
 
 // send adds a statement to a pipeline.
 func (l *Lane) send(pipeline *pgconn.Pipeline, stmt string, args [][]byte, formats []int16) {

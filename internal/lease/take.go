@@ -9,8 +9,8 @@ import (
 )
 
 // take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
-// claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing. It waits for
-// whoever has a row locked; if it is bounded, a second for each, and then its error is lockNotAvailable.
+// claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing. It waits
+// for whoever has a row locked; if it is bounded, a second for each, and then its error is lockNotAvailable.
 func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, bounded bool) error {
 	l.loan = nil // that of the job before
 	heads := keptHeads(hold)

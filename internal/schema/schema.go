@@ -25,7 +25,7 @@ var ErrInvalid = errors.New("invalid schema name")
 const maxLen = 63
 
 // quoteTag finds the dollar quotes around functions whose text has the schema's name in it.
-var quoteTag = regexp.MustCompile(`\$(block|enqueue|held|replace|runs)\$`)
+var quoteTag = regexp.MustCompile(`\$(block|enqueue|held|replace|runs|take)\$`)
 
 // A Name is a checked schema name. The zero value is the default schema.
 type Name struct{ name string }

@@ -14,7 +14,8 @@ DROP FUNCTION pgfifo.enqueue(
     text, boolean, boolean, integer);
 DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
 DROP FUNCTION pgfifo.block_group(text, text, bigint, text);
-DROP FUNCTION pgfifo.held_by_session(text, text, bigint);
+DROP FUNCTION pgfifo.take_from_session(text, text);
+DROP FUNCTION pgfifo.held_by_sessions(text, text);
 DROP FUNCTION pgfifo.runs_here(text, text, xid);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;

@@ -164,15 +164,50 @@ SET search_path = pg_catalog, pg_temp AS $runs$
         OR EXISTS (SELECT FROM pgfifo.group_slots s WHERE s.queue = $1 AND s.group_id = $2 AND s.xmax = $3)
     $runs$;
 
--- Tells whether a session runs a job that has no lock: see queue_groups.session. It looks with a new snapshot. So for
--- whoever has the job's row locked by then, it stays as it is: a claim locks that row, too.
-CREATE FUNCTION pgfifo.held_by_session(queue text, group_id text, job bigint) RETURNS boolean LANGUAGE sql VOLATILE
+-- Returns the jobs of a queue, or of a group of it, that sessions run: they have no lock, see queue_groups.session. It
+-- looks with a new snapshot. So of a job whose row the caller has locked by then, it says what stays true: a claim
+-- locks that row, too. A snapshot that is older than the lock would not tell, so it wants READ COMMITTED.
+CREATE FUNCTION pgfifo.held_by_sessions(queue text, group_id text) RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp AS $held$
-    SELECT EXISTS (SELECT FROM pgfifo.queue_groups g
-                   WHERE g.queue = $1 AND g.group_id = $2 AND g.job = $3 AND g.session IS NOT NULL
-                     AND NOT pg_try_advisory_xact_lock_shared(g.session))
-    $held$;
-REVOKE ALL ON FUNCTION pgfifo.held_by_session(text, text, bigint) FROM PUBLIC;
+#variable_conflict use_column
+BEGIN
+    IF (SELECT q.session_lease FROM pgfifo.queues q WHERE q.queue = $1) IS NULL THEN
+        RETURN;
+    END IF;
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE feature_not_supported
+            USING MESSAGE = format('which jobs of queue %s run, is seen at READ COMMITTED only', to_json($1));
+    END IF;
+    RETURN QUERY
+        SELECT g.job
+        FROM pgfifo.queue_groups g
+        WHERE g.queue = $1 AND ($2 IS NULL OR g.group_id = $2) AND g.session IS NOT NULL AND g.job IS NOT NULL
+          AND NOT pg_try_advisory_xact_lock_shared(g.session);
+END
+$held$;
+REVOKE ALL ON FUNCTION pgfifo.held_by_sessions(text, text) FROM PUBLIC;
+
+-- Takes a group from the session that runs a job of it, and tells whether there was one. The session of its row is a
+-- number that nobody has had: to others, one that has died with the job. The token is a new one, so the former holder
+-- does not complete the job (internal/lease/sql/keep_take.sql). It runs with its owner's rights, because operators may
+-- not change these rows.
+--
+-- It waits for a transaction that has the row, for a second: a worker's that is ending.
+CREATE FUNCTION pgfifo.take_from_session(queue text, group_id text) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $take$
+#variable_conflict use_column
+BEGIN
+    UPDATE pgfifo.queue_groups g
+    SET session = ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(62)::bigint,
+        token = nextval('pgfifo.fences_token_seq')
+    WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NOT NULL
+      AND NOT pg_try_advisory_xact_lock_shared(g.session);
+    RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END
+$take$;
+REVOKE ALL ON FUNCTION pgfifo.take_from_session(text, text) FROM PUBLIC;
 
 -- Pauses a group because a job of it has used up its attempts, and tells whether it could: somebody may be pausing or
 -- resuming the group in a transaction that he keeps open. He is waited for for a moment only, because a lane is not to

@@ -1,0 +1,266 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// kept has a session of its own run a job of queue q, as a worker's claim says it. It ends with the connection.
+func (b *bed) kept(group string, job int64) *pgx.Conn {
+	b.t.Helper()
+	conn, number := pgtest.Conn(b.t, b.url), 1+rand.Int64N(1<<62)
+	_, err := conn.Exec(b.t.Context(), "SELECT pg_advisory_lock($1)", number)
+	require.NoError(b.t, err)
+	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since)
+		VALUES ('q', $1, $2, nextval('pgfifo.fences_token_seq'), $3, 1, now() - interval '1 minute')
+		ON CONFLICT (queue, group_id) DO UPDATE SET session = EXCLUDED.session, token = EXCLUDED.token,
+			job = EXCLUDED.job, attempt = EXCLUDED.attempt, since = EXCLUDED.since`, group, number, job)
+	return conn
+}
+
+// gone ends a session, and waits for its end.
+func (b *bed) gone(conn *pgx.Conn) {
+	b.t.Helper()
+	pid := conn.PgConn().PID()
+	require.NoError(b.t, conn.Close(b.t.Context()))
+	await(b.t, "the end of a session", func() bool {
+		return query[bool](b, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid)
+	})
+}
+
+// all runs the verbs for one job on a job, and those for many on its group, and returns how many jobs those have taken.
+// Each is undone.
+func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (taken []int) {
+	b.t.Helper()
+	ctx, undone := promptly(b.t), errors.New("undone")
+	within := func(do func(q fifo.Scope)) {
+		require.ErrorIs(b.t, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+			do(b.client.Queue("q").InPgx(savepoint))
+			return undone
+		}), undone)
+	}
+	for name, verb := range oneJob {
+		within(func(q fifo.Scope) { check(name, verb(ctx, q, id)) })
+	}
+	for _, many := range []func(q fifo.Scope) (int, error){
+		func(q fifo.Scope) (int, error) { return q.Move(ctx, b.client.Queue("elsewhere")) },
+		func(q fifo.Scope) (int, error) { return q.Group("g").Move(ctx, q.Group("elsewhere")) },
+		func(q fifo.Scope) (int, error) { return q.Purge(ctx) },
+		func(q fifo.Scope) (int, error) { return q.Group("g").Purge(ctx) },
+	} {
+		within(func(q fifo.Scope) {
+			n, err := many(q)
+			require.NoError(b.t, err)
+			taken = append(taken, n)
+		})
+	}
+	return taken
+}
+
+// A job that a session runs is not touched, whether its handler has the job's transaction or not. What waits behind it
+// is. The job ends although the operator's transaction is open.
+func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			bySession.on(b)
+			ids := b.send("g", "one", "two")
+			h := newBlocking()
+			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if taken {
+					if _, err := job.PgxTx(ctx); err != nil {
+						return err
+					}
+				}
+				return h.handle(ctx, job)
+			}))
+			receive(t, h.started, "the head")
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
+				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+				require.ErrorContains(t, err, " runs since ", name)
+			}))
+			n, err := b.client.Queue("q").InPgx(tx).Purge(promptly(t))
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			close(h.release)
+			await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
+			require.NoError(t, tx.Rollback(t.Context()))
+			b.drained()
+			require.Equal(t, ids, b.ledger.order())
+		})
+	}
+}
+
+// What a session that has died has left behind is no job that runs, nor is one beside the job that a session runs.
+func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
+	t.Parallel()
+	for _, dead := range []bool{false, true} {
+		b := newBed(t)
+		bySession.on(b)
+		b.plant("q", 2, "g")
+		jobs := b.jobs()
+		conn, at, want := b.kept("g", jobs[0].ID), jobs[1].ID, []int{1, 1, 1, 1}
+		if dead {
+			b.gone(conn)
+			at, want = jobs[0].ID, []int{2, 2, 2, 2}
+		}
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
+	}
+}
+
+// A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind
+// the lock. So it is if the queue has been given the lease by then.
+func TestVerbsLookBehindTheLock(t *testing.T) {
+	t.Parallel()
+	const gate = 7
+	for file, args := range map[string][]any{
+		"retry_now": {}, "take_out": {true, "of no use", 3}, "edit_lock": {}, "purge": {}, "move": {"elsewhere", nil, false},
+	} {
+		for _, meanwhile := range []bool{false, true} {
+			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t)
+				if !meanwhile {
+					bySession.on(b)
+				}
+				b.plant("q", 1, "g")
+				before := b.jobs()
+				args := append([]any{"q", "g", before[0].ID}, args...)
+				if file == "purge" || file == "move" {
+					args = append(args[:2:2], args[3:]...)
+				}
+				sql, err := os.ReadFile("sql/" + file + ".sql")
+				require.NoError(t, err)
+				waits := pgtest.Mutate(t, string(sql), "WHERE j.queue = $1",
+					fmt.Sprintf("WHERE pg_advisory_xact_lock_shared(%d) IS NOT NULL AND j.queue = $1", gate))
+				holder := pgtest.Conn(t, b.url)
+				_, err = holder.Exec(t.Context(), "SELECT pg_advisory_lock($1)", gate)
+				require.NoError(t, err)
+				verb, ended := pgtest.Conn(t, b.url), make(chan error, 1)
+				tag := pgconn.CommandTag{}
+				go func() {
+					var err error
+					tag, err = verb.Exec(context.WithoutCancel(t.Context()), waits, args...)
+					ended <- err
+				}()
+				await(t, "the verb to begin", func() bool {
+					return query[bool](b, "SELECT cardinality(pg_blocking_pids($1)) > 0", verb.PgConn().PID())
+				})
+				if meanwhile {
+					bySession.on(b)
+				}
+				b.kept("g", before[0].ID)
+				_, err = holder.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate)
+				require.NoError(t, err)
+				require.NoError(t, receive(t, ended, "the verb"))
+				if file != "purge" { // which answers with a number
+					require.Zero(t, tag.RowsAffected())
+				}
+				require.Equal(t, before, b.jobs())
+				require.Empty(t, b.deadLetters())
+			})
+		}
+	}
+}
+
+// A transaction whose snapshot is older than its locks does not see who runs what: it is told so.
+func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	bySession.on(b)
+	b.plant("q", 1, "g")
+	b.plant("other", 1, "g")
+	for _, queue := range []string{"q", "other"} {
+		err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+			n, err := b.client.Queue(queue).InPgx(tx).Purge(t.Context())
+			if err == nil {
+				require.Equal(t, 1, n)
+			}
+			return err
+		})
+		if queue == "other" {
+			require.NoError(t, err)
+			continue
+		}
+		pgErr := (*pgconn.PgError)(nil)
+		require.ErrorAs(t, err, &pgErr)
+		require.Equal(t, "0A000", pgErr.Code)
+	}
+}
+
+// A job runs, also for what its own handler does in the job's transaction, or beside it.
+func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
+			t.Parallel()
+			b := newList(t)
+			bySession.on(b)
+			ids := b.send("g", "calls", "waits")
+			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.ID != ids[0] {
+					return note(ctx, job)
+				}
+				var tx pgx.Tx
+				var err error
+				if taken {
+					if err := note(ctx, job); err != nil {
+						return err
+					}
+					tx, err = job.PgxTx(ctx)
+				} else {
+					tx, err = b.pool.Begin(ctx)
+				}
+				if err != nil {
+					return err
+				}
+				got := b.all(tx, job.ID, func(name string, err error) { require.ErrorIs(t, err, fifo.ErrJobHeld, name) })
+				require.Equal(t, []int{1, 1, 1, 1}, got)
+				if !taken {
+					return tx.Rollback(ctx)
+				}
+				return nil
+			}))
+			require.Equal(t, ids, b.ledger.order())
+			want := map[bool]int{true: 2, false: 1}[taken]
+			require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
+		})
+	}
+}
+
+// A job that a session runs, or has died with, keeps its payload.
+func TestReplaceWhatASessionRuns(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	bySession.on(b)
+	id := b.sendAll(newer("g", "a", "older"))[0]
+	conn := b.kept("g", id)
+	require.False(t, b.replaces(id, newer("g", "a", "newer")))
+	b.gone(conn)
+	require.False(t, b.replaces(id, newer("g", "a", "newer")))
+	b.kept("g", id+1)
+	b.exec("UPDATE pgfifo.queue_groups SET session = NULL")
+	require.True(t, b.replaces(id, newer("g", "a", "newer")), "it was given back")
+	b.work(b.worker(nop))
+	require.Equal(t, "newer", strings.Join(b.ledger.payloads(), " "))
+}

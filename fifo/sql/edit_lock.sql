@@ -1,0 +1,23 @@
+-- Locks a job that is to be edited in this transaction, and returns it as the lists do. No row: as for retry_now.sql.
+--
+-- $1 queue, $2 group id, $3 id.
+WITH locked AS MATERIALIZED (
+    SELECT j.*
+    FROM pgfifo.jobs j
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
+      AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
+      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
+               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
+                     FROM pgfifo.queue_groups g
+                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
+               ELSE true
+          END
+    FOR NO KEY UPDATE SKIP LOCKED
+), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+    SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
+)
+SELECT l.queue, l.group_id, l.id, l.payload, l.headers, l.attempts, coalesce(l.max_attempts, 0), l.enqueued_at,
+       l.failures, coalesce(l.priority, 0),
+       CASE WHEN l.run_at IS NOT NULL THEN least(l.run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
+FROM locked l
+WHERE l.id NOT IN (SELECT held.id FROM held)
