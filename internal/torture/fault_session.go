@@ -21,7 +21,7 @@ WHERE a.datname = current_database() AND a.application_name = $1 AND l.locktype 
 func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 	r.server.RLock()
 	defer r.server.RUnlock()
-	p := r.reserve(rng.IntN, anyone)
+	p := r.reserve(rng.IntN, func(p *process) bool { return keepsAt(p.slot) })
 	if p == nil {
 		return errNotNow
 	}

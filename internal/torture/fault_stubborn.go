@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 const (
@@ -37,12 +36,13 @@ func workStubborn(ctx context.Context, o order, h *handlers) {
 		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, SweepInterval: -1,
 	}
 	worker.Handle(queueStubborn, h.handle)
+	var again redial
 	for ctx.Err() == nil {
 		err := worker.Run(ctx)
 		if err != nil && !errors.Is(err, fifo.ErrDrainTimeout) { // that is of those that do not end
 			h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
 		}
-		_ = pause.For(ctx, 100*time.Millisecond)
+		_ = again.wait(ctx)
 	}
 }
 

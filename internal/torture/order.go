@@ -25,6 +25,7 @@ type order struct {
 	Dir     string // of the logs
 	Hub     string // the socket of the harness
 	Lanes   int
+	Keeps   bool // whether a worker works the queues with Settings.SessionLease
 	Batch   int
 	Groups  int
 	Zipf    float64

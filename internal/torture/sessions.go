@@ -18,6 +18,9 @@ const (
 	handsPerLane = 4
 )
 
+// keepsAt reports whether the processes of a slot work these queues: half of them do, as each takes many connections.
+func keepsAt(slot int) bool { return slot%2 == 0 }
+
 // keptWorker returns the worker of these queues. It has both leases while queueMixed has the other one.
 func keptWorker(o order, h *handlers) *fifo.Worker {
 	worker := &fifo.Worker{

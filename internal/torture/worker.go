@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -72,7 +73,7 @@ func work(o order, book *journal) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { workStubborn(ctx, o, h) })
 	var keptErr error
-	if o.Batch > 1 {
+	if o.Keeps {
 		beside.Go(func() { keptErr = h.supervise(ctx, keptWorker(o, h), &h.bounce[1]) })
 	}
 	book.write(evUp, 0, 0, 0, 0, "-")
@@ -92,9 +93,28 @@ func work(o order, book *journal) error {
 	return err
 }
 
+// A redial is how long a worker waits that could not connect: longer each time. Many that try again and again keep a
+// busy server from answering any of them.
+type redial struct {
+	rest time.Duration
+	last time.Time
+}
+
+const leastRedial, mostRedial = 100 * time.Millisecond, 3 * time.Second
+
+func (r *redial) wait(ctx context.Context) error {
+	if time.Since(r.last) > 2*mostRedial {
+		r.rest = leastRedial
+	}
+	err := pause.For(ctx, r.rest/2+rand.N(r.rest))
+	r.rest, r.last = min(2*r.rest, mostRedial), time.Now()
+	return err
+}
+
 // supervise runs a worker until ctx is done, over and over: the server may be down just now, or it is told to bounce.
 func (h *handlers) supervise(ctx context.Context, worker *fifo.Worker, bounce *atomic.Pointer[context.CancelFunc],
 ) error {
+	var again redial
 	for {
 		running, end := context.WithCancel(ctx)
 		bounce.Store(&end)
@@ -105,7 +125,7 @@ func (h *handlers) supervise(ctx context.Context, worker *fifo.Worker, bounce *a
 		}
 		if err != nil {
 			h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
-			_ = pause.For(ctx, 100*time.Millisecond)
+			_ = again.wait(ctx)
 		}
 	}
 }

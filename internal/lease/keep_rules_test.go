@@ -1,0 +1,92 @@
+package lease
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// keeper returns one whose session is open.
+func (s *stage) keeper() *Keeper {
+	s.Helper()
+	d := s.dialer(Session{})
+	k := &Keeper{Dialer: d, Lanes: NewLanes(d, 1, false), Ends: NewLanes(d, 1, true), Plain: "succeed", Lost: func(error) {}}
+	require.NoError(s, k.Connect(s.Context()))
+	s.Cleanup(k.Close)
+	return k
+}
+
+// borrow returns a borrower that has claimed a group, and the claim, or nil if it has missed.
+func (s *stage) borrow(k *Keeper, id string) (*Borrower, *Hold) {
+	s.Helper()
+	b, err := k.Borrow(s.Context())
+	require.NoError(s, err)
+	hold, _, err := b.Step(s.Context(), nil, &Request{Key: group(id)})
+	require.NoError(s, err)
+	return b, hold
+}
+
+// What a session has nobody else claims: another session, a lane, or the session itself.
+func TestSessionHoldsAlone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	k := s.keeper()
+	b, hold := s.borrow(k, "a")
+	require.NotNil(t, hold)
+	for name, other := range map[string]*Keeper{"itself": k, "another": s.keeper()} {
+		_, missed := s.borrow(other, "a")
+		require.Nil(t, missed, name)
+	}
+	require.True(t, s.misses(s.lane(), "a"))
+	_, settled, err := b.Step(t.Context(), succeed(hold), nil)
+	require.NoError(t, err)
+	require.True(t, settled)
+	require.False(t, s.misses(s.lane(), "a"))
+}
+
+// Who has lost a group to a later claim settles nothing of it: neither with others, nor alone, nor as a failure.
+func TestFormerHolderSettlesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	k := s.keeper()
+	for id, end := range map[string]func(b *Borrower, hold *Hold) error{
+		"done": func(b *Borrower, hold *Hold) error {
+			_, _, err := b.Step(t.Context(), succeed(hold), nil)
+			return err
+		},
+		"failed": func(b *Borrower, hold *Hold) error {
+			_, _, err := b.Step(t.Context(), retryIn(hold, 0), nil)
+			return err
+		},
+		"recorded": func(b *Borrower, hold *Hold) error {
+			return b.Record(t.Context(), &hold.Held, succeed(hold)...)
+		},
+	} {
+		s.Enqueue(1, id)
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold, id)
+		s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = token + 1 WHERE group_id = $1", id)
+		require.ErrorIs(t, end(b, hold), ErrNotHeld, id)
+		require.True(t, pgtest.One[bool](s.DB, `SELECT g.session = 5 AND j.attempts = 0
+			FROM pgfifo.queue_groups g JOIN pgfifo.jobs j USING (queue, group_id) WHERE group_id = $1`, id), id)
+	}
+}
+
+// A claim is committed by the time when it is answered; what is forfeited is a dead session's.
+func TestSessionsClaimIsCommitted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	k := s.keeper()
+	b, hold := s.borrow(k, "a")
+	require.NotNil(t, hold)
+	const has = "SELECT session FROM pgfifo.queue_groups WHERE job = 1 AND attempt = 1 AND token = $1"
+	require.Equal(t, k.session().number, pgtest.One[int64](s.DB, has, hold.token))
+	const dead = "SELECT pg_try_advisory_xact_lock_shared(session) FROM pgfifo.queue_groups WHERE session IS NOT NULL"
+	require.False(t, pgtest.One[bool](s.DB, dead))
+	b.Forfeit(t.Context())
+	require.True(t, pgtest.One[bool](s.DB, dead))
+}
