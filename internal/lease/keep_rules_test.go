@@ -12,7 +12,9 @@ import (
 func (s *stage) keeper() *Keeper {
 	s.Helper()
 	d := s.dialer(Session{})
-	k := &Keeper{Dialer: d, Lanes: NewLanes(d, 1, false), Ends: NewLanes(d, 1, true), Plain: "succeed", Lost: func(error) {}}
+	k := &Keeper{
+		Dialer: d, Lanes: NewLanes(d, 1, false), Ends: NewLanes(d, 1, true), Plain: "succeed", Lost: func(error) {},
+	}
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(k.Close)
 	return k
