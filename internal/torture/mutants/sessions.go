@@ -125,10 +125,10 @@ var sessions = []Mutant{
 		Test: Test{"internal/lease", "TestLockedIsNotFree"},
 	},
 	{
-		Name:    "session-without-pulse",
-		Breaks:  "a session that nobody asks does not learn that it has ended",
-		Edits:   []Edit{{keeperFile, "time.NewTimer(wait)", "time.NewTimer(wait + time.Hour)"}},
-		Torture: kept, By: []string{"I3-lease", "I3", "I8"},
+		Name:   "session-without-pulse",
+		Breaks: "a session that nobody asks does not learn that it has ended",
+		Edits:  []Edit{{keeperFile, "time.NewTimer(wait)", "time.NewTimer(wait + time.Hour)"}},
+		Test:   Test{"internal/lease", "TestSessionHearsOfItsEnd"},
 	},
 	{
 		Name:    "session-loss-not-told",
@@ -161,13 +161,13 @@ var sessions = []Mutant{
 		Test: Test{"internal/lease", "TestSessionsClaimIsCommitted"},
 	},
 	{
-		Name:    "session-left-by-completion",
+		Name:    "session-stays-at-completion",
 		Breaks:  "a job is completed, and its group stays the session's",
 		Edits:   []Edit{{keepDoneFile, "SET session = NULL", "SET session = g.session"}},
 		Torture: kept, By: []string{"I8", "I12"},
 	},
 	{
-		Name:    "session-left-by-settling",
+		Name:    "session-stays-at-settling",
 		Breaks:  "a job is settled in its transaction, and its group stays the session's",
 		Edits:   []Edit{{"internal/lease/sql/keep_end.sql", "SET session = NULL", "SET session = g.session"}},
 		Torture: kept, By: []string{"I8", "I12"},
