@@ -2,6 +2,7 @@ package lease
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,4 +92,22 @@ func TestSessionsClaimIsCommitted(t *testing.T) {
 	require.False(t, pgtest.One[bool](s.DB, dead))
 	b.Forfeit(t.Context())
 	require.True(t, pgtest.One[bool](s.DB, dead))
+}
+
+// A session that nobody asks anything hears that it has ended, and tells it.
+func TestSessionHearsOfItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	k := s.keeper()
+	told := make(chan error, 1)
+	k.Lost = func(why error) { told <- why }
+	k.session().end(errClosed)
+	require.NoError(t, k.Connect(t.Context()))
+	s.Terminate(k.session().conn.PgConn().PID())
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "nobody was told that the session has ended")
+	}
+	require.ErrorIs(t, k.session().do(&ask{}), ErrLost)
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // noteHolds is the note of a session's end that held the groups of its worker.
@@ -25,11 +28,19 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 	if p == nil {
 		return errNotNow
 	}
-	defer r.release(p)
-	if rng.IntN(2) == 0 {
-		r.linger(ctx, p)
-		defer p.tell("go")
+	lasts := time.Duration(0) // handlers go on for so long, though their job is lost
+	switch rng.IntN(4) {
+	case 0:
+		r.lingerKept(ctx, p)
+		lasts = time.Duration(learnt) + time.Second
+	case 1:
+		r.lingerKept(ctx, p)
 	}
+	defer r.children.Go(func() {
+		_ = pause.For(ctx, lasts)
+		p.tell("go")
+		r.release(p)
+	})
 	var pid int64
 	if err := r.pool.QueryRow(ctx, holderSQL, p.name).Scan(&pid); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -38,6 +49,17 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 		return err
 	}
 	return r.terminate(ctx, p.name, pid)
+}
+
+// lingerKept is linger, of a handler whose group a session has.
+func (r *run) lingerKept(ctx context.Context, p *process) {
+	p.tell("linger")
+	until(ctx, 1500*time.Millisecond, func() bool {
+		r.feed()
+		return p.ended() || slices.ContainsFunc(r.hub.held(p.name), func(group int32) bool {
+			return keeps(queueOf(group, r.cfg.Batch > 1))
+		})
+	})
 }
 
 // terminate ends a session of a process.

@@ -29,7 +29,7 @@ const (
 type endState struct {
 	Holding  int // sessions of workers in a transaction that holds something
 	Locked   int // rows of groups that somebody has locked
-	Kept     int // rows of groups and slots of queues that a session has
+	Kept     int // rows of groups that a session has, and slots of queues that one has which lives
 	Groups   int // rows of groups
 	Prepared int // prepared transactions
 	Sessions int // after the workers have stopped
@@ -201,8 +201,11 @@ func (r *run) quiet(ctx context.Context) {
 		return ok && end.Locked == 0
 	})
 	const kept = `SELECT (SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL)
-		+ (SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL)`
-	until(ctx, quietWithin, func() bool { return get(kept, &end.Kept) && end.Kept == 0 })
+		+ (SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL
+		   AND NOT pg_try_advisory_xact_lock_shared(session))` // that of one that is dead is free
+	if !until(ctx, quietWithin, func() bool { return get(kept, &end.Kept) && end.Kept == 0 }) {
+		r.mark("kept", "", 0, r.kept(ctx))
+	}
 	get("SELECT count(*) FROM pg_prepared_xacts", &end.Prepared)
 	for _, name := range r.stopWorkers() {
 		r.breach("I9", "worker %s did not stop within %v", name, stopWithin)
@@ -224,6 +227,19 @@ func (r *run) sessions(ctx context.Context) (list string) {
 		return err.Error()
 	}
 	return strings.Join(strings.Fields(list), " ")
+}
+
+// kept says what is some session's.
+func (r *run) kept(ctx context.Context) (list string) {
+	const sql = `SELECT coalesce(string_agg(x.what || ' ' || CASE WHEN pg_try_advisory_xact_lock_shared(x.session)
+			THEN 'of the dead' ELSE 'of the living' END, '; '), '')
+		FROM (SELECT g.queue || '/' || g.group_id || ' job ' || g.job, session FROM pgfifo.queue_groups g
+		      UNION ALL SELECT s.queue || ' slot ' || s.n, session FROM pgfifo.slots s) x (what, session)
+		WHERE x.session IS NOT NULL`
+	if err := r.pool.QueryRow(ctx, sql).Scan(&list); err != nil {
+		return err.Error()
+	}
+	return list
 }
 
 // stuck says which groups nobody works.

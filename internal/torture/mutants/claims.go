@@ -220,10 +220,10 @@ var claims = []Mutant{
 		Name:   "miss-kept",
 		Breaks: "the next claim goes on in the transaction of one that missed, whose group stays locked",
 		Edits: []Edit{{
-			laneFile, "	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
+			laneFile, "	case next != nil:\n		l.send(pipeline, stmtChain",
 			"	case next != nil && l.hold == nil && len(calls) == 0:\n" +
-				"		pipeline.SendQueryStatement(l.stmts[stmtBegin], nil, nil, nil)\n" +
-				"	case next != nil:\n		pipeline.SendQueryStatement(l.stmts[stmtChain]",
+				"		l.send(pipeline, stmtBegin, nil, nil)\n" +
+				"	case next != nil:\n		l.send(pipeline, stmtChain",
 		}},
 		Test: Test{"internal/lease", "TestMissedClaimIsFreedByTheNextStep"},
 	},
@@ -250,7 +250,7 @@ var claims = []Mutant{
 			{
 				laneFile, "	for _, c := range calls {\n		if !c.Behind",
 				"	if len(calls) > 0 && l.hold != nil {\n		s.ended++\n" +
-					"		pipeline.SendQueryStatement(l.stmts[stmtChain], nil, nil, nil)\n	}\n" +
+					"		l.send(pipeline, stmtChain, nil, nil)\n	}\n" +
 					"	for _, c := range calls {\n		if !c.Behind",
 			},
 		},

@@ -19,7 +19,7 @@ var discovery = []Mutant{
 	{
 		Name:    "no-row-for-a-new-group",
 		Breaks:  "nobody makes the rows of new groups, so their jobs wait for ever",
-		Edits:   []Edit{{scoutFile, "	if len(newIDs) > 0 {\n", "	if len(newIDs) > 0 && conn == nil {\n"}},
+		Edits:   []Edit{{scoutFile, "return c.missing && !c.Paused", "return c.missing && !c.Paused && conn == nil"}},
 		Torture: contended, By: []string{"I8"},
 	},
 	{
@@ -27,9 +27,8 @@ var discovery = []Mutant{
 		Breaks: "a group's row is made when the group is first seen, and not again when it has been collected",
 		Edits: []Edit{
 			{
-				scoutFile, "		if c.missing && !c.Paused {\n",
-				"		seen := s.seen[c.Key]\n		s.seen[c.Key] = true\n" +
-					"		if c.missing && !c.Paused && !seen {\n",
+				scoutFile, "return c.missing && !c.Paused",
+				"\n			seen := s.seen[c.Key]\n			s.seen[c.Key] = true\n			return c.missing && !c.Paused && !seen",
 			},
 			{
 				scoutFile, "	hurry   chan struct{}\n}",
@@ -158,7 +157,7 @@ var discovery = []Mutant{
 		Edits: []Edit{
 			{attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""},
 			{"internal/schedule/candidate.go", "		if c.Paused {\n			continue\n		}\n", ""},
-			{scoutFile, "		if c.missing && !c.Paused {\n", "		if c.missing {\n"},
+			{scoutFile, "return c.missing && !c.Paused", "return c.missing"},
 		},
 		Test: Test{".", "TestBlockedGroupsStopNoOther"},
 	},

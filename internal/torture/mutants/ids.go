@@ -87,7 +87,7 @@ var ids = []Mutant{
 		Name:   "floor-of-another-server",
 		Breaks: "a floor is believed on a connection to a server that may have lost the commit that raised it",
 		Edits: []Edit{{
-			"internal/lease/request.go", "	if r.Learned < l.dialed {", "	if r.Learned < 0 {",
+			"internal/lease/request.go", "	if r.Learned < dialed {", "	if r.Learned < 0 {",
 		}},
 		Test: Test{"internal/schedule", "TestFloorOfAServerThatForgot"},
 	},

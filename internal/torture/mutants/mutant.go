@@ -81,6 +81,7 @@ func Themes() []Theme {
 		{"producers", producers},
 		{"discovery, pauses and collection", discovery},
 		{"what is told", told},
+		{"the lease of a session", sessions},
 		{"what is left behind", leftovers},
 		{"upgrades", upgrades},
 	}

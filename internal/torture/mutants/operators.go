@@ -55,7 +55,7 @@ var operators = []Mutant{
 	{
 		Name:   "cancel-by-anybody",
 		Breaks: "a notice cancels what runs, whoever sent it",
-		Edits:  []Edit{{"fifo/cancel.go", "	if paused {", "	if err == nil {"}},
+		Edits:  []Edit{{"fifo/cancel.go", "stop(paused, token)", "stop(true, token)"}},
 		Test:   Test{"fifo", "TestCancel"},
 	},
 	{

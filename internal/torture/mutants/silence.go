@@ -32,8 +32,8 @@ var silence = []Mutant{
 		Name:   "heartbeat-off",
 		Breaks: "nobody asks whether the connection of a handler is alive",
 		Edits: []Edit{{
-			seatFile, "	if lane == nil || lane.Running() <",
-			"	if lane == nil || lane.Running() >= 0 || lane.Running() <",
+			seatFile, "	if lane.Running() <",
+			"	if lane.Running() >= 0 || lane.Running() <",
 		}},
 		Torture: cutOff, By: []string{"I3-lease", "I3"}, Alone: true,
 	},
@@ -41,8 +41,8 @@ var silence = []Mutant{
 		Name:   "heartbeat-gives-up",
 		Breaks: "heartbeats end when a handler takes long, so that the server ends its session",
 		Edits: []Edit{{
-			seatFile, "	if lane == nil || lane.Running() <",
-			"	if lane == nil || lane.Running().Seconds() > 1 || lane.Running() <",
+			seatFile, "	if lane.Running() <",
+			"	if lane.Running().Seconds() > 1 || lane.Running() <",
 		}},
 		Torture: patient, By: []string{"I6", "I3-lease", "I3"},
 	},
