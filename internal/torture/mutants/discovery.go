@@ -28,7 +28,8 @@ var discovery = []Mutant{
 		Edits: []Edit{
 			{
 				scoutFile, "return c.missing && !c.Paused",
-				"\n			seen := s.seen[c.Key]\n			s.seen[c.Key] = true\n			return c.missing && !c.Paused && !seen",
+				"\n			seen := s.seen[c.Key]\n			s.seen[c.Key] = true\n" +
+					"			return c.missing && !c.Paused && !seen",
 			},
 			{
 				scoutFile, "	hurry   chan struct{}\n}",

@@ -2,8 +2,8 @@ package mutants
 
 // kept has queues whose groups are a session's, and ends sessions and workers in the middle of jobs.
 var kept = []string{
-	"-jobs", "2500", "-groups", "60", "-processes", "3", "-lanes", "3", "-severs", "14", "-kills", "6", "-terminates", "8",
-	"-leases", "4",
+	"-jobs", "2500", "-groups", "60", "-processes", "3", "-lanes", "3", "-severs", "14", "-kills", "6",
+	"-terminates", "8", "-leases", "4",
 }
 
 // keptDown has the server go down as well.
@@ -131,9 +131,12 @@ var sessions = []Mutant{
 		Test:   Test{"internal/lease", "TestSessionHearsOfItsEnd"},
 	},
 	{
-		Name:    "session-loss-not-told",
-		Breaks:  "handlers are not told that the session has ended which held their groups",
-		Edits:   []Edit{{"fifo/crew.go", "(*at).HungUp() {\n			s.cancel(lease.ErrLost)", "(*at).HungUp() {\n			_ = s"}},
+		Name:   "session-loss-not-told",
+		Breaks: "handlers are not told that the session has ended which held their groups",
+		Edits: []Edit{{
+			"fifo/crew.go", "(*at).HungUp() {\n			s.cancel(lease.ErrLost)",
+			"(*at).HungUp() {\n			_ = s",
+		}},
 		Torture: kept, By: []string{"I3-lease"},
 	},
 	{
