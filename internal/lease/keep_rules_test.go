@@ -105,7 +105,8 @@ func TestSessionHearsOfItsEnd(t *testing.T) {
 	require.NoError(t, k.Connect(t.Context()))
 	s.Terminate(k.session().conn.PgConn().PID())
 	select {
-	case <-told:
+	case why := <-told:
+		require.ErrorContains(t, why, "terminating connection")
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "nobody was told that the session has ended")
 	}
