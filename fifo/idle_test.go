@@ -10,10 +10,9 @@ import (
 )
 
 // A lane without work whose session was ended notices within a heartbeat and dials again, before there is work.
-func TestIdleLaneDialsAgain(t *testing.T) { overLeases(t, testIdleLaneDialsAgain) }
-
-func testIdleLaneDialsAgain(t *testing.T, by lease) {
-	b := by.on(newBed(t))
+func TestIdleLaneDialsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
 	ids := b.send("g", nil)
 	pids := make(chan int, 2)
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -35,6 +34,31 @@ func testIdleLaneDialsAgain(t *testing.T, by lease) {
 	await(t, "another session", func() bool { return query[int](b, sessions) == all })
 	ids = append(ids, b.send("g", nil)...)
 	require.NotEqual(t, pid, receive(t, pids, "the second job"))
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Equal(t, ids, b.ledger.order(), "once each")
+}
+
+// So does the session that holds groups, although it holds none.
+func TestIdleSessionDialsAgain(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	ids := b.send("g", nil)
+	keepers := make(chan int, 2)
+	r := b.run(b.worker(func(context.Context, *fifo.Job) error {
+		keepers <- b.keeper("g")
+		return nil
+	}, oneLane, watchful, rarePolls))
+	pid := receive(t, keepers, "the first job")
+	b.drained()
+	const locks = `SELECT coalesce(min(pid), 0) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	require.Equal(t, pid, query[int](b, locks))
+	require.NoError(t, b.kill(t.Context(), pid))
+	next := 0
+	await(t, "another session", func() bool { next = query[int](b, locks); return next != 0 && next != pid })
+	ids = append(ids, b.send("g", nil)...)
+	require.Equal(t, next, receive(t, keepers, "the second job"))
 	b.drained()
 	require.NoError(t, r.stop())
 	require.Equal(t, ids, b.ledger.order(), "once each")

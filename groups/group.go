@@ -20,8 +20,8 @@ type QueueGroup struct {
 	// Session has the group: it is the number of an advisory lock, which the session of a worker has for as long as it
 	// lives. Zero: none. The others tell of the last such claim.
 	Session int64     `bun:"session,nullzero"`
-	Token   int64     `bun:"token,nullzero"`   // its fencing token
-	JobID   int64     `bun:"job,nullzero"`     // the job that it runs,
-	Attempt int       `bun:"attempt,nullzero"` // for the nth time,
-	Since   time.Time `bun:"since,nullzero"`   // from then on
+	Token   int64     `bun:"token,nullzero"`                // its fencing token
+	JobID   int64     `bun:"job,nullzero"`                  // the job that it runs,
+	Attempt int       `bun:"attempt,type:INTEGER,nullzero"` // for the nth time,
+	Since   time.Time `bun:"since,nullzero"`                // from then on
 }

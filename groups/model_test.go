@@ -28,12 +28,14 @@ type columnOf struct {
 func TestModelMatchesTheMigrations(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	types := map[string]string{"VARCHAR": "text", "TIMESTAMPTZ": "timestamp with time zone"}
+	types := map[string]string{
+		"VARCHAR": "text", "TIMESTAMPTZ": "timestamp with time zone", "BIGINT": "bigint", "INTEGER": "integer",
+	}
 	table := pgdialect.New().Tables().Get(reflect.TypeFor[QueueGroup]())
 	var modelled []columnOf
 	for _, f := range table.Fields {
 		modelled = append(modelled, columnOf{
-			f.Name, types[f.DiscoveredSQLType], f.NotNull || f.IsPK, f.IsPK, f.SQLDefault != "",
+			f.Name, types[f.CreateTableSQLType], f.NotNull || f.IsPK, f.IsPK, f.SQLDefault != "",
 		})
 	}
 	rows, err := pool.Query(t.Context(), `

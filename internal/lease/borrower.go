@@ -100,7 +100,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	if b.lane == nil && len(b.marked) == 0 && plain {
 		err := b.keeper.finish(heads[0])
 		if err == nil {
-			b.freed(heads)
+			b.freed(heads, false)
 		}
 		if err != errApart { //nolint:errorlint // itself
 			return err
@@ -122,21 +122,21 @@ func (b *Borrower) end(ctx context.Context, heads []*Held, calls []Call) error {
 	lane.marked = append(lane.marked, b.marked...)
 	_, settled, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall(heads)), nil)
 	b.giveBack()
-	if settled {
-		b.freed(heads)
+	if left := errors.Is(err, errNoRow); settled || left {
+		b.freed(heads, left)
 	}
 	return err
 }
 
-// freed says that heads are let go, and with them the slot.
-func (b *Borrower) freed(heads []*Held) {
+// freed says that heads are let go, and with them the slot. left says that this is all that became of them.
+func (b *Borrower) freed(heads []*Held, left bool) {
 	a := &ask{}
 	b.mu.Lock()
 	for _, h := range heads {
 		if h.slot != 0 {
 			a.slots = append(a.slots, slot{h.Queue, h.slot})
 		}
-		h.token, h.slot = 0, 0
+		h.token, h.slot, h.left = 0, 0, left
 	}
 	b.mu.Unlock()
 	if len(a.slots) > 0 {
@@ -199,6 +199,8 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	switch {
 	case head.token == 0 && len(calls) == 0: // nobody has it
 		return nil
+	case head.left: // the lane had its group, with the token of the claim
+		return fmt.Errorf("lease: record: %w", errUnchanged)
 	case head.token == 0:
 		return ErrNotHeld
 	}
@@ -215,13 +217,16 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 		lane.marked = append(lane.marked, &own.Held)
 	}
 	_, _, err = lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall([]*Held{head})), nil)
-	if errors.Is(err, ErrNotHeld) { // but it was: the lane has its group, with the token of the claim
+	left := errors.Is(err, errNoRow)
+	if left {
 		err = errUnchanged
+	}
+	if err == nil || left {
+		b.freed([]*Held{head}, left)
 	}
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)
 	}
-	b.freed([]*Held{head})
 	return nil
 }
 

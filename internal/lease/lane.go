@@ -68,6 +68,9 @@ type Call struct {
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("lease: the job is not held any more")
 
+// errNoRow is the ErrNotHeld of a transaction that was committed.
+var errNoRow = fmt.Errorf("%w: a statement has found no row of it", ErrNotHeld)
+
 // Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job
 // otherwise than it was held, or left it as it was. Any other is the connection's.
 func Refused(err error) bool {

@@ -185,7 +185,7 @@ func (s *sequence) read(pipeline *pgconn.Pipeline) (settled bool, err error) {
 		}
 	}
 	if !held {
-		return false, ErrNotHeld
+		return false, errNoRow
 	}
 	return true, nil
 }
