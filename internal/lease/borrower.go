@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,11 +97,10 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lane == nil:
 		return b.let(heads, nil)
 	}
-	plain := len(heads) == 1 && len(calls) == 1 && calls[0].Statement == b.keeper.Plain // of others one is done
-	if b.lane == nil && len(b.marked) == 0 && plain {
-		err := b.keeper.finish(heads[0])
-		if err == nil {
-			b.freed(heads, false)
+	if b.lane == nil && len(heads) == 1 && len(calls) == 1 {
+		err := b.keeper.finish(b.finish(heads[0], &calls[0]))
+		if left := errors.Is(err, errNoRow); err == nil || left {
+			b.freed(heads, left)
 		}
 		if err != errApart { //nolint:errorlint // itself
 			return err
@@ -114,6 +114,15 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 		b.have(of, lane)
 	}
 	return b.end(ctx, heads, calls)
+}
+
+// finish returns how a job is settled together with others.
+func (b *Borrower) finish(head *Held, call *Call) *finish {
+	lost := slices.Contains(b.marked, head)
+	if call.Statement == b.keeper.Plain && !lost {
+		call = nil
+	}
+	return &finish{head: head, call: call, lost: lost}
 }
 
 // end makes the calls in the transaction of the lane that is borrowed, and gives that back.

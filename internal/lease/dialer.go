@@ -99,9 +99,35 @@ func (d *Dialer) connect(
 }
 
 // Dial opens a lane.
-func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct()) }
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts()) }
 
-func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
+// lend opens a lane that a Borrower borrows. It claims nothing.
+func (d *Dialer) lend(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.Pool, borrowTexts()) }
+
+// claimTexts returns the statements of a lane that claims.
+func claimTexts() map[string]string {
+	texts := map[string]string{
+		stmtChain: commitAndChainSQL,
+		stmtLock:  lockSQL, stmtLockMany: lockManySQL, stmtAhead: aheadSQL, stmtLockSlot: lockSlotSQL,
+		stmtClaim: claimSQL, stmtClaimBatch: claimBatchSQL, stmtClaimMany: claimManySQL,
+		stmtLockShared: lockSharedSQL, stmtLockNext: lockNextSQL, stmtClaimShared: claimSharedSQL,
+		stmtEvidence: evidenceSQL,
+	}
+	for look, slotted := range slotLooks {
+		texts[slotted] = withSlot.Replace(texts[look])
+	}
+	return texts
+}
+
+// borrowTexts returns those of a lane that is borrowed.
+func borrowTexts() map[string]string {
+	return map[string]string{
+		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtEnd: keepEndSQL, stmtDone: keepDoneSQL,
+	}
+}
+
+// dial opens a lane with these statements and those that all have.
+func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, texts map[string]string) (*Lane, error) {
 	session := d.Session.WithDefaults()
 	conn, w, pid, err := d.connect(ctx, to, true)
 	if err != nil {
@@ -118,22 +144,9 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
 		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
 		texts: d.Statements, wary: &d.wary,
 	}
-	texts := maps.Clone(d.Statements)
-	if texts == nil {
-		texts = make(map[string]string)
-	}
+	maps.Copy(texts, d.Statements)
 	maps.Copy(texts, savepointSQL)
-	texts[stmtBegin], texts[stmtCommit], texts[stmtChain] = beginSQL, commitSQL, commitAndChainSQL
-	texts[stmtLock], texts[stmtLockMany], texts[stmtAhead] = lockSQL, lockManySQL, aheadSQL
-	texts[stmtClaim], texts[stmtClaimBatch], texts[stmtClaimMany] = claimSQL, claimBatchSQL, claimManySQL
-	texts[stmtLockSlot] = lockSlotSQL
-	for look, slotted := range slotLooks {
-		texts[slotted] = withSlot.Replace(texts[look])
-	}
-	texts[stmtLockShared], texts[stmtLockNext], texts[stmtClaimShared] = lockSharedSQL, lockNextSQL, claimSharedSQL
-	texts[stmtEvidence], texts[stmtUnmark] = evidenceSQL, unmarkSQL
-	texts[stmtTake], texts[stmtTakeJobs] = keepTakeSQL, keepTakeJobsSQL
-	texts[stmtEnd], texts[stmtDone] = keepEndSQL, keepDoneSQL
+	texts[stmtBegin], texts[stmtCommit], texts[stmtUnmark] = beginSQL, commitSQL, unmarkSQL
 	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
 		_ = conn.Close()
 		return nil, err

@@ -34,7 +34,7 @@ func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err err
 	eg.SetLimit(atOnce)
 	for n := range cap(l.free) {
 		eg.Go(func() error {
-			lane, err := l.dialer.dial(ctx, l.dialer.Pool)
+			lane, err := l.dialer.lend(ctx)
 			if err != nil {
 				return failed(n, err)
 			}
@@ -58,7 +58,7 @@ func (l *Lanes) get(ctx context.Context) (*Lane, error) {
 		}
 		_ = lane.Close()
 	}
-	lane, err := l.dialer.dial(ctx, l.dialer.Pool)
+	lane, err := l.dialer.lend(ctx)
 	if err != nil {
 		l.free <- struct{}{}
 		return nil, err

@@ -36,12 +36,12 @@ func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 	if serverVersion(conn) >= 17 {
 		names = append(slices.Clip(names), "transaction_timeout")
 	}
-	for _, name := range names {
-		results, err := conn.Exec(ctx, "SHOW "+name).ReadAll()
-		if err != nil {
-			return "", fmt.Errorf("lease: read setting %s: %w", name, err)
-		}
-		value, err := conn.EscapeString(string(results[0].Rows[0][0]))
+	results, err := conn.Exec(ctx, "SHOW "+strings.Join(names, "; SHOW ")).ReadAll()
+	if err != nil {
+		return "", fmt.Errorf("lease: read settings: %w", err)
+	}
+	for i, name := range names {
+		value, err := conn.EscapeString(string(results[i].Rows[0][0]))
 		if err != nil {
 			return "", fmt.Errorf("lease: setting %s: %w", name, err)
 		}
