@@ -79,43 +79,48 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
 
 func testCulpritInABatch(t *testing.T, by lease) {
-	for name, spoil := range culprits {
-		for kind, batch := range map[string]fifo.Queue{
-			"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
-			"each of groups": {BatchGroups: 6}, "slice of groups": {BatchGroups: 6},
-		} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				b := by.on(newList(t))
-				b.ledger.unordered = true
-				b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
-				var ids []int64
-				for g := range 6 {
-					group := "g"
+	for kind, batch := range map[string]fifo.Queue{
+		"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
+		"each of groups": {BatchGroups: 6}, "slice of groups": {BatchGroups: 6},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := by.on(newList(t))
+			b.ledger.unordered = true
+			b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
+			odd := func(ctx context.Context, job *fifo.Job) error {
+				err := note(ctx, job)
+				if spoil := culprits[string(job.Payload)]; err == nil && spoil != nil && job.Attempt() == 1 {
+					err = spoil(ctx, job)
+				}
+				return err
+			}
+			quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
+			w := b.each(batch, odd, quick)
+			if kind[0] == 's' {
+				w = b.slice(batch, oneAfterTheOther(odd), quick)
+			}
+			b.run(w)
+			for name := range culprits { // one after the other, so that each has its batch
+				msgs := make([]fifo.Message, 6)
+				for i := range msgs {
+					msgs[i] = fifo.Message{Queue: "q", GroupID: name, Payload: ""}
 					if batch.BatchGroups > 1 {
-						group = string(rune('a' + g))
+						msgs[i].GroupID += fmt.Sprint(i)
 					}
-					ids = append(ids, b.send(group, nil)...)
 				}
-				odd := func(ctx context.Context, job *fifo.Job) error {
-					if err := note(ctx, job); err != nil || job.ID != ids[3] || job.Attempt() > 1 {
-						return err
-					}
-					return spoil(ctx, job)
-				}
-				quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
-				w := b.each(batch, odd, quick)
-				if kind[0] == 's' {
-					w = b.slice(batch, oneAfterTheOther(odd), quick)
-				}
-				b.work(w)
-				require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...))
-				stats := w.Stats()
-				require.EqualValues(t, 6, stats.Succeeded)
-				require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
-				require.EqualValues(t, 1, stats.Retried)
-			})
-		}
+				msgs[3].Payload = name
+				ids := b.sendAll(msgs...)
+				b.drained()
+				require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...), name)
+				b.exec("DELETE FROM list")
+			}
+			n := int64(len(culprits))
+			stats := w.Stats()
+			require.Equal(t, 6*n, stats.Succeeded)
+			require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
+			require.Equal(t, n, stats.Retried)
+		})
 	}
 }
 

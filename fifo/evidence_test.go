@@ -149,7 +149,11 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 	await(t, "the dead letter", func() bool { return b.count("dead_letters") == 1 })
 	b.drained()
 	require.Equal(t, poison, b.deadLetters()[0].ID)
-	require.LessOrEqual(t, worst, 1, "no innocent is charged twice")
+	most := 1 // one that was lost once is a suspect
+	if by == bySession {
+		most = 2 // lost twice
+	}
+	require.LessOrEqual(t, worst, most, "no innocent is charged again")
 	require.Len(t, kills, 4)
 	for i := range kills[1:] {
 		require.GreaterOrEqual(t, kills[i+1].Sub(kills[i]), time.Second)
