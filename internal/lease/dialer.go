@@ -99,7 +99,9 @@ func (d *Dialer) connect(
 }
 
 // Dial opens a lane.
-func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts()) }
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
+	return d.dial(ctx, d.direct(), claimTexts())
+}
 
 // lend opens a lane that a Borrower borrows. It claims nothing.
 func (d *Dialer) lend(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.Pool, borrowTexts()) }

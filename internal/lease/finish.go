@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -50,8 +51,10 @@ func (k *Keeper) finishAll() {
 			return
 		}
 		done, others := partition(some)
+		var both sync.WaitGroup
+		both.Go(func() { k.finishSome(others, (*Lane).finishEach) })
 		k.finishSome(done, (*Lane).finish)
-		k.finishSome(others, (*Lane).finishEach)
+		both.Wait()
 	}
 }
 

@@ -62,7 +62,10 @@ func TestTakeBehindAClaim(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 	require.NoError(t, err)
 
-	l, taken := s.lane(), make(chan error, 1)
+	l, err := s.dialer(Session{}).lend(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	taken := make(chan error, 1)
 	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
 	go func() { taken <- l.take(t.Context(), hold, new(Loan), false) }()
 	require.True(t, pgtest.Wait(10*time.Second, func() bool {

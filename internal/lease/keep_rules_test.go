@@ -78,6 +78,73 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 	}
 }
 
+// Failures that wait for a lane share a transaction, with the marks of attempts that were lost. Among them are one whose
+// group is not its claim's any more, and one that somebody else has counted.
+func TestFailuresAreSettledTogether(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	k := s.keeper()
+	ids := []string{"first", "a", "b", "lost", "taken", "counted"}
+	ends := make(map[string]chan error)
+	busy, err := k.Ends.get(t.Context())
+	require.NoError(t, err)
+	for _, id := range ids {
+		s.Enqueue(1, id)
+		if id == "lost" {
+			s.Exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) " +
+				"SELECT queue, group_id, id, 1 FROM pgfifo.jobs WHERE group_id = 'lost'")
+		}
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold, id)
+		lost, err := b.Lost(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, id == "lost", len(lost) == 1, id)
+		switch id {
+		case "taken":
+			s.Exec("UPDATE pgfifo.queue_groups SET token = token + 1 WHERE group_id = $1", id)
+		case "counted":
+			s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = $1", id)
+		}
+		end := make(chan error, 1)
+		ends[id] = end
+		go func() {
+			_, _, err := b.Step(t.Context(), retryIn(hold, 0), nil)
+			end <- err
+		}()
+		if id == ids[0] { // which waits for the lane by itself
+			s.Until(func() bool {
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				return k.finishing && len(k.done) == 0
+			})
+		}
+	}
+	s.Until(func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.done) == len(ids)-1
+	})
+	k.Ends.put(busy)
+	for _, id := range ids {
+		err := <-ends[id]
+		switch id {
+		case "taken":
+			require.ErrorIs(t, err, ErrNotHeld)
+			require.NotErrorIs(t, err, errNoRow)
+		case "counted":
+			require.ErrorIs(t, err, errNoRow)
+		default:
+			require.NoError(t, err, id)
+		}
+	}
+	const by = "SELECT string_agg(group_id, ' ' ORDER BY id) FROM pgfifo.jobs WHERE attempts = 1 " +
+		"AND xmin = (SELECT xmin FROM pgfifo.jobs WHERE group_id = 'a')"
+	require.Equal(t, "a b lost", pgtest.One[string](s.DB, by))
+	require.Equal(t, "taken", pgtest.One[string](s.DB,
+		"SELECT string_agg(group_id, ' ') FROM pgfifo.queue_groups WHERE session IS NOT NULL"))
+	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+}
+
 // A claim is committed by the time when it is answered; what is forfeited is a dead session's.
 func TestSessionsClaimIsCommitted(t *testing.T) {
 	t.Parallel()
