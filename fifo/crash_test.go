@@ -16,6 +16,12 @@ import (
 // watchful is a worker's setting that notices the loss of an idle connection soon.
 func watchful(w *fifo.Worker) { w.Heartbeat = 100 * time.Millisecond }
 
+// killAll ends the sessions of a worker, by its name. Other tests' workers may have the same name in their databases.
+func (b *bed) killAll(worker string) {
+	b.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
+		"WHERE datname = current_database() AND application_name = $1", worker)
+}
+
 // kill ends a session, and waits until it is gone.
 func (b *bed) kill(ctx context.Context, pid int) error {
 	if _, err := b.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {

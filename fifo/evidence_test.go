@@ -132,7 +132,7 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 			mu.Lock()
 			kills = append(kills, time.Now())
 			mu.Unlock()
-			b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`, name)
+			b.killAll(name)
 			die()
 			return errOnPurpose
 		}, watchful, func(w *fifo.Worker) {

@@ -34,7 +34,7 @@ func testManyLostAtOnce(t *testing.T, by lease) {
 	for range n {
 		receive(t, started, "all handlers")
 	}
-	b.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dies'")
+	b.killAll("dies")
 	die()
 	require.NoError(t, receive(t, ended, "the end of Run"))
 	begin, next := time.Now(), b.worker(nop)
