@@ -140,7 +140,7 @@ func (c silence) run(s *site) {
 
 	require.NoError(s, c.cut(c.net, proxy))
 	begin := time.Now()
-	s.within(hasty.Heartbeat+hasty.Silence+time.Second, "the news that the job is lost", func() bool {
+	s.within(hasty.Heartbeat+hasty.Silence+2*time.Second, "the news that the job is lost", func() bool {
 		return len(s.find(told, ids[0])) == 1
 	})
 	lost := time.Since(begin)
