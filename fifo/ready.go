@@ -14,7 +14,7 @@ import (
 //   - Run is under way and was not told to stop.
 //   - At least one lane has a connection, as far as is known without asking. A lane that has none takes no jobs, and
 //     leaves them to the others; Stats.Lanes counts those that have one. The end of a session shows at once, where the
-//     system tells of it (as Linux does).
+//     system tells of it (as Linux does). With SessionLease all lanes have one session, and lose it together.
 //   - The worker has looked for work with success, no longer ago than twice PollInterval and 2 seconds: 4 seconds by
 //     default. So a server that is silent shows, too. Stats.LookedAt is when it did. A worker that has no room for more
 //     work asks the server whether it is there instead.
