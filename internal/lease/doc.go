@@ -183,7 +183,7 @@
 //     settles it has the same rows locked; a slot bears the session's number.
 //
 // An operator's statement that finds no lock on a running job's row locks it, and then asks whether a session runs the
-// job, with a new snapshot (held_by_session of the schema): a claim locks that row, too, so it has come before, and is
+// job, with a new snapshot (held_by_sessions of the schema): a claim locks that row, too, so it has come before, and is
 // seen, or misses.
 //
 // # What a claim costs
