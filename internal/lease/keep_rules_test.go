@@ -78,8 +78,8 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 	}
 }
 
-// Failures that wait for a lane share a transaction, with the marks of attempts that were lost. Among them are one whose
-// group is not its claim's any more, and one that somebody else has counted.
+// Failures that wait for a lane share a transaction, with the marks of attempts that were lost. One of them is of a
+// group that is not its claim's any more, and one was counted by somebody else.
 func TestFailuresAreSettledTogether(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -17,6 +17,7 @@ const (
 	keepTakeFile  = "internal/lease/sql/keep_take.sql"
 	takeJobsFile  = "internal/lease/sql/keep_take_jobs.sql"
 	keepDoneFile  = "internal/lease/sql/keep_done.sql"
+	finishFile    = "internal/lease/finish.go"
 	keepSlotsFile = "internal/lease/sql/keep_slots.sql"
 	reclaimFile   = "internal/schedule/sql/reclaim.sql"
 	headsFile     = "internal/schedule/sql/heads.sql"
@@ -43,6 +44,20 @@ var sessions = []Mutant{
 		Breaks: "the token is not looked at in the row that is locked: a claim may come in between",
 		Edits:  []Edit{{takeJobsFile, tokenOfRow, ""}},
 		Test:   Test{"internal/lease", "TestTakeBehindAClaim"},
+	},
+	{
+		Name:   "session-settled-together-unheld",
+		Breaks: "failures that are settled together are recorded also of groups that are not the claims' any more",
+		Edits: []Edit{{
+			finishFile, "		if f.err != nil {\n			continue\n		}\n", "		f.err = nil\n",
+		}},
+		Test: Test{"internal/lease", "TestFailuresAreSettledTogether"},
+	},
+	{
+		Name:   "session-settled-together-unseen",
+		Breaks: "nobody is told of a failure, settled with others, that somebody else has counted",
+		Edits:  []Edit{{finishFile, "tag.RowsAffected() != 1", "tag.RowsAffected() > 1"}},
+		Test:   Test{"internal/lease", "TestFailuresAreSettledTogether"},
 	},
 	{
 		Name:   "session-take-without-lock",
