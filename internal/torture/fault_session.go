@@ -16,9 +16,15 @@ import (
 // noteHolds is the note of a session's end that held the groups of its worker.
 const noteHolds = "it held groups"
 
-// holderSQL finds the session that holds the groups of a worker: the one that has an advisory lock. $1 its name.
-const holderSQL = `SELECT a.pid FROM pg_stat_activity a JOIN pg_locks l USING (pid)
-WHERE a.datname = current_database() AND a.application_name = $1 AND l.locktype = 'advisory' LIMIT 1`
+const (
+	// holdsSQL is a condition on a lock: that of a session on a number that some group has. Others look with shared
+	// locks whether such a session lives, and sweeps have a lock of their own.
+	holdsSQL = `l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1 AND EXISTS (
+		SELECT FROM pgfifo.queue_groups g WHERE g.session = (l.classid::bigint << 32) | l.objid::bigint)`
+	// holderSQL finds the session that holds the groups of a worker. $1 its name.
+	holderSQL = `SELECT a.pid FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+		WHERE a.datname = current_database() AND a.application_name = $1 AND ` + holdsSQL
+)
 
 // injectSever ends the session that holds the groups of a worker, often in the middle of jobs.
 func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
@@ -65,7 +71,7 @@ func (r *run) lingerKept(ctx context.Context, p *process) {
 // terminate ends a session of a process.
 func (r *run) terminate(ctx context.Context, name string, pid int64) error {
 	var holds, done bool
-	if err := r.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = $1)`,
+	if err := r.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = $1 AND "+holdsSQL+")",
 		pid).Scan(&holds); err != nil {
 		return err
 	}
