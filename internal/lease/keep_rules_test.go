@@ -161,6 +161,59 @@ func TestSessionsClaimIsCommitted(t *testing.T) {
 	require.True(t, pgtest.One[bool](s.DB, dead))
 }
 
+// A claim is on disk before its handler begins, whatever the database says of commits.
+func TestSessionsClaimIsDurable(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Alter("synchronous_commit = off")
+	s.Enqueue(1, "a", "b", "c")
+	k := s.keeper()
+	for _, id := range []string{"a", "b", "c"} {
+		before := pgtest.One[string](s.DB, "SELECT pg_current_wal_insert_lsn()::text")
+		_, hold := s.borrow(k, id)
+		require.NotNil(t, hold)
+		require.True(t, pgtest.One[bool](s.DB, "SELECT pg_current_wal_flush_lsn() > $1::text::pg_lsn", before), id)
+	}
+}
+
+// A slot of a queue is a session's until the job is settled, or the session has died: nobody else takes it.
+func TestSessionsSlotIsTaken(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b", "c")
+	s.limit(1)
+	claim := func(k *Keeper, id string) (*Borrower, *Hold) {
+		b, err := k.Borrow(t.Context())
+		require.NoError(t, err)
+		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id), Slot: true})
+		require.NoError(t, err)
+		require.Equal(t, hold == nil, b.OverLimit())
+		return b, hold
+	}
+	first, second := s.keeper(), s.keeper()
+	b, hold := claim(first, "a")
+	require.NotNil(t, hold)
+	full := func() {
+		for name, k := range map[string]*Keeper{"itself": first, "another": second} {
+			_, over := claim(k, "b")
+			require.Nil(t, over, name)
+		}
+		l := s.lane()
+		require.Nil(t, s.slot(l, nil, "b"))
+		require.True(t, l.OverLimit())
+	}
+	full()
+	_, _, err := b.Step(t.Context(), succeed(hold), nil)
+	require.NoError(t, err)
+	_, hold = claim(second, "b")
+	require.NotNil(t, hold)
+	second.session().end(errClosed)
+	s.Until(func() bool {
+		_, hold := claim(first, "c")
+		return hold != nil
+	})
+}
+
 // A session that nobody asks anything hears that it has ended, and tells it.
 func TestSessionHearsOfItsEnd(t *testing.T) {
 	t.Parallel()

@@ -6,9 +6,6 @@ var kept = []string{
 	"-terminates", "8", "-leases", "4",
 }
 
-// keptDown has the server go down as well.
-var keptDown = append([]string{"-restarts", "6"}, kept...)
-
 const (
 	keeperFile    = "internal/lease/keeper_session.go"
 	roundFile     = "internal/lease/round.go"
@@ -96,10 +93,10 @@ var sessions = []Mutant{
 		Torture: kept, By: []string{"I6"},
 	},
 	{
-		Name:    "session-claim-not-durable",
-		Breaks:  "a crash of the server takes claims back whose handlers have begun",
-		Edits:   []Edit{{keeperFile, "'synchronous_commit', 'local'", "'synchronous_commit', 'off'"}},
-		Torture: keptDown, By: []string{"I6"}, Alone: true,
+		Name:   "session-claim-not-durable",
+		Breaks: "a crash of the server takes claims back whose handlers have begun",
+		Edits:  []Edit{{keeperFile, "'synchronous_commit', 'local'", "'synchronous_commit', 'off'"}},
+		Test:   Test{"internal/lease", "TestSessionsClaimIsDurable"},
 	},
 	{
 		Name:   "session-claims-its-own-again",
@@ -204,7 +201,7 @@ var sessions = []Mutant{
 		Edits: []Edit{{
 			keepSlotsFile, "f.session <> $3 AND pg_try_advisory_xact_lock_shared(f.session)", "f.session > 0",
 		}},
-		Torture: kept, By: []string{"I13"},
+		Test: Test{"internal/lease", "TestSessionsSlotIsTaken"},
 	},
 	{
 		Name:    "session-dead-for-nobody",
