@@ -49,7 +49,7 @@ func newCrew(w *Worker, set settings) *crew {
 	if set.bySession {
 		c.keeper = &lease.Keeper{
 			Dialer: c.dialer, Plain: succeedUsedStmt, Lost: c.lostSession,
-			Lanes: lease.NewLanes(c.dialer, w.concurrency(), false), Ends: lease.NewLanes(c.dialer, ends, true),
+			Lanes: lease.NewLanes(c.dialer, w.concurrency()), Ends: lease.NewLanes(c.dialer, ends),
 		}
 	}
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))

@@ -48,7 +48,7 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		r.outcome = Blocked
 		reason := fmt.Sprintf("job %d has used up its attempts", r.job.ID)
 		if r.failure == usedUp {
-			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason))}
+			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason)), Leaves: true}
 		}
 		reason = scrub(fmt.Sprintf("%s: %v", reason, r.failure.err), MaxReasonBytes-len("…"))
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason))}

@@ -4,32 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// settling returns a lane that has taken a hold, to settle it. No row's lock keeps those lanes from others for long
-// that settle: after a second a handlers' lane waits.
-func (k *Keeper) settling(ctx context.Context, hold *Hold) (lane *Lane, of *Lanes, err error) {
-	lane, err = taken(ctx, k.Ends, hold, new(Loan))
-	if locked := (*pgconn.PgError)(nil); errors.As(err, &locked) && locked.Code == lockNotAvailable {
-		lane, err = taken(ctx, k.Lanes, hold, new(Loan))
-		return lane, k.Lanes, err
+// settleRest is until it is tried again to get a lane that can take a hold: longer each time, up to settleRestMost.
+const settleRest, settleRestMost = 20 * time.Millisecond, 500 * time.Millisecond
+
+// settling returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody has
+// a row locked, or there is no connection, it tries again: the session has the group still.
+//
+// The few lanes that only settle are for what is quick. A group that was not is settled by a handlers' lane, as long as
+// that takes.
+func (b *Borrower) settling(ctx context.Context, hold *Hold) (lane *Lane, of *Lanes, err error) {
+	for rest := settleRest; ; rest = min(2*rest, settleRestMost) {
+		of, wait := b.keeper.Ends, waitBriefly
+		if b.keeper.slow.is(hold.Key) {
+			of, wait = b.keeper.Lanes, waitToTake
+		}
+		lane, err = taken(ctx, of, hold, new(Loan), wait)
+		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
+			return lane, of, err
+		}
+		if pause.For(ctx, rest) != nil {
+			return nil, nil, err
+		}
 	}
-	return lane, k.Ends, err
 }
 
 // taken returns a lane that has taken a hold. One whose connection broke before that has done nothing, so another one
 // is tried.
-func taken(ctx context.Context, from *Lanes, hold *Hold, loan *Loan) (lane *Lane, err error) {
+func taken(ctx context.Context, from *Lanes, hold *Hold, loan *Loan, wait patience) (lane *Lane, err error) {
 	for range 2 {
 		if lane, err = from.get(ctx); err != nil {
 			return nil, err
 		}
-		if err = lane.take(ctx, hold, loan, from.bounded); err == nil {
+		if err = lane.take(ctx, hold, loan, wait); err == nil {
 			return lane, nil
 		}
 		from.put(lane)
@@ -38,6 +52,73 @@ func taken(ctx context.Context, from *Lanes, hold *Hold, loan *Loan) (lane *Lane
 		}
 	}
 	return nil, err
+}
+
+// by settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the hold for
+// it. If the error is not nil it is held still, unless that is errNoRow.
+func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held) error {
+	for {
+		lane, of, err := b.settling(ctx, hold)
+		if err != nil {
+			return err
+		}
+		b.have(of, lane)
+		if hold.changed() && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind }) {
+			lane.rollback(ctx)
+			b.giveBack()
+			return fmt.Errorf("%w: a job behind the head was changed", ErrGivenBack)
+		}
+		err = b.end(ctx, hold, calls, lost)
+		if !tooLong(err) || of != b.keeper.Ends {
+			return err
+		}
+		b.keeper.slow.add(hold.Key)
+	}
+}
+
+// end makes the calls in the transaction of the lane that is borrowed, lets the groups go, and gives the lane back.
+func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call, lost []*Held) error {
+	lane, heads := b.lane, keptHeads(hold)
+	lane.marked = append(lane.marked, lost...)
+	begin := time.Now()
+	end := endCall(heads, settledBy(heads, calls))
+	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)
+	b.giveBack()
+	if err == nil && time.Since(begin) < settleRestMost {
+		b.keeper.slow.remove(hold.Key)
+	}
+	return err
+}
+
+// A slowSet has the groups whose jobs took long to settle: whatever a trigger of the user's waits for, say. They are
+// not settled together with others. The zero value is ready.
+type slowSet struct {
+	mu  sync.Mutex
+	all map[groups.Key]bool
+}
+
+// slowMost bounds a slowSet. One that is full begins anew.
+const slowMost = 1000
+
+func (s *slowSet) is(key groups.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[key]
+}
+
+func (s *slowSet) add(key groups.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) >= slowMost {
+		s.all = make(map[groups.Key]bool)
+	}
+	s.all[key] = true
+}
+
+func (s *slowSet) remove(key groups.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, key)
 }
 
 // borrow gets a lane for a loan, if that has none.
@@ -57,7 +138,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 		defer cancel()
 		defer context.AfterFunc(b.waits, cancel)()
 	}
-	lane, err := taken(ctx, b.keeper.Lanes, b.hold, loan)
+	lane, err := taken(ctx, b.keeper.Lanes, b.hold, loan, waitForever)
 	if errors.Is(err, ErrNotHeld) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -93,18 +174,25 @@ func (b *Borrower) giveBack() {
 	of.put(lane)
 }
 
-// fence returns the token of the claim for one of the groups that it holds.
+// fence returns the token of the claim for one of the groups that it holds. It waits for nobody.
 func (b *Borrower) fence(key groups.Key) (int64, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.hold != nil && !b.session.ended() {
-		for h := range b.hold.Heads() {
-			if h.Key == key && h.token != 0 {
-				return h.token, nil
-			}
-		}
+	if tokens := b.tokens.Load(); tokens != nil && (*tokens)[key] != 0 && !b.session.ended() {
+		return (*tokens)[key], nil
 	}
 	return 0, fmt.Errorf("lease: fence: %w", ErrLost)
+}
+
+// holds says for which groups there are tokens now.
+func (b *Borrower) holds(hold *Hold) {
+	if hold == nil {
+		b.tokens.Store(nil)
+		return
+	}
+	tokens := make(map[groups.Key]int64, 1)
+	for _, h := range keptHeads(hold) {
+		tokens[h.Key] = h.token
+	}
+	b.tokens.Store(&tokens)
 }
 
 // Lend runs a handler. It returns ErrLost if the session has ended by the time the handler returns.

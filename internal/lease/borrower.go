@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A Borrower works one group at a time that a Keeper's session holds. It has no connection: it borrows a lane when the
@@ -33,7 +35,8 @@ type Borrower struct {
 	waits   context.Context // of who waits for a lane; it ends with the handler
 	stop    context.CancelFunc
 	at      atomic.Pointer[Lane] // the borrowed lane, as others see it
-	started atomic.Int64         // as of Lane.since
+	tokens  atomic.Pointer[map[groups.Key]int64]
+	started atomic.Int64 // as of Lane.since
 }
 
 // Borrow returns a Borrower of the present session, which is opened if there is none.
@@ -78,6 +81,7 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 		b.mu.Lock()
 		b.hold, b.loan, b.marked, b.lost = a.hold, &Loan{from: b}, nil, false
 		b.mu.Unlock()
+		b.holds(a.hold)
 	}
 	return a.hold, nil
 }
@@ -97,23 +101,25 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lane == nil:
 		return b.let(heads, nil)
 	}
-	if b.lane == nil && len(heads) == 1 && len(calls) == 1 {
+	if b.lane == nil && len(heads) == 1 && len(calls) == 1 && !b.keeper.slow.is(heads[0].Key) {
 		err := b.keeper.finish(b.finish(heads[0], &calls[0]))
-		if left := errors.Is(err, errNoRow); err == nil || left {
-			b.freed(heads, left)
+		if err == nil || errors.Is(err, errNoRow) {
+			b.freed(heads)
 		}
 		if err != errApart { //nolint:errorlint // itself
 			return err
 		}
 	}
+	var err error
 	if b.lane == nil {
-		lane, of, err := b.keeper.settling(ctx, b.hold)
-		if err != nil {
-			return err
-		}
-		b.have(of, lane)
+		err = b.by(ctx, b.hold, calls, b.marked)
+	} else {
+		err = b.end(ctx, b.hold, calls, b.marked)
 	}
-	return b.end(ctx, heads, calls)
+	if err == nil || errors.Is(err, errNoRow) {
+		b.freed(heads)
+	}
+	return err
 }
 
 // finish returns how a job is settled together with others.
@@ -125,29 +131,18 @@ func (b *Borrower) finish(head *Held, call *Call) *finish {
 	return &finish{head: head, call: call, lost: lost}
 }
 
-// end makes the calls in the transaction of the lane that is borrowed, and gives that back.
-func (b *Borrower) end(ctx context.Context, heads []*Held, calls []Call) error {
-	lane := b.lane
-	lane.marked = append(lane.marked, b.marked...)
-	_, settled, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall(heads)), nil)
-	b.giveBack()
-	if left := errors.Is(err, errNoRow); settled || left {
-		b.freed(heads, left)
-	}
-	return err
-}
-
-// freed says that heads are let go, and with them the slot. left says that this is all that became of them.
-func (b *Borrower) freed(heads []*Held, left bool) {
+// freed says that heads are let go, and with them the slot.
+func (b *Borrower) freed(heads []*Held) {
 	a := &ask{}
 	b.mu.Lock()
 	for _, h := range heads {
 		if h.slot != 0 {
 			a.slots = append(a.slots, slot{h.Queue, h.slot})
 		}
-		h.token, h.slot, h.left = 0, 0, left
+		h.token, h.slot = 0, 0
 	}
 	b.mu.Unlock()
+	b.holds(b.hold)
 	if len(a.slots) > 0 {
 		_ = b.session.do(a) // if not, the session is dead, and the slot is free
 	}
@@ -171,6 +166,7 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 		h.token, h.slot = 0, 0
 	}
 	b.mu.Unlock()
+	b.holds(b.hold)
 	err := b.session.do(a)
 	if errors.Is(err, ErrBusy) || Refused(err) { // it is tried again
 		err = nil
@@ -188,6 +184,7 @@ func (b *Borrower) forget() {
 		b.loan.end()
 	}
 	b.hold, b.loan, b.marked = nil, nil, nil
+	b.holds(nil)
 }
 
 // Forfeit lets go of what is held and was not settled: the attempt is lost, and whoever claims the job next counts it.
@@ -208,8 +205,6 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	switch {
 	case head.token == 0 && len(calls) == 0: // nobody has it
 		return nil
-	case head.left: // the lane had its group, with the token of the claim
-		return fmt.Errorf("lease: record: %w", errUnchanged)
 	case head.token == 0:
 		return ErrNotHeld
 	}
@@ -217,21 +212,13 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	defer cancel()
 	b.giveBack()
 	own := &Hold{Held: *head}
-	lane, of, err := b.keeper.settling(ctx, own)
-	if err != nil {
-		return fmt.Errorf("lease: record: %w", err)
-	}
-	defer of.put(lane)
+	var lost []*Held
 	if head.marked {
-		lane.marked = append(lane.marked, &own.Held)
+		lost = append(lost, &own.Held)
 	}
-	_, _, err = lane.Step(ctx, append(calls[:len(calls):len(calls)], endCall([]*Held{head})), nil)
-	left := errors.Is(err, errNoRow)
-	if left {
-		err = errUnchanged
-	}
-	if err == nil || left {
-		b.freed([]*Held{head}, left)
+	err := b.by(ctx, own, calls, lost)
+	if err == nil || errors.Is(err, errNoRow) {
+		b.freed([]*Held{head})
 	}
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)

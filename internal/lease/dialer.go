@@ -124,7 +124,8 @@ func claimTexts() map[string]string {
 // borrowTexts returns those of a lane that is borrowed.
 func borrowTexts() map[string]string {
 	return map[string]string{
-		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtEnd: keepEndSQL, stmtDone: keepDoneSQL,
+		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
+		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL, stmtBound: boundSQL,
 	}
 }
 

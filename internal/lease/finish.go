@@ -28,7 +28,7 @@ var errApart = errors.New("lease: the jobs cannot be settled together")
 func (k *Keeper) finish(f *finish) error {
 	f.ready = make(chan struct{})
 	k.mu.Lock()
-	k.done = append(k.done, f)
+	k.waiting = append(k.waiting, f)
 	first := !k.finishing
 	k.finishing = true
 	k.mu.Unlock()
@@ -43,8 +43,8 @@ func (k *Keeper) finish(f *finish) error {
 func (k *Keeper) finishAll() {
 	for {
 		k.mu.Lock()
-		some := k.done[:min(len(k.done), askRoom)]
-		k.done = k.done[len(some):]
+		some := k.waiting[:min(len(k.waiting), askRoom)]
+		k.waiting = k.waiting[len(some):]
 		k.finishing = len(some) > 0
 		k.mu.Unlock()
 		if len(some) == 0 {
@@ -105,12 +105,13 @@ func (k *Keeper) finishWith(some []*finish, settle func(*Lane, context.Context, 
 	return err
 }
 
-// finish completes jobs in a transaction of the lane's. Who has one of them locked is waited for, a second at most.
+// finish completes jobs in a transaction of the lane's. What somebody has locked, and what a trigger of the user's does,
+// is waited for, a second for each statement.
 func (l *Lane) finish(ctx context.Context, some []*finish) error {
 	queues, ids, tokens, jobs := keepArgs(some)
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
-	l.send(pipeline, stmtWaitBehind, nil, nil)
+	l.send(pipeline, stmtBound, nil, nil)
 	l.send(pipeline, stmtDone, [][]byte{queues, ids, tokens, jobs}, claimFormats)
 	l.send(pipeline, stmtCommit, nil, nil)
 	err := pipeline.Sync()
@@ -135,7 +136,7 @@ func (l *Lane) finishEach(ctx context.Context, some []*finish) error {
 	queues, ids, tokens, _ := keepArgs(some)
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
-	l.send(pipeline, stmtWaitBehind, nil, nil)
+	l.send(pipeline, stmtBound, nil, nil)
 	l.send(pipeline, stmtTake, [][]byte{queues, ids, tokens}, claimFormats)
 	err := pipeline.Sync()
 	if err == nil {
@@ -159,12 +160,14 @@ func (l *Lane) finishEach(ctx context.Context, some []*finish) error {
 func (l *Lane) finishHeld(pipeline *pgconn.Pipeline, some []*finish) error {
 	var held []*finish
 	var heads, lost []*Held
+	var settled []int64
 	for _, f := range some {
 		if f.err != nil {
 			continue
 		}
 		l.send(pipeline, f.call.Statement, f.call.Args, nil)
 		held, heads = append(held, f), append(heads, f.head)
+		settled = append(settled, settledBy(heads[len(heads)-1:], []Call{*f.call})...)
 		if f.lost {
 			lost = append(lost, f.head)
 		}
@@ -175,7 +178,7 @@ func (l *Lane) finishHeld(pipeline *pgconn.Pipeline, some []*finish) error {
 		ends++
 	}
 	if len(heads) > 0 {
-		end := endCall(heads)
+		end := endCall(heads, settled)
 		l.send(pipeline, end.Statement, end.Args, nil)
 		ends++
 	}

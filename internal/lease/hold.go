@@ -54,7 +54,7 @@ type Held struct {
 	marked  bool   // this very attempt has begun before, and died
 	token   int64  // of a session's claim that has its group, or 0
 	slot    int32  // of its queue that the claim has, or 0
-	left    bool   // its session let it go with a settling that left the job as it was
+	version uint32 // of a job behind the head of a session's batch: the transaction that had written it; or 0
 }
 
 // A Place is a ctid: a block of the table, and a line in it.

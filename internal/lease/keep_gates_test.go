@@ -67,15 +67,15 @@ func TestTakeBehindAClaim(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	taken := make(chan error, 1)
 	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
-	go func() { taken <- l.take(t.Context(), hold, new(Loan), false) }()
+	go func() { taken <- l.take(t.Context(), hold, new(Loan), waitForever) }()
 	require.True(t, pgtest.Wait(10*time.Second, func() bool {
 		return pgtest.One[bool](s.DB, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)", l.pid)
 	}))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ErrorIs(t, <-taken, ErrNotHeld)
 	hold.token = 8
-	require.NoError(t, l.take(t.Context(), hold, new(Loan), true))
-	_, settled, err := l.Step(t.Context(), append(succeed(hold), endCall([]*Held{&hold.Held})), nil)
+	require.NoError(t, l.take(t.Context(), hold, new(Loan), waitBriefly))
+	_, settled, err := l.Step(t.Context(), append(succeed(hold), endCall([]*Held{&hold.Held}, []int64{1})), nil)
 	require.NoError(t, err)
 	require.True(t, settled)
 }

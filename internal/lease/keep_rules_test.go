@@ -14,7 +14,7 @@ func (s *stage) keeper() *Keeper {
 	s.Helper()
 	d := s.dialer(Session{})
 	k := &Keeper{
-		Dialer: d, Lanes: NewLanes(d, 1, false), Ends: NewLanes(d, 1, true), Plain: "succeed", Lost: func(error) {},
+		Dialer: d, Lanes: NewLanes(d, 1), Ends: NewLanes(d, 1), Plain: "succeed", Lost: func(error) {},
 	}
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(k.Close)
@@ -78,62 +78,65 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 	}
 }
 
+// failing records a failure of what the borrower has.
+func (s *stage) failing(b *Borrower, hold *Hold) <-chan error {
+	end := make(chan error, 1)
+	go func() {
+		_, _, err := b.Step(s.Context(), retryIn(hold, 0), nil)
+		end <- err
+	}()
+	return end
+}
+
+// lostBefore marks the first attempt of a group's head as one that has begun.
+func (s *stage) lostBefore(id string) {
+	s.Helper()
+	s.Exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) "+
+		"SELECT queue, group_id, id, 1 FROM pgfifo.jobs WHERE group_id = $1", id)
+}
+
 // Failures that wait for a lane share a transaction, with the marks of attempts that were lost. One of them is of a
-// group that is not its claim's any more, and one was counted by somebody else.
+// group that is not its claim's any more.
 func TestFailuresAreSettledTogether(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
-	ids := []string{"first", "a", "b", "lost", "taken", "counted"}
-	ends := make(map[string]chan error)
+	ids := []string{"first", "a", "b", "lost", "taken"}
+	ends := make(map[string]<-chan error)
 	busy, err := k.Ends.get(t.Context())
 	require.NoError(t, err)
 	for _, id := range ids {
 		s.Enqueue(1, id)
 		if id == "lost" {
-			s.Exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) " +
-				"SELECT queue, group_id, id, 1 FROM pgfifo.jobs WHERE group_id = 'lost'")
+			s.lostBefore(id)
 		}
 		b, hold := s.borrow(k, id)
 		require.NotNil(t, hold, id)
 		lost, err := b.Lost(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, id == "lost", len(lost) == 1, id)
-		switch id {
-		case "taken":
+		if id == "taken" {
 			s.Exec("UPDATE pgfifo.queue_groups SET token = token + 1 WHERE group_id = $1", id)
-		case "counted":
-			s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = $1", id)
 		}
-		end := make(chan error, 1)
-		ends[id] = end
-		go func() {
-			_, _, err := b.Step(t.Context(), retryIn(hold, 0), nil)
-			end <- err
-		}()
+		ends[id] = s.failing(b, hold)
 		if id == ids[0] { // which waits for the lane by itself
 			s.Until(func() bool {
 				k.mu.Lock()
 				defer k.mu.Unlock()
-				return k.finishing && len(k.done) == 0
+				return k.finishing && len(k.waiting) == 0
 			})
 		}
 	}
 	s.Until(func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		return len(k.done) == len(ids)-1
+		return len(k.waiting) == len(ids)-1
 	})
 	k.Ends.put(busy)
 	for _, id := range ids {
-		err := <-ends[id]
-		switch id {
-		case "taken":
+		if err := <-ends[id]; id == "taken" {
 			require.ErrorIs(t, err, ErrNotHeld)
-			require.NotErrorIs(t, err, errNoRow)
-		case "counted":
-			require.ErrorIs(t, err, errNoRow)
-		default:
+		} else {
 			require.NoError(t, err, id)
 		}
 	}
@@ -143,6 +146,100 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 	require.Equal(t, "taken", pgtest.One[string](s.DB,
 		"SELECT string_agg(group_id, ' ') FROM pgfifo.queue_groups WHERE session IS NOT NULL"))
 	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+}
+
+// What is to record a lost attempt finds the job otherwise than it was claimed: then the group is not let go with it,
+// and the mark of the attempt stays.
+func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.lostBefore("a")
+	k := s.keeper()
+	b, hold := s.borrow(k, "a")
+	_, err := b.Lost(t.Context())
+	require.NoError(t, err)
+	s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
+	require.ErrorContains(t, <-s.failing(b, hold), "is left as it was")
+	require.ErrorContains(t, b.Record(t.Context(), &hold.Held, retryIn(hold, 0)...), "is left as it was")
+	require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+	require.Equal(t, k.session().number, pgtest.One[int64](s.DB, "SELECT session FROM pgfifo.queue_groups"))
+}
+
+// A job behind the head of a batch was replaced several times, and its row is where it was when it was read: the batch
+// is undone.
+func TestReplacedInItsPlace(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]bool{"a handler has the transaction": true, "none has it": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			ids := s.Enqueue(2, "a")
+			s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1]) // the first place is not given again
+			k := s.keeper()
+			b, err := k.Borrow(t.Context())
+			require.NoError(t, err)
+			hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 2})
+			require.NoError(t, err)
+			require.Len(t, hold.Rest, 1)
+			at := string(hold.Rest[0].Place.Append(nil))
+			for there := ""; there != at; { // comes round, because nobody can see the former ones
+				s.Exec("UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = $1", ids[1])
+				s.Exec("VACUUM pgfifo.jobs")
+				there = pgtest.One[string](s.DB, "SELECT ctid::text FROM pgfifo.jobs WHERE id = $1", ids[1])
+			}
+			if ask {
+				require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
+				require.NoError(t, b.Keep(t.Context()))
+			}
+			behind := Call{Statement: "behind", Behind: true, Args: [][]byte{
+				[]byte(queue), []byte("{" + string(appendInt(ids[1])) + "}"), []byte("{\"" + string(hold.Rest[0].Place.Append(nil)) + "\"}"),
+			}}
+			_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
+			require.ErrorIs(t, err, ErrGivenBack)
+			require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+			require.True(t, pgtest.One[bool](s.DB, "SELECT session IS NULL FROM pgfifo.queue_groups"))
+		})
+	}
+}
+
+// A job whose completion takes long, because of a trigger of the user's, keeps no other one waiting for long.
+func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Exec(`CREATE TABLE audit (n int); INSERT INTO audit VALUES (0);
+		CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF OLD.group_id LIKE 'slow%' THEN UPDATE audit SET n = n + 1; END IF; RETURN OLD; END $$;
+		CREATE TRIGGER audited BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION audited()`)
+	tx, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), "UPDATE audit SET n = 0")
+	require.NoError(t, err)
+	k := s.keeper()
+	k.Lanes = NewLanes(k.Dialer, 2)
+	end := make(map[string]chan error)
+	complete := func(id string) {
+		s.Enqueue(1, id)
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold, id)
+		end[id] = make(chan error, 1)
+		go func() {
+			_, _, err := b.Step(t.Context(), succeed(hold), nil)
+			end[id] <- err
+		}()
+	}
+	complete("slow 1")
+	complete("slow 2")
+	s.Until(func() bool { return k.slow.is(group("slow 1")) && k.slow.is(group("slow 2")) })
+	complete("quick")
+	require.NoError(t, <-end["quick"])
+	require.Empty(t, end["slow 1"])
+	require.Empty(t, end["slow 2"])
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-end["slow 1"])
+	require.NoError(t, <-end["slow 2"])
+	require.False(t, k.slow.is(group("quick")))
 }
 
 // A claim is committed by the time when it is answered; what is forfeited is a dead session's.

@@ -37,8 +37,9 @@ type Keeper struct {
 	dialed *attempt // the one that is under way, or nil
 	closed bool
 
-	done      []*finish // jobs that wait to be completed together
+	waiting   []*finish // jobs that wait to be settled together
 	finishing bool
+	slow      slowSet
 }
 
 // An attempt to open a session is one for all who want it meanwhile.

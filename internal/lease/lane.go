@@ -63,13 +63,15 @@ type Call struct {
 	// what somebody has done to them meanwhile. It runs before the others, in the savepoint of the batch: if it is
 	// refused the jobs are given back, and no attempt of the head's is lost.
 	Behind bool
+	// Leaves says that it may leave the job's row as it was.
+	Leaves bool
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("lease: the job is not held any more")
 
-// errNoRow is the ErrNotHeld of a transaction that was committed.
-var errNoRow = fmt.Errorf("%w: a statement has found no row of it", ErrNotHeld)
+// errNoRow is the ErrNotHeld of Step: a call has found no row, and what else was in its transaction is committed.
+var errNoRow = fmt.Errorf("%w: a call has found no row", ErrNotHeld)
 
 // Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job
 // otherwise than it was held, or left it as it was. Any other is the connection's.
@@ -96,8 +98,10 @@ const ( // names of prepared statements
 
 	stmtTake     = "pgfifo_take"
 	stmtTakeJobs = "pgfifo_take_jobs"
+	stmtSame     = "pgfifo_same"
 	stmtEnd      = "pgfifo_end"
 	stmtDone     = "pgfifo_done"
+	stmtBound    = "pgfifo_bound"
 	stmtLocal    = "pgfifo_local"
 
 	stmtLockSlot       = "pgfifo_lock_slot"

@@ -9,19 +9,17 @@ import (
 
 // Lanes are lanes that many share, each for a while: see Borrower.
 type Lanes struct {
-	dialer  *Dialer
-	free    chan struct{} // has a place for each that is not lent
-	bounded bool
+	dialer *Dialer
+	free   chan struct{} // has a place for each that is not lent
 
 	mu     sync.Mutex
 	idle   []*Lane
 	closed bool
 }
 
-// NewLanes returns up to n lanes, which are dialed when they are needed. bounded says that they wait for a locked row
-// for a second only.
-func NewLanes(d *Dialer, n int, bounded bool) *Lanes {
-	l := &Lanes{dialer: d, free: make(chan struct{}, n), bounded: bounded}
+// NewLanes returns up to n lanes, which are dialed when they are needed.
+func NewLanes(d *Dialer, n int) *Lanes {
+	l := &Lanes{dialer: d, free: make(chan struct{}, n)}
 	for range n {
 		l.free <- struct{}{}
 	}

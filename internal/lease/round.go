@@ -252,7 +252,10 @@ func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
 		heads[a] = append(heads[a], h)
 	})
 	if err == nil && r.batches {
-		err = r.eachHeld(p, list, func(_ *rowReader, a *ask, h Held) { behind[a] = append(behind[a], h) })
+		err = r.eachHeld(p, list, func(row *rowReader, a *ask, h Held) {
+			h.version = row.uint32()
+			behind[a] = append(behind[a], h)
+		})
 	}
 	if err != nil {
 		return err

@@ -53,6 +53,8 @@ var (
 	keepTakeSQL string
 	//go:embed sql/keep_take_jobs.sql
 	keepTakeJobsSQL string
+	//go:embed sql/keep_same.sql
+	keepSameSQL string
 	//go:embed sql/keep_end.sql
 	keepEndSQL string
 	//go:embed sql/keep_done.sql

@@ -3,17 +3,38 @@ package lease
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// A patience says for how long a lane waits for whoever has locked what it needs, or is slow.
+type patience int
+
+const (
+	waitForever patience = iota // as long as it takes
+	waitToTake                  // a second for each row that it takes, and then as long as it takes
+	waitBriefly                 // a second for each statement
+)
+
+// boundSQL is for a transaction that waits for nobody for long: for a lock, or for a trigger of the user's.
+const boundSQL = "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
+	"pg_catalog.set_config('statement_timeout', '1s', true)"
+
+// tooLong reports whether a statement was ended because its patience was.
+func tooLong(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && (pgErr.Code == lockNotAvailable || pgErr.Code == statementCancelled)
+}
+
 // take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
 // claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing. It waits
-// for whoever has a row locked; if it is bounded, a second for each, and then its error is lockNotAvailable.
-func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, bounded bool) error {
+// for whoever has a row locked.
+func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) error {
 	l.loan = nil // that of the job before
-	heads := keptHeads(hold)
+	heads, behind := keptHeads(hold), keptBehind(hold)
 	var queues, ids, tokens, jobs array
 	for _, h := range heads {
 		queues.string(h.Queue)
@@ -24,13 +45,20 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, bounded bool) e
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
-	if bounded {
+	switch wait {
+	case waitToTake:
 		l.send(pipeline, stmtWaitBehind, nil, nil)
+		begun++
+	case waitBriefly:
+		l.send(pipeline, stmtBound, nil, nil)
 		begun++
 	}
 	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
 	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes(), tokens.bytes()), claimFormats)
-	if bounded {
+	if len(behind) > 0 {
+		l.send(pipeline, stmtSame, sameArgs(behind), claimFormats)
+	}
+	if wait == waitToTake {
 		l.send(pipeline, stmtWaitLong, nil, nil)
 	}
 	err := pipeline.Sync()
@@ -38,7 +66,10 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, bounded bool) e
 	if err == nil {
 		taken, err = readTake(pipeline, begun, heads)
 	}
-	if err == nil && bounded {
+	if err == nil && len(behind) > 0 {
+		err = readSame(pipeline, behind)
+	}
+	if err == nil && wait == waitToTake {
 		_, err = readTag(pipeline)
 	}
 	if closeErr := pipeline.Close(); err == nil {
@@ -68,6 +99,52 @@ func keptHeads(hold *Hold) (heads []*Held) {
 	return heads
 }
 
+// keptBehind returns the jobs behind the head of a session's batch.
+func keptBehind(hold *Hold) (behind []*Held) {
+	for i := range hold.Rest {
+		if h := &hold.Rest[i]; h.version != 0 {
+			behind = append(behind, h)
+		}
+	}
+	return behind
+}
+
+func sameArgs(behind []*Held) [][]byte {
+	var ids, places, versions array
+	for _, h := range behind {
+		ids.int(h.ID)
+		places.string(string(h.Place.Append(nil)))
+		versions.int(int64(h.version))
+	}
+	return [][]byte{
+		[]byte(behind[0].Queue), []byte(behind[0].GroupID), ids.bytes(), places.bytes(), versions.bytes(),
+	}
+}
+
+// readSame takes the places of those jobs away that are not what was read: what is to settle them finds none there.
+func readSame(pipeline *pgconn.Pipeline, behind []*Held) error {
+	same := make([]bool, len(behind))
+	err := eachRow(pipeline, func(r *rowReader) {
+		n := int(r.uint32()) - 1
+		if n < 0 || n >= len(behind) {
+			r.fail("for job %d of %d", n+1, len(behind))
+			return
+		}
+		same[n] = true
+	})
+	for n, h := range behind {
+		if err == nil && !same[n] {
+			h.Place = Place{}
+		}
+	}
+	return err
+}
+
+// changed reports whether a lane that has taken the hold has found a job of it that is not what was read.
+func (h *Hold) changed() bool {
+	return slices.ContainsFunc(keptBehind(h), func(job *Held) bool { return job.Place == Place{} })
+}
+
 // readTake enters in the heads where their rows are, and the transaction.
 func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, err error) {
 	for range begun + 1 { // and the groups
@@ -90,13 +167,24 @@ func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, e
 	return taken, err
 }
 
-// endCall lets the groups go with the transaction that has taken them.
-func endCall(heads []*Held) Call {
-	var queues, ids, tokens array
-	for _, h := range heads {
+// endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one
+// that may be as it was.
+func endCall(heads []*Held, settled []int64) Call {
+	var queues, ids, tokens, jobs array
+	for i, h := range heads {
 		queues.string(h.Queue)
 		ids.string(h.GroupID)
 		tokens.int(h.token)
+		jobs.int(settled[i])
 	}
-	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes()}}
+	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}}
+}
+
+// settledBy returns which jobs are to be settled by the calls: for endCall.
+func settledBy(heads []*Held, calls []Call) []int64 {
+	settled := make([]int64, len(heads)) // the calls of a batch look themselves
+	if len(heads) == 1 && len(calls) == 1 && !calls[0].Leaves {
+		settled[0] = heads[0].ID
+	}
+	return settled
 }

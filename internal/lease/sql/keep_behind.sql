@@ -6,6 +6,7 @@
 --
 -- What claim_batch.sql says of the jobs behind a head holds here: they are not locked, the group is the session's. One
 -- job more than wanted is read, to know whether there is more. Its payload is not sent, nor are those beyond $4.
+-- version is the transaction that has written the row (keep_same.sql).
 SELECT k.n::integer, w.id,
        CASE WHEN w.m < k.jobs AND w.bytes <= $4::bigint THEN w.payload END AS payload,
        w.attempts, w.max_attempts, w.enqueued_at, w.run_at, statement_timestamp() AS now, w.place, '0'::xid AS job_xid,
@@ -15,7 +16,8 @@ SELECT k.n::integer, w.id,
            AS marked,
        pg_current_xact_id() AS own_xid, pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid, false AS paused,
        CASE WHEN w.m < k.jobs AND w.bytes <= $4::bigint THEN w.headers END AS headers,
-       w.priority
+       w.priority,
+       w.version
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (queue, group_id, jobs, n)
 CROSS JOIN LATERAL (SELECT r.job
                     FROM pgfifo.queue_groups r
@@ -24,7 +26,7 @@ CROSS JOIN LATERAL (
     SELECT b.*, row_number() OVER upto AS m,
            sum(octet_length(b.payload) + coalesce(octet_length(b.headers::text), 0)) OVER upto AS bytes
     FROM (SELECT j.id, j.payload, j.headers, j.attempts, j.max_attempts, j.enqueued_at, j.run_at, j.priority,
-                 j.ctid AS place
+                 j.ctid AS place, j.xmin AS version
           FROM pgfifo.jobs j
           WHERE j.queue = k.queue AND j.group_id = k.group_id AND j.id > g.job
           ORDER BY j.queue, j.group_id, j.id

@@ -51,10 +51,22 @@ var sessions = []Mutant{
 		Test: Test{"internal/lease", "TestFailuresAreSettledTogether"},
 	},
 	{
-		Name:   "session-settled-together-unseen",
-		Breaks: "nobody is told of a failure, settled with others, that somebody else has counted",
-		Edits:  []Edit{{finishFile, "tag.RowsAffected() != 1", "tag.RowsAffected() > 1"}},
-		Test:   Test{"internal/lease", "TestFailuresAreSettledTogether"},
+		Name:   "session-mark-goes-unrecorded",
+		Breaks: "a group is let go, and the mark of a lost attempt goes, although that could not be recorded",
+		Edits:  []Edit{{"internal/lease/sql/keep_end.sql", "AND r.xmin <> pg_current_xact_id()::xid", "AND false"}},
+		Test:   Test{"internal/lease", "TestMarkStaysWithAnUnrecordedAttempt"},
+	},
+	{
+		Name:   "session-place-is-proof",
+		Breaks: "a job behind the head that was replaced, and is where it was, is taken for what was read",
+		Edits:  []Edit{{"internal/lease/sql/keep_same.sql", " AND j.version = k.version", ""}},
+		Test:   Test{"internal/lease", "TestReplacedInItsPlace"},
+	},
+	{
+		Name:   "session-slow-among-the-quick",
+		Breaks: "a job whose completion takes long is completed by the few lanes of all",
+		Edits:  []Edit{{"internal/lease/borrow.go", "		b.keeper.slow.add(hold.Key)\n", ""}},
+		Test:   Test{"internal/lease", "TestSlowCompletionKeepsNoOtherWaiting"},
 	},
 	{
 		Name:   "session-take-without-lock",
