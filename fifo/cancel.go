@@ -37,8 +37,8 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 // that. It returns ErrInvalidID for a queue.
 //
 // With Settings.SessionLease, one session holds all of a worker's groups, and goes on. Terminate takes the group from
-// it, whichever job of it runs, and ends another session only if the handler has the job's transaction, or the job is
-// just being settled. The attempt is lost as above, and nothing of it commits, whatever the handler returns. Its
+// it, whichever job of it runs, and ends another session only if that has had the group's row locked for a second: the
+// handler has the job's transaction. The attempt is lost as above, and nothing of it commits, whatever the handler returns. Its
 // context ends with ErrLost when the worker hears of it, by a notice as of Cancel. A worker that hears none finds out
 // when the handler asks for the transaction, or returns. Other groups of its batch (BatchGroups) run again: uncounted,
 // unless the handlers had the transaction, whose session was ended. To take the group is part of the caller's
@@ -48,21 +48,37 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)
 	}
 	const verb = "terminate the holder of"
-	ended, kept := false, false
+	kept := false
+	if err := s.read(ctx, verb, keptSQL, func(r row) error { return r.Scan(&kept) }, s.queue, s.group); err != nil {
+		return false, err
+	}
+	if kept { // first: a lane that has the row locked may be settling jobs of other groups with it, which is quick
+		if taken, err := s.take(ctx, verb); taken || err != nil {
+			return taken, err
+		}
+	}
+	ended, still := false, false
 	err := s.read(ctx, verb, terminateSQL, func(r row) error {
 		var one, has bool
 		err := r.Scan(&one, &has)
-		ended, kept = ended || one, kept || has
+		ended, still = ended || one, still || has
 		return err
 	},
 		s.queue, s.group)
-	if err != nil || !kept {
+	if err != nil || !still {
 		return ended, err
 	}
+	taken, err := s.take(ctx, verb)
+	return ended || taken, err
+}
+
+// take takes the group from the session that has it, and reports whether it could: not while somebody else has its row
+// locked.
+func (s Scope) take(ctx context.Context, verb string) (bool, error) {
 	xid := int64(0)
-	err = s.change(ctx, verb, takeSQL, func(r row) error { return r.Scan(&xid) }, s.queue, s.group)
+	err := s.change(ctx, verb, takeSQL, func(r row) error { return r.Scan(&xid) }, s.queue, s.group)
 	if err != nil || xid == 0 {
-		return ended, err
+		return false, err
 	}
 	s.announce(xid, func(h hints) {
 		h.cancel(s.queue, s.group)

@@ -87,6 +87,8 @@ var (
 	canceledSQL string
 	//go:embed sql/terminate.sql
 	terminateSQL string
+	//go:embed sql/kept.sql
+	keptSQL string
 	//go:embed sql/take.sql
 	takeSQL string
 	//go:embed sql/measure.sql
