@@ -27,7 +27,10 @@ func plans(t *testing.T) *pgtest.Plans {
 				SQL: urgentSQL, Groups: 100, Index: "jobs by jobs_urgent",
 				Args: "'{q,q}', '{9,1}', '{-infinity,-infinity}', '{\"\",\"\"}', 100",
 			},
-			"probe":  {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
+			"probe": {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
+			"released": {
+				SQL: releasedSQL, Args: "'{q,q}', '{g00007,g00008}', '{5,6}'", Groups: 2,
+			},
 			"firsts": {SQL: firstsSQL, Args: "'', 100", Groups: 1},
 		},
 	}

@@ -139,6 +139,32 @@ func TestNewestTransactionHolds(t *testing.T) {
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
+// A group is known to be free again when its session has let it go, and lives on.
+func TestReleasedBySession(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	_, err := s.Session().Conn.Exec(t.Context(), "SELECT pg_advisory_lock(4711)")
+	require.NoError(t, err)
+	s.Exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, job, attempt) " +
+		"SELECT queue, group_id, 4711, id, 1 FROM pgfifo.jobs " +
+		"ON CONFLICT (queue, group_id) DO UPDATE SET session = EXCLUDED.session, job = EXCLUDED.job, attempt = 1")
+	turns, scout := s.scout(time.Hour)
+	conn := s.Session().Conn
+	require.NoError(t, scout.Walk(t.Context(), conn))
+	require.Nil(t, turns.TryNext())
+	turns.Done(&Turn{Key: group("c")}, Outcome{Missed: true})
+	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	require.Nil(t, turns.TryNext())
+	s.Exec("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'b'")
+	s.Until(func() bool {
+		require.NoError(t, scout.checkHeld(t.Context(), conn))
+		keys, _ := turns.Kept()
+		return len(keys) == 1
+	})
+	require.Equal(t, []string{"b"}, drained(turns))
+}
+
 // A MultiXact in a head's xmax looks like a transaction that is yet to come. It holds nothing up.
 func TestLockersOfHeadsAreNotHolders(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,8 @@ var (
 	ensureSharedSQL string
 	//go:embed sql/ended.sql
 	endedSQL string
+	//go:embed sql/released.sql
+	releasedSQL string
 	//go:embed sql/reclaim.sql
 	reclaimSQL string
 	//go:embed sql/writers.sql

@@ -150,6 +150,18 @@ func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 	return xids, unknown
 }
 
+// Kept returns the groups that sessions hold, and their numbers.
+func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for turn := range t.held {
+		if turn.holder < 0 {
+			keys, sessions = append(keys, turn.Key), append(sessions, -turn.holder)
+		}
+	}
+	return keys, sessions
+}
+
 // HeldBy returns the groups held by the given transactions, all of them and those whose worker died.
 func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
 	t.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // What the scout watches beside its walks: the groups that others hold, and those who enqueue.
@@ -47,6 +49,11 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	}
 	ended, orphans := s.Turns.HeldBy(died)
 	keys = append(keys, ended...)
+	released, err := s.released(ctx, conn)
+	if err != nil {
+		return err
+	}
+	keys = append(keys, released...)
 	s.orphans = orphans
 	defer func() { s.orphans = nil }()
 	if len(keys) == 0 {
@@ -54,6 +61,42 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	}
 	s.Turns.Gone(keys) // those that still have jobs come back as candidates
 	return s.probe(ctx, conn, keys)
+}
+
+// A rest is until something is done again: some times as long as it took.
+type rest struct{ until time.Time }
+
+func (r *rest) over() bool { return !time.Now().Before(r.until) }
+
+func (r *rest) after(begin time.Time) { r.until = time.Now().Add(spare * time.Since(begin)) }
+
+// released returns the groups that sessions have let go, which live on. A session that ends tells of all its groups at
+// once, as a transaction does of its own; of one that is let go only its row tells.
+func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
+	if !s.kept.over() {
+		return nil, nil
+	}
+	keys, sessions := s.Turns.Kept()
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	defer s.kept.after(time.Now())
+	queues, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, key := range keys {
+		queues[i], ids[i] = key.Queue, key.GroupID
+	}
+	rows, err := conn.Query(ctx, s.Schema.Qualify(releasedSQL), queues, ids, sessions)
+	if err == nil {
+		var n int
+		_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
+			released = append(released, keys[n-1])
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("schedule: look at what sessions hold: %w", err)
+	}
+	return released, nil
 }
 
 // nextAsk returns how long to leave those alone who enqueue.

@@ -69,6 +69,12 @@ var sessions = []Mutant{
 		Test:   Test{"internal/lease", "TestSlowCompletionKeepsNoOtherWaiting"},
 	},
 	{
+		Name:   "session-release-unseen",
+		Breaks: "nobody but a walk sees that a session which lives on has let a group go",
+		Edits:  []Edit{{"internal/schedule/watch.go", "	keys = append(keys, released...)\n", "	_ = released\n"}},
+		Test:   Test{"internal/schedule", "TestReleasedBySession"},
+	},
+	{
 		Name:   "session-take-without-lock",
 		Breaks: "the token is looked at in a snapshot, and the row is not locked",
 		Edits: []Edit{
