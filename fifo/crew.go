@@ -184,10 +184,11 @@ func (c *crew) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	c.stopping.Store(true)
+	latest := time.Now().Add(max(c.set.drain, 0) + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
 	if c.keeper != nil {
-		c.keeper.Close()
+		c.keeper.Close(min(max(time.Until(latest), lastWait), grace))
 	}
 	if within(lastWait, doneOf(&beside)) {
 		c.closeBeside()
@@ -288,7 +289,7 @@ func (c *crew) closeLanes() {
 		}
 	}
 	if c.keeper != nil {
-		c.keeper.Close()
+		c.keeper.Close(lastWait)
 	}
 	c.closeBeside()
 }

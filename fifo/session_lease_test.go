@@ -129,3 +129,35 @@ func (b *bed) sessionGroups() int {
 	b.t.Helper()
 	return query[int](b, "SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL")
 }
+
+// What is given back at the end is let go before the session ends, although somebody has the table locked for a while.
+func TestGivenBackBesideALockedTable(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	b.ledger.overlaps = true
+	b.send("g", nil)
+	started := make(chan struct{}, 1)
+	r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
+		started <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout, w.Heartbeat = time.Millisecond, 3*time.Second }))
+	receive(t, started, "the handler")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	r.cancel()
+	await(t, "the session to wait", func() bool {
+		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+			WHERE l.relation = 'pgfifo.queue_groups'::regclass AND NOT l.granted
+			  AND a.query_start < clock_timestamp() - interval '1.5 s')`)
+	})
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, r.wait())
+	w := b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 })
+	b.work(w)
+	require.Zero(t, w.Stats().Lost)
+	require.Empty(t, b.deadLetters())
+}

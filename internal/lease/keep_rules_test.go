@@ -17,7 +17,7 @@ func (s *stage) keeper() *Keeper {
 		Dialer: d, Lanes: NewLanes(d, 1), Ends: NewLanes(d, 1), Plain: "succeed", Lost: func(error) {},
 	}
 	require.NoError(s, k.Connect(s.Context()))
-	s.Cleanup(k.Close)
+	s.Cleanup(func() { k.Close(time.Second) })
 	return k
 }
 

@@ -95,15 +95,20 @@ func (k *Keeper) session() *session {
 	return k.now
 }
 
-// Close ends the session, and with it what it holds, and closes the lanes. It waits for a second at most.
-func (k *Keeper) Close() {
+// Close ends the session, and with it what it holds, and closes the lanes. It waits so long for the server to let go of
+// what is given back: the attempts of what is not, because somebody has a table locked say, are lost.
+func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Lock()
 	s := k.now
 	k.closed = true
 	k.mu.Unlock()
 	if s != nil {
-		last := time.AfterFunc(closeWait, func() { s.end(errClosed) })
-		_ = s.do(&ask{}) // what is owed goes with it
+		last := time.AfterFunc(wait, func() { s.end(errClosed) })
+		for a := (&ask{owes: true}); a.owes && !s.ended(); {
+			if s.do(a) != nil || a.owes {
+				time.Sleep(owedRest)
+			}
+		}
 		last.Stop()
 		s.end(errClosed)
 	}
@@ -113,5 +118,5 @@ func (k *Keeper) Close() {
 
 var errClosed = errors.New("lease: the keeper is closed")
 
-// closeWait is how long the server has to answer before the session is closed all the same.
+// closeWait is how long the server has to answer when the session is closed.
 const closeWait = time.Second

@@ -54,6 +54,7 @@ type ask struct {
 
 	hold *Hold
 	over bool // no slot was free
+	owes bool // something is not let go yet
 	err  error
 	done chan struct{}
 }
@@ -243,7 +244,7 @@ func (s *session) answer(asks []*ask) error {
 		s.owed, s.owedSlots = append(s.owed, asks[0].free...), append(s.owedSlots, asks[0].slots...)
 	}
 	for _, a := range asks {
-		a.err = err
+		a.err, a.owes = err, len(s.owed)+len(s.owedSlots) > 0
 		close(a.done)
 	}
 	if refused {
