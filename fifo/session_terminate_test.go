@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -250,4 +251,33 @@ func TestTerminateInABatchBySession(t *testing.T) {
 	require.Contains(t, ran, "b/2")
 	require.NotContains(t, ran, "a/2")
 	require.NotContains(t, ran, "c/2")
+}
+
+// Terminate ends no transaction that completes jobs of other groups as well.
+func TestTerminateBesideCompletions(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF OLD.group_id = 'slow' THEN PERFORM pg_sleep(0.5); END IF; RETURN OLD; END $$;
+		CREATE TRIGGER slow BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION slow()`)
+	const innocents = 10
+	for i := range innocents {
+		b.send(fmt.Sprint("g", i), nil)
+	}
+	b.send("slow", nil)
+	g := newGauge()
+	w := b.worker(g.handle, func(w *fifo.Worker) { w.Concurrency = innocents + 1 })
+	r := b.run(w)
+	g.reach(t, innocents+1)
+	close(g.open)
+	await(t, "the completion", func() bool {
+		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE wait_event = 'PgSleep' AND datname = current_database())`)
+	})
+	_, err := b.client.Queue("q").Group("slow").Terminate(t.Context())
+	require.NoError(t, err)
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Zero(t, w.Stats().Lost)
+	require.EqualValues(t, innocents+1, w.Stats().Succeeded)
 }

@@ -161,8 +161,8 @@
 // A worker process has one session that holds its groups, which has an advisory lock on a number that is drawn anew for
 // each session. A group's row bears that number for as long as one of its jobs runs. So whether the group is somebody's
 // is asked of the row, and whether he lives of the lock: pg_try_advisory_xact_lock_shared gets it from nobody but the
-// dead. A session that is dead stays so, because its number never comes again: no answer is outdated by the time it
-// arrives, but that somebody lives.
+// dead. A session that is dead stays so, because its number never comes again. That one lives may be outdated when the
+// answer arrives.
 //
 //   - One holder. A claim of either lease locks the group's row, and only one that names no session. If it has waited
 //     for another transaction, PostgreSQL looks again at the row that it locks.
@@ -172,11 +172,18 @@
 //     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a claim
 //     comes before that lock, and then the token is another one, or behind that transaction's end. That is a condition
 //     on the row which is locked: one on another table would not be looked at again after a wait.
+//   - Jobs behind the head of a batch are not locked, and no transaction keeps their former rows. So the transaction
+//     that settles them, once it has an id, asks whether each is the row that was read (keep_same.sql): its place alone
+//     may have come round.
 //   - A death is counted. The row says which attempt it is of. The scout of any worker that finds a dead session's
 //     group turns that into a mark (reclaim.sql of package schedule), and frees the group. Whoever claims the job next
 //     finds the mark. Nothing is inferred from what transactions have left behind.
 //   - An end that is not known, because the connection broke in the middle of it, is a death of that attempt: the row
 //     is given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
+//   - A group that is let go is told of by nothing but its row, so the scouts of other workers look at the rows of what
+//     sessions have (released.sql of package schedule).
+//   - Two lanes settle what handlers have no lane for, many jobs at once, and wait a second for each statement. A group
+//     that took longer is settled by a lane of the handlers', by itself.
 //   - Silence. The session has a pulse of its own, the bounds of a lane, and idle_session_timeout in place of that for
 //     transactions. If it is lost, the contexts of all its handlers end with ErrLost.
 //   - Batches, limits and marks are as above: of a batch of one group the head is the session's, and the lane that

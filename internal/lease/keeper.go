@@ -24,7 +24,8 @@ type Keeper struct {
 	Dialer *Dialer
 	// Lanes are for the jobs' transactions.
 	Lanes *Lanes
-	// Ends are lanes to settle jobs whose handlers had no transaction. No handler keeps one.
+	// Ends are lanes to settle jobs whose handlers had no transaction. No handler keeps one, and they wait for nobody
+	// for long.
 	Ends *Lanes
 	// Plain is the statement among those of the Dialer that completes one job and does nothing else. Its parameters
 	// begin with the job's queue, group id and id.
