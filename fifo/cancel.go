@@ -38,11 +38,11 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 //
 // With Settings.SessionLease, one session holds all of a worker's groups, and goes on. Terminate takes the group from
 // it, whichever job of it runs, and ends another session only if that has had the group's row locked for a second: the
-// handler has the job's transaction. The attempt is lost as above, and nothing of it commits, whatever the handler returns. Its
-// context ends with ErrLost when the worker hears of it, by a notice as of Cancel. A worker that hears none finds out
-// when the handler asks for the transaction, or returns. Other groups of its batch (BatchGroups) run again: uncounted,
-// unless the handlers had the transaction, whose session was ended. To take the group is part of the caller's
-// transaction: a rollback undoes that. An admin may do it without the right to end sessions.
+// handler has the job's transaction. The attempt is lost as above, and nothing of it commits, whatever the handler
+// returns. Its context ends with ErrLost when the worker hears of it, by a notice as of Cancel. A worker that hears
+// none finds out when the handler asks for the transaction, or returns. Other groups of its batch (BatchGroups) run
+// again: uncounted, unless the handlers had the transaction, whose session was ended. To take the group is part of the
+// caller's transaction: a rollback undoes that. An admin may do it without the right to end sessions.
 func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	if s.level != ofGroup {
 		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)

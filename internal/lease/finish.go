@@ -105,8 +105,8 @@ func (k *Keeper) finishWith(some []*finish, settle func(*Lane, context.Context, 
 	return err
 }
 
-// finish completes jobs in a transaction of the lane's. What somebody has locked, and what a trigger of the user's does,
-// is waited for, a second for each statement.
+// finish completes jobs in a transaction of the lane's. It waits for what somebody has locked, and for a trigger of the
+// user's, a second for each statement.
 func (l *Lane) finish(ctx context.Context, some []*finish) error {
 	queues, ids, tokens, jobs := keepArgs(some)
 	pipeline := l.pg().StartPipeline(ctx)

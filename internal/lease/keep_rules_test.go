@@ -175,7 +175,8 @@ func TestReplacedInItsPlace(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			ids := s.Enqueue(2, "a")
-			s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1]) // the first place is not given again
+			// The first place of a row is not given again.
+			s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1])
 			k := s.keeper()
 			b, err := k.Borrow(t.Context())
 			require.NoError(t, err)
@@ -192,9 +193,10 @@ func TestReplacedInItsPlace(t *testing.T) {
 				require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
 				require.NoError(t, b.Keep(t.Context()))
 			}
-			behind := Call{Statement: "behind", Behind: true, Args: [][]byte{
-				[]byte(queue), []byte("{" + string(appendInt(ids[1])) + "}"), []byte("{\"" + string(hold.Rest[0].Place.Append(nil)) + "\"}"),
-			}}
+			var jobs, places array
+			jobs.int(ids[1])
+			places.string(string(hold.Rest[0].Place.Append(nil)))
+			behind := Call{Statement: "behind", Behind: true, Args: [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}}
 			_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
 			require.ErrorIs(t, err, ErrGivenBack)
 			require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))

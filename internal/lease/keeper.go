@@ -105,10 +105,8 @@ func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Unlock()
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
-		for a := (&ask{owes: true}); a.owes && !s.ended(); {
-			if s.do(a) != nil || a.owes {
-				time.Sleep(owedRest)
-			}
+		for s.owes() {
+			time.Sleep(owedRest)
 		}
 		last.Stop()
 		s.end(errClosed)

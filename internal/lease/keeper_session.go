@@ -153,6 +153,13 @@ func (s *session) do(a *ask) error {
 	}
 }
 
+// owes tries to let go of what is owed, and reports whether something is still.
+func (s *session) owes() bool {
+	a := &ask{}
+	err := s.do(a)
+	return !errors.Is(err, ErrLost) && (err != nil || a.owes)
+}
+
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, s.why) }
 
 // run answers asks until the session has ended. While nobody asks it tells the server that it lives.

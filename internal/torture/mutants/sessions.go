@@ -102,8 +102,8 @@ var sessions = []Mutant{
 			},
 			{roundFile, "	if _, err := readTag(p); err != nil { // COMMIT\n		return err\n	}\n", ""},
 			{
-				keeperFile, "		a.err = err\n		close(a.done)\n	}\n",
-				"		a.err = err\n		close(a.done)\n	}\n	time.Sleep(20 * time.Millisecond)\n" +
+				keeperFile, "		close(a.done)\n	}\n",
+				"		close(a.done)\n	}\n	time.Sleep(20 * time.Millisecond)\n" +
 					"	if pg := s.conn.PgConn(); err == nil && pg.TxStatus() != 'I' {\n" +
 					"		_, err = pg.Exec(context.Background(), \"COMMIT\").ReadAll()\n	}\n",
 			},
