@@ -196,7 +196,8 @@ func TestReplacedInItsPlace(t *testing.T) {
 			var jobs, places array
 			jobs.int(ids[1])
 			places.string(string(hold.Rest[0].Place.Append(nil)))
-			behind := Call{Statement: "behind", Behind: true, Args: [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}}
+			args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
+			behind := Call{Statement: "behind", Behind: true, Args: args}
 			_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
 			require.ErrorIs(t, err, ErrGivenBack)
 			require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
