@@ -23,6 +23,9 @@ const settleRest, settleRestMost = 20 * time.Millisecond, 500 * time.Millisecond
 func (b *Borrower) settling(ctx context.Context, hold *Hold) (lane *Lane, of *Lanes, err error) {
 	for rest := settleRest; ; rest = min(2*rest, settleRestMost) {
 		of, wait := b.keeper.Ends, waitBriefly
+		if rest > settleRest { // somebody has a row locked: others are not to wait as well
+			wait = waitBarely
+		}
 		if b.keeper.slow.is(hold.Key) {
 			of, wait = b.keeper.Lanes, waitToTake
 		}

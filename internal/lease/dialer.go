@@ -125,7 +125,7 @@ func claimTexts() map[string]string {
 func borrowTexts() map[string]string {
 	return map[string]string{
 		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
-		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL, stmtBound: boundSQL,
+		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL, stmtBound: boundSQL, stmtBarely: barelySQL,
 	}
 }
 

@@ -102,6 +102,7 @@ const ( // names of prepared statements
 	stmtEnd      = "pgfifo_end"
 	stmtDone     = "pgfifo_done"
 	stmtBound    = "pgfifo_bound"
+	stmtBarely   = "pgfifo_barely"
 	stmtLocal    = "pgfifo_local"
 
 	stmtLockSlot       = "pgfifo_lock_slot"

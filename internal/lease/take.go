@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -17,11 +18,16 @@ const (
 	waitForever patience = iota // as long as it takes
 	waitToTake                  // a second for each row that it takes, and then as long as it takes
 	waitBriefly                 // a second for each statement
+	waitBarely                  // as waitBriefly, but for a lock a twentieth of that
 )
 
-// boundSQL is for a transaction that waits for nobody for long: for a lock, or for a trigger of the user's.
-const boundSQL = "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
-	"pg_catalog.set_config('statement_timeout', '1s', true)"
+// What a transaction begins with that waits for nobody for long: for a lock, or for a trigger of the user's.
+const (
+	boundSQL = "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
+		"pg_catalog.set_config('statement_timeout', '1s', true)"
+	barelySQL = "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
+		"pg_catalog.set_config('statement_timeout', '1s', true)"
+)
 
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
@@ -51,6 +57,9 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 		begun++
 	case waitBriefly:
 		l.send(pipeline, stmtBound, nil, nil)
+		begun++
+	case waitBarely:
+		l.send(pipeline, stmtBarely, nil, nil)
 		begun++
 	}
 	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
@@ -180,11 +189,12 @@ func endCall(heads []*Held, settled []int64) Call {
 	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}}
 }
 
-// settledBy returns which jobs are to be settled by the calls: for endCall.
+// settledBy returns which jobs of the groups are to be settled by the calls: for endCall. A call of one job has its id
+// behind its queue and group; it may be one behind the head. Those of several look themselves.
 func settledBy(heads []*Held, calls []Call) []int64 {
-	settled := make([]int64, len(heads)) // the calls of a batch look themselves
-	if len(heads) == 1 && len(calls) == 1 && !calls[0].Leaves {
-		settled[0] = heads[0].ID
+	settled := make([]int64, len(heads))
+	if len(heads) == 1 && len(calls) == 1 && !calls[0].Leaves && len(calls[0].Args) > 2 {
+		settled[0], _ = strconv.ParseInt(string(calls[0].Args[2]), 10, 64)
 	}
 	return settled
 }
