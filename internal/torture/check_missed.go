@@ -17,6 +17,7 @@ const (
 	missedMark   = "its mark could not be written"
 	missedTold   = "its worker may have given it back, and died before it could say so, or was not told"
 	missedLower  = "a lower id was committed and became the head"
+	missedLease  = "the queue's lease was changed, and a session has claimed what a transaction had held"
 	missedClaim  = "a session ended meanwhile, perhaps that of a claim between its two statements"
 	missedRace   = "it began and died between another claim's look at its group and the lock"
 	missedBusy   = missedRace + ", while the server was too busy to answer at once"
@@ -46,6 +47,8 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 		return missedMark
 	case lost.attempt > 1 || c.firsts[lost] || queueOf(lost.group, c.batches) == queueSeveral:
 		return ""
+	case queueOf(lost.group, c.batches) == queueMixed:
+		return missedLease
 	case c.serverWent(lost.start, next.start):
 		return missedServer
 	case slices.ContainsFunc(c.vacuums, func(at int64) bool { return lost.start <= at && at <= next.start }):
