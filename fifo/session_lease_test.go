@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,4 +161,35 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 	b.work(w)
 	require.Zero(t, w.Stats().Lost)
 	require.Empty(t, b.deadLetters())
+}
+
+// Who waits for the job's transaction waits no longer than the session lives, whatever context he asks with.
+func TestSessionEndsTheWaitForATransaction(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	b.ledger.overlaps = true
+	b.send("first", nil)
+	got, goOn, asks := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		switch {
+		case job.GroupID == "first" && job.Attempt() == 1:
+			_, err := job.PgxTx(ctx)
+			got <- struct{}{}
+			<-goOn
+			return err
+		case job.GroupID == "second":
+			once.Do(func() {
+				_, err := job.PgxTx(context.WithoutCancel(ctx))
+				asks <- err
+			})
+		}
+		return ctx.Err()
+	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.SessionConcurrency = 1, 2 }))
+	defer close(goOn)
+	receive(t, got, "the first one's transaction")
+	b.send("second", nil)
+	await(t, "the second one", func() bool { return b.keeper("second") != 0 })
+	require.NoError(t, b.kill(t.Context(), b.keeper("second")))
+	require.ErrorIs(t, receive(t, asks, "the end of the wait"), fifo.ErrLost)
 }

@@ -142,7 +142,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 		defer context.AfterFunc(b.waits, cancel)()
 	}
 	lane, err := taken(ctx, b.keeper.Lanes, b.hold, loan, waitForever)
-	if errors.Is(err, ErrNotHeld) {
+	if errors.Is(err, ErrNotHeld) || err != nil && b.session.ended() {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func (b *Borrower) holds(hold *Hold) {
 // Lend runs a handler. It returns ErrLost if the session has ended by the time the handler returns.
 func (b *Borrower) Lend(handler func()) error {
 	b.mu.Lock()
-	b.waits, b.stop = context.WithCancel(context.Background())
+	b.waits, b.stop = context.WithCancel(b.session.lives)
 	if b.lane != nil { // of the job before in the batch
 		b.lane.lend()
 	}

@@ -32,7 +32,7 @@ type Borrower struct {
 	over   bool    // the last claim was missed for want of a slot
 	lost   bool    // the connection that was borrowed broke while the handler had it
 
-	waits   context.Context // of who waits for a lane; it ends with the handler
+	waits   context.Context // of who waits for a lane; it ends with the handler, or the session
 	stop    context.CancelFunc
 	at      atomic.Pointer[Lane] // the borrowed lane, as others see it
 	tokens  atomic.Pointer[map[groups.Key]int64]

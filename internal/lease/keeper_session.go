@@ -22,11 +22,11 @@ type session struct {
 	stmts  map[string]*pgconn.StatementDescription
 	bounds Session
 
-	asks chan *ask
-	once sync.Once
-	why  error
-	gone chan struct{} // closed when it has ended
-	tell func(why error)
+	asks  chan *ask
+	once  sync.Once
+	lives context.Context //nolint:containedctx // it ends with the session, for the reason that it is given up for
+	die   context.CancelCauseFunc
+	tell  func(why error)
 
 	owed      []release // groups that are not let go yet
 	owedSlots []slot
@@ -82,8 +82,9 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	bounds := d.Session.WithDefaults()
 	s := &session{
 		conn: conn, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
-		asks: make(chan *ask, askRoom), gone: make(chan struct{}), tell: lost,
+		asks: make(chan *ask, askRoom), tell: lost,
 	}
+	s.lives, s.die = context.WithCancelCause(context.Background())
 	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
 	// idle between them, and its pulse keeps the server from ending it.
 	//
@@ -112,20 +113,12 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	return s, nil
 }
 
-func (s *session) ended() bool {
-	select {
-	case <-s.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (s *session) ended() bool { return s.lives.Err() != nil }
 
 // end says that the session is given up.
 func (s *session) end(why error) {
 	s.once.Do(func() {
-		s.why = why
-		close(s.gone)
+		s.die(why)
 		if why == errClosed { //nolint:errorlint // itself
 			_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(closeWait)) // of a round that is under way
 			return
@@ -142,13 +135,13 @@ func (s *session) do(a *ask) error {
 	a.done = make(chan struct{})
 	select {
 	case s.asks <- a:
-	case <-s.gone:
+	case <-s.lives.Done():
 		return s.lost()
 	}
 	select {
 	case <-a.done:
 		return a.err
-	case <-s.gone:
+	case <-s.lives.Done():
 		return s.lost()
 	}
 }
@@ -160,7 +153,7 @@ func (s *session) owes() bool {
 	return !errors.Is(err, ErrLost) && (err != nil || a.owes)
 }
 
-func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, s.why) }
+func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
 
 // run answers asks until the session has ended. While nobody asks it tells the server that it lives.
 func (s *session) run() {
@@ -172,7 +165,7 @@ func (s *session) run() {
 		}
 		pulse := time.NewTimer(wait)
 		select {
-		case <-s.gone:
+		case <-s.lives.Done():
 			pulse.Stop()
 			return
 		case a := <-s.asks:
