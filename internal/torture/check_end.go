@@ -134,7 +134,7 @@ var asked = map[string]string{
 	"23505":     "a dead letter is in the way of another one",
 	noticesFull: "there is no room for a notice",
 	"57014":     "a statement was cancelled when its context ended",
-	"55P03":     "another worker has the group of a failure that is to be recorded, or somebody a job of a batch",
+	"55P03":     "another worker has the group of a claim or a record, or somebody a job of a batch",
 	"22P02":     "a newer message has replaced a job behind the head of a batch",
 	"42704":     "a producer commits again what it has prepared, if it does not know",
 	"25P03":     "the session of a frozen worker was ended",
@@ -157,7 +157,8 @@ func (c *checker) checkServerLog() {
 		c.count("server errors "+e.state, 1)
 		if asked[e.state] == "" || e.state == "57014" && !strings.Contains(e.text, "user request") ||
 			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") ||
-			e.state == "55P03" && !strings.Contains(e.text, "Locks a group's row to record") && !ofBatch(e.text) ||
+			e.state == "55P03" && !strings.Contains(e.text, "Locks a group's row to record") && !ofBatch(e.text) &&
+				!strings.Contains(e.text, "Locks the rows of groups that a session is to have") ||
 			e.state == "22P02" && !ofBatch(e.text) ||
 			e.state == "42704" && !strings.Contains(e.text, "COMMIT PREPARED") {
 			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)

@@ -160,9 +160,9 @@ func (h *handlers) one(ctx context.Context, job *fifo.Job, begin func(context.Co
 	if err := a.act(ctx); err != nil || a.Tx != txLate {
 		return err
 	}
-	ctx, cancel := a.ending(ctx)
+	ending, cancel := a.ending(ctx) // another variable: who listens reads ctx
 	defer cancel()
-	return a.begin(ctx, begin)
+	return a.begin(ending, begin)
 }
 
 // begin asks for the transaction, and writes the effect.
