@@ -41,7 +41,7 @@ type Scout struct {
 	urging  bool                // only heads with a priority are looked for
 	hints   []hint              // to be used again
 	checked time.Time           // when held groups were last looked at,
-	kept    rest                // of those that sessions hold, one by one
+	kept    rhythm              // of looks at those that sessions hold
 	asked   time.Time           // and those who enqueue,
 	askGap  time.Duration       // and how long not to, from then on
 	news    int                 // so far

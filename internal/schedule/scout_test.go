@@ -117,6 +117,18 @@ func TestScoutLooksAtMissedGroups(t *testing.T) {
 	require.NotNil(t, s.claim(l, "a"))
 }
 
+// watching returns a scout that has walked, found that others hold all groups, and looked at those once.
+func (s *stage) watching() (*Turns, *Scout, *pgx.Conn) {
+	s.Helper()
+	turns, scout := s.scout(time.Hour)
+	conn := s.Session().Conn
+	require.NoError(s, scout.Walk(s.Context(), conn))
+	require.Nil(s, turns.TryNext())
+	turns.Done(&Turn{Key: group("another")}, Outcome{Missed: true})
+	require.NoError(s, scout.checkHeld(s.Context(), conn))
+	return turns, scout, conn
+}
+
 // A snapshot ends with the latest transaction that has ended. That of the newest holder is beyond it, for as long as
 // nothing else happens on the server: its group must not be tried again and again meanwhile.
 func TestNewestTransactionHolds(t *testing.T) {
@@ -125,12 +137,7 @@ func TestNewestTransactionHolds(t *testing.T) {
 	s.Enqueue(1, "a")
 	holder := s.lane()
 	s.claim(holder, "a")
-	turns, scout := s.scout(time.Hour)
-	conn := s.Session().Conn
-	require.NoError(t, scout.Walk(t.Context(), conn))
-	require.Nil(t, turns.TryNext())
-	turns.Done(&Turn{Key: group("b")}, Outcome{Missed: true})
-	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	turns, scout, conn := s.watching()
 	xids, unknown := turns.Held()
 	require.Len(t, xids, 1)
 	require.Empty(t, unknown)
@@ -149,12 +156,7 @@ func TestReleasedBySession(t *testing.T) {
 	s.Exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, job, attempt) " +
 		"SELECT queue, group_id, 4711, id, 1 FROM pgfifo.jobs " +
 		"ON CONFLICT (queue, group_id) DO UPDATE SET session = EXCLUDED.session, job = EXCLUDED.job, attempt = 1")
-	turns, scout := s.scout(time.Hour)
-	conn := s.Session().Conn
-	require.NoError(t, scout.Walk(t.Context(), conn))
-	require.Nil(t, turns.TryNext())
-	turns.Done(&Turn{Key: group("c")}, Outcome{Missed: true})
-	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	turns, scout, conn := s.watching()
 	require.Nil(t, turns.TryNext())
 	s.Exec("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'b'")
 	s.Until(func() bool {

@@ -63,24 +63,18 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	return s.probe(ctx, conn, keys)
 }
 
-// A rest is until something is done again: some times as long as it took.
-type rest struct{ until time.Time }
-
-func (r *rest) over() bool { return !time.Now().Before(r.until) }
-
-func (r *rest) after(begin time.Time) { r.until = time.Now().Add(spare * time.Since(begin)) }
-
 // released returns the groups that sessions have let go, which live on. A session that ends tells of all its groups at
 // once, as a transaction does of its own; of one that is let go only its row tells.
 func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
-	if !s.kept.over() {
+	begin := time.Now()
+	if begin.Sub(s.kept.walked) < spare*s.kept.batch {
 		return nil, nil
 	}
 	keys, sessions := s.Turns.Kept()
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	defer s.kept.after(time.Now())
+	defer func() { s.kept = rhythm{time.Now(), time.Since(begin)} }()
 	queues, ids := make([]string, len(keys)), make([]string, len(keys))
 	for i, key := range keys {
 		queues[i], ids[i] = key.Queue, key.GroupID
