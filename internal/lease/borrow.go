@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
@@ -91,37 +90,6 @@ func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call, lost []*He
 		b.keeper.slow.remove(hold.Key)
 	}
 	return err
-}
-
-// A slowSet has the groups whose jobs took long to settle: whatever a trigger of the user's waits for, say. They are
-// not settled together with others. The zero value is ready.
-type slowSet struct {
-	mu  sync.Mutex
-	all map[groups.Key]bool
-}
-
-// slowMost bounds a slowSet. One that is full begins anew.
-const slowMost = 1000
-
-func (s *slowSet) is(key groups.Key) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[key]
-}
-
-func (s *slowSet) add(key groups.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil || len(s.all) >= slowMost {
-		s.all = make(map[groups.Key]bool)
-	}
-	s.all[key] = true
-}
-
-func (s *slowSet) remove(key groups.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, key)
 }
 
 // borrow gets a lane for a loan, if that has none.

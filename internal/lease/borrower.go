@@ -102,7 +102,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 		return b.let(heads, nil)
 	}
 	if b.lane == nil && len(heads) == 1 && len(calls) == 1 && !b.keeper.slow.is(heads[0].Key) {
-		err := b.keeper.finish(b.finish(heads[0], &calls[0]))
+		err := b.keeper.settle(b.settlement(heads[0], &calls[0]))
 		if err == nil || errors.Is(err, errNoRow) {
 			b.freed(heads)
 		}
@@ -122,13 +122,13 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	return err
 }
 
-// finish returns how a job is settled together with others.
-func (b *Borrower) finish(head *Held, call *Call) *finish {
+// settlement returns how a job is settled together with others.
+func (b *Borrower) settlement(head *Held, call *Call) *settlement {
 	lost := slices.Contains(b.marked, head)
 	if call.Statement == b.keeper.Plain && !lost {
 		call = nil
 	}
-	return &finish{head: head, call: call, lost: lost}
+	return &settlement{head: head, call: call, lost: lost}
 }
 
 // freed says that heads are let go, and with them the slot.

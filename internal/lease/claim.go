@@ -249,6 +249,28 @@ func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 	return err
 }
 
+// eachNth reads an answer whose rows begin with which one they are for, of so many that were sent.
+func eachNth(pipeline *pgconn.Pipeline, of int, row func(r *rowReader, n int)) error {
+	return eachRow(pipeline, func(r *rowReader) {
+		n := int(r.uint32()) - 1
+		if n < 0 || n >= of {
+			r.fail("for number %d of %d", n+1, of)
+			return
+		}
+		row(r, n)
+	})
+}
+
+// readTags reads the answers to statements that return nothing of interest.
+func readTags(pipeline *pgconn.Pipeline, n int) error {
+	for range n {
+		if _, err := readTag(pipeline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
 	r, err := readResult(pipeline)
 	if err != nil {

@@ -99,38 +99,37 @@ func (d *Dialer) connect(
 }
 
 // Dial opens a lane.
-func (d *Dialer) Dial(ctx context.Context) (*Lane, error) {
-	return d.dial(ctx, d.direct(), claimTexts())
-}
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts) }
 
 // lend opens a lane that a Borrower borrows. It claims nothing.
-func (d *Dialer) lend(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.Pool, borrowTexts()) }
+func (d *Dialer) lend(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.Pool, borrowTexts) }
 
-// claimTexts returns the statements of a lane that claims.
-func claimTexts() map[string]string {
-	texts := map[string]string{
+var (
+	// claimTexts are the statements of a lane that claims.
+	claimTexts = slotted(map[string]string{
 		stmtChain: commitAndChainSQL,
 		stmtLock:  lockSQL, stmtLockMany: lockManySQL, stmtAhead: aheadSQL, stmtLockSlot: lockSlotSQL,
 		stmtClaim: claimSQL, stmtClaimBatch: claimBatchSQL, stmtClaimMany: claimManySQL,
 		stmtLockShared: lockSharedSQL, stmtLockNext: lockNextSQL, stmtClaimShared: claimSharedSQL,
 		stmtEvidence: evidenceSQL,
+	})
+	// borrowTexts are those of a lane that is borrowed.
+	borrowTexts = map[string]string{
+		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
+		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL, stmtBound: boundSQL, stmtBarely: barelySQL,
 	}
-	for look, slotted := range slotLooks {
-		texts[slotted] = withSlot.Replace(texts[look])
+)
+
+// slotted adds the looks of claims that have a slot.
+func slotted(texts map[string]string) map[string]string {
+	for look, name := range slotLooks {
+		texts[name] = withSlot.Replace(texts[look])
 	}
 	return texts
 }
 
-// borrowTexts returns those of a lane that is borrowed.
-func borrowTexts() map[string]string {
-	return map[string]string{
-		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
-		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL, stmtBound: boundSQL, stmtBarely: barelySQL,
-	}
-}
-
-// dial opens a lane with these statements and those that all have.
-func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, texts map[string]string) (*Lane, error) {
+// dial opens a lane with its own statements and those that all have.
+func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]string) (*Lane, error) {
 	session := d.Session.WithDefaults()
 	conn, w, pid, err := d.connect(ctx, to, true)
 	if err != nil {
@@ -147,6 +146,7 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, texts map[string]
 		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
 		texts: d.Statements, wary: &d.wary,
 	}
+	texts := maps.Clone(own)
 	maps.Copy(texts, d.Statements)
 	maps.Copy(texts, savepointSQL)
 	texts[stmtBegin], texts[stmtCommit], texts[stmtUnmark] = beginSQL, commitSQL, unmarkSQL

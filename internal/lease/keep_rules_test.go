@@ -123,7 +123,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 			s.Until(func() bool {
 				k.mu.Lock()
 				defer k.mu.Unlock()
-				return k.finishing && len(k.waiting) == 0
+				return k.settling && len(k.waiting) == 0
 			})
 		}
 	}

@@ -38,9 +38,9 @@ type Keeper struct {
 	dialed *attempt // the one that is under way, or nil
 	closed bool
 
-	waiting   []*finish // jobs that wait to be settled together
-	finishing bool
-	slow      slowSet
+	waiting  []*settlement
+	settling bool // somebody makes what is waiting
+	slow     slowSet
 }
 
 // An attempt to open a session is one for all who want it meanwhile.

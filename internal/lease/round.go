@@ -271,12 +271,7 @@ func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
 
 // eachHeld reads the jobs in an answer.
 func (r *round) eachHeld(p *pgconn.Pipeline, list []wanted, f func(row *rowReader, a *ask, h Held)) error {
-	return eachRow(p, func(row *rowReader) {
-		n := int(row.uint32()) - 1
-		if n < 0 || n >= len(list) {
-			row.fail("for group %d of %d", n+1, len(list))
-			return
-		}
+	return eachNth(p, len(list), func(row *rowReader, n int) {
 		h := Held{Key: list[n].Key, N: list[n].N}
 		h.scan(row, 0)
 		h.Seen.Dialed = r.dialed

@@ -8,11 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Jobs whose handlers had no transaction are settled together: all that wait. Those that are done, and need nothing
-// else, by one statement (sql/keep_done.sql); those that have failed, or were lost, each by its own in one transaction.
-
-// A finish is the settling of one job.
-type finish struct {
+// A settlement is that of one job whose handler had no transaction. All that wait are made together: those of jobs that
+// are done, and need nothing else, by one statement (sql/keep_done.sql); those of jobs that have failed, or were lost,
+// by a call each in one transaction.
+type settlement struct {
 	head  *Held
 	call  *Call // nil: it is done
 	lost  bool  // it has a mark that goes with it
@@ -20,72 +19,72 @@ type finish struct {
 	ready chan struct{}
 }
 
-// errApart says that a job is to be settled by itself: the server has refused something of those that were to be
-// settled together.
+// errApart says that a settlement is to be made by itself: the server has refused something of those that were to be
+// made together.
 var errApart = errors.New("lease: the jobs cannot be settled together")
 
-// finish settles a job. It returns ErrNotHeld if its group is not the claim's any more.
-func (k *Keeper) finish(f *finish) error {
-	f.ready = make(chan struct{})
+// settle makes a settlement together with others. It returns ErrNotHeld if the job's group is not the claim's any more.
+func (k *Keeper) settle(s *settlement) error {
+	s.ready = make(chan struct{})
 	k.mu.Lock()
-	k.waiting = append(k.waiting, f)
-	first := !k.finishing
-	k.finishing = true
+	k.waiting = append(k.waiting, s)
+	first := !k.settling
+	k.settling = true
 	k.mu.Unlock()
 	if first {
-		go k.finishAll()
+		go k.settleAll()
 	}
-	<-f.ready
-	return f.err
+	<-s.ready
+	return s.err
 }
 
-// finishAll settles jobs until none waits.
-func (k *Keeper) finishAll() {
+// settleAll makes settlements until none waits.
+func (k *Keeper) settleAll() {
 	for {
 		k.mu.Lock()
 		some := k.waiting[:min(len(k.waiting), askRoom)]
 		k.waiting = k.waiting[len(some):]
-		k.finishing = len(some) > 0
+		k.settling = len(some) > 0
 		k.mu.Unlock()
 		if len(some) == 0 {
 			return
 		}
 		done, others := partition(some)
 		var both sync.WaitGroup
-		both.Go(func() { k.finishSome(others, (*Lane).finishEach) })
-		k.finishSome(done, (*Lane).finish)
+		both.Go(func() { k.settleTogether(others, (*Lane).callEach) })
+		k.settleTogether(done, (*Lane).completeAll)
 		both.Wait()
 	}
 }
 
-// partition returns the jobs that are done, and the others.
-func partition(all []*finish) (done, others []*finish) {
-	for _, f := range all {
-		if f.call == nil {
-			done = append(done, f)
+// partition returns the settlements of jobs that are done, and the others.
+func partition(all []*settlement) (done, others []*settlement) {
+	for _, s := range all {
+		if s.call == nil {
+			done = append(done, s)
 		} else {
-			others = append(others, f)
+			others = append(others, s)
 		}
 	}
 	return done, others
 }
 
-// finishSome settles jobs by a transaction of a lane's, and tells who waits for them.
-func (k *Keeper) finishSome(some []*finish, settle func(*Lane, context.Context, []*finish) error) {
+// settleTogether makes settlements in one transaction of a lane's, and tells who waits for them.
+func (k *Keeper) settleTogether(some []*settlement, by func(*Lane, context.Context, []*settlement) error) {
 	if len(some) == 0 {
 		return
 	}
-	if err := k.finishWith(some, settle); err != nil {
-		for _, f := range some {
-			f.err = err
+	if err := k.onLane(some, by); err != nil {
+		for _, s := range some {
+			s.err = err
 		}
 	}
-	for _, f := range some {
-		close(f.ready)
+	for _, s := range some {
+		close(s.ready)
 	}
 }
 
-func (k *Keeper) finishWith(some []*finish, settle func(*Lane, context.Context, []*finish) error) error {
+func (k *Keeper) onLane(some []*settlement, by func(*Lane, context.Context, []*settlement) error) error {
 	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Session.WithDefaults().Silence)
 	defer cancel()
 	lane, err := k.Ends.get(ctx)
@@ -93,7 +92,7 @@ func (k *Keeper) finishWith(some []*finish, settle func(*Lane, context.Context, 
 		return errApart // nothing was sent
 	}
 	defer k.Ends.put(lane)
-	err = settle(lane, ctx, some)
+	err = by(lane, ctx, some)
 	if err == nil {
 		return nil
 	}
@@ -105,24 +104,54 @@ func (k *Keeper) finishWith(some []*finish, settle func(*Lane, context.Context, 
 	return err
 }
 
-// finish completes jobs in a transaction of the lane's. It waits for what somebody has locked, and for a trigger of the
-// user's, a second for each statement.
-func (l *Lane) finish(ctx context.Context, some []*finish) error {
-	queues, ids, tokens, jobs := keepArgs(some)
+// completeAll completes jobs that are done.
+func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
+	return l.together(ctx, some, func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte) {
+		l.send(pipeline, stmtDone, [][]byte{queues, ids, tokens, jobs}, claimFormats)
+		l.send(pipeline, stmtCommit, nil, nil)
+	}, func(pipeline *pgconn.Pipeline) error { return readTags(pipeline, 1) })
+}
+
+// callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
+// to the locks.
+func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
+	return l.together(ctx, some, func(pipeline *pgconn.Pipeline, queues, ids, tokens, _ []byte) {
+		l.send(pipeline, stmtTake, [][]byte{queues, ids, tokens}, claimFormats)
+	}, func(pipeline *pgconn.Pipeline) error {
+		if err := readSync(pipeline); err != nil {
+			return err
+		}
+		return l.callHeld(pipeline, some)
+	})
+}
+
+// together begins a transaction with a statement that tells which groups are the claims' still, and goes on from there.
+// It waits for what somebody has locked, and for a trigger of the user's, a second for each statement.
+func (l *Lane) together(
+	ctx context.Context, some []*settlement,
+	send func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte), goOn func(*pgconn.Pipeline) error,
+) error {
+	var queues, ids, tokens, jobs array
+	for _, s := range some {
+		queues.string(s.head.Queue)
+		ids.string(s.head.GroupID)
+		tokens.int(s.head.token)
+		jobs.int(s.head.ID)
+		s.err = ErrNotHeld // until a row says that it is held
+	}
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
 	l.send(pipeline, stmtBound, nil, nil)
-	l.send(pipeline, stmtDone, [][]byte{queues, ids, tokens, jobs}, claimFormats)
-	l.send(pipeline, stmtCommit, nil, nil)
+	send(pipeline, queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes())
 	err := pipeline.Sync()
 	if err == nil {
 		err = readTags(pipeline, begun+1)
 	}
 	if err == nil {
-		err = readFinish(pipeline, some)
+		err = eachNth(pipeline, len(some), func(_ *rowReader, n int) { some[n].err = nil })
 	}
 	if err == nil {
-		_, err = readTag(pipeline) // COMMIT
+		err = goOn(pipeline)
 	}
 	if closeErr := pipeline.Close(); err == nil {
 		err = closeErr
@@ -130,49 +159,22 @@ func (l *Lane) finish(ctx context.Context, some []*finish) error {
 	return err
 }
 
-// finishEach makes the call of each job in one transaction of the lane's. It makes none of a job whose group is not the
-// claim's any more, so it waits for the answer to the locks.
-func (l *Lane) finishEach(ctx context.Context, some []*finish) error {
-	queues, ids, tokens, _ := keepArgs(some)
-	pipeline := l.pg().StartPipeline(ctx)
-	begun := l.begin(pipeline)
-	l.send(pipeline, stmtBound, nil, nil)
-	l.send(pipeline, stmtTake, [][]byte{queues, ids, tokens}, claimFormats)
-	err := pipeline.Sync()
-	if err == nil {
-		err = readTags(pipeline, begun+1)
-	}
-	if err == nil {
-		err = readFinish(pipeline, some)
-	}
-	if err == nil {
-		err = readSync(pipeline)
-	}
-	if err == nil {
-		err = l.finishHeld(pipeline, some)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-func (l *Lane) finishHeld(pipeline *pgconn.Pipeline, some []*finish) error {
-	var held []*finish
+// callHeld makes the calls of what is held, lets the groups go, and commits.
+func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
+	var held []*settlement
 	var heads, lost []*Held
 	var settled []int64
-	for _, f := range some {
-		if f.err != nil {
+	for _, s := range some {
+		if s.err != nil {
 			continue
 		}
-		l.send(pipeline, f.call.Statement, f.call.Args, nil)
-		held, heads = append(held, f), append(heads, f.head)
-		settled = append(settled, settledBy(heads[len(heads)-1:], []Call{*f.call})...)
-		if f.lost {
-			lost = append(lost, f.head)
+		l.send(pipeline, s.call.Statement, s.call.Args, nil)
+		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.call.settles())
+		if s.lost {
+			lost = append(lost, s.head)
 		}
 	}
-	ends := 0
+	ends := 1 // COMMIT
 	if len(lost) > 0 {
 		l.send(pipeline, stmtUnmark, unmarkArgs(lost), nil)
 		ends++
@@ -186,51 +188,14 @@ func (l *Lane) finishHeld(pipeline *pgconn.Pipeline, some []*finish) error {
 	if err := pipeline.Sync(); err != nil {
 		return err
 	}
-	for _, f := range held {
+	for _, s := range held {
 		tag, err := readTag(pipeline)
 		if err != nil {
 			return err
 		}
 		if tag.RowsAffected() != 1 {
-			f.err = errNoRow
+			s.err = errNoRow
 		}
 	}
-	return readTags(pipeline, ends+1)
-}
-
-// keepArgs returns what the statements that find the groups of a session take. None is found yet.
-func keepArgs(some []*finish) (_, _, _, _ []byte) {
-	var queues, ids, tokens, jobs array
-	for _, f := range some {
-		queues.string(f.head.Queue)
-		ids.string(f.head.GroupID)
-		tokens.int(f.head.token)
-		jobs.int(f.head.ID)
-		f.err = ErrNotHeld
-	}
-	return queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()
-}
-
-func readTags(pipeline *pgconn.Pipeline, n int) error {
-	for range n {
-		if _, err := readTag(pipeline); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readFinish reads which groups were the claims'.
-func readFinish(pipeline *pgconn.Pipeline, some []*finish) error {
-	return eachRow(pipeline, func(r *rowReader) {
-		n := int(r.uint32()) - 1
-		if len(r.values) > 1 {
-			r.column(4, true) // all_done of keep_done.sql: NULL
-		}
-		if n < 0 || n >= len(some) {
-			r.fail("for job %d of %d", n+1, len(some))
-			return
-		}
-		some[n].err = nil
-	})
+	return readTags(pipeline, ends)
 }

@@ -29,6 +29,9 @@ const (
 		"pg_catalog.set_config('statement_timeout', '1s', true)"
 )
 
+// bounds are the statements that bound a transaction.
+var bounds = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtBound, waitBarely: stmtBarely}
+
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
 	pgErr := (*pgconn.PgError)(nil)
@@ -51,15 +54,8 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
-	switch wait {
-	case waitToTake:
-		l.send(pipeline, stmtWaitBehind, nil, nil)
-		begun++
-	case waitBriefly:
-		l.send(pipeline, stmtBound, nil, nil)
-		begun++
-	case waitBarely:
-		l.send(pipeline, stmtBarely, nil, nil)
+	if bound := bounds[wait]; bound != "" {
+		l.send(pipeline, bound, nil, nil)
 		begun++
 	}
 	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
@@ -133,14 +129,7 @@ func sameArgs(behind []*Held) [][]byte {
 // readSame takes the places of those jobs away that are not what was read: what is to settle them finds none there.
 func readSame(pipeline *pgconn.Pipeline, behind []*Held) error {
 	same := make([]bool, len(behind))
-	err := eachRow(pipeline, func(r *rowReader) {
-		n := int(r.uint32()) - 1
-		if n < 0 || n >= len(behind) {
-			r.fail("for job %d of %d", n+1, len(behind))
-			return
-		}
-		same[n] = true
-	})
+	err := eachNth(pipeline, len(behind), func(_ *rowReader, n int) { same[n] = true })
 	for n, h := range behind {
 		if err == nil && !same[n] {
 			h.Place = Place{}
@@ -156,17 +145,10 @@ func (h *Hold) changed() bool {
 
 // readTake enters in the heads where their rows are, and the transaction.
 func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, err error) {
-	for range begun + 1 { // and the groups
-		if _, err := readTag(pipeline); err != nil {
-			return 0, err
-		}
+	if err := readTags(pipeline, begun+1); err != nil { // and the groups
+		return 0, err
 	}
-	err = eachRow(pipeline, func(r *rowReader) {
-		n := int(r.uint32()) - 1
-		if n < 0 || n >= len(heads) {
-			r.fail("for group %d of %d", n+1, len(heads))
-			return
-		}
+	err = eachNth(pipeline, len(heads), func(r *rowReader, n int) {
 		if v := r.column(6, false); v != nil {
 			heads[n].Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
 		}
@@ -189,12 +171,20 @@ func endCall(heads []*Held, settled []int64) Call {
 	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}}
 }
 
-// settledBy returns which jobs of the groups are to be settled by the calls: for endCall. A call of one job has its id
-// behind its queue and group; it may be one behind the head. Those of several look themselves.
+// settles returns the job that is to be settled by the call, for endCall. A call of one job has its id behind its queue
+// and group. Those of several look themselves.
+func (c *Call) settles() (id int64) {
+	if !c.Leaves && len(c.Args) > 2 {
+		id, _ = strconv.ParseInt(string(c.Args[2]), 10, 64)
+	}
+	return id
+}
+
+// settledBy returns which jobs of the groups are to be settled by the calls.
 func settledBy(heads []*Held, calls []Call) []int64 {
 	settled := make([]int64, len(heads))
-	if len(heads) == 1 && len(calls) == 1 && !calls[0].Leaves && len(calls[0].Args) > 2 {
-		settled[0], _ = strconv.ParseInt(string(calls[0].Args[2]), 10, 64)
+	if len(heads) == 1 && len(calls) == 1 {
+		settled[0] = calls[0].settles() // it may be one behind the head
 	}
 	return settled
 }

@@ -17,8 +17,8 @@ WITH own AS (
     WHERE j.queue = own.queue AND j.group_id = own.group_id AND j.id = own.id
     RETURNING own.n
 )
-SELECT own.n::integer,
-       CASE WHEN (SELECT count(*) FROM own) <> (SELECT count(*) FROM done)
+SELECT CASE WHEN (SELECT count(*) FROM own) <> (SELECT count(*) FROM done)
             THEN ('pgfifo: only ' || (SELECT count(*) FROM done)::text || ' jobs could be deleted')::integer
-       END AS all_done
+            ELSE own.n::integer
+       END AS n
 FROM own

@@ -14,7 +14,7 @@ const (
 	keepTakeFile  = "internal/lease/sql/keep_take.sql"
 	takeJobsFile  = "internal/lease/sql/keep_take_jobs.sql"
 	keepDoneFile  = "internal/lease/sql/keep_done.sql"
-	finishFile    = "internal/lease/finish.go"
+	settlements   = "internal/lease/settlement.go"
 	keepSlotsFile = "internal/lease/sql/keep_slots.sql"
 	reclaimFile   = "internal/schedule/sql/reclaim.sql"
 	headsFile     = "internal/schedule/sql/heads.sql"
@@ -46,7 +46,7 @@ var sessions = []Mutant{
 		Name:   "session-settled-together-unheld",
 		Breaks: "failures that are settled together are recorded also of groups that are not the claims' any more",
 		Edits: []Edit{{
-			finishFile, "		if f.err != nil {\n			continue\n		}\n", "		f.err = nil\n",
+			settlements, "		if s.err != nil {\n			continue\n		}\n", "		s.err = nil\n",
 		}},
 		Test: Test{"internal/lease", "TestFailuresAreSettledTogether"},
 	},
