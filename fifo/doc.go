@@ -135,9 +135,9 @@
 //
 // For effects outside the database in those cases, the handler asks for a fencing token (Job.Fence) and sends it along;
 // the other system refuses a lower one than it has seen. Tokens of a group grow with each claim that asks. They are
-// drawn by a statement of its own, on another connection, so that they are durable before they are used; it looks
-// whether the claim's transaction is still open when it has the lock of the group's row in pgfifo.fences, and a later
-// claim cannot draw before that lock is free. So a former holder gets a lower token than its successor, or none.
+// drawn by a statement of its own, on another connection, so that they are durable before they are used. It looks
+// whether the claim's transaction is still open when the token has been drawn, and a later claim begins when that has
+// ended. So a former holder gets a lower token than its successor, or none.
 //
 // What a handler does with its connection meanwhile decides who watches it. Heartbeats are sent whenever the server
 // waits for the worker, beside open rows, too; up to 1 MiB of what a handler leaves unread is read ahead to find that

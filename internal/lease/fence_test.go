@@ -140,8 +140,8 @@ func TestNoFenceBeforeTheNextHolder(t *testing.T) {
 	require.Zero(t, pgtest.One[int64](s.DB, "SELECT count(*) FROM pgfifo.fences"))
 }
 
-// The claim may be lost while its statement waits for the row: that is looked at again with the row in hand.
-func TestFenceLooksAgainBehindTheLock(t *testing.T) {
+// The claim may be lost while its statement waits for the row, or draws: that is looked at again with the token in hand.
+func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"to insert": false, "to update": true} {
 		t.Run(name, func(t *testing.T) {
@@ -163,6 +163,43 @@ func TestFenceLooksAgainBehindTheLock(t *testing.T) {
 			s.Until(func() bool { return s.Blocked(zombie.PgConn().PID()) })
 			s.Terminate(l.pg().PID())
 			rival.Do("COMMIT")
+			require.Equal(t, int64(-1), <-late)
+		})
+	}
+}
+
+// Between what the statement looked at first and its draw, a session may claim the group, whose token it draws itself.
+func TestNoFenceAboveThatOfASession(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"to insert": false, "to update": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			l := s.lane()
+			if known {
+				_, err := s.fence(s.claim(l, "a"))
+				require.NoError(t, err)
+				s.end(l)
+			}
+			old := s.claimXID(s.claim(l, "a"))
+
+			gate, zombie := s.Session(), s.Session()
+			gate.Do(`CREATE FUNCTION pgfifo.slow_nextval(sequence regclass) RETURNS bigint LANGUAGE plpgsql AS $$
+				BEGIN
+					PERFORM pg_advisory_xact_lock(1);
+					RETURN nextval(sequence);
+				END $$`)
+			gate.Do("ALTER TABLE pgfifo.fences ALTER token DROP IDENTITY")
+			gate.Do("CREATE SEQUENCE pgfifo.fences_token_seq START 10")
+			gate.Do("ALTER TABLE pgfifo.fences ALTER token SET DEFAULT pgfifo.slow_nextval('pgfifo.fences_token_seq')")
+			gate.Do("SELECT pg_advisory_lock(1)")
+			late := draw(zombie, "a", old)
+			s.Until(func() bool { return s.Blocked(zombie.PgConn().PID()) })
+			s.Terminate(l.pg().PID())
+			_, hold := s.borrow(s.keeper(), "a")
+			require.NotNil(t, hold)
+			gate.Do("SELECT pg_advisory_unlock(1)")
 			require.Equal(t, int64(-1), <-late)
 		})
 	}

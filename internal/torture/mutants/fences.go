@@ -37,12 +37,12 @@ var fences = []Mutant{
 		Breaks: "a token is drawn for a claim whose transaction has ended",
 		Edits: []Edit{
 			{
-				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nON CONFLICT",
-				"WHERE $3::text <> ''\nON CONFLICT",
+				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\n    ON CONFLICT",
+				"WHERE $3::text <> ''\n    ON CONFLICT",
 			},
 			{
-				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nRETURNING",
-				"WHERE $3::text <> ''\nRETURNING",
+				fenceSQLFile, "FROM drawn d\nWHERE pg_xact_status($3::text::xid8) = 'in progress'",
+				"FROM drawn d",
 			},
 		},
 		Test: Test{"internal/lease", "TestNoFenceForAFormerHolder"},
@@ -54,26 +54,26 @@ var fences = []Mutant{
 		Edits: []Edit{
 			{fenceFile, "	xid, err := l.claim(ctx, key)\n", "	xid, err := \"-\", error(nil)\n"},
 			{
-				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nON CONFLICT",
-				"WHERE $3::text <> ''\nON CONFLICT",
+				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\n    ON CONFLICT",
+				"WHERE $3::text <> ''\n    ON CONFLICT",
 			},
 			{
-				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nRETURNING",
-				"WHERE $3::text <> ''\nRETURNING",
+				fenceSQLFile, "FROM drawn d\nWHERE pg_xact_status($3::text::xid8) = 'in progress'",
+				"FROM drawn d",
 			},
 		},
 		Torture: thawed, By: []string{"I3-fence"},
 	},
 	{
-		Name:   "token-looks-above-the-lock",
-		Breaks: "whether the claim's transaction is open is asked before the lock of the token, and not again",
+		Name:   "token-looks-before-the-draw",
+		Breaks: "whether the claim's transaction is open is asked before the token is drawn, and not again",
 		Edits: []Edit{
 			{
-				fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\nRETURNING",
-				"WHERE $3::text <> ''\nRETURNING",
+				fenceSQLFile, "FROM drawn d\nWHERE pg_xact_status($3::text::xid8) = 'in progress'",
+				"FROM drawn d",
 			},
 		},
-		Test: Test{"internal/lease", "TestFenceLooksAgainBehindTheLock"},
+		Test: Test{"internal/lease", "TestFenceLooksAgainBehindTheDraw"},
 	},
 	{
 		Name:   "token-not-durable",
