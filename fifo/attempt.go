@@ -113,7 +113,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		return a
 	}
 	var suspect time.Time
-	if hold.WasLost {
+	if hold.Suspect {
 		var wait time.Duration
 		if suspect, wait = s.crew.suspects.enter(); wait > 0 {
 			claim[hold.N].outcome.DueIn = wait

@@ -137,13 +137,13 @@ func (b *Borrower) freed(heads []*Held) {
 	b.mu.Lock()
 	for _, h := range heads {
 		if h.slot != 0 {
-			a.slots = append(a.slots, slot{h.Queue, h.slot})
+			a.release.slots = append(a.release.slots, slot{h.Queue, h.slot})
 		}
 		h.token, h.slot = 0, 0
 	}
 	b.mu.Unlock()
 	b.holds(b.hold)
-	if len(a.slots) > 0 {
+	if !a.release.empty() {
 		_ = b.session.do(a) // if not, the session is dead, and the slot is free
 	}
 	if len(keptHeads(b.hold)) == 0 {
@@ -159,9 +159,9 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 	a := &ask{}
 	b.mu.Lock()
 	for _, h := range heads {
-		a.free = append(a.free, release{h.Key, h.token, next})
+		a.release.groups = append(a.release.groups, release{h.Key, h.token, next})
 		if h.slot != 0 {
-			a.slots = append(a.slots, slot{h.Queue, h.slot})
+			a.release.slots = append(a.release.slots, slot{h.Queue, h.slot})
 		}
 		h.token, h.slot = 0, 0
 	}

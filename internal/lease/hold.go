@@ -45,8 +45,8 @@ type Held struct {
 	Place Place
 	// Shared says that other jobs of its group may run beside it.
 	Shared bool
-	// WasLost says that its last attempt died with its worker.
-	WasLost bool
+	// Suspect says that it may be what has killed its workers: its last attempt died with one, or its last two.
+	Suspect bool
 	// Seen is what the claim has learned of the group.
 	Seen Seen
 
@@ -184,7 +184,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
 	}
 	h.lastXID = claimer(r.uint32(), groupXID)
-	h.WasLost, h.marked = r.bool(), r.bool()
+	h.Suspect, h.marked = r.bool(), r.bool()
 	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
 	h.Paused = r.bool()
 	if v := r.column(-1, true); len(v) > 0 {

@@ -105,8 +105,8 @@ func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Unlock()
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
-		for s.owes() {
-			time.Sleep(owedRest)
+		for !s.released() {
+			time.Sleep(releaseRest)
 		}
 		last.Stop()
 		s.end(errClosed)

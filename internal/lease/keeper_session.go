@@ -28,9 +28,20 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	owed      []release // groups that are not let go yet
-	owedSlots []slot
-	balked    bool // the server has refused to let them go
+	unreleased     releases // that are still to be made
+	releaseRefused bool     // the server has refused them
+}
+
+// Releases are groups that are to be let go, and slots.
+type releases struct {
+	groups []release
+	slots  []slot
+}
+
+func (r releases) empty() bool { return len(r.groups)+len(r.slots) == 0 }
+
+func (r *releases) add(more releases) {
+	r.groups, r.slots = append(r.groups, more.groups...), append(r.slots, more.slots...)
 }
 
 // A release is a group that is to be let go.
@@ -46,22 +57,21 @@ type slot struct {
 	n     int32
 }
 
-// An ask is what somebody wants of the session: a claim, or groups to be let go.
+// An ask is what somebody wants of the session: a claim, or releases.
 type ask struct {
-	claim *Request
-	free  []release
-	slots []slot
+	claim   *Request
+	release releases
 
-	hold *Hold
-	over bool // no slot was free
-	owes bool // something is not let go yet
-	err  error
-	done chan struct{}
+	hold       *Hold
+	over       bool // no slot was free
+	unreleased bool // some releases are still to be made
+	err        error
+	done       chan struct{}
 }
 
 const (
-	askRoom  = 256                   // asks of one round: more wait for the next
-	owedRest = 10 * time.Millisecond // until it is tried again to let a group go
+	askRoom     = 256                   // asks of one round: more wait for the next
+	releaseRest = 10 * time.Millisecond // until a release is tried again
 )
 
 const (
@@ -146,11 +156,11 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// owes tries to let go of what is owed, and reports whether something is still.
-func (s *session) owes() bool {
+// released tries the releases that are still to be made, and reports whether none is left.
+func (s *session) released() bool {
 	a := &ask{}
 	err := s.do(a)
-	return !errors.Is(err, ErrLost) && (err != nil || a.owes)
+	return errors.Is(err, ErrLost) || err == nil && !a.unreleased
 }
 
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
@@ -160,8 +170,8 @@ func (s *session) run() {
 	defer s.close()
 	for {
 		wait := s.bounds.Heartbeat / 2
-		if len(s.owed)+len(s.owedSlots) > 0 && !s.balked {
-			wait = min(wait, owedRest)
+		if !s.unreleased.empty() && !s.releaseRefused {
+			wait = min(wait, releaseRest)
 		}
 		pulse := time.NewTimer(wait)
 		select {
@@ -174,7 +184,7 @@ func (s *session) run() {
 				s.end(err)
 			}
 		case <-pulse.C:
-			if err := s.pay(); err != nil {
+			if err := s.beat(); err != nil {
 				s.end(err)
 			}
 		}
@@ -188,12 +198,12 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// pay lets go of what is owed, if anything, and tells the server that the worker lives.
-func (s *session) pay() error {
-	s.balked = false
+// beat tells the server that the worker lives, with the releases that are still to be made.
+func (s *session) beat() error {
+	s.releaseRefused = false
 	err := s.bounded(nil)
 	if err != nil && Refused(err) {
-		s.balked, err = true, nil
+		s.releaseRefused, err = true, nil
 	}
 	return err
 }
@@ -227,10 +237,10 @@ func (s *session) answer(asks []*ask) error {
 	case refused && errors.As(err, &busy) && busy.Code == lockNotAvailable:
 		err = fmt.Errorf("%w: %s", ErrBusy, busy.Message)
 		for _, a := range asks {
-			s.owed, s.owedSlots = append(s.owed, a.free...), append(s.owedSlots, a.slots...)
+			s.unreleased.add(a.release)
 		}
-	case refused && !s.balked && len(s.owed)+len(s.owedSlots) > 0:
-		s.balked = true // these are tried by themselves, later
+	case refused && !s.releaseRefused && !s.unreleased.empty():
+		s.releaseRefused = true // these are tried by themselves, later
 		return s.answer(asks)
 	case refused && len(asks) > 1:
 		for i := range asks {
@@ -240,11 +250,11 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.balked = s.balked || len(asks[0].free)+len(asks[0].slots) > 0
-		s.owed, s.owedSlots = append(s.owed, asks[0].free...), append(s.owedSlots, asks[0].slots...)
+		s.releaseRefused = s.releaseRefused || !asks[0].release.empty()
+		s.unreleased.add(asks[0].release)
 	}
 	for _, a := range asks {
-		a.err, a.owes = err, len(s.owed)+len(s.owedSlots) > 0
+		a.err, a.unreleased = err, !s.unreleased.empty()
 		close(a.done)
 	}
 	if refused {

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,24 +11,22 @@ import (
 // A round is one transaction of the session.
 type round struct {
 	*session
-	free    []release
-	slots   []slot
+	release releases
 	limited []*ask // claims that need a slot
 	claims  []*ask // the others, and those that have got one
 	batches bool   // some claims are of several jobs of a group
 
-	owedThen  []release // what is still owed if the transaction is committed
-	slotsThen []slot
+	left releases // that are still to be made when the transaction is committed
 }
 
 func newRound(s *session, asks []*ask) *round {
 	r := &round{session: s}
-	if !s.balked {
-		r.free, r.slots = slices.Clone(s.owed), slices.Clone(s.owedSlots)
+	if !s.releaseRefused {
+		r.release.add(s.unreleased)
 	}
 	for _, a := range asks {
 		a.hold, a.over = nil, false
-		r.free, r.slots = append(r.free, a.free...), append(r.slots, a.slots...)
+		r.release.add(a.release)
 		switch {
 		case a.claim == nil:
 		case a.claim.Slot:
@@ -41,7 +38,7 @@ func newRound(s *session, asks []*ask) *round {
 	return r
 }
 
-func (r *round) idle() bool { return len(r.free)+len(r.slots)+len(r.limited)+len(r.claims) == 0 }
+func (r *round) idle() bool { return r.release.empty() && len(r.limited)+len(r.claims) == 0 }
 
 func (r *round) run(ctx context.Context) error {
 	pipeline := r.conn.PgConn().StartPipeline(ctx)
@@ -87,33 +84,33 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots(taken)
-	if r.balked { // nothing of that was tried
-		r.owedThen, r.slotsThen = append(r.owedThen, r.owed...), append(r.slotsThen, r.owedSlots...)
+	if r.releaseRefused { // these were not tried
+		r.left.add(r.unreleased)
 	}
-	r.owed, r.owedSlots = r.owedThen, r.slotsThen
+	r.unreleased = r.left
 	return nil
 }
 
 // firsts says what is sent before slots are asked for.
-type firsts struct{ free, slots bool }
+type firsts struct{ groups, slots bool }
 
 // sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
 func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string, sent firsts) {
-	if sent.free = len(r.free) > 0; sent.free {
+	if sent.groups = len(r.release.groups) > 0; sent.groups {
 		var keys, tokens, next array
 		var ids array
-		for _, f := range r.free {
-			keys.string(f.Queue)
-			ids.string(f.GroupID)
-			tokens.int(f.token)
-			next.intOrNull(f.next)
+		for _, g := range r.release.groups {
+			keys.string(g.Queue)
+			ids.string(g.GroupID)
+			tokens.int(g.token)
+			next.intOrNull(g.next)
 		}
 		args := [][]byte{keys.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtKeepFree], args, nil, claimFormats)
 	}
-	if sent.slots = len(r.slots) > 0; sent.slots {
+	if sent.slots = len(r.release.slots) > 0; sent.slots {
 		var names, ns array
-		for _, s := range r.slots {
+		for _, s := range r.release.slots {
 			names.string(s.queue)
 			ns.int(int64(s.n))
 		}
@@ -137,11 +134,9 @@ func (r *round) readFirst(p *pgconn.Pipeline, sent firsts) error {
 	if _, err := readTag(p); err != nil { // BEGIN
 		return err
 	}
-	if sent.free {
-		err := eachRow(p, func(row *rowReader) {
-			if n := int(row.uint32()) - 1; n >= 0 && n < len(r.free) {
-				r.owedThen = append(r.owedThen, r.free[n])
-			}
+	if sent.groups {
+		err := eachNth(p, len(r.release.groups), func(_ *rowReader, n int) {
+			r.left.groups = append(r.left.groups, r.release.groups[n])
 		})
 		if err != nil {
 			return err
@@ -189,7 +184,7 @@ func (r *round) giveSlots(taken map[string][]slot) {
 		if a.hold != nil && a.hold.token != 0 {
 			a.hold.slot = slots[0].n
 		} else {
-			r.slotsThen = append(r.slotsThen, slots[0])
+			r.left.slots = append(r.left.slots, slots[0])
 		}
 	}
 }
@@ -287,7 +282,7 @@ func (r *round) together(heads []Held) *Hold {
 		if h := &heads[i]; h.Seen.Alone {
 			hold.Apart = append(hold.Apart, h.N)
 			if h.token != 0 {
-				r.owedThen = append(r.owedThen, release{Key: h.Key, token: h.token})
+				r.left.groups = append(r.left.groups, release{Key: h.Key, token: h.token})
 			}
 		}
 	}

@@ -16,14 +16,14 @@
 -- group is named, too: it may have been moved to another.)
 --
 -- All columns are computed below the lock, so job_xid is the transaction that locked the head before. See evidence.sql.
--- was_lost says that the last attempt that was counted died with its worker, marked that one has begun that was not
+-- suspect says that the last attempt that was counted died with its worker, marked that one has begun that was not
 -- counted (mark.sql). own_xid is this transaction; all transactions before oldest_xid have ended, which floors need
 -- (package schedule).
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        statement_timestamp() AS now,
        j.ctid,
        j.xmax AS job_xid,
-       coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+       coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
        EXISTS (SELECT FROM pgfifo.attempt_marks m
                WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1) AS marked,
        pg_current_xact_id() AS own_xid,

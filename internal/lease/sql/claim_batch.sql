@@ -31,7 +31,7 @@ SELECT j.id,
        statement_timestamp() AS now,
        j.ctid,
        head.job_xid,
-       head.was_lost,
+       head.suspect,
        head.marks AND EXISTS (SELECT FROM pgfifo.attempt_marks m
                               WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1)
            AS marked,
@@ -41,7 +41,7 @@ SELECT j.id,
        CASE WHEN j.n <= head.most AND (j.n = 1 OR j.bytes <= $5::bigint) THEN j.headers END AS headers,
        j.priority
 FROM (SELECT h.xmax AS job_xid,
-             coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+             coalesce(h.attempts > 0 AND h.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
              EXISTS (SELECT FROM pgfifo.attempt_marks m WHERE m.queue = $1 AND m.group_id = $2) AS marks,
              pg_current_xact_id() AS own_xid,
              pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,

@@ -14,7 +14,7 @@
 -- claim is made again without it: nobody else could work what is enqueued there meanwhile.
 SELECT c.n, c.id,
        CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.payload END AS payload,
-       c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.job_xid, c.was_lost, c.marked, c.own_xid,
+       c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.job_xid, c.suspect, c.marked, c.own_xid,
        c.oldest_xid, c.paused,
        CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.headers END AS headers,
        c.priority, c.more
@@ -34,7 +34,7 @@ FROM (
                statement_timestamp() AS now,
                j.ctid,
                j.xmax AS job_xid,
-               coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS was_lost,
+               coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
                EXISTS (SELECT FROM pgfifo.attempt_marks m
                        WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id
                          AND m.attempt = j.attempts + 1) AS marked,

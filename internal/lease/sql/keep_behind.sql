@@ -10,7 +10,7 @@
 SELECT k.n::integer, w.id,
        CASE WHEN w.m < k.jobs AND w.bytes <= $4::bigint THEN w.payload END AS payload,
        w.attempts, w.max_attempts, w.enqueued_at, w.run_at, statement_timestamp() AS now, w.place, '0'::xid AS job_xid,
-       false AS was_lost,
+       false AS suspect,
        EXISTS (SELECT FROM pgfifo.attempt_marks m
                WHERE m.queue = k.queue AND m.group_id = k.group_id AND m.id = w.id AND m.attempt = w.attempts + 1)
            AS marked,

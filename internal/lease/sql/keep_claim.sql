@@ -1,10 +1,13 @@
 -- Claims the heads of those groups that this transaction has locked with keep_lock.sql, for a session that has them
 -- from its commit on, without a lock: the group's row says so.
 --
--- $1 queues, $2 group ids, $3 floors, $6 numbers of claims, pairwise: the groups of one number are claimed together; $4
--- how many bytes the payloads and headers of a claim may have together, $5 the session. A claim's first head comes
--- whatever its size; of others the payload is not sent if it is beyond $4. $7 says pairwise whether the claim has a
--- slot. If not, the mark of a queue that has a limit stops it: its worker has not heard of that.
+--   $1 queues      $2 group ids      $3 floors       of the groups, pairwise; no group twice
+--   $4 how many bytes the payloads and headers of a claim may have together. Its first head comes whatever its size; of
+--      others the payload is not sent if it is beyond that
+--   $5 the session's number
+--   $6 numbers of claims, pairwise: the groups of one number are claimed together
+--   $7 whether the claim has a slot, pairwise. If not, the mark of a queue that has a limit stops it: its worker has
+--      not heard of the limit
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
 -- That it is ours does not say that it was free: a row that has got a session since the snapshot of keep_lock.sql is
@@ -16,8 +19,9 @@
 -- Why a former holder completes nothing: to settle its job it must find its token in the group's row, which it locks
 -- (keep_take.sql). Each claim writes another one, and a claim and a former holder cannot have the row locked together.
 --
--- was_lost says that the last two attempts died with their workers: with one session, thousands of jobs are lost, and
--- nearly all of them have killed nobody.
+-- suspect says that the job may be what has killed its workers: the last two attempts died with them. The last one says
+-- little, where claim.sql is content with it: with one session thousands of jobs are lost, and nearly all of them have
+-- killed nobody.
 --
 -- A head that is not to run now is told of, and nobody has its group then, unless an attempt of it is to be counted.
 -- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
@@ -40,7 +44,7 @@ WITH head AS MATERIALIZED (
                statement_timestamp() AS now,
                j.ctid AS place,
                coalesce(j.attempts > 1 AND j.failures -> -1 ->> 'kind' = 'lost'
-                        AND j.failures -> -2 ->> 'kind' = 'lost', false) AS was_lost,
+                        AND j.failures -> -2 ->> 'kind' = 'lost', false) AS suspect,
                EXISTS (SELECT FROM pgfifo.attempt_marks m
                        WHERE m.queue = k.queue AND m.group_id = k.group_id AND m.id = j.id
                          AND m.attempt = j.attempts + 1) AS marked,
@@ -67,7 +71,7 @@ WITH head AS MATERIALIZED (
 )
 SELECT h.n::integer, h.id,
        CASE WHEN h.bytes <= $4::bigint OR h.bytes = h.size THEN h.payload END AS payload,
-       h.attempts, h.max_attempts, h.enqueued_at, h.run_at, h.now, h.place, '0'::xid AS job_xid, h.was_lost, h.marked,
+       h.attempts, h.max_attempts, h.enqueued_at, h.run_at, h.now, h.place, '0'::xid AS job_xid, h.suspect, h.marked,
        h.own_xid, h.oldest_xid, h.paused,
        CASE WHEN h.bytes <= $4::bigint OR h.bytes = h.size THEN h.headers END AS headers,
        h.priority, h.more,

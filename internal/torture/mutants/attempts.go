@@ -152,7 +152,7 @@ var attempts = []Mutant{
 		Name: "suspects-together",
 		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others " +
 			"with it again",
-		Edits: []Edit{{attemptFile, "	if hold.WasLost {\n", "	if hold.WasLost && hold == nil {\n"}},
+		Edits: []Edit{{attemptFile, "	if hold.Suspect {\n", "	if hold.Suspect && hold == nil {\n"}},
 		Test:  Test{"fifo", "TestSuspectsBeginOneByOne"},
 	},
 	{
