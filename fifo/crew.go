@@ -75,7 +75,7 @@ func (w *Worker) dialer(set settings) *lease.Dialer {
 	pool.ConnConfig.RuntimeParams[applicationName] = set.name
 	d := &lease.Dialer{
 		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
-		Session: set.session, DB: w.Client.db,
+		Bounds: set.bounds, DB: w.Client.db,
 		Statements: settleStatements, Logger: w.Client.cfg.Logger,
 	}
 	if w.Direct != nil {
@@ -311,7 +311,7 @@ func closeConn(conn *pgx.Conn) {
 
 // runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost.
 func (c *crew) runHeartbeat(ctx context.Context) {
-	tick := time.NewTicker(c.set.session.Heartbeat / 2)
+	tick := time.NewTicker(c.set.bounds.Heartbeat / 2)
 	defer tick.Stop()
 	for {
 		select {

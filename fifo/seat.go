@@ -386,7 +386,7 @@ func (s *seat) beat(ctx context.Context) {
 		s.wake()
 	}
 	s.mu.Unlock()
-	if lane.Running() < s.crew.set.session.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
+	if lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

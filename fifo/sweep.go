@@ -52,7 +52,7 @@ var errSweeping = errors.New("fifo: another worker is sweeping")
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
 func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {
 	client, failed := c.worker.Client, error(nil)
-	bound := strconv.FormatInt(max(c.set.session.ServerSilence.Milliseconds(), 1), 10)
+	bound := strconv.FormatInt(max(c.set.bounds.ServerSilence.Milliseconds(), 1), 10)
 	for range sweepBudget {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {

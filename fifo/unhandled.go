@@ -29,7 +29,7 @@ func newOnlooker(c *crew) *onlooker { return &onlooker{crew: c, told: make(map[s
 func (o *onlooker) look(ctx context.Context) error {
 	client := o.worker.Client
 	// A worker that freezes in here must not keep its snapshot.
-	bound := strconv.FormatInt(max(o.set.session.ServerSilence.Milliseconds(), 1), 10)
+	bound := strconv.FormatInt(max(o.set.bounds.ServerSilence.Milliseconds(), 1), 10)
 	var firsts []schedule.First
 	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)

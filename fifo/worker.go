@@ -112,7 +112,7 @@ func (w *Worker) withDefaults() (settings, error) {
 		poll:  orDefault(w.PollInterval, time.Second),
 		drain: orDefault(w.DrainTimeout, 20*time.Second),
 		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
-		session: lease.Session{
+		bounds: lease.Bounds{
 			Heartbeat: w.Heartbeat, Silence: w.Silence, ServerSilence: w.ServerSilence,
 		}.WithDefaults(),
 		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]*Queue, len(w.queues)),
@@ -139,7 +139,7 @@ func (w *Worker) withDefaults() (settings, error) {
 	case badName != nil:
 		return s, badName
 	}
-	if err := s.session.Validate(); err != nil {
+	if err := s.bounds.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
 	}
 	if err := w.lanes.fit(max(s.lanes, w.SessionConcurrency), s.names); err != nil {
@@ -164,7 +164,7 @@ type settings struct {
 	poll, drain time.Duration
 	sweep       time.Duration // how often
 	groupIdle   time.Duration
-	session     lease.Session
+	bounds      lease.Bounds
 	name        string
 	names       []string          // of the queues, sorted
 	queues      map[string]*Queue // with their defaults filled in

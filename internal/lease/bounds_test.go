@@ -9,7 +9,7 @@ import (
 
 func TestSessionValidate(t *testing.T) {
 	t.Parallel()
-	for _, s := range []Session{
+	for _, s := range []Bounds{
 		{},
 		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 4500*time.Millisecond + 2},
 		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3400 * time.Millisecond},
@@ -19,7 +19,7 @@ func TestSessionValidate(t *testing.T) {
 	} {
 		require.NoError(t, s.Validate(), s)
 	}
-	for _, s := range []Session{
+	for _, s := range []Bounds{
 		{Heartbeat: -1},
 		{Heartbeat: 1},
 		{Heartbeat: time.Millisecond - 1},
@@ -34,7 +34,7 @@ func TestSessionValidate(t *testing.T) {
 	} {
 		require.Error(t, s.Validate(), s)
 	}
-	require.Equal(t, Session{time.Second, 10 * time.Second, 30 * time.Second}, Session{}.WithDefaults())
-	own := Session{time.Minute, time.Hour, 2 * time.Hour}
+	require.Equal(t, Bounds{time.Second, 10 * time.Second, 30 * time.Second}, Bounds{}.WithDefaults())
+	own := Bounds{time.Minute, time.Hour, 2 * time.Hour}
 	require.Equal(t, own, own.WithDefaults())
 }

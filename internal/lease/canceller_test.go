@@ -20,7 +20,7 @@ func TestCancelRequestIsLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	dial := d.Pool.ConnConfig.DialFunc
 	var lose atomic.Int32
 	d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -44,7 +44,7 @@ func TestCancelRequestIsLate(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	late := netfault.NewLate()
-	d := s.dialer(Session{Heartbeat: 100 * time.Millisecond, Silence: time.Second})
+	d := s.dialer(Bounds{Heartbeat: 100 * time.Millisecond, Silence: time.Second})
 	d.Pool.ConnConfig.DialFunc = late.Dial(d.Pool.ConnConfig.DialFunc)
 	d.Statements["succeed"] += " AND pg_sleep(60) IS NOT NULL"
 	l := s.dial(d)

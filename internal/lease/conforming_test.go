@@ -10,7 +10,7 @@ import (
 func TestLaneRefusesNonconformingStrings(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	d.Pool.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"
 	_, err := d.Dial(t.Context())
 	require.ErrorIs(t, err, ErrNonconforming)

@@ -34,7 +34,7 @@ type Dialer struct {
 	// Name is the lanes' application_name, unless Pool says one.
 	Name string
 	// Session bounds silence. The zero value means the defaults.
-	Session Session
+	Bounds Bounds
 	// Statements are what settles a held job, by name. Calls name them.
 	Statements map[string]string
 	// Logger is told of session settings that are not available. Required.
@@ -66,8 +66,8 @@ func (d *Dialer) direct() *pgxpool.Config {
 func (d *Dialer) connect(
 	ctx context.Context, to *pgxpool.Config, lane bool,
 ) (*stdlib.Conn, *wire, uint32, error) {
-	session, shared := d.Session.WithDefaults(), d.Direct != nil && to == d.Pool
-	cfg, err := session.connConfig(ctx, to, d.Name, lane)
+	bounds, shared := d.Bounds.WithDefaults(), d.Direct != nil && to == d.Pool
+	cfg, err := bounds.connConfig(ctx, to, d.Name, lane)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -83,7 +83,7 @@ func (d *Dialer) connect(
 		pid, err = d.own(ctx, conn.Conn().PgConn())
 	}
 	if err == nil && !shared {
-		err = session.apply(ctx, conn.Conn().PgConn(), d.Logger)
+		err = bounds.apply(ctx, conn.Conn().PgConn(), d.Logger)
 	}
 	if err == nil && to.AfterConnect != nil {
 		err = to.AfterConnect(ctx, conn.Conn())
@@ -130,7 +130,7 @@ func slotted(texts map[string]string) map[string]string {
 
 // dial opens a lane with its own statements and those that all have.
 func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]string) (*Lane, error) {
-	session := d.Session.WithDefaults()
+	bounds := d.Bounds.WithDefaults()
 	conn, w, pid, err := d.connect(ctx, to, true)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]st
 	}
 	l := &Lane{
 		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
-		heartbeat: session.Heartbeat, silent: session.Silence, bound: session.ServerSilence,
+		heartbeat: bounds.Heartbeat, silent: bounds.Silence, bound: bounds.ServerSilence,
 		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
 		texts: d.Statements, wary: &d.wary,
 	}
@@ -156,7 +156,7 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]st
 	}
 	l.dialed = dials.Add(1)
 	if l.pooled {
-		texts[stmtLocal] = session.localSQL()
+		texts[stmtLocal] = bounds.localSQL()
 		l.stmts = unprepared(d.Schema, texts)
 	} else if l.stmts, err = prepare(ctx, l.pg(), d.Schema, texts); err != nil {
 		_ = conn.Close()

@@ -243,7 +243,7 @@ func TestFenceNeedsAControlPool(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	d.Control = nil
 	_, err := s.fence(s.claim(s.dial(d), "a"))
 	require.ErrorIs(t, err, ErrNoFences)

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
-// broke, or the server was silent for longer than Session.Silence, or about to take the worker for silent. Somebody
+// broke, or the server was silent for longer than Bounds.Silence, or about to take the worker for silent. Somebody
 // else may run the job by now. What the handler writes through the job's transaction is lost with it; what it does
 // elsewhere it should stop doing.
 var ErrLost = errors.New("lease: the connection that holds the group is lost")
@@ -41,7 +41,7 @@ func (l *Lane) Running() time.Duration {
 func (l *Lane) HungUp() bool { return l.stream.ended() }
 
 // Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
-// Session.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
+// Bounds.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
 // end the session soon because results that nobody reads keep heartbeats from being sent.
 //
 // It may be called from any goroutine. While no handler runs it does nothing.

@@ -13,7 +13,7 @@ import (
 )
 
 // hasty is a session whose server waits for four and a half seconds only.
-var hasty = Session{
+var hasty = Bounds{
 	Heartbeat: 100 * time.Millisecond, Silence: 2 * time.Second, ServerSilence: 4500 * time.Millisecond,
 }
 
@@ -49,9 +49,9 @@ func (s *stage) beside(l *Lane, handler func(ctx context.Context)) (cause, held 
 }
 
 // over waits until the server has ended a session that was silent for as long.
-func (s *stage) over(session Session) {
+func (s *stage) over(bounds Bounds) {
 	s.Helper()
-	forsaken := s.dial(s.dialer(session))
+	forsaken := s.dial(s.dialer(bounds))
 	s.claim(forsaken, "silent")
 	s.Until(func() bool {
 		return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", forsaken.pg().PID())
@@ -323,7 +323,7 @@ func TestBeatFindsTheSessionEnded(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
-			l := s.dial(s.dialer(Session{Heartbeat: 100 * time.Millisecond}))
+			l := s.dial(s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}))
 			h := s.claim(l, "a")
 			cause, held := s.beside(l, func(ctx context.Context) {
 				tx := s.pgxTx(h)

@@ -30,7 +30,7 @@ func TestBeatKeepsTheSession(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
-	session := Session{
+	session := Bounds{
 		Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 	}
 	require.NoError(t, session.Validate())

@@ -62,7 +62,7 @@ func TestTakeBehindAClaim(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 	require.NoError(t, err)
 
-	l, err := s.dialer(Session{}).lend(t.Context())
+	l, err := s.dialer(Bounds{}).lend(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	taken := make(chan error, 1)

@@ -12,7 +12,7 @@ import (
 // keeper returns one whose session is open.
 func (s *stage) keeper() *Keeper {
 	s.Helper()
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	k := &Keeper{
 		Dialer: d, Lanes: NewLanes(d, 1), Ends: NewLanes(d, 1), Plain: "succeed", Lost: func(error) {},
 	}

@@ -75,7 +75,7 @@ func (k *Keeper) Connect(ctx context.Context) error {
 }
 
 func (k *Keeper) dial(ctx context.Context, a *attempt) {
-	ctx, cancel := context.WithTimeout(ctx, k.Dialer.Session.WithDefaults().Silence)
+	ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
 	defer cancel()
 	s, err := k.Dialer.keep(ctx, k.Lost)
 	k.mu.Lock()

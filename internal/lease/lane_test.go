@@ -133,22 +133,22 @@ func TestStepOnDeadConnection(t *testing.T) {
 func TestDialFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	d.Statements["bad"] = "SELECT nonsense"
 	_, err := d.Dial(t.Context())
 	require.ErrorContains(t, err, "lease: prepare bad")
 
-	d = s.dialer(Session{})
+	d = s.dialer(Bounds{})
 	d.Pool.AfterConnect = func(context.Context, *pgx.Conn) error { return context.DeadlineExceeded }
 	_, err = d.Dial(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	d = s.dialer(Session{})
+	d = s.dialer(Bounds{})
 	d.Pool.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return context.DeadlineExceeded }
 	_, err = d.Connect(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	d = s.dialer(Session{})
+	d = s.dialer(Bounds{})
 	d.Pool.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
 		cfg.AfterNetConnect = nil
 		return nil
@@ -166,7 +166,7 @@ func TestDialerTakesThePoolsConfiguration(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	d.Pool.ConnConfig.RuntimeParams["application_name"] = "mine"
 	traced := new(pgtest.Tracer)
 	d.Pool.ConnConfig.Tracer = traced

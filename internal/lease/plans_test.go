@@ -16,7 +16,7 @@ func plans(t *testing.T) *pgtest.Plans {
 	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT 'q', n FROM generate_series(1, 1000) n")
 	return &pgtest.Plans{
 		DB:      s.DB,
-		Connect: func() (*pgx.Conn, error) { return s.dialer(Session{}).Connect(t.Context()) },
+		Connect: func() (*pgx.Conn, error) { return s.dialer(Bounds{}).Connect(t.Context()) },
 		Begin:   beginSQL + "; EXECUTE lockmany ('q', '{g00007,g00008}')",
 		Hot: map[string]pgtest.Hot{
 			"lock":     {SQL: lockSQL, Args: "'q', 'g00007'", Groups: 1},

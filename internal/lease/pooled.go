@@ -33,7 +33,7 @@ func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) (pid uint32, err 
 	if err != nil || pid == conn.PID() || d.Control == nil {
 		return pid, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.Session.WithDefaults().Silence)
+	ctx, cancel := context.WithTimeout(ctx, d.Bounds.WithDefaults().Silence)
 	defer cancel()
 	d.probing.Lock() // lanes that are dialed at once would take each other's sessions
 	defer d.probing.Unlock()
@@ -121,9 +121,9 @@ func (l *Lane) begin(pipeline *pgconn.Pipeline) int {
 
 // localSQL sets what a lane has in its session, as far as a transaction can have it: plans, and how long the server
 // waits for a worker that says nothing.
-func (s Session) localSQL() string {
+func (b Bounds) localSQL() string {
 	set := append(slices.Clip(plannerSettings),
-		[2]string{"idle_in_transaction_session_timeout", strconv.FormatInt(max(s.ServerSilence.Milliseconds(), 1), 10)})
+		[2]string{"idle_in_transaction_session_timeout", strconv.FormatInt(max(b.ServerSilence.Milliseconds(), 1), 10)})
 	sql := "SELECT"
 	for i, kv := range set {
 		if i > 0 {

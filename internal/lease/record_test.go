@@ -42,7 +42,7 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	control, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(control.Close)
-	d := s.dialer(Session{
+	d := s.dialer(Bounds{
 		Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
 	})
 	d.Control = control

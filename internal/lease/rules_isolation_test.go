@@ -20,7 +20,7 @@ func TestLaneSaysItsIsolation(t *testing.T) {
 			s := newStage(t)
 			s.Enqueue(3, "a")
 			s.Alter(setting)
-			d := s.dialer(Session{})
+			d := s.dialer(Bounds{})
 			// It has the last word on the session's settings.
 			d.Pool.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 				_, err := c.Exec(ctx, "SET "+setting)

@@ -3,163 +3,279 @@ package lease
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
-	"strconv"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/pgfifo/pgfifo/internal/conforming"
+	"github.com/pgfifo/pgfifo/groups"
 )
 
-// ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
-// value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL.
-var ErrNonconforming = conforming.Err
+// A session is the Keeper's connection. One goroutine uses it, for all who ask.
+type session struct {
+	conn   *pgx.Conn
+	number int64 // of its lock
+	dialed int64 // as of a Lane
+	stmts  map[string]*pgconn.StatementDescription
+	bounds Bounds
 
-// settings returns what a worker's connection sets for itself; every one of them may be set by any role. As in all that
-// follows, no field is zero.
-func (s Session) settings(serverVersion int) [][2]string {
-	ms := func(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
-	sec := func(d time.Duration) string { return strconv.Itoa(int(max(d.Round(time.Second).Seconds(), 1))) }
-	set := [][2]string{
-		// A frozen or partitioned worker: the server ends the session. Heartbeats keep it from firing on a live one.
-		{"idle_in_transaction_session_timeout", ms(s.ServerSilence)},
-		// A vanished machine: probes after a third of the bound, three of them, a sixth apart: 5/6 of it in all, if
-		// tcp_user_timeout does not end it before, as on Linux.
-		{"tcp_keepalives_idle", sec(s.ServerSilence / 3)},
-		{"tcp_keepalives_interval", sec(s.ServerSilence / 6)},
-		{"tcp_keepalives_count", "3"},
-		// The same with a reply on its way, which keepalives do not cover.
-		{"tcp_user_timeout", ms(s.userTimeout())},
-		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
-		{"client_connection_check_interval", "1000"},
-		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.
-		{"default_transaction_isolation", "read committed"},
-		{"default_transaction_read_only", "off"},
-		// A lane without work is an idle session by design.
-		{"idle_session_timeout", "0"},
-	}
-	if serverVersion >= 17 {
-		set = append(set, [2]string{"transaction_timeout", "0"}) // a job's time is the worker's JobTimeout
-	}
-	return append(set, plannerSettings...)
+	asks  chan *ask
+	once  sync.Once
+	lives context.Context //nolint:containedctx // it ends with the session, for the reason that it is given up for
+	die   context.CancelCauseFunc
+	tell  func(why error)
+
+	unreleased     releases // that are still to be made
+	releaseRefused bool     // the server has refused them
 }
 
-// connConfig returns the configuration of a worker's own connection to the database of pool.
-func (s Session) connConfig(
-	ctx context.Context, pool *pgxpool.Config, name string, lane bool,
-) (*pgx.ConnConfig, error) {
-	cfg := pool.ConnConfig.Copy()
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = name
-	}
-	// On a lane, the default handler closes the connection when a query's context ends, which frees the group while its
-	// handler goes on. A cancel request leaves the transaction, and so the group, to the library.
-	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		if !lane {
-			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
-		}
-		return &canceller{conn: c, delay: s.Silence}
-	}
-	if cfg.ConnectTimeout == 0 || cfg.ConnectTimeout > s.Silence {
-		cfg.ConnectTimeout = s.Silence
-	}
-	dial := cfg.DialFunc
-	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
-			s.boundSocket(tcp)
-		}
-		return conn, err
-	}
-	if established := cfg.AfterNetConnect; lane {
-		cfg.AfterNetConnect = func(ctx context.Context, c *pgconn.Config, conn net.Conn) (net.Conn, error) {
-			if established != nil {
-				var err error
-				if conn, err = established(ctx, c, conn); err != nil {
-					return conn, err
-				}
-			}
-			return newStream(conn), nil
-		}
-	}
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, cfg); err != nil {
-			return nil, err
-		}
-	}
-	return cfg, nil
+// Releases are groups that are to be let go, and slots.
+type releases struct {
+	groups []release
+	slots  []slot
 }
 
-// boundSocket makes the worker's side of the socket notice a dead server within Silence, also during a statement.
-func (s Session) boundSocket(tcp *net.TCPConn) {
-	// Best effort: heartbeats cover what the platform does not offer.
-	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: s.Silence / 2, Interval: s.Silence / 10, Count: 4,
+func (r releases) empty() bool { return len(r.groups)+len(r.slots) == 0 }
+
+func (r *releases) add(more releases) {
+	r.groups, r.slots = append(r.groups, more.groups...), append(r.slots, more.slots...)
+}
+
+// A release is a group that is to be let go.
+type release struct {
+	groups.Key
+	token int64
+	next  *int64 // the row's session then; nil: it is given back
+}
+
+// A slot is of a queue that has a limit.
+type slot struct {
+	queue string
+	n     int32
+}
+
+// An ask is what somebody wants of the session: a claim, or releases.
+type ask struct {
+	claim   *Request
+	release releases
+
+	hold       *Hold
+	over       bool // no slot was free
+	unreleased bool // some releases are still to be made
+	err        error
+	done       chan struct{}
+}
+
+const (
+	askRoom     = 256                   // asks of one round: more wait for the next
+	releaseRest = 10 * time.Millisecond // until a release is tried again
+)
+
+const (
+	stmtKeepLock  = "pgfifo_keep_lock"
+	stmtKeepClaim = "pgfifo_keep_claim"
+	stmtKeepMore  = "pgfifo_keep_behind"
+	stmtKeepFree  = "pgfifo_keep_free"
+	stmtKeepSlots = "pgfifo_keep_slots"
+	stmtFreeSlots = "pgfifo_keep_slots_free"
+)
+
+// keep opens a session that holds groups.
+func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
+	conn, err := d.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds := d.Bounds.WithDefaults()
+	s := &session{
+		conn: conn, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
+		asks: make(chan *ask, askRoom), tell: lost,
+	}
+	s.lives, s.die = context.WithCancelCause(context.Background())
+	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
+	// idle between them, and its pulse keeps the server from ending it.
+	//
+	// A lock on a whole table is waited for only for a moment, or the server would seem to be silent.
+	const set = "SELECT pg_catalog.set_config('synchronous_commit', 'local', false), " +
+		"pg_catalog.set_config('idle_session_timeout', $2, false), pg_catalog.set_config('lock_timeout', $3, false), " +
+		"pg_catalog.pg_try_advisory_lock($1::bigint)"
+	alone := false
+	ms := func(d time.Duration) string { return fmt.Sprint(max(d.Milliseconds(), 1)) }
+	err = conn.QueryRow(ctx, set, s.number, ms(bounds.ServerSilence), ms(bounds.Heartbeat)).Scan(nil, nil, nil, &alone)
+	if err == nil && !alone {
+		err = errors.New("somebody has its lock")
+	}
+	if err == nil {
+		s.stmts, err = prepare(ctx, conn.PgConn(), d.Schema, map[string]string{
+			stmtBegin: beginSQL, stmtCommit: commitSQL, stmtKeepLock: keepLockSQL, stmtKeepClaim: keepClaimSQL,
+			stmtKeepMore: keepBehindSQL, stmtKeepFree: keepFreeSQL,
+			stmtKeepSlots: keepSlotsSQL, stmtFreeSlots: keepSlotsFreeSQL,
+		})
+	}
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, fmt.Errorf("lease: session: %w", err)
+	}
+	go s.run()
+	return s, nil
+}
+
+func (s *session) ended() bool { return s.lives.Err() != nil }
+
+// end says that the session is given up.
+func (s *session) end(why error) {
+	s.once.Do(func() {
+		s.die(why)
+		if why == errClosed { //nolint:errorlint // itself
+			_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(closeWait)) // of a round that is under way
+			return
+		}
+		s.tell(why)
 	})
-	setUserTimeout(tcp, s.Silence)
 }
 
-// apply makes the settings on a new connection, in one round trip. One that this server does not know or platform does
-// not have is left out with a warning: it widens a bound, and breaks nothing.
-func (s Session) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger) error {
-	set := s.settings(serverVersion(conn))
-	pipeline := conn.StartPipeline(ctx)
-	for _, kv := range set {
-		pipeline.SendQueryParams("SELECT set_config($1, $2, false)",
-			[][]byte{[]byte(kv[0]), []byte(kv[1])}, nil, nil, nil)
-		if err := pipeline.Sync(); err != nil {
-			return err
-		}
+// do asks, and waits for the answer.
+func (s *session) do(a *ask) error {
+	if s == nil {
+		return errNoSession
 	}
-	for _, kv := range set {
-		err := drain(pipeline)
-		// A pooler's refusal, say.
-		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
-			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
-		} else if err != nil {
-			return err
-		}
+	a.done = make(chan struct{})
+	select {
+	case s.asks <- a:
+	case <-s.lives.Done():
+		return s.lost()
 	}
-	return pipeline.Close()
+	select {
+	case <-a.done:
+		return a.err
+	case <-s.lives.Done():
+		return s.lost()
+	}
 }
 
-// drain reads the results of one synced statement.
-func drain(pipeline *pgconn.Pipeline) error {
-	var first error
+// released tries the releases that are still to be made, and reports whether none is left.
+func (s *session) released() bool {
+	a := &ask{}
+	err := s.do(a)
+	return errors.Is(err, ErrLost) || err == nil && !a.unreleased
+}
+
+func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
+
+// run answers asks until the session has ended. While nobody asks it tells the server that it lives.
+func (s *session) run() {
+	defer s.close()
 	for {
-		res, err := pipeline.GetResults()
-		if err != nil && first == nil {
-			first = err
+		wait := s.bounds.Heartbeat / 2
+		if !s.unreleased.empty() && !s.releaseRefused {
+			wait = min(wait, releaseRest)
 		}
-		switch r := res.(type) {
-		case *pgconn.ResultReader:
-			if _, err := r.Close(); err != nil && first == nil {
-				first = err
+		pulse := time.NewTimer(wait)
+		select {
+		case <-s.lives.Done():
+			pulse.Stop()
+			return
+		case a := <-s.asks:
+			pulse.Stop()
+			if err := s.answer(s.gather(a)); err != nil {
+				s.end(err)
 			}
-		case *pgconn.PipelineSync:
-			return first
-		case nil:
-			if pgErr := new(pgconn.PgError); !errors.As(err, &pgErr) {
-				return first
+		case <-pulse.C:
+			if err := s.beat(); err != nil {
+				s.end(err)
 			}
 		}
 	}
 }
 
-// serverVersion returns the major version, or 0 if the server does not tell.
-func serverVersion(conn *pgconn.PgConn) int {
-	v := conn.ParameterStatus("server_version")
-	n := 0
-	for _, c := range v {
-		if c < '0' || c > '9' {
-			break
-		}
-		n = n*10 + int(c-'0')
+// close ends the connection; politely, if there is no round under way, so that the server knows at once.
+func (s *session) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	_ = s.conn.Close(ctx)
+}
+
+// beat tells the server that the worker lives, with the releases that are still to be made.
+func (s *session) beat() error {
+	s.releaseRefused = false
+	err := s.bounded(nil)
+	if err != nil && Refused(err) {
+		s.releaseRefused, err = true, nil
 	}
-	return n
+	return err
+}
+
+// gather returns an ask with the others that wait.
+func (s *session) gather(first *ask) []*ask {
+	asks := []*ask{first}
+	for len(asks) < askRoom {
+		select {
+		case a := <-s.asks:
+			asks = append(asks, a)
+		default:
+			return asks
+		}
+	}
+	return asks
+}
+
+// ErrBusy is returned for a claim that a lock on a whole table has kept waiting.
+var ErrBusy = errors.New("lease: somebody has a table locked")
+
+const lockNotAvailable = "55P03"
+
+// answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
+// is the connection's.
+func (s *session) answer(asks []*ask) error {
+	err := s.bounded(asks)
+	refused := err != nil && Refused(err)
+	busy := (*pgconn.PgError)(nil)
+	switch {
+	case refused && errors.As(err, &busy) && busy.Code == lockNotAvailable:
+		err = fmt.Errorf("%w: %s", ErrBusy, busy.Message)
+		for _, a := range asks {
+			s.unreleased.add(a.release)
+		}
+	case refused && !s.releaseRefused && !s.unreleased.empty():
+		s.releaseRefused = true // these are tried by themselves, later
+		return s.answer(asks)
+	case refused && len(asks) > 1:
+		for i := range asks {
+			if err := s.answer(asks[i : i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case refused:
+		s.releaseRefused = s.releaseRefused || !asks[0].release.empty()
+		s.unreleased.add(asks[0].release)
+	}
+	for _, a := range asks {
+		a.err, a.unreleased = err, !s.unreleased.empty()
+		close(a.done)
+	}
+	if refused {
+		err = nil
+	}
+	return err
+}
+
+// bounded is a round that the server has to answer in time.
+func (s *session) bounded(asks []*ask) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.bounds.Silence)
+	defer cancel()
+	r := newRound(s, asks)
+	if r.idle() {
+		return s.conn.Ping(ctx)
+	}
+	err := r.run(ctx)
+	if pg := s.conn.PgConn(); err != nil && !pg.IsClosed() && pg.TxStatus() != 'I' {
+		if _, ended := pg.Exec(ctx, "ROLLBACK").ReadAll(); ended != nil {
+			return ended
+		}
+	}
+	return err
 }

@@ -85,7 +85,7 @@ func (k *Keeper) settleTogether(some []*settlement, by func(*Lane, context.Conte
 }
 
 func (k *Keeper) onLane(some []*settlement, by func(*Lane, context.Context, []*settlement) error) error {
-	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Session.WithDefaults().Silence)
+	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Bounds.WithDefaults().Silence)
 	defer cancel()
 	lane, err := k.Ends.get(ctx)
 	if err != nil {

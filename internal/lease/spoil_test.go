@@ -124,7 +124,7 @@ func TestSpoiledLane(t *testing.T) {
 func TestSessionMadeByTheApplication(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	d := s.dialer(Session{})
+	d := s.dialer(Bounds{})
 	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "SET work_mem = '1MB'")
 		return err

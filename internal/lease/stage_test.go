@@ -44,14 +44,14 @@ func (s *stage) again(t *testing.T) *stage {
 }
 
 // dialer returns one whose lanes know how to settle.
-func (s *stage) dialer(session Session) *Dialer {
+func (s *stage) dialer(bounds Bounds) *Dialer {
 	s.Helper()
 	db := sql.OpenDB(Lending(stdlib.GetPoolConnector(s.Pool)))
 	db.SetMaxIdleConns(0)
 	s.Cleanup(func() { _ = db.Close() })
 	return &Dialer{
 		DB: bun.NewDB(db, pgdialect.New()), Pool: s.Pool.Config(), Control: s.Pool, Schema: s.Schema,
-		Name: "lane of " + s.Name(), Session: session,
+		Name: "lane of " + s.Name(), Bounds: bounds,
 		Statements: map[string]string{
 			"succeed": "DELETE FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3",
 			"retry":   s.Statement("retry"),
@@ -63,7 +63,7 @@ func (s *stage) dialer(session Session) *Dialer {
 
 func (s *stage) lane() *Lane {
 	s.Helper()
-	return s.dial(s.dialer(Session{}))
+	return s.dial(s.dialer(Bounds{}))
 }
 
 func (s *stage) dial(d *Dialer) *Lane {

@@ -72,7 +72,7 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 	for _, kept := range []bool{false, true} { // behind the handler, as of a batch
 		s := newStage(t)
 		s.Enqueue(1, "a")
-		d := s.dialer(Session{})
+		d := s.dialer(Bounds{})
 		for attempt := range 2 {
 			l := s.dial(d)
 			h := s.claim(l, "a")

@@ -29,8 +29,8 @@ const (
 		"pg_catalog.set_config('statement_timeout', '1s', true)"
 )
 
-// bounds are the statements that bound a transaction.
-var bounds = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtBound, waitBarely: stmtBarely}
+// boundBy has the statements that bound a transaction.
+var boundBy = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtBound, waitBarely: stmtBarely}
 
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
@@ -54,7 +54,7 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
-	if bound := bounds[wait]; bound != "" {
+	if bound := boundBy[wait]; bound != "" {
 		l.send(pipeline, bound, nil, nil)
 		begun++
 	}

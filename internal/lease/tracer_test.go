@@ -39,7 +39,7 @@ func TestStatementHeldBack(t *testing.T) {
 			s.Enqueue(1, "a")
 			s.Exec("CREATE TABLE effects (v text)")
 			tracer := &holding{sql, make(chan struct{}), make(chan struct{})}
-			d := s.dialer(Session{})
+			d := s.dialer(Bounds{})
 			d.Pool.ConnConfig.Tracer = tracer
 			l := s.dial(d)
 			h := s.claim(l, "a")

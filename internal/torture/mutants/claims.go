@@ -231,7 +231,7 @@ var claims = []Mutant{
 		Name: "watcher-of-pgx",
 		Breaks: "a statement whose context ends closes the connection, which frees the group while its " +
 			"handler goes on",
-		Edits:   []Edit{{"internal/lease/session.go", "		if !lane {\n", "		if lane || !lane {\n"}},
+		Edits:   []Edit{{"internal/lease/connection.go", "		if !lane {\n", "		if lane || !lane {\n"}},
 		Torture: contended, By: []string{"I6"},
 	},
 	{

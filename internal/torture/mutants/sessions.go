@@ -7,7 +7,7 @@ var kept = []string{
 }
 
 const (
-	keeperFile    = "internal/lease/keeper_session.go"
+	keeperFile    = "internal/lease/session.go"
 	roundFile     = "internal/lease/round.go"
 	keepLockFile  = "internal/lease/sql/keep_lock.sql"
 	keepClaimFile = "internal/lease/sql/keep_claim.sql"

@@ -21,10 +21,10 @@ var reading = []string{
 var endless = append(contended[:len(contended):len(contended)], "-stubborn", "6", "-only", "error")
 
 const (
-	seatFile    = "fifo/seat.go"
-	sessionFile = "internal/lease/session.go"
-	beatFile    = "internal/lease/heartbeat.go"
-	streamFile  = "internal/lease/stream.go"
+	seatFile       = "fifo/seat.go"
+	connectionFile = "internal/lease/connection.go"
+	beatFile       = "internal/lease/heartbeat.go"
+	streamFile     = "internal/lease/stream.go"
 )
 
 var silence = []Mutant{
@@ -64,7 +64,7 @@ var silence = []Mutant{
 		Name:   "idle-in-transaction-unbounded",
 		Breaks: "the server keeps the group of a frozen worker",
 		Edits: []Edit{{
-			sessionFile, `{"idle_in_transaction_session_timeout", ms(s.ServerSilence)}`,
+			connectionFile, `{"idle_in_transaction_session_timeout", ms(b.ServerSilence)}`,
 			`{"idle_in_transaction_session_timeout", "0"}`,
 		}},
 		Torture: frozen, By: []string{"I7", "I8"},
@@ -72,23 +72,23 @@ var silence = []Mutant{
 	{
 		Name:   "socket-unbounded",
 		Breaks: "the worker's socket retransmits a statement for a quarter of an hour before it notices a cut",
-		Edits:  []Edit{{sessionFile, "	setUserTimeout(tcp, s.Silence)\n", "	_ = setUserTimeout\n"}},
+		Edits:  []Edit{{connectionFile, "	setUserTimeout(tcp, b.Silence)\n", "	_ = setUserTimeout\n"}},
 		Test:   Test{".", "TestSilence"}, Alone: true,
 	},
 	{
 		Name:   "server-socket-unbounded",
 		Breaks: "the server does not notice that a worker's machine is gone with a reply on its way",
 		Edits: []Edit{{
-			sessionFile, `{"tcp_user_timeout", ms(s.userTimeout())}`, `{"tcp_user_timeout", "0"}`,
+			connectionFile, `{"tcp_user_timeout", ms(b.userTimeout())}`, `{"tcp_user_timeout", "0"}`,
 		}},
-		Test: Test{"internal/lease", "TestSessionIsInForce"},
+		Test: Test{"internal/lease", "TestBoundsAreInForce"},
 	},
 	{
 		Name: "killed-in-a-statement-unnoticed",
 		Breaks: "the server goes on with the statement of a worker that was killed, " +
 			"and keeps its group until the end of it",
 		Edits: []Edit{{
-			sessionFile, `{"client_connection_check_interval", "1000"}`, `{"client_connection_check_interval", "0"}`,
+			connectionFile, `{"client_connection_check_interval", "1000"}`, `{"client_connection_check_interval", "0"}`,
 		}},
 		Test: Test{".", "TestKilledInQuery"},
 	},
@@ -107,7 +107,7 @@ var silence = []Mutant{
 		Name:   "bounds-not-checked",
 		Breaks: "the worker may be told to give up later than the server does",
 		Edits: []Edit{{
-			"internal/lease/bounds.go", "	case s.noticed() >= s.userTimeout():", "	case s.noticed() < 0:",
+			"internal/lease/bounds.go", "	case b.noticed() >= b.userTimeout():", "	case s.noticed() < 0:",
 		}},
 		Test: Test{"internal/lease", "TestSessionValidate"},
 	},

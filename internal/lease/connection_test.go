@@ -13,12 +13,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// What Session promises is in force: on a lane and on the scout's connection, in a transaction and out of it.
-func TestSessionIsInForce(t *testing.T) {
+// What the Bounds promise is in force: on a lane and on the scout's connection, in a transaction and out of it.
+func TestBoundsAreInForce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
-	d := s.dialer(Session{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
+	d := s.dialer(Bounds{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
 	var warned bytes.Buffer
 	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
 	l := s.dial(d)
@@ -63,7 +63,7 @@ func TestSessionSettingThatIsNotThere(t *testing.T) {
 	conn := s.Session()
 	var warned bytes.Buffer
 	// Larger than the server takes.
-	bounds := Session{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
+	bounds := Bounds{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
 	require.NoError(t, bounds.Validate())
 	logger := slog.New(slog.NewTextHandler(&warned, nil))
 	require.NoError(t, bounds.apply(t.Context(), conn.PgConn(), logger))

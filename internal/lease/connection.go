@@ -1,0 +1,165 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgfifo/pgfifo/internal/conforming"
+)
+
+// ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
+// value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL.
+var ErrNonconforming = conforming.Err
+
+// settings returns what a worker's connection sets for itself; every one of them may be set by any role. As in all that
+// follows, no field is zero.
+func (b Bounds) settings(serverVersion int) [][2]string {
+	ms := func(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
+	sec := func(d time.Duration) string { return strconv.Itoa(int(max(d.Round(time.Second).Seconds(), 1))) }
+	set := [][2]string{
+		// A frozen or partitioned worker: the server ends the session. Heartbeats keep it from firing on a live one.
+		{"idle_in_transaction_session_timeout", ms(b.ServerSilence)},
+		// A vanished machine: probes after a third of the bound, three of them, a sixth apart: 5/6 of it in all, if
+		// tcp_user_timeout does not end it before, as on Linux.
+		{"tcp_keepalives_idle", sec(b.ServerSilence / 3)},
+		{"tcp_keepalives_interval", sec(b.ServerSilence / 6)},
+		{"tcp_keepalives_count", "3"},
+		// The same with a reply on its way, which keepalives do not cover.
+		{"tcp_user_timeout", ms(b.userTimeout())},
+		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
+		{"client_connection_check_interval", "1000"},
+		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		// A lane without work is an idle session by design.
+		{"idle_session_timeout", "0"},
+	}
+	if serverVersion >= 17 {
+		set = append(set, [2]string{"transaction_timeout", "0"}) // a job's time is the worker's JobTimeout
+	}
+	return append(set, plannerSettings...)
+}
+
+// connConfig returns the configuration of a worker's own connection to the database of pool.
+func (b Bounds) connConfig(
+	ctx context.Context, pool *pgxpool.Config, name string, lane bool,
+) (*pgx.ConnConfig, error) {
+	cfg := pool.ConnConfig.Copy()
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = name
+	}
+	// On a lane, the default handler closes the connection when a query's context ends, which frees the group while its
+	// handler goes on. A cancel request leaves the transaction, and so the group, to the library.
+	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		if !lane {
+			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
+		}
+		return &canceller{conn: c, delay: b.Silence}
+	}
+	if cfg.ConnectTimeout == 0 || cfg.ConnectTimeout > b.Silence {
+		cfg.ConnectTimeout = b.Silence
+	}
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+			b.boundSocket(tcp)
+		}
+		return conn, err
+	}
+	if established := cfg.AfterNetConnect; lane {
+		cfg.AfterNetConnect = func(ctx context.Context, c *pgconn.Config, conn net.Conn) (net.Conn, error) {
+			if established != nil {
+				var err error
+				if conn, err = established(ctx, c, conn); err != nil {
+					return conn, err
+				}
+			}
+			return newStream(conn), nil
+		}
+	}
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, nil
+}
+
+// boundSocket makes the worker's side of the socket notice a dead server within Silence, also during a statement.
+func (b Bounds) boundSocket(tcp *net.TCPConn) {
+	// Best effort: heartbeats cover what the platform does not offer.
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: b.Silence / 2, Interval: b.Silence / 10, Count: 4,
+	})
+	setUserTimeout(tcp, b.Silence)
+}
+
+// apply makes the settings on a new connection, in one round trip. One that this server does not know or platform does
+// not have is left out with a warning: it widens a bound, and breaks nothing.
+func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger) error {
+	set := b.settings(serverVersion(conn))
+	pipeline := conn.StartPipeline(ctx)
+	for _, kv := range set {
+		pipeline.SendQueryParams("SELECT set_config($1, $2, false)",
+			[][]byte{[]byte(kv[0]), []byte(kv[1])}, nil, nil, nil)
+		if err := pipeline.Sync(); err != nil {
+			return err
+		}
+	}
+	for _, kv := range set {
+		err := drain(pipeline)
+		// A pooler's refusal, say.
+		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
+			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return pipeline.Close()
+}
+
+// drain reads the results of one synced statement.
+func drain(pipeline *pgconn.Pipeline) error {
+	var first error
+	for {
+		res, err := pipeline.GetResults()
+		if err != nil && first == nil {
+			first = err
+		}
+		switch r := res.(type) {
+		case *pgconn.ResultReader:
+			if _, err := r.Close(); err != nil && first == nil {
+				first = err
+			}
+		case *pgconn.PipelineSync:
+			return first
+		case nil:
+			if pgErr := new(pgconn.PgError); !errors.As(err, &pgErr) {
+				return first
+			}
+		}
+	}
+}
+
+// serverVersion returns the major version, or 0 if the server does not tell.
+func serverVersion(conn *pgconn.PgConn) int {
+	v := conn.ParameterStatus("server_version")
+	n := 0
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
