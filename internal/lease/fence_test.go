@@ -140,7 +140,7 @@ func TestNoFenceBeforeTheNextHolder(t *testing.T) {
 	require.Zero(t, pgtest.One[int64](s.DB, "SELECT count(*) FROM pgfifo.fences"))
 }
 
-// The claim may be lost while its statement waits for the row, or draws: that is looked at again with the token in hand.
+// The claim may be lost while its statement waits for the row, or draws: that is looked at again behind both.
 func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"to insert": false, "to update": true} {
