@@ -52,12 +52,15 @@ func (t *Turns) Offer(cs []Candidate) int {
 			continue
 		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, time.Now().Add(c.DueIn)):
 			continue
+		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.rests(c.ID):
+			continue
 		default:
 			t.unlink(turn)
 		}
 		turn.head, turn.spent, turn.priority = c.ID, 0, c.Priority
 		switch {
 		case c.Holder != 0:
+			turn.misses = misses{}
 			t.hold(turn, c.Holder)
 		case c.DueIn > 0:
 			t.park(turn, time.Now().Add(c.DueIn))

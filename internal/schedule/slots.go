@@ -75,6 +75,7 @@ func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.looked[key]; was != nil {
 		turn.tried, turn.troubles, turn.Unavailable = was.tried, was.troubles, was.Unavailable
+		turn.misses = was.misses
 		delete(t.looked, key)
 	}
 	if m := t.lanes.slots[key.Queue]; m != nil && m.asker != nil && m.asker.Key == key {

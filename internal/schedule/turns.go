@@ -163,7 +163,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 func (t *Turns) learn(turn *Turn, o Outcome) {
 	turn.alone, turn.ahead = o.Alone, o.Seen.Ahead
 	if !o.Missed {
-		turn.priority = o.Priority
+		turn.priority, turn.misses = o.Priority, misses{}
 	}
 	if o.OneByOne > 0 {
 		turn.single = o.OneByOne
@@ -261,6 +261,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		t.put(turn)
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
+		turn.misses.add(turn.head)
 		t.hold(turn, 0)
 		turn.hinted = hinted
 		if hinted {

@@ -140,6 +140,7 @@ func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 	seen := make(map[int64]bool, len(t.held))
 	for turn := range t.held {
 		switch {
+		case turn.holder == 0 && turn.misses.rests(turn.head):
 		case turn.holder == 0 || turn.shared && time.Since(turn.tried) >= t.poll: // see offerRunning
 			unknown = append(unknown, turn.Key)
 		case !seen[turn.holder]:
@@ -186,7 +187,7 @@ func (t *Turns) Gone(keys []groups.Key) {
 	clear(t.looked)
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
-			if turn.shared {
+			if turn.shared || turn.misses.n > 0 {
 				t.looked[key] = turn
 			}
 			if m := t.lanes.slots[key.Queue]; m != nil && turn.asks {
