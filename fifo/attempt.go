@@ -220,7 +220,7 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 		return nil
 	}
 	if heads[0].Shared { // a claim of one job, and nothing but its mark would tell of its death
-		s.trouble(heads[0].Key, err)
+		s.crew.trouble(heads[0].Key, err)
 		claim[0].outcome = schedule.Outcome{Trouble: true}
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
@@ -63,6 +64,7 @@ func newCrew(w *Worker, set settings) *crew {
 		}
 	}
 	c.scout = schedule.NewScout(c.turns, set.names, w.Client.schema, set.poll)
+	c.scout.Trouble = c.trouble
 	for range set.lanes {
 		c.seats = append(c.seats, &seat{crew: c})
 	}
@@ -354,4 +356,11 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, ctx.Err()
+}
+
+// trouble tells that the server refuses something about a group, which is left alone for a while.
+func (c *crew) trouble(key groups.Key, err error) {
+	c.worker.stats.troubles.Add(1)
+	c.log.Warn("pgfifo: trouble with a group; it waits, longer each time",
+		"queue", key.Queue, "group", key.GroupID, "error", err)
 }

@@ -2,12 +2,9 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -85,7 +82,7 @@ func (s *seat) run(ctx context.Context) {
 		case err == nil:
 			retry.reset()
 			troubled = false
-		case lease.Refused(err) && !serverWide(err) && !troubled:
+		case lease.Refused(err) && !lease.ServerWide(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
 		default:
 			retry.wait(ctx, err)
@@ -190,14 +187,14 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 	for i := range claim {
 		p := &claim[i]
 		switch {
-		case !lease.Refused(err) || serverWide(err):
+		case !lease.Refused(err) || lease.ServerWide(err):
 			p.outcome = schedule.Outcome{Missed: true}
 		case !begun:
 			p.outcome = schedule.Outcome{More: true}
 		case len(claim) > 1: // one of them: each is claimed by itself next
 			p.alone, p.outcome = true, schedule.Outcome{More: true}
 		default:
-			s.trouble(p.turn.Key, err)
+			s.crew.trouble(p.turn.Key, err)
 			p.outcome = schedule.Outcome{Trouble: true}
 		}
 		if lease.Refused(err) && begun && !p.turn.Shared() { // the claim that failed is no evidence of a crash
@@ -205,29 +202,6 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 		}
 		s.crew.turns.Done(p.turn, p.learned())
 	}
-}
-
-// serverWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is
-// going down, or has become a standby. Then no group is to blame.
-func serverWide(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	if !errors.As(err, &pgErr) || len(pgErr.Code) != 5 {
-		return false
-	}
-	switch pgErr.Code[:2] { // see "PostgreSQL Error Codes" in the manual
-	case "53", "58": // insufficient resources, system error
-		return true
-	case "57": // operator intervention, but for a cancelled statement
-		return pgErr.Code != "57014"
-	}
-	return pgErr.Code == "25006" // read only
-}
-
-// trouble tells that the server refuses something about a group, which is left alone for a while.
-func (s *seat) trouble(key groups.Key, err error) {
-	s.crew.worker.stats.troubles.Add(1)
-	s.crew.log.Warn("pgfifo: trouble with a group; it waits, longer each time",
-		"queue", key.Queue, "group", key.GroupID, "error", err)
 }
 
 // next returns the group to claim with the next step, or nil to stop for now.

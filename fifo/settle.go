@@ -140,7 +140,7 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 		all = all && err == nil
 		switch {
 		case err == nil:
-		case errors.Is(err, lease.ErrNotHeld), !lease.Refused(err), serverWide(err):
+		case errors.Is(err, lease.ErrNotHeld), !lease.Refused(err), lease.ServerWide(err):
 			a.lose(p) // another worker has the group, and counts the attempt; or nobody can be told of it now
 			p.outcome = schedule.Outcome{Missed: true}
 			s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
@@ -148,7 +148,7 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 		default:
 			a.lose(p)
 			p.outcome = schedule.Outcome{Trouble: true}
-			s.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
+			s.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 			if a.ran || a.results[0].failure == usedUp {
 				h := &lease.Held{Key: p.turn.Key}
 				if p.held.Shared || s.crew.keeper != nil { // who has it is known

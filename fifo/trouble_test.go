@@ -68,6 +68,50 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 	}
 }
 
+// A row that the server refuses to make, or to take from a dead session, is trouble of its group: all others are found,
+// also without a notice.
+func TestRefusedRowIsTroubleOfItsGroup(t *testing.T) {
+	overLeases(t, testRefusedRowIsTroubleOfItsGroup)
+}
+
+func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
+	const refuse = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.group_id = 'bad' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$;
+		CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON pgfifo.queue_groups FOR EACH ROW EXECUTE FUNCTION refuse()`
+	const found = "INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', unnest($1::text[]), ''"
+	for name, prepare := range map[string]func(b *bed){
+		"a new group": func(b *bed) {
+			b.exec(refuse)
+			b.exec(found, []string{"a", "bad", "c"})
+		},
+		"a dead session's": func(b *bed) {
+			b.exec(found, []string{"a", "bad", "c"})
+			b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt)
+				SELECT 'q', group_id, 1000 + id, 1, id, 1 FROM pgfifo.jobs`)
+			b.exec(refuse)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := by.on(newBed(t))
+			prepare(b)
+			w := b.worker(nop)
+			b.run(w)
+			left := func() string {
+				return query[string](b, "SELECT coalesce(string_agg(group_id, ' '), '') FROM pgfifo.jobs")
+			}
+			await(t, "the others", func() bool { return left() == "bad" })
+			await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
+			b.exec(found, []string{"new"})
+			await(t, "one more", func() bool { return left() == "bad" })
+			require.NoError(t, w.Ready())
+			require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
+			b.exec("DROP TRIGGER refuse ON pgfifo.queue_groups")
+			b.drained()
+		})
+	}
+}
+
 // A claim that the server refuses, when the group is locked already, is no attempt.
 func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	t.Parallel()

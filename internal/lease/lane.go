@@ -82,6 +82,26 @@ func Refused(err error) bool {
 	return errors.Is(err, ErrNotHeld) || errors.Is(err, errUnchanged)
 }
 
+// ServerWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is
+// going down, or has become a standby. Then no group is to blame.
+func ServerWide(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	if !errors.As(err, &pgErr) || len(pgErr.Code) != 5 {
+		return false
+	}
+	switch pgErr.Code[:2] { // see "PostgreSQL Error Codes" in the manual
+	case "53", "58": // insufficient resources, system error
+		return true
+	case "57": // operator intervention, but for a cancelled statement
+		return pgErr.Code != statementCancelled
+	}
+	return pgErr.Code == "25006" // read only
+}
+
+// Blames reports whether a server refuses for a reason of the groups that are asked for, as a trigger has. It is not
+// one that a lock is waited for too long.
+func Blames(err error) bool { return Refused(err) && !ServerWide(err) && !tooLong(err) }
+
 const ( // names of prepared statements
 	stmtBegin      = "pgfifo_begin"
 	stmtCommit     = "pgfifo_commit"
@@ -96,14 +116,15 @@ const ( // names of prepared statements
 	stmtUnmark     = "pgfifo_unmark"
 	stmtRestore    = "pgfifo_restore"
 
-	stmtTake     = "pgfifo_take"
-	stmtTakeJobs = "pgfifo_take_jobs"
-	stmtSame     = "pgfifo_same"
-	stmtEnd      = "pgfifo_end"
-	stmtDone     = "pgfifo_done"
-	stmtBound    = "pgfifo_bound"
-	stmtBarely   = "pgfifo_barely"
-	stmtLocal    = "pgfifo_local"
+	stmtTake      = "pgfifo_take"
+	stmtTakeJobs  = "pgfifo_take_jobs"
+	stmtSame      = "pgfifo_same"
+	stmtEnd       = "pgfifo_end"
+	stmtDone      = "pgfifo_done"
+	stmtBound     = "pgfifo_bound"
+	stmtBoundRest = "pgfifo_bound_rest"
+	stmtBarely    = "pgfifo_barely"
+	stmtLocal     = "pgfifo_local"
 
 	stmtLockSlot       = "pgfifo_lock_slot"
 	stmtClaimSlot      = "pgfifo_claim_slot"

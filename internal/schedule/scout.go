@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -26,6 +28,8 @@ type Scout struct {
 	Schema schema.Name
 	// Poll is the longest time between two walks, or two looks where walks take longer than a hundredth of it.
 	Poll time.Duration
+	// Trouble is told of a group whose row the server refuses to make ready for a claim.
+	Trouble func(key groups.Key, err error)
 
 	walks   []walk // of each of the Queues
 	queue   int    // the one that was read last, by its index,
@@ -47,6 +51,7 @@ type Scout struct {
 	news    int                 // so far
 	hurried bool                // something was enqueued somewhere since the walks began
 	orphans map[groups.Key]bool // groups whose worker has just died
+	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
 	hurry   chan struct{}
 }
@@ -246,7 +251,7 @@ func (s *Scout) read(
 	if err != nil {
 		return 0, "", err
 	}
-	found = s.Turns.admit(found, w)
+	found = s.unrefused(s.Turns.admit(found, w))
 	for _, row := range []struct {
 		sql string
 		of  func(c *Candidate) bool
@@ -255,7 +260,7 @@ func (s *Scout) read(
 		{reclaimSQL, func(c *Candidate) bool { return c.dead }},
 		{ensureSharedSQL, func(c *Candidate) bool { return c.Shared > 0 }},
 	} {
-		if err := s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
+		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
 			return 0, "", err
 		}
 	}
@@ -272,10 +277,11 @@ func (s *Scout) read(
 }
 
 // prepareRows runs a statement for some of the groups that were found, if there are any: it makes their rows as a claim
-// needs them.
+// needs them. If the server refuses that of one of them, the others are made ready all the same, and this one is left
+// out.
 func (s *Scout) prepareRows(
 	ctx context.Context, conn *pgx.Conn, sql string, found []Candidate, some func(c *Candidate) bool,
-) error {
+) ([]Candidate, error) {
 	var queues, ids []string
 	for i := range found {
 		if c := &found[i]; some(c) {
@@ -283,10 +289,55 @@ func (s *Scout) prepareRows(
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return found, nil
 	}
-	_, err := conn.Exec(ctx, s.Schema.Qualify(sql), queues, ids)
-	return err
+	sql = s.Schema.Qualify(sql)
+	_, err := conn.Exec(ctx, sql, queues, ids)
+	if !lease.Blames(err) {
+		return found, err
+	}
+	for i := range ids {
+		key := groups.Key{Queue: queues[i], GroupID: ids[i]}
+		_, err := conn.Exec(ctx, sql, queues[i:i+1], ids[i:i+1])
+		switch {
+		case lease.Blames(err):
+			s.refuse(key, err)
+		case err != nil:
+			return nil, err
+		default:
+			delete(s.refused, key)
+		}
+	}
+	return s.unrefused(found), nil
+}
+
+// A refusal says how often one after the other the server has refused a group's row, and until when it is left alone.
+type refusal struct {
+	n     int
+	until time.Time
+}
+
+// refusedMost bounds how many refusals are known.
+const refusedMost = 1000
+
+func (s *Scout) refuse(key groups.Key, err error) {
+	if s.refused == nil || len(s.refused) >= refusedMost {
+		s.refused = make(map[groups.Key]refusal)
+	}
+	n := s.refused[key].n + 1
+	s.refused[key] = refusal{n, time.Now().Add(troubleDelay(n))}
+	if s.Trouble != nil {
+		s.Trouble(key, err)
+	}
+}
+
+// unrefused leaves those groups out that are to be left alone.
+func (s *Scout) unrefused(found []Candidate) []Candidate {
+	if len(s.refused) == 0 {
+		return found
+	}
+	now := time.Now()
+	return slices.DeleteFunc(found, func(c Candidate) bool { return now.Before(s.refused[c.Key].until) })
 }
 
 // probe reads the heads of named groups.
