@@ -40,7 +40,8 @@ type crew struct {
 	scoutConn, listenConn *pgx.Conn // the first ones
 }
 
-// ends is how many connections settle the jobs that sessions hold, whatever handlers do with the others.
+// ends is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one completes
+// jobs, and one does all else.
 const ends = 2
 
 func newCrew(w *Worker, set settings) *crew {
@@ -49,8 +50,9 @@ func newCrew(w *Worker, set settings) *crew {
 	c.dialer = w.dialer(set)
 	if set.bySession {
 		c.keeper = &lease.Keeper{
-			Dialer: c.dialer, Plain: succeedUsedStmt, Lost: c.lostSession,
-			Lanes: lease.NewLanes(c.dialer, w.concurrency()), Ends: lease.NewLanes(c.dialer, ends),
+			Dialer: c.dialer, Plain: succeedUsedStmt, Relax: relaxStmt, Lost: c.lostSession,
+			Lanes:       lease.NewLanes(c.dialer, w.concurrency()),
+			Completions: lease.NewLanes(c.dialer, 1), Ends: lease.NewLanes(c.dialer, 1),
 		}
 	}
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
@@ -108,7 +110,8 @@ func (c *crew) dial(ctx context.Context) error {
 		if err := dialed(c.keeper.Connect(ctx), 1, need); err != nil {
 			return err
 		}
-		for first, some := range map[int]*lease.Lanes{2: c.keeper.Ends, 2 + ends: c.keeper.Lanes} {
+		k := c.keeper
+		for first, some := range map[int]*lease.Lanes{2: k.Completions, 3: k.Ends, 2 + ends: k.Lanes} {
 			eg.Go(func() error {
 				return some.Dial(ctx, parallelDials(), func(i int, err error) error {
 					return dialed(err, first+i, need)

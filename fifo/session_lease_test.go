@@ -193,3 +193,31 @@ func TestSessionEndsTheWaitForATransaction(t *testing.T) {
 	require.NoError(t, b.kill(t.Context(), b.keeper("second")))
 	require.ErrorIs(t, receive(t, asks, "the end of the wait"), fifo.ErrLost)
 }
+
+// Jobs that somebody has locked when they are done keep no other waiting for long.
+func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	b := bySession.on(newBed(t))
+	done := make(chan struct{})
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		if job.GroupID != "quick" {
+			<-done
+		}
+		return nil
+	}, func(w *fifo.Worker) { w.SessionConcurrency, w.Concurrency = n+1, 2 })
+	b.sendMany("q", n, 1)
+	b.run(w)
+	await(t, "all", func() bool { return w.Stats().Running == n })
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+	require.NoError(t, err)
+	close(done)
+	await(t, "a wait", func() bool { return w.Stats().Running == n && b.blocked() > 0 })
+	b.send("quick", make([]any, 20)...)
+	await(t, "the others", func() bool { return b.count("jobs") == n })
+	require.NoError(t, tx.Rollback(t.Context()))
+	b.drained()
+}

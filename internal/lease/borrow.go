@@ -17,18 +17,18 @@ const settleRest, settleRestMost = 20 * time.Millisecond, 500 * time.Millisecond
 // settling returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody has
 // a row locked, or there is no connection, it tries again: the session has the group still.
 //
-// The few lanes that only settle are for what is quick. A group that was not is settled by a handlers' lane, as long as
-// that takes.
-func (b *Borrower) settling(ctx context.Context, hold *Hold) (lane *Lane, of *Lanes, err error) {
+// The lane that only settles is for what is quick, and so are those of handlers, while some are free. A group that was
+// not quick is settled by a handlers' lane, as long as that takes.
+func (b *Borrower) settling(
+	ctx context.Context, hold *Hold, wait patience,
+) (lane *Lane, of *Lanes, err error) {
 	for rest := settleRest; ; rest = min(2*rest, settleRestMost) {
-		of, wait := b.keeper.Ends, waitBriefly
-		if rest > settleRest { // somebody has a row locked: others are not to wait as well
-			wait = waitBarely
-		}
+		or := b.keeper.Ends
 		if b.keeper.slow.is(hold.Key) {
-			of, wait = b.keeper.Lanes, waitToTake
+			or, wait = b.keeper.Lanes, waitToTake
 		}
-		lane, err = taken(ctx, of, hold, new(Loan), wait)
+		lane, of, err = taken(ctx, b.keeper.Lanes, or, hold, new(Loan), wait)
+		wait = waitBarely // somebody has a row locked: others are not to wait as well
 		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
 			return lane, of, err
 		}
@@ -38,32 +38,35 @@ func (b *Borrower) settling(ctx context.Context, hold *Hold) (lane *Lane, of *La
 	}
 }
 
-// taken returns a lane that has taken a hold. One whose connection broke before that has done nothing, so another one
-// is tried.
-func taken(ctx context.Context, from *Lanes, hold *Hold, loan *Loan, wait patience) (lane *Lane, err error) {
+// taken returns a lane of these or of those that has taken a hold. One whose connection broke before that has done
+// nothing, so another one is tried.
+func taken(
+	ctx context.Context, from, or *Lanes, hold *Hold, loan *Loan, wait patience,
+) (lane *Lane, of *Lanes, err error) {
 	for range 2 {
-		if lane, err = from.get(ctx); err != nil {
-			return nil, err
+		if lane, of, err = from.either(ctx, or); err != nil {
+			return nil, nil, err
 		}
 		if err = lane.take(ctx, hold, loan, wait); err == nil {
-			return lane, nil
+			return lane, of, nil
 		}
-		from.put(lane)
+		of.put(lane)
 		if Refused(err) || ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, err
+	return nil, nil, err
 }
 
 // by settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the hold for
 // it. If the error is not nil it is held still, unless that is errNoRow.
-func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held) error {
+func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held, wait patience) error {
 	for {
-		lane, of, err := b.settling(ctx, hold)
+		lane, of, err := b.settling(ctx, hold, wait)
 		if err != nil {
 			return err
 		}
+		slow := b.keeper.slow.is(hold.Key)
 		b.have(of, lane)
 		if hold.changed() && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind }) {
 			lane.rollback(ctx)
@@ -71,7 +74,7 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 			return fmt.Errorf("%w: a job behind the head was changed", ErrGivenBack)
 		}
 		err = b.end(ctx, hold, calls, lost)
-		if !tooLong(err) || of != b.keeper.Ends {
+		if !tooLong(err) || slow {
 			return err
 		}
 		b.keeper.slow.add(hold.Key)
@@ -109,7 +112,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 		defer cancel()
 		defer context.AfterFunc(b.waits, cancel)()
 	}
-	lane, err := taken(ctx, b.keeper.Lanes, b.hold, loan, waitForever)
+	lane, of, err := taken(ctx, b.keeper.Lanes, b.keeper.Lanes, b.hold, loan, waitForever)
 	if errors.Is(err, ErrNotHeld) || err != nil && b.session.ended() {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -119,7 +122,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	if lends {
 		lane.lend()
 	}
-	b.lane, b.of = lane, b.keeper.Lanes
+	b.lane, b.of = lane, of
 	b.at.Store(lane)
 	return nil
 }

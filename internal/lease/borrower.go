@@ -101,18 +101,20 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lane == nil:
 		return b.let(heads, nil)
 	}
-	if b.lane == nil && len(heads) == 1 && len(calls) == 1 && !b.keeper.slow.is(heads[0].Key) {
-		err := b.keeper.settle(b.settlement(heads[0], &calls[0]))
+	wait := waitBriefly
+	if s := b.settlement(heads, calls); s != nil {
+		err := b.keeper.settle(s)
 		if err == nil || errors.Is(err, errNoRow) {
 			b.freed(heads)
 		}
 		if err != errApart { //nolint:errorlint // itself
 			return err
 		}
+		wait = waitBarely // what it needs may be locked, and others are not to wait for that again
 	}
 	var err error
 	if b.lane == nil {
-		err = b.by(ctx, b.hold, calls, b.marked)
+		err = b.by(ctx, b.hold, calls, b.marked, wait)
 	} else {
 		err = b.end(ctx, b.hold, calls, b.marked)
 	}
@@ -122,13 +124,22 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	return err
 }
 
-// settlement returns how a job is settled together with others.
-func (b *Borrower) settlement(head *Held, call *Call) *settlement {
-	lost := slices.Contains(b.marked, head)
-	if call.Statement == b.keeper.Plain && !lost {
-		call = nil
+// settlement returns how a job is settled together with others, or nil if it is not.
+func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
+	if b.lane != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
+		return nil
 	}
-	return &settlement{head: head, call: call, lost: lost}
+	s := &settlement{head: heads[0], lost: slices.Contains(b.marked, heads[0])}
+	if s.relaxed = calls[0].Statement == b.keeper.Relax; s.relaxed {
+		calls = calls[1:]
+	}
+	switch {
+	case len(calls) > 1 && len(b.hold.Rest) > 0:
+		return nil
+	case len(calls) > 1 || s.lost || calls[0].Statement != b.keeper.Plain:
+		s.calls = calls
+	}
+	return s
 }
 
 // freed says that heads are let go, and with them the slot.
@@ -216,7 +227,7 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	if head.marked {
 		lost = append(lost, &own.Held)
 	}
-	err := b.by(ctx, own, calls, lost)
+	err := b.by(ctx, own, calls, lost, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
 		b.freed([]*Held{head})
 	}

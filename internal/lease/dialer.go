@@ -116,7 +116,8 @@ var (
 	// borrowTexts are those of a lane that is borrowed.
 	borrowTexts = map[string]string{
 		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
-		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL, stmtBound: boundSQL, stmtBarely: barelySQL,
+		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL,
+		stmtBound: boundSQL, stmtBoundRest: boundRestSQL, stmtBarely: barelySQL,
 	}
 )
 

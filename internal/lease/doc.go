@@ -182,10 +182,15 @@
 //     is given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
 //   - A group that is let go is told of by nothing but its row, so the scouts of other workers look at the rows of what
 //     sessions have (released.sql of package schedule).
-//   - Two lanes settle what handlers have no lane for, many jobs at once, and wait a second for each statement. A group
-//     that took longer is settled by a lane of the handlers', by itself.
+//   - Two lanes settle what handlers have no lane for, many jobs at once: one completes what is done, the other does
+//     all else. A transaction of theirs has a second. If it took longer, or was refused, each of its jobs is settled by
+//     itself, on that lane or a free one of the handlers'. A group that takes longer then has one of the handlers' from
+//     there on.
+//   - A round has 16 MiB of payloads at most, beside its first claim. Claims that are beyond that are made in the next
+//     one. What the server refuses of a round is made by itself, and so is each release that it refuses.
 //   - Silence. The session has a pulse of its own, the bounds of a lane, and idle_session_timeout in place of that for
-//     transactions. If it is lost, the contexts of all its handlers end with ErrLost.
+//     transactions. A round may take longer than Silence while something comes. If the session is lost, the contexts of
+//     all its handlers end with ErrLost.
 //   - Batches, limits and marks are as above: of a batch of one group the head is the session's, and the lane that
 //     settles it has the same rows locked; a slot bears the session's number.
 //

@@ -195,6 +195,14 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 }
 
+// sent reports whether a session's claim has told all of the head: what others have was not too much beside it.
+func (h Held) sent() bool { return h.Payload != nil }
+
+// unclaimed reports whether a session's claim has written nothing into the group's row, although the head is to run.
+func (h Held) unclaimed() bool {
+	return h.token == 0 && h.sent() && (h.marked || !h.Paused && h.DueIn == 0)
+}
+
 func (h *Held) scanDue(r *rowReader) {
 	runAt := r.column(8, true)
 	now := r.column(8, runAt == nil)

@@ -35,7 +35,7 @@ func TestLockedIsNotFree(t *testing.T) {
 
 	claims := map[string]func() int{
 		"for a session": func() int {
-			return rows(keepClaimSQL, one, groups, none, maxBatchBytes, 9, none, []bool{false})
+			return rows(keepClaimSQL, one, groups, none, maxBatchBytes, 9, []bool{false})
 		},
 		"of many":     func() int { return rows(claimManySQL, queue, groups, none, maxBatchBytes) },
 		"with a slot": func() int { return rows(withSlot.Replace(claimSQL), queue, "a", 0) },

@@ -14,7 +14,8 @@ func (s *stage) keeper() *Keeper {
 	s.Helper()
 	d := s.dialer(Bounds{})
 	k := &Keeper{
-		Dialer: d, Lanes: NewLanes(d, 1), Ends: NewLanes(d, 1), Plain: "succeed", Lost: func(error) {},
+		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Ends: NewLanes(d, 1),
+		Plain: "succeed", Lost: func(error) {},
 	}
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(func() { k.Close(time.Second) })
@@ -121,16 +122,16 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 		ends[id] = s.failing(b, hold)
 		if id == ids[0] { // which waits for the lane by itself
 			s.Until(func() bool {
-				k.mu.Lock()
-				defer k.mu.Unlock()
-				return k.settling && len(k.waiting) == 0
+				k.others.mu.Lock()
+				defer k.others.mu.Unlock()
+				return k.others.busy && len(k.others.waiting) == 0
 			})
 		}
 	}
 	s.Until(func() bool {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return len(k.waiting) == len(ids)-1
+		k.others.mu.Lock()
+		defer k.others.mu.Unlock()
+		return len(k.others.waiting) == len(ids)-1
 	})
 	k.Ends.put(busy)
 	for _, id := range ids {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // A Keeper holds groups for a process without a transaction, in one session. It is the other lease, of queues with
@@ -24,30 +26,36 @@ type Keeper struct {
 	Dialer *Dialer
 	// Lanes are for the jobs' transactions.
 	Lanes *Lanes
-	// Ends are lanes to settle jobs whose handlers had no transaction. No handler keeps one, and they wait for nobody
-	// for long.
-	Ends *Lanes
+	// Completions and Ends are lanes to settle jobs whose handlers had no transaction: to complete those that are done,
+	// and for all else. No handler keeps one, and they wait for nobody for long.
+	Completions, Ends *Lanes
 	// Plain is the statement among those of the Dialer that completes one job and does nothing else. Its parameters
 	// begin with the job's queue, group id and id.
 	Plain string
+	// Relax is the statement among them that has the commit of its transaction not wait for the disk. It comes first.
+	Relax string
 	// Lost is told why a session has ended that was not closed. Required.
 	Lost func(why error)
 
 	mu     sync.Mutex
-	now    *session // the last one
-	dialed *attempt // the one that is under way, or nil
+	now    *session      // the last one
+	dialed *attempt      // the one that is under way, or nil
+	rest   time.Duration // before the next one: the last ones have failed
 	closed bool
 
-	waiting  []*settlement
-	settling bool // somebody makes what is waiting
-	slow     slowSet
+	done, others gathering
+	slow         slowSet
 }
 
 // An attempt to open a session is one for all who want it meanwhile.
 type attempt struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	err    error
+	cancel context.CancelFunc
 }
+
+// dialRestMost is how long the attempt waits that follows many which have failed. The first has 10 ms to wait.
+const dialRestMost = time.Second
 
 // errNoSession is ErrLost for a claim that nobody has made.
 var errNoSession = fmt.Errorf("%w: there is no session", ErrLost)
@@ -61,9 +69,10 @@ func (k *Keeper) Connect(ctx context.Context) error {
 	}
 	a := k.dialed
 	if a == nil {
-		a = &attempt{done: make(chan struct{})}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // for others as well
+		a = &attempt{done: make(chan struct{}), cancel: cancel}
 		k.dialed = a
-		go k.dial(context.WithoutCancel(ctx), a) // for others as well
+		go k.dial(ctx, a, k.rest)
 	}
 	k.mu.Unlock()
 	select {
@@ -74,17 +83,24 @@ func (k *Keeper) Connect(ctx context.Context) error {
 	}
 }
 
-func (k *Keeper) dial(ctx context.Context, a *attempt) {
-	ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
-	defer cancel()
-	s, err := k.Dialer.keep(ctx, k.Lost)
+func (k *Keeper) dial(ctx context.Context, a *attempt, rest time.Duration) {
+	defer a.cancel()
+	var s *session
+	err := pause.For(ctx, rest)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
+		defer cancel()
+		s, err = k.Dialer.keep(ctx, k.Lost)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil && k.closed {
 		s.end(errClosed)
 	}
 	if err == nil {
-		k.now = s
+		k.now, k.rest = s, 0
+	} else {
+		k.rest = min(max(10*time.Millisecond, 2*rest), dialRestMost)
 	}
 	a.err, k.dialed = err, nil
 	close(a.done)
@@ -100,9 +116,12 @@ func (k *Keeper) session() *session {
 // what is given back: the attempts of what is not, because somebody has a table locked say, are lost.
 func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Lock()
-	s := k.now
+	s, a := k.now, k.dialed
 	k.closed = true
 	k.mu.Unlock()
+	if a != nil {
+		a.cancel()
+	}
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
 		for !s.released() {
@@ -112,6 +131,7 @@ func (k *Keeper) Close(wait time.Duration) {
 		s.end(errClosed)
 	}
 	k.Lanes.Close()
+	k.Completions.Close()
 	k.Ends.Close()
 }
 

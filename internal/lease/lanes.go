@@ -45,11 +45,26 @@ func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err err
 
 // get waits for a lane. Who has got one puts it back.
 func (l *Lanes) get(ctx context.Context) (*Lane, error) {
+	lane, _, err := l.either(ctx, l)
+	return lane, err
+}
+
+// either waits for a lane of these or of those, and tells which it is of.
+func (l *Lanes) either(ctx context.Context, other *Lanes) (lane *Lane, of *Lanes, err error) {
 	select {
 	case <-l.free:
+		of = l
+	case <-other.free:
+		of = other
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
+	lane, err = of.ready(ctx)
+	return lane, of, err
+}
+
+// ready returns a lane for who has a place.
+func (l *Lanes) ready(ctx context.Context) (*Lane, error) {
 	for lane := l.last(); lane != nil; lane = l.last() {
 		if !lane.Closed() && !lane.HungUp() {
 			return lane, nil

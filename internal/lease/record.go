@@ -32,7 +32,7 @@ const (
 const endingSharedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 	"AND xmax::text = ANY ($3::text[]) AND id = $4"
 
-var errUnchanged = errors.New("lease: the server has left the job as it was: a trigger?")
+var errUnchanged = errors.New("lease: the server has left the row as it was: a trigger?")
 
 // Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives:
 // it was ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost

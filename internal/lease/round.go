@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,13 +20,15 @@ type round struct {
 	left releases // that are still to be made when the transaction is committed
 }
 
-func newRound(s *session, asks []*ask) *round {
+func newRound(s *session, asks []*ask, release bool) *round {
 	r := &round{session: s}
-	if !s.releaseRefused {
+	if release {
 		r.release.add(s.unreleased)
+	} else { // these are not tried
+		r.left.add(s.unreleased)
 	}
 	for _, a := range asks {
-		a.hold, a.over = nil, false
+		a.hold, a.over, a.later, a.refused = nil, false, false, nil
 		r.release.add(a.release)
 		switch {
 		case a.claim == nil:
@@ -84,9 +87,6 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots(taken)
-	if r.releaseRefused { // these were not tried
-		r.left.add(r.unreleased)
-	}
 	r.unreleased = r.left
 	return nil
 }
@@ -193,27 +193,26 @@ func (r *round) giveSlots(taken map[string][]slot) {
 type wanted struct {
 	*ask
 	Request
-	part int // which claim it is of
 }
 
 func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
-	for i, a := range r.claims {
+	for _, a := range r.claims {
 		for _, one := range a.claim.all() {
-			list = append(list, wanted{a, one, i})
+			list = append(list, wanted{a, one})
 		}
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	var queues, ids, floors, jobs, parts, slotted array
+	var queues, ids, floors, jobs, slotted array
+	batches := 0 // claims of several jobs of a group
 	for _, w := range list {
 		queues.string(w.Queue)
 		ids.string(w.GroupID)
 		floors.int(w.floor(r.dialed))
-		parts.int(int64(w.part))
 		slotted.string(strconv.FormatBool(w.claim.Slot))
 		if w.Jobs > 1 {
-			r.batches = true
+			batches++
 			jobs.int(int64(w.Jobs))
 		} else {
 			jobs.int(0)
@@ -222,12 +221,12 @@ func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	p.SendQueryStatement(r.stmts[stmtKeepLock], keys, nil, claimFormats)
 	p.SendQueryStatement(r.stmts[stmtKeepClaim],
-		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), parts.bytes(),
-			slotted.bytes()),
+		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), slotted.bytes()),
 		nil, claimFormats)
-	if r.batches {
+	if r.batches = batches > 0; r.batches {
+		each := appendInt(int64(maxBatchBytes / batches))
 		p.SendQueryStatement(r.stmts[stmtKeepMore],
-			append(keys[:2:2], jobs.bytes(), appendInt(maxBatchBytes), appendInt(r.number)), nil, claimFormats)
+			append(keys[:2:2], jobs.bytes(), each, appendInt(r.number)), nil, claimFormats)
 	}
 	return list
 }
@@ -256,12 +255,29 @@ func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
 		return err
 	}
 	for a, held := range heads {
+		if slices.ContainsFunc(held, Held.unclaimed) {
+			r.giveUp(a, held)
+			continue
+		}
+		if a.later = !slices.ContainsFunc(held, Held.sent); a.later {
+			continue
+		}
 		a.hold = r.together(held)
 		if len(behind[a]) > 0 && a.hold.token != 0 {
 			a.hold.batch(behind[a])
 		}
 	}
 	return nil
+}
+
+// giveUp gives the groups of a claim back of which the server has left one as it was.
+func (r *round) giveUp(a *ask, heads []Held) {
+	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
+	for _, h := range heads {
+		if h.token != 0 {
+			r.left.groups = append(r.left.groups, release{Key: h.Key, token: h.token})
+		}
+	}
 }
 
 // eachHeld reads the jobs in an answer.

@@ -17,8 +17,9 @@ import (
 // A session is the Keeper's connection. One goroutine uses it, for all who ask.
 type session struct {
 	conn   *pgx.Conn
-	number int64 // of its lock
-	dialed int64 // as of a Lane
+	hears  *hearing // below it
+	number int64    // of its lock
+	dialed int64    // as of a Lane
 	stmts  map[string]*pgconn.StatementDescription
 	bounds Bounds
 
@@ -28,8 +29,9 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	unreleased     releases // that are still to be made
-	releaseRefused bool     // the server has refused them
+	later      []*ask    // claims for which there was no room beside others
+	unreleased releases  // that are still to be made
+	notBefore  time.Time // then: the server has refused some
 }
 
 // Releases are groups that are to be let go, and slots.
@@ -42,6 +44,17 @@ func (r releases) empty() bool { return len(r.groups)+len(r.slots) == 0 }
 
 func (r *releases) add(more releases) {
 	r.groups, r.slots = append(r.groups, more.groups...), append(r.slots, more.slots...)
+}
+
+// apart returns each by itself.
+func (r releases) apart() (all []releases) {
+	for i := range r.groups {
+		all = append(all, releases{groups: r.groups[i : i+1 : i+1]})
+	}
+	for i := range r.slots {
+		all = append(all, releases{slots: r.slots[i : i+1 : i+1]})
+	}
+	return all
 }
 
 // A release is a group that is to be let go.
@@ -64,7 +77,9 @@ type ask struct {
 
 	hold       *Hold
 	over       bool // no slot was free
+	later      bool // it was not made yet: the payloads of others were too much beside it
 	unreleased bool // some releases are still to be made
+	refused    error
 	err        error
 	done       chan struct{}
 }
@@ -89,9 +104,14 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	hears, ok := conn.PgConn().Conn().(*hearing)
+	if !ok {
+		_ = conn.Close(ctx)
+		return nil, errNotWatched
+	}
 	bounds := d.Bounds.WithDefaults()
 	s := &session{
-		conn: conn, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
+		conn: conn, hears: hears, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
 		asks: make(chan *ask, askRoom), tell: lost,
 	}
 	s.lives, s.die = context.WithCancelCause(context.Background())
@@ -170,8 +190,15 @@ func (s *session) run() {
 	defer s.close()
 	for {
 		wait := s.bounds.Heartbeat / 2
-		if !s.unreleased.empty() && !s.releaseRefused {
+		if s.releases() {
 			wait = min(wait, releaseRest)
+		}
+		if later := s.later; len(later) > 0 && !s.ended() {
+			s.later = nil
+			if err := s.answer(s.gather(later)); err != nil {
+				s.end(err)
+			}
+			continue
 		}
 		pulse := time.NewTimer(wait)
 		select {
@@ -180,7 +207,7 @@ func (s *session) run() {
 			return
 		case a := <-s.asks:
 			pulse.Stop()
-			if err := s.answer(s.gather(a)); err != nil {
+			if err := s.answer(s.gather([]*ask{a})); err != nil {
 				s.end(err)
 			}
 		case <-pulse.C:
@@ -198,19 +225,46 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
+// releases reports whether it is time for the releases that are still to be made.
+func (s *session) releases() bool { return !s.unreleased.empty() && !time.Now().Before(s.notBefore) }
+
 // beat tells the server that the worker lives, with the releases that are still to be made.
 func (s *session) beat() error {
-	s.releaseRefused = false
-	err := s.bounded(nil)
-	if err != nil && Refused(err) {
-		s.releaseRefused, err = true, nil
+	tried := s.releases()
+	err := s.bounded(nil, tried)
+	if err == nil || !Refused(err) {
+		return err
 	}
-	return err
+	if tried {
+		return s.releaseApart(err)
+	}
+	return nil
 }
 
-// gather returns an ask with the others that wait.
-func (s *session) gather(first *ask) []*ask {
-	asks := []*ask{first}
+// releaseApart makes the releases one by one that the server has refused together. It tries again what is refused, but
+// not at once: what it could not try for want of time comes first then.
+func (s *session) releaseApart(why error) error {
+	begun, all := time.Now(), s.unreleased.apart()
+	rest := s.bounds.Heartbeat / 2
+	var refused releases
+	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < rest; {
+		s.unreleased = all[0]
+		if why = s.bounded(nil, true); why != nil && !Refused(why) {
+			return why
+		}
+		refused.add(s.unreleased)
+		all = all[1:]
+	}
+	s.unreleased, s.notBefore = releases{}, time.Now().Add(rest)
+	for _, one := range all {
+		s.unreleased.add(one)
+	}
+	s.unreleased.add(refused)
+	return nil
+}
+
+// gather returns asks that have waited longest, with the others that wait.
+func (s *session) gather(asks []*ask) []*ask {
 	for len(asks) < askRoom {
 		select {
 		case a := <-s.asks:
@@ -222,25 +276,34 @@ func (s *session) gather(first *ask) []*ask {
 	return asks
 }
 
+var errSilent = errors.New("lease: the server is silent")
+
 // ErrBusy is returned for a claim that a lock on a whole table has kept waiting.
 var ErrBusy = errors.New("lease: somebody has a table locked")
 
 const lockNotAvailable = "55P03"
 
+func locked(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && pgErr.Code == lockNotAvailable
+}
+
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
-	err := s.bounded(asks)
+	tried := s.releases()
+	err := s.bounded(asks, tried)
 	refused := err != nil && Refused(err)
-	busy := (*pgconn.PgError)(nil)
 	switch {
-	case refused && errors.As(err, &busy) && busy.Code == lockNotAvailable:
-		err = fmt.Errorf("%w: %s", ErrBusy, busy.Message)
+	case refused && locked(err):
+		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
 		for _, a := range asks {
 			s.unreleased.add(a.release)
 		}
-	case refused && !s.releaseRefused && !s.unreleased.empty():
-		s.releaseRefused = true // these are tried by themselves, later
+	case refused && tried:
+		if err := s.releaseApart(err); err != nil {
+			return err
+		}
 		return s.answer(asks)
 	case refused && len(asks) > 1:
 		for i := range asks {
@@ -250,11 +313,16 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.releaseRefused = s.releaseRefused || !asks[0].release.empty()
 		s.unreleased.add(asks[0].release)
 	}
 	for _, a := range asks {
-		a.err, a.unreleased = err, !s.unreleased.empty()
+		if a.later && err == nil {
+			s.later = append(s.later, a)
+			continue
+		}
+		if a.err, a.unreleased = err, !s.unreleased.empty(); err == nil {
+			a.err = a.refused
+		}
 		close(a.done)
 	}
 	if refused {
@@ -263,15 +331,22 @@ func (s *session) answer(asks []*ask) error {
 	return err
 }
 
-// bounded is a round that the server has to answer in time.
-func (s *session) bounded(asks []*ask) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.bounds.Silence)
-	defer cancel()
-	r := newRound(s, asks)
+// bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. If
+// release is true, the releases that are still to be made are part of it.
+func (s *session) bounded(asks []*ask, release bool) (err error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer s.hears.unless(s.bounds.Silence, func() { cancel(errSilent) })()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}()
+	r := newRound(s, asks, release)
 	if r.idle() {
 		return s.conn.Ping(ctx)
 	}
-	err := r.run(ctx)
+	err = r.run(ctx)
 	if pg := s.conn.PgConn(); err != nil && !pg.IsClosed() && pg.TxStatus() != 'I' {
 		if _, ended := pg.Exec(ctx, "ROLLBACK").ReadAll(); ended != nil {
 			return ended

@@ -3,96 +3,92 @@ package lease
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A settlement is that of one job whose handler had no transaction. All that wait are made together: those of jobs that
-// are done, and need nothing else, by one statement (sql/keep_done.sql); those of jobs that have failed, or were lost,
-// by a call each in one transaction.
+// are done, and need nothing else, by one statement (sql/keep_done.sql); those of others, that have failed or were lost
+// say, by the calls of each in one transaction. Neither kind waits for the other.
 type settlement struct {
-	head  *Held
-	call  *Call // nil: it is done
-	lost  bool  // it has a mark that goes with it
-	err   error
-	ready chan struct{}
+	head    *Held
+	calls   []Call // nil: it is done, and needs nothing else
+	lost    bool   // it has a mark that goes with it
+	relaxed bool   // its commit need not wait for the disk
+	err     error
+	ready   chan struct{}
 }
 
 // errApart says that a settlement is to be made by itself: the server has refused something of those that were to be
 // made together.
 var errApart = errors.New("lease: the jobs cannot be settled together")
 
+// A gathering makes settlements of one kind together, in one transaction after the other. The zero value is ready.
+type gathering struct {
+	mu      sync.Mutex
+	waiting []*settlement
+	busy    bool // somebody makes what is waiting
+}
+
 // settle makes a settlement together with others. It returns ErrNotHeld if the job's group is not the claim's any more.
 func (k *Keeper) settle(s *settlement) error {
+	if s.calls == nil {
+		return k.done.settle(s, func(some []*settlement) error {
+			return k.onLane(k.Completions, some, (*Lane).completeAll)
+		})
+	}
+	return k.others.settle(s, func(some []*settlement) error { return k.onLane(k.Ends, some, (*Lane).callEach) })
+}
+
+func (g *gathering) settle(s *settlement, together func([]*settlement) error) error {
 	s.ready = make(chan struct{})
-	k.mu.Lock()
-	k.waiting = append(k.waiting, s)
-	first := !k.settling
-	k.settling = true
-	k.mu.Unlock()
+	g.mu.Lock()
+	g.waiting = append(g.waiting, s)
+	first := !g.busy
+	g.busy = true
+	g.mu.Unlock()
 	if first {
-		go k.settleAll()
+		go g.settleAll(together)
 	}
 	<-s.ready
 	return s.err
 }
 
 // settleAll makes settlements until none waits.
-func (k *Keeper) settleAll() {
+func (g *gathering) settleAll(together func([]*settlement) error) {
 	for {
-		k.mu.Lock()
-		some := k.waiting[:min(len(k.waiting), askRoom)]
-		k.waiting = k.waiting[len(some):]
-		k.settling = len(some) > 0
-		k.mu.Unlock()
+		g.mu.Lock()
+		some := g.waiting[:min(len(g.waiting), askRoom)]
+		g.waiting = g.waiting[len(some):]
+		g.busy = len(some) > 0
+		g.mu.Unlock()
 		if len(some) == 0 {
 			return
 		}
-		done, others := partition(some)
-		var both sync.WaitGroup
-		both.Go(func() { k.settleTogether(others, (*Lane).callEach) })
-		k.settleTogether(done, (*Lane).completeAll)
-		both.Wait()
-	}
-}
-
-// partition returns the settlements of jobs that are done, and the others.
-func partition(all []*settlement) (done, others []*settlement) {
-	for _, s := range all {
-		if s.call == nil {
-			done = append(done, s)
-		} else {
-			others = append(others, s)
-		}
-	}
-	return done, others
-}
-
-// settleTogether makes settlements in one transaction of a lane's, and tells who waits for them.
-func (k *Keeper) settleTogether(some []*settlement, by func(*Lane, context.Context, []*settlement) error) {
-	if len(some) == 0 {
-		return
-	}
-	if err := k.onLane(some, by); err != nil {
+		err := together(some)
 		for _, s := range some {
-			s.err = err
+			if err != nil {
+				s.err = err
+			}
+			close(s.ready)
 		}
-	}
-	for _, s := range some {
-		close(s.ready)
 	}
 }
 
-func (k *Keeper) onLane(some []*settlement, by func(*Lane, context.Context, []*settlement) error) error {
+// onLane makes settlements in one transaction of a lane's.
+func (k *Keeper) onLane(
+	of *Lanes, some []*settlement, by func(*Lane, context.Context, []*settlement, string) error,
+) error {
 	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Bounds.WithDefaults().Silence)
 	defer cancel()
-	lane, err := k.Ends.get(ctx)
+	lane, err := of.get(ctx)
 	if err != nil {
 		return errApart // nothing was sent
 	}
-	defer k.Ends.put(lane)
-	err = by(lane, ctx, some)
+	defer of.put(lane)
+	err = by(lane, ctx, some, k.Relax)
 	if err == nil {
 		return nil
 	}
@@ -105,8 +101,8 @@ func (k *Keeper) onLane(some []*settlement, by func(*Lane, context.Context, []*s
 }
 
 // completeAll completes jobs that are done.
-func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
-	return l.together(ctx, some, func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte) {
+func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string) error {
+	return l.together(ctx, some, relax, func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte) {
 		l.send(pipeline, stmtDone, [][]byte{queues, ids, tokens, jobs}, claimFormats)
 		l.send(pipeline, stmtCommit, nil, nil)
 	}, func(pipeline *pgconn.Pipeline) error { return readTags(pipeline, 1) })
@@ -114,8 +110,8 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
-func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
-	return l.together(ctx, some, func(pipeline *pgconn.Pipeline, queues, ids, tokens, _ []byte) {
+func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) error {
+	return l.together(ctx, some, relax, func(pipeline *pgconn.Pipeline, queues, ids, tokens, _ []byte) {
 		l.send(pipeline, stmtTake, [][]byte{queues, ids, tokens}, claimFormats)
 	}, func(pipeline *pgconn.Pipeline) error {
 		if err := readSync(pipeline); err != nil {
@@ -126,9 +122,11 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
 }
 
 // together begins a transaction with a statement that tells which groups are the claims' still, and goes on from there.
-// It waits for what somebody has locked, and for a trigger of the user's, a second for each statement.
+// It waits a second for what somebody has locked, and for a trigger of the user's.
+//
+// relax is the statement that has the commit not wait for the disk. It is made if all may do with that.
 func (l *Lane) together(
-	ctx context.Context, some []*settlement,
+	ctx context.Context, some []*settlement, relax string,
 	send func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte), goOn func(*pgconn.Pipeline) error,
 ) error {
 	var queues, ids, tokens, jobs array
@@ -142,6 +140,10 @@ func (l *Lane) together(
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
 	l.send(pipeline, stmtBound, nil, nil)
+	if !slices.ContainsFunc(some, func(s *settlement) bool { return !s.relaxed }) {
+		l.send(pipeline, relax, nil, nil)
+		begun++
+	}
 	send(pipeline, queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes())
 	err := pipeline.Sync()
 	if err == nil {
@@ -159,7 +161,7 @@ func (l *Lane) together(
 	return err
 }
 
-// callHeld makes the calls of what is held, lets the groups go, and commits.
+// callHeld makes the calls of what is held, lets the groups go, and commits. The calls share what is left of a second.
 func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 	var held []*settlement
 	var heads, lost []*Held
@@ -168,8 +170,11 @@ func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 		if s.err != nil {
 			continue
 		}
-		l.send(pipeline, s.call.Statement, s.call.Args, nil)
-		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.call.settles())
+		l.send(pipeline, stmtBoundRest, nil, nil)
+		for _, c := range s.calls {
+			l.send(pipeline, c.Statement, c.Args, nil)
+		}
+		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.calls[0].settles())
 		if s.lost {
 			lost = append(lost, s.head)
 		}
@@ -189,12 +194,17 @@ func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 		return err
 	}
 	for _, s := range held {
-		tag, err := readTag(pipeline)
-		if err != nil {
+		if err := readTags(pipeline, 1); err != nil {
 			return err
 		}
-		if tag.RowsAffected() != 1 {
-			s.err = errNoRow
+		for range s.calls {
+			tag, err := readTag(pipeline)
+			if err != nil {
+				return err
+			}
+			if tag.RowsAffected() != 1 {
+				s.err = errNoRow
+			}
 		}
 	}
 	return readTags(pipeline, ends)

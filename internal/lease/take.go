@@ -25,6 +25,9 @@ const (
 const (
 	boundSQL = "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
 		"pg_catalog.set_config('statement_timeout', '1s', true)"
+	// What is left of a second since the transaction began is for the next statement.
+	boundRestSQL = "SELECT pg_catalog.set_config('statement_timeout', GREATEST(1, 1000 - " +
+		"1000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.now()))::integer::text, true)"
 	barelySQL = "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
 		"pg_catalog.set_config('statement_timeout', '1s', true)"
 )

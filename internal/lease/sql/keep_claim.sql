@@ -2,11 +2,10 @@
 -- from its commit on, without a lock: the group's row says so.
 --
 --   $1 queues      $2 group ids      $3 floors       of the groups, pairwise; no group twice
---   $4 how many bytes the payloads and headers of a claim may have together. Its first head comes whatever its size; of
---      others the payload is not sent if it is beyond that
+--   $4 how many bytes the payloads and headers may have together. The first head comes whatever its size. One that is
+--      beyond that comes without its payload, and is not claimed
 --   $5 the session's number
---   $6 numbers of claims, pairwise: the groups of one number are claimed together
---   $7 whether the claim has a slot, pairwise. If not, the mark of a queue that has a limit stops it: its worker has
+--   $6 whether the claim has a slot, pairwise. If not, the mark of a queue that has a limit stops it: its worker has
 --      not heard of the limit
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
@@ -28,9 +27,9 @@
 -- sequence it is.
 WITH head AS MATERIALIZED (
     SELECT k.n, k.queue, k.group_id, claim.*,
-           sum(claim.size) OVER (PARTITION BY k.claim ORDER BY k.n ROWS UNBOUNDED PRECEDING) AS bytes
-    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::bigint[], $7::boolean[])
-         WITH ORDINALITY AS k (queue, group_id, floor, claim, slotted, n)
+           sum(claim.size) OVER upto <= $4::bigint OR count(*) OVER upto = 1 AS sent
+    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::boolean[])
+         WITH ORDINALITY AS k (queue, group_id, floor, slotted, n)
     CROSS JOIN LATERAL (
         SELECT array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
@@ -60,20 +59,21 @@ WITH head AS MATERIALIZED (
                WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.session IS NULL)
               = pg_current_xact_id_if_assigned()::xid
         FOR NO KEY UPDATE SKIP LOCKED) claim
+    WINDOW upto AS (ORDER BY k.n ROWS UNBOUNDED PRECEDING)
 ), held AS (
     UPDATE pgfifo.queue_groups g
     SET session = $5, token = nextval('pgfifo.fences_token_seq'), job = h.id, attempt = h.attempts + 1,
         since = statement_timestamp()
     FROM head h
-    WHERE g.queue = h.queue AND g.group_id = h.group_id
+    WHERE g.queue = h.queue AND g.group_id = h.group_id AND h.sent
       AND (h.marked OR NOT h.paused AND coalesce(h.run_at, '-infinity') <= statement_timestamp())
     RETURNING h.n, g.token
 )
 SELECT h.n::integer, h.id,
-       CASE WHEN h.bytes <= $4::bigint OR h.bytes = h.size THEN h.payload END AS payload,
+       CASE WHEN h.sent THEN h.payload END AS payload,
        h.attempts, h.max_attempts, h.enqueued_at, h.run_at, h.now, h.place, '0'::xid AS job_xid, h.suspect, h.marked,
        h.own_xid, h.oldest_xid, h.paused,
-       CASE WHEN h.bytes <= $4::bigint OR h.bytes = h.size THEN h.headers END AS headers,
+       CASE WHEN h.sent THEN h.headers END AS headers,
        h.priority, h.more,
        coalesce((SELECT held.token FROM held WHERE held.n = h.n), 0) AS token
 FROM head h

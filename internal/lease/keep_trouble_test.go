@@ -1,0 +1,353 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// refuse has the server refuse, or skip, what is done to the rows of groups that are in the table "refused": an action
+// of PL/pgSQL. when says to which updates of a row.
+func (s *stage) refuse(action, when string) {
+	s.Helper()
+	s.Exec(`CREATE TABLE refused (group_id text);
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.group_id IN (SELECT group_id FROM refused) THEN ` + action + `; END IF; RETURN NEW; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON pgfifo.queue_groups FOR EACH ROW WHEN (` + when + `)
+			EXECUTE FUNCTION refuse()`)
+}
+
+// groupsOf returns the groups that sessions have.
+func (s *stage) groupsOf() string {
+	return pgtest.One[string](s.DB, `SELECT coalesce(string_agg(group_id, ' ' ORDER BY group_id), '')
+		FROM pgfifo.queue_groups WHERE session IS NOT NULL`)
+}
+
+// What the server refuses to release is tried again while others ask all the time, and keeps nothing else.
+func TestRefusedReleaseKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	s.Enqueue(1, "a", "bad", "c")
+	s.Exec("INSERT INTO refused VALUES ('bad')")
+	k := s.keeper()
+	b, hold := s.borrow(k, "bad")
+	require.NotNil(t, hold)
+	_, _, err := b.Step(t.Context(), nil, nil)
+	require.NoError(t, err, "it is tried again")
+	for _, id := range []string{"a", "c"} {
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold)
+		_, _, err := b.Step(t.Context(), nil, nil)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "bad", s.groupsOf())
+	s.Exec("DELETE FROM refused")
+	s.Until(func() bool {
+		_, missed := s.borrow(k, "nothing")
+		require.Nil(t, missed)
+		return s.groupsOf() == ""
+	})
+}
+
+// Releases that the server refuses together are made one by one.
+func TestReleaseApart(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	ids := []string{"a", "bad", "c"}
+	s.Enqueue(1, ids...)
+	s.Exec("INSERT INTO refused SELECT unnest($1::text[])", ids)
+	k := s.keeper()
+	for _, id := range ids {
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold)
+		_, _, err := b.Step(t.Context(), nil, nil)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "a bad c", s.groupsOf())
+	s.Exec("DELETE FROM refused WHERE group_id <> 'bad'")
+	s.Until(func() bool { return s.groupsOf() == "bad" })
+	require.False(t, k.session().ended())
+}
+
+// A keeper that is closed waits until the server does not refuse any more what is given back.
+func TestCloseWaitsForARefusedRelease(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	s.Enqueue(1, "a")
+	s.Exec("INSERT INTO refused VALUES ('a')")
+	k := s.keeper()
+	b, _ := s.borrow(k, "a")
+	_, _, err := b.Step(t.Context(), nil, nil)
+	require.NoError(t, err)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		k.Close(time.Minute)
+	}()
+	s.Until(func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.closed
+	})
+	s.Exec("DELETE FROM refused")
+	<-closed
+	require.Empty(t, s.groupsOf())
+}
+
+// A claim whose update the server leaves out is none: no handler runs, and what was claimed with it is given back.
+func TestClaimThatIsSkipped(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.refuse("RETURN NULL", "NEW.session IS NOT NULL")
+	s.Enqueue(1, "a", "bad")
+	s.Exec("INSERT INTO refused VALUES ('bad')")
+	k := s.keeper()
+	for _, request := range []*Request{
+		{Key: group("bad")}, {Key: group("a"), With: []Request{{Key: group("bad"), N: 1}}},
+	} {
+		b, err := k.Borrow(t.Context())
+		require.NoError(t, err)
+		hold, _, err := b.Step(t.Context(), nil, request)
+		require.ErrorIs(t, err, errUnchanged)
+		require.True(t, Blames(err))
+		require.Nil(t, hold)
+	}
+	s.Until(func() bool { return s.groupsOf() == "" })
+	_, hold := s.borrow(k, "a")
+	require.NotNil(t, hold)
+}
+
+// All who want a session while the server refuses connections have one dialed, less and less often.
+func TestOneDialsForAll(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	k := s.keeper()
+	k.session().end(errClosed)
+	dials, dial := new(atomic.Int64), k.Dialer.Pool.ConnConfig.DialFunc
+	down := errors.New("the server is down")
+	k.Dialer.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) <= 6 {
+			return nil, down
+		}
+		return dial(ctx, network, addr)
+	}
+	var all errgroup.Group
+	for range 100 {
+		all.Go(func() error {
+			for {
+				if _, err := k.Borrow(t.Context()); err == nil || !strings.Contains(err.Error(), down.Error()) {
+					return err
+				}
+			}
+		})
+	}
+	require.NoError(t, all.Wait())
+	require.LessOrEqual(t, dials.Load(), int64(8), "one for all, with another address or without TLS at most")
+}
+
+// Failures that take long to record do not keep jobs waiting that are done, and share no more than a second.
+func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Exec(`CREATE TABLE gate (); CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(0.4); PERFORM FROM gate; RETURN NEW; END $$;
+		CREATE TRIGGER slow BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION slow()`)
+	gate, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = gate.Rollback(t.Context()) }()
+	_, err = gate.Exec(t.Context(), "LOCK gate")
+	require.NoError(t, err)
+	k := s.keeper()
+	var ends []<-chan error
+	for _, id := range []string{"a", "b", "c", "d"} {
+		s.Enqueue(1, id)
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold)
+		ends = append(ends, s.failing(b, hold))
+	}
+	for range 20 {
+		s.Enqueue(1, "quick")
+		b, hold := s.borrow(k, "quick")
+		require.NotNil(t, hold)
+		_, _, err := b.Step(t.Context(), succeed(hold), nil)
+		require.NoError(t, err)
+	}
+	for _, end := range ends {
+		require.Empty(t, end)
+	}
+	require.NoError(t, gate.Rollback(t.Context()))
+	for _, end := range ends {
+		require.NoError(t, <-end)
+	}
+}
+
+// The calls of many have together what is left of a second.
+func TestCallsShareASecond(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l, err := s.dialer(Bounds{}).lend(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	pipeline := l.pg().StartPipeline(t.Context())
+	begun := l.begin(pipeline)
+	for range 3 {
+		l.send(pipeline, stmtBoundRest, nil, nil)
+		pipeline.SendQueryParams("SELECT pg_sleep(0.4)", nil, nil, nil, nil)
+	}
+	require.NoError(t, pipeline.Sync())
+	require.NoError(t, readTags(pipeline, begun+4))
+	require.NoError(t, readTags(pipeline, 1))
+	require.True(t, tooLong(readTags(pipeline, 1)))
+	_ = pipeline.Close()
+}
+
+// What a job needs beside its end is settled together with others, and a commit that all may do without waits for no
+// disk.
+func TestSharedSettlements(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Exec(`CREATE TABLE commits (group_id text, synchronous text);
+		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO commits VALUES (OLD.group_id, current_setting('synchronous_commit')); RETURN OLD; END $$;
+		CREATE TRIGGER note BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION note()`)
+	s.Alter("synchronous_commit = on")
+	k := s.keeper()
+	k.Relax, k.Dialer.Statements["relax"] = "relax", s.Statement("relax")
+	k.Dialer.Statements["leave"] = "SELECT $1::text, $2::text"
+	relax := Call{Statement: "relax"}
+	held := func(id string, calls func(h *Hold) []Call) (*Borrower, *settlement) {
+		s.Enqueue(1, id)
+		b, hold := s.borrow(k, id)
+		require.NotNil(t, hold)
+		made := b.settlement(keptHeads(hold), calls(hold))
+		require.NotNil(t, made, id)
+		made.ready = make(chan struct{})
+		return b, made
+	}
+	plain := func(h *Hold) []Call { return append([]Call{relax}, succeed(h)...) }
+	leaving := func(h *Hold) []Call {
+		leave := Call{Statement: "leave", Args: [][]byte{[]byte(h.Queue), []byte(h.GroupID)}}
+		return append(plain(h), leave)
+	}
+	_, a := held("a", plain)
+	require.Nil(t, a.calls)
+	_, b := held("b", plain)
+	_, c := held("c", func(h *Hold) []Call { return succeed(h) })
+	_, d := held("d", leaving)
+	require.Len(t, d.calls, 2)
+	require.NoError(t, k.onLane(k.Completions, []*settlement{a}, (*Lane).completeAll))
+	require.NoError(t, k.onLane(k.Completions, []*settlement{b, c}, (*Lane).completeAll))
+	require.NoError(t, k.onLane(k.Ends, []*settlement{d}, (*Lane).callEach))
+	for _, s := range []*settlement{a, b, c, d} {
+		require.NoError(t, s.err)
+	}
+	require.Equal(t, "a=off b=on c=on d=off", pgtest.One[string](s.DB,
+		"SELECT string_agg(group_id || '=' || synchronous, ' ' ORDER BY group_id) FROM commits"))
+	require.Empty(t, s.groupsOf())
+}
+
+// Claims at once have a bound for what they read: what is beyond it is read behind the others, and all are made.
+func TestClaimsOfLargePayloads(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const size = 1 << 20
+	var ids []string
+	for i := range maxBatchBytes/size + 3 {
+		ids = append(ids, fmt.Sprintf("%02d", i))
+	}
+	s.Enqueue(1, ids...)
+	s.Exec("UPDATE pgfifo.jobs SET payload = convert_to(repeat('x', $1), 'UTF8')", size)
+	k := s.keeper()
+	gate, err := s.Pool.Begin(t.Context()) // the first claim waits, and the others for it
+	require.NoError(t, err)
+	defer func() { _ = gate.Rollback(t.Context()) }()
+	_, err = gate.Exec(t.Context(), "LOCK pgfifo.pauses")
+	require.NoError(t, err)
+	sizes := make(chan int, len(ids))
+	var all errgroup.Group
+	for i, id := range ids {
+		b, err := k.Borrow(t.Context())
+		require.NoError(t, err)
+		all.Go(func() error {
+			hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id)})
+			if hold != nil {
+				sizes <- len(hold.Payload)
+			}
+			return err
+		})
+		if i == 0 {
+			s.Until(func() bool { return s.Blocked(k.session().conn.PgConn().PID()) })
+		}
+	}
+	s.Until(func() bool { return len(k.session().asks) == len(ids)-1 })
+	require.NoError(t, gate.Rollback(t.Context()))
+	require.NoError(t, all.Wait())
+	for range ids {
+		require.Equal(t, size, <-sizes)
+	}
+	require.Equal(t, strings.Join(ids, " "), s.groupsOf())
+	require.Equal(t, 3, pgtest.One[int](s.DB, "SELECT count(DISTINCT since) FROM pgfifo.queue_groups"))
+}
+
+// What is beyond the bound of a claim is told without its payload, and is not claimed.
+func TestClaimWithoutRoom(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	s.Exec("UPDATE pgfifo.jobs SET payload = 'more than 10 bytes'")
+	tx, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	queues, ids, none := []string{queue, queue}, []string{"a", "b"}, []int64{0, 0}
+	_, err = tx.Exec(t.Context(), s.Schema.Qualify(keepLockSQL), queues, ids)
+	require.NoError(t, err)
+	rows, err := tx.Query(t.Context(), s.Schema.Qualify(keepClaimSQL), queues, ids, none, 10, 9, []bool{false, false})
+	require.NoError(t, err)
+	told, err := pgx.CollectRows(rows, pgx.RowToMap)
+	require.NoError(t, err)
+	require.Len(t, told, 2)
+	for i, row := range told {
+		require.Equal(t, i == 0, row["payload"] != nil)
+		require.Equal(t, i == 0, row["token"] != int64(0))
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, "a", s.groupsOf())
+}
+
+// A connection on which something comes is not silent, however long it takes.
+func TestHearing(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	defer func() { _ = here.Close(); _ = there.Close() }()
+	h := &hearing{Conn: here}
+	silent := make(chan struct{})
+	const silence = 400 * time.Millisecond
+	begun := time.Now()
+	defer h.unless(silence, func() { close(silent) })()
+	buf := make([]byte, 1)
+	for time.Since(begun) < 3*silence {
+		go func() { _, _ = there.Write([]byte{0}) }()
+		_, err := h.Read(buf)
+		require.NoError(t, err)
+		select {
+		case <-silent:
+			require.Fail(t, "taken for silent")
+		case <-time.After(silence / 20):
+		}
+	}
+	<-silent
+}
