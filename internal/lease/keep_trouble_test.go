@@ -351,3 +351,43 @@ func TestHearing(t *testing.T) {
 	}
 	<-silent
 }
+
+// A slot that somebody has locked is given back when it is free, and keeps nothing else meanwhile.
+func TestLockedSlotKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	s.limit(2)
+	k := s.keeper()
+	work := func(id string, meanwhile func()) {
+		t.Helper()
+		b, err := k.Borrow(t.Context())
+		require.NoError(t, err)
+		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id), Slot: true})
+		require.NoError(t, err)
+		require.NotNil(t, hold)
+		meanwhile()
+		_, _, err = b.Step(t.Context(), succeed(hold), nil)
+		require.NoError(t, err)
+	}
+	tx, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	work("a", func() {
+		_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.slots WHERE session IS NOT NULL FOR NO KEY UPDATE")
+		require.NoError(t, err)
+	})
+	work("b", func() {})
+	const taken = "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL"
+	require.Equal(t, 1, pgtest.One[int](s.DB, taken))
+	c := s.Session()
+	c.Do("SET lock_timeout = '100ms'")
+	rows, err := c.Query(t.Context(), s.Schema.Qualify(keepSlotsFreeSQL),
+		[]string{queue, queue}, []int{1, 2}, k.session().number)
+	require.NoError(t, err)
+	left, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	require.NoError(t, err, "it waits for nobody")
+	require.Len(t, left, 1)
+	require.NoError(t, tx.Rollback(t.Context()))
+	s.Until(func() bool { return pgtest.One[int](s.DB, taken) == 0 })
+}

@@ -17,11 +17,12 @@ type round struct {
 	claims  []*ask // the others, and those that have got one
 	batches bool   // some claims are of several jobs of a group
 
-	left releases // that are still to be made when the transaction is committed
+	tried bool     // the releases that were still to be made are part of it
+	left  releases // that are still to be made when the transaction is committed
 }
 
 func newRound(s *session, asks []*ask, release bool) *round {
-	r := &round{session: s}
+	r := &round{session: s, tried: release}
 	if release {
 		r.release.add(s.unreleased)
 	} else { // these are not tried
@@ -87,7 +88,11 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots(taken)
-	r.unreleased = r.left
+	if r.tried || !r.left.empty() && r.unreleased.empty() {
+		r.remain(r.left)
+	} else {
+		r.unreleased = r.left
+	}
 	return nil
 }
 
@@ -115,7 +120,7 @@ func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string, sent firsts) {
 			ns.int(int64(s.n))
 		}
 		args := [][]byte{names.bytes(), ns.bytes(), appendInt(r.number)}
-		p.SendQueryStatement(r.stmts[stmtFreeSlots], args, nil, nil)
+		p.SendQueryStatement(r.stmts[stmtFreeSlots], args, nil, claimFormats)
 	}
 	wanted := make(map[string]int64)
 	for _, a := range r.limited {
@@ -143,9 +148,9 @@ func (r *round) readFirst(p *pgconn.Pipeline, sent firsts) error {
 		}
 	}
 	if sent.slots {
-		if _, err := readTag(p); err != nil {
-			return err
-		}
+		return eachNth(p, len(r.release.slots), func(_ *rowReader, n int) {
+			r.left.slots = append(r.left.slots, r.release.slots[n])
+		})
 	}
 	return nil
 }

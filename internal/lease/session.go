@@ -29,9 +29,10 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	later      []*ask    // claims for which there was no room beside others
-	unreleased releases  // that are still to be made
-	notBefore  time.Time // then: the server has refused some
+	later      []*ask        // claims for which there was no room beside others
+	unreleased releases      // that are still to be made
+	rest       time.Duration // before they are tried again: longer each time
+	notBefore  time.Time
 }
 
 // Releases are groups that are to be let go, and slots.
@@ -86,7 +87,7 @@ type ask struct {
 
 const (
 	askRoom     = 256                   // asks of one round: more wait for the next
-	releaseRest = 10 * time.Millisecond // until a release is tried again
+	releaseRest = 10 * time.Millisecond // until a release is tried again, at first
 )
 
 const (
@@ -190,8 +191,8 @@ func (s *session) run() {
 	defer s.close()
 	for {
 		wait := s.bounds.Heartbeat / 2
-		if s.releases() {
-			wait = min(wait, releaseRest)
+		if !s.unreleased.empty() {
+			wait = min(wait, max(time.Until(s.notBefore), 0))
 		}
 		if later := s.later; len(later) > 0 && !s.ended() {
 			s.later = nil
@@ -228,6 +229,15 @@ func (s *session) close() {
 // releases reports whether it is time for the releases that are still to be made.
 func (s *session) releases() bool { return !s.unreleased.empty() && !time.Now().Before(s.notBefore) }
 
+// remain says which releases are still to be made.
+func (s *session) remain(some releases) {
+	s.unreleased = some
+	if s.rest = min(max(releaseRest, 2*s.rest), s.bounds.Heartbeat/2); some.empty() {
+		s.rest = 0
+	}
+	s.notBefore = time.Now().Add(s.rest)
+}
+
 // beat tells the server that the worker lives, with the releases that are still to be made.
 func (s *session) beat() error {
 	tried := s.releases()
@@ -255,11 +265,13 @@ func (s *session) releaseApart(why error) error {
 		refused.add(s.unreleased)
 		all = all[1:]
 	}
-	s.unreleased, s.notBefore = releases{}, time.Now().Add(rest)
+	var left releases
 	for _, one := range all {
-		s.unreleased.add(one)
+		left.add(one)
 	}
-	s.unreleased.add(refused)
+	left.add(refused)
+	s.rest = rest
+	s.remain(left)
 	return nil
 }
 

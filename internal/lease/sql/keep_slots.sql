@@ -1,5 +1,5 @@
 -- Takes slots of a queue that has a limit for a session, as lock_slot.sql does for a transaction: their numbers, at
--- most $2. It never waits.
+-- most $2. It passes over what is locked; but see keep_lock.sql.
 --
 -- $1 queue, $2 how many, $3 the session.
 --

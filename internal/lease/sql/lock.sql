@@ -1,5 +1,5 @@
 -- Locks a group's row, or returns nothing: somebody else holds it, by the row's lock or as a session (keep_claim.sql),
--- or there is no such row. It never waits.
+-- or there is no such row. It waits for nobody; but see keep_lock.sql.
 --
 -- $1 queue, $2 group id.
 --

@@ -1,4 +1,4 @@
--- Locks the rows of several groups of a queue, as lock.sql does with one. It never waits.
+-- Locks the rows of several groups of a queue, as lock.sql does with one. It waits for nobody; but see keep_lock.sql.
 --
 -- $1 queue, $2 group ids; no group twice. A group without a row in the answer is not locked.
 --

@@ -1,5 +1,5 @@
 -- Locks one of the slots of a queue that has a limit, and then groups of it as lock_many.sql does. No row: no slot is
--- free, and nothing is locked. It never waits.
+-- free, and nothing is locked. It passes over what is locked; but see keep_lock.sql.
 --
 -- $1 queue, $2 group ids; no group twice. A group without a group_xid is not locked.
 --

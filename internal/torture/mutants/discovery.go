@@ -91,6 +91,12 @@ var discovery = []Mutant{
 		Torture: delayed, By: []string{"I12"},
 	},
 	{
+		Name:   "trouble-with-one-row-for-all",
+		Breaks: "a row that the server refuses to make keeps all groups from being found",
+		Edits:  []Edit{{scoutFile, "	if !lease.Blames(err) {\n", "	if err != nil || !lease.Blames(err) {\n"}},
+		Test:   Test{"fifo", "TestRefusedRowIsTroubleOfItsGroup"},
+	},
+	{
 		Name:   "trouble-not-parked",
 		Breaks: "a group about which the server refuses something is tried again at once, and again",
 		Edits: []Edit{{

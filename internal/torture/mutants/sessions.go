@@ -75,6 +75,18 @@ var sessions = []Mutant{
 		Test:   Test{"internal/schedule", "TestReleasedBySession"},
 	},
 	{
+		Name:   "session-claim-skipped",
+		Breaks: "a job runs although the server has written nothing of its claim",
+		Edits:  []Edit{{"internal/lease/hold.go", "return h.token == 0 && h.sent()", "return h.token < 0 && h.sent()"}},
+		Test:   Test{"internal/lease", "TestClaimThatIsSkipped"},
+	},
+	{
+		Name:   "session-release-refused-for-all",
+		Breaks: "groups and slots stay a session's while the server refuses to free one of them",
+		Edits:  []Edit{{keeperFile, "several && len(all) > 0", "several && len(all) < 0"}},
+		Test:   Test{"internal/lease", "TestReleaseApart"},
+	},
+	{
 		Name:   "session-take-without-lock",
 		Breaks: "the token is looked at in a snapshot, and the row is not locked",
 		Edits: []Edit{
