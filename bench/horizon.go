@@ -22,7 +22,8 @@ type horizon struct {
 }
 
 func (s *horizon) flags(f *flag.FlagSet) {
-	f.StringVar(&s.systems, "systems", "pgfifo,river,naive", "which, one after the other")
+	f.StringVar(&s.systems, "systems", "pgfifo,river,naive",
+		"which, one after the other; pgfifo-sessions has Settings.SessionLease")
 	f.DurationVar(&s.measure, "for", 2*time.Minute, "time under the snapshot, for each system")
 	f.DurationVar(&s.warm, "warm", 10*time.Second, "time before the snapshot")
 	f.DurationVar(&s.every, "every", time.Second, "time between two points of the series")
@@ -126,6 +127,8 @@ func (s *horizon) subject(b *bench, name string) (*subject, error) {
 	switch name {
 	case "pgfifo":
 		return s.pgfifo(b), nil
+	case "pgfifo-sessions":
+		return s.sessions(b), nil
 	case "river":
 		return rivalSubject(newRiver(b.database, riverSettings{best: true}), takes("river_job")), nil
 	case "naive":
@@ -133,7 +136,20 @@ func (s *horizon) subject(b *bench, name string) (*subject, error) {
 		sub.grouped = true
 		return sub, nil
 	}
-	return nil, fmt.Errorf("no system %q: pgfifo, river or naive", name)
+	return nil, fmt.Errorf("no system %q: pgfifo, pgfifo-sessions, river or naive", name)
+}
+
+// sessions is the library with the lease of a session.
+func (s *horizon) sessions(b *bench) *subject {
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, atOnce: s.lanes}
+	watch := newWatch(c)
+	return &subject{
+		name: "pgfifo, sessions", grouped: true, fill: c.fill, done: watch.tally.count.Load, claims: isClaim,
+		prepare: func(ctx context.Context) error { return c.own(ctx, "horizon_sessions") },
+		run: func(ctx context.Context, meanwhile func(context.Context) error) error {
+			return watch.run(ctx, false, meanwhile)
+		},
+	}
 }
 
 // isClaim tells the statements of the library that take jobs.
