@@ -100,7 +100,7 @@ func testCulpritInABatch(t *testing.T, by lease) {
 			if kind[0] == 's' {
 				w = b.slice(batch, oneAfterTheOther(odd), quick)
 			}
-			b.run(w)
+			r := b.run(w)
 			for name := range culprits { // one after the other, so that each has its batch
 				msgs := make([]fifo.Message, 6)
 				for i := range msgs {
@@ -115,6 +115,7 @@ func testCulpritInABatch(t *testing.T, by lease) {
 				require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...), name)
 				b.exec("DELETE FROM list")
 			}
+			require.NoError(t, r.stop()) // what is committed is counted by then
 			n := int64(len(culprits))
 			stats := w.Stats()
 			require.Equal(t, 6*n, stats.Succeeded)
