@@ -124,7 +124,20 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	}
 	b.lane, b.of = lane, of
 	b.at.Store(lane)
+	if b.session.ended() { // cut may have come before
+		lane.Abandon()
+		return ErrLost
+	}
 	return nil
+}
+
+// cut ends the transaction on the lane that is borrowed, if any: it cannot commit, and keeps the group from others.
+func (b *Borrower) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lane != nil {
+		b.lane.Abandon()
+	}
 }
 
 func (b *Borrower) have(of *Lanes, lane *Lane) {
@@ -169,7 +182,8 @@ func (b *Borrower) holds(hold *Hold) {
 	b.tokens.Store(&tokens)
 }
 
-// Lend runs a handler. It returns ErrLost if the session has ended by the time the handler returns.
+// Lend runs a handler, unless the session has ended. It returns ErrLost if that has by the time the handler returns;
+// its transaction ends with the session.
 func (b *Borrower) Lend(handler func()) error {
 	b.mu.Lock()
 	b.waits, b.stop = context.WithCancel(b.session.lives)
@@ -177,11 +191,11 @@ func (b *Borrower) Lend(handler func()) error {
 		b.lane.lend()
 	}
 	b.mu.Unlock()
-	b.started.Store(int64(time.Since(epoch)) + 1)
+	uncut := context.AfterFunc(b.session.lives, b.cut)
 	if !b.session.ended() {
 		handler()
 	}
-	b.started.Store(0)
+	uncut()
 	b.stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,11 +32,10 @@ type Borrower struct {
 	over   bool    // the last claim was missed for want of a slot
 	lost   bool    // the connection that was borrowed broke while the handler had it
 
-	waits   context.Context // of who waits for a lane; it ends with the handler, or the session
-	stop    context.CancelFunc
-	at      atomic.Pointer[Lane] // the borrowed lane, as others see it
-	tokens  atomic.Pointer[map[groups.Key]int64]
-	started atomic.Int64 // as of Lane.since
+	waits  context.Context // of who waits for a lane; it ends with the handler, or the session
+	stop   context.CancelFunc
+	at     atomic.Pointer[Lane] // the borrowed lane, as others see it
+	tokens atomic.Pointer[map[groups.Key]int64]
 }
 
 // Borrow returns a Borrower of the present session, which is opened if there is none.
@@ -287,7 +286,7 @@ func (b *Borrower) HungUp() bool {
 	return b.session.ended() || lane != nil && lane.HungUp()
 }
 
-// Abandon cuts the connection that is borrowed, and has nobody wait for one.
+// Abandon cuts the connection that is borrowed.
 func (b *Borrower) Abandon() {
 	if lane := b.at.Load(); lane != nil {
 		lane.Abandon()

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -332,4 +333,33 @@ func TestSessionHearsOfItsEnd(t *testing.T) {
 		require.Fail(t, "nobody was told that the session has ended")
 	}
 	require.ErrorIs(t, k.session().do(&ask{}), ErrLost)
+}
+
+// A handler's transaction ends with the session: others can have the group, and it is told, whatever context it asks
+// with.
+func TestTransactionEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	k := s.keeper()
+	k.Dialer.Bounds.ServerSilence = time.Hour // of lanes, which the server does not end meanwhile
+	b, hold := s.borrow(k, "a")
+	require.NotNil(t, hold)
+	require.ErrorIs(t, b.Lend(func() {
+		_, err := b.Loan().PgxTx(t.Context())
+		require.NoError(t, err)
+		s.Terminate(k.session().conn.PgConn().PID())
+		s.Until(func() bool { return len(s.Locked()) == 0 })
+	}), ErrLost)
+
+	s.Enqueue(1, "b")
+	require.NoError(t, k.Connect(t.Context()))
+	b, hold = s.borrow(k, "b")
+	require.NotNil(t, hold)
+	require.ErrorIs(t, b.Lend(func() {
+		k.session().end(errSilent)
+		ctx := context.WithoutCancel(t.Context())
+		_, err := b.Loan().PgxTx(ctx)
+		require.ErrorIs(t, err, ErrLost)
+	}), ErrLost)
 }
