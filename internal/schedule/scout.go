@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -274,70 +272,6 @@ func (s *Scout) read(
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	s.news += s.Turns.Offer(found)
 	return n, last, nil
-}
-
-// prepareRows runs a statement for some of the groups that were found, if there are any: it makes their rows as a claim
-// needs them. If the server refuses that of one of them, the others are made ready all the same, and this one is left
-// out.
-func (s *Scout) prepareRows(
-	ctx context.Context, conn *pgx.Conn, sql string, found []Candidate, some func(c *Candidate) bool,
-) ([]Candidate, error) {
-	var queues, ids []string
-	for i := range found {
-		if c := &found[i]; some(c) {
-			queues, ids = append(queues, c.Queue), append(ids, c.GroupID)
-		}
-	}
-	if len(ids) == 0 {
-		return found, nil
-	}
-	sql = s.Schema.Qualify(sql)
-	_, err := conn.Exec(ctx, sql, queues, ids)
-	if !lease.Blames(err) {
-		return found, err
-	}
-	for i := range ids {
-		key := groups.Key{Queue: queues[i], GroupID: ids[i]}
-		_, err := conn.Exec(ctx, sql, queues[i:i+1], ids[i:i+1])
-		switch {
-		case lease.Blames(err):
-			s.refuse(key, err)
-		case err != nil:
-			return nil, err
-		default:
-			delete(s.refused, key)
-		}
-	}
-	return s.unrefused(found), nil
-}
-
-// A refusal says how often one after the other the server has refused a group's row, and until when it is left alone.
-type refusal struct {
-	n     int
-	until time.Time
-}
-
-// refusedMost bounds how many refusals are known.
-const refusedMost = 1000
-
-func (s *Scout) refuse(key groups.Key, err error) {
-	if s.refused == nil || len(s.refused) >= refusedMost {
-		s.refused = make(map[groups.Key]refusal)
-	}
-	n := s.refused[key].n + 1
-	s.refused[key] = refusal{n, time.Now().Add(troubleDelay(n))}
-	if s.Trouble != nil {
-		s.Trouble(key, err)
-	}
-}
-
-// unrefused leaves those groups out that are to be left alone.
-func (s *Scout) unrefused(found []Candidate) []Candidate {
-	if len(s.refused) == 0 {
-		return found
-	}
-	now := time.Now()
-	return slices.DeleteFunc(found, func(c Candidate) bool { return now.Before(s.refused[c.Key].until) })
 }
 
 // probe reads the heads of named groups.

@@ -3,7 +3,6 @@ package schedule
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -255,39 +254,6 @@ func TestTurnsThatOthersHold(t *testing.T) {
 	require.Equal(t, 1, turns.Offer(cs[1:2]), "free again")
 	turns.Done(mine, Outcome{Finished: 4, More: true})
 	require.Equal(t, []string{"b", "mine"}, drained(turns))
-}
-
-// A head that nobody seems to run, and whose claim is missed again and again, is tried ever less often.
-func TestMissedAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		turns := roomyTurns()
-		cs := ready("a")
-		tries := 0
-		try := func(d time.Duration) int {
-			tries = 0
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				if _, unknown := turns.Held(); len(unknown) > 0 {
-					turns.Gone(unknown)
-				}
-				turns.Offer(cs)
-				if turn := turns.TryNext(); turn != nil {
-					tries++
-					turns.Done(turn, Outcome{Missed: true})
-				}
-			}
-			return tries
-		}
-		require.Less(t, try(10*time.Second), 40)
-		require.Less(t, try(10*time.Second), 22)
-		cs[0].ID++ // another head is tried at once
-		require.Greater(t, try(10*time.Millisecond), 3)
-		cs[0].Holder = 7
-		turns.Offer(cs)
-		cs[0].Holder = 0 // as is one that somebody has run
-		turns.Offer(cs)
-		require.NotNil(t, turns.TryNext())
-	})
 }
 
 // A group that was announced may have no row yet: if its claim misses, the scout is to look at once.

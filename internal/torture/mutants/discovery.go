@@ -93,8 +93,10 @@ var discovery = []Mutant{
 	{
 		Name:   "trouble-with-one-row-for-all",
 		Breaks: "a row that the server refuses to make keeps all groups from being found",
-		Edits:  []Edit{{scoutFile, "	if !lease.Blames(err) {\n", "	if err != nil || !lease.Blames(err) {\n"}},
-		Test:   Test{"fifo", "TestRefusedRowIsTroubleOfItsGroup"},
+		Edits: []Edit{{
+			"internal/schedule/rows.go", "	if !lease.Blames(err) {\n", "	if err != nil || !lease.Blames(err) {\n",
+		}},
+		Test: Test{"fifo", "TestRefusedRowIsTroubleOfItsGroup"},
 	},
 	{
 		Name:   "trouble-not-parked",
