@@ -143,18 +143,9 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 
 // freed says that heads are let go, and with them the slot.
 func (b *Borrower) freed(heads []*Held) {
-	a := &ask{}
-	b.mu.Lock()
-	for _, h := range heads {
-		if h.slot != 0 {
-			a.release.slots = append(a.release.slots, slot{h.Queue, h.slot})
-		}
-		h.token, h.slot = 0, 0
-	}
-	b.mu.Unlock()
-	b.holds(b.hold)
-	if !a.release.empty() {
-		_ = b.session.do(a) // if not, the session is dead, and the slot is free
+	some := b.drop(heads, nil)
+	if some.groups = nil; !some.empty() { // they are free
+		_ = b.session.do(&ask{release: some}) // if not, the session is dead, and the slot is free
 	}
 	if len(keptHeads(b.hold)) == 0 {
 		b.forget()
@@ -166,18 +157,7 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 	if len(heads) == 0 {
 		return nil
 	}
-	a := &ask{}
-	b.mu.Lock()
-	for _, h := range heads {
-		a.release.groups = append(a.release.groups, release{h.Key, h.token, next})
-		if h.slot != 0 {
-			a.release.slots = append(a.release.slots, slot{h.Queue, h.slot})
-		}
-		h.token, h.slot = 0, 0
-	}
-	b.mu.Unlock()
-	b.holds(b.hold)
-	err := b.session.do(a)
+	err := b.session.do(&ask{release: b.drop(heads, next)})
 	if errors.Is(err, ErrBusy) || Refused(err) { // it is tried again
 		err = nil
 	}
@@ -185,6 +165,21 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 		b.forget()
 	}
 	return err
+}
+
+// drop says that heads are not held any more, and returns what is to be released for that.
+func (b *Borrower) drop(heads []*Held, next *int64) (some releases) {
+	b.mu.Lock()
+	for _, h := range heads {
+		some.groups = append(some.groups, release{h.Key, h.token, next})
+		if h.slot != 0 {
+			some.slots = append(some.slots, slot{h.Queue, h.slot})
+		}
+		h.token, h.slot = 0, 0
+	}
+	b.mu.Unlock()
+	b.holds(b.hold)
+	return some
 }
 
 func (b *Borrower) forget() {

@@ -129,18 +129,9 @@ func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error)
 	asked := next.all()
 	groupXIDs, looked := make([]uint32, len(asked)), make([]bool, len(asked))
 	locked := 0
-	place := func(r *rowReader) int {
-		n := int(r.uint32()) - 1
-		if n < 0 || n >= len(asked) || looked[n] {
-			r.fail("for group %d of %d", n+1, len(asked))
-			return -1
-		}
-		return n
-	}
-	err := eachRow(pipeline, func(r *rowReader) {
+	err := eachNth(pipeline, len(asked), func(r *rowReader, n int) {
 		l.overLimit = false
-		n := place(r)
-		if xid, ok := r.xid(); ok && n >= 0 {
+		if xid, ok := r.xid(); ok {
 			groupXIDs[n] = xid
 			locked++
 		}
@@ -149,9 +140,9 @@ func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error)
 		return nil, err
 	}
 	heads := make([]Held, 0, locked)
-	err = eachRow(pipeline, func(r *rowReader) {
-		n := place(r)
-		if n < 0 {
+	err = eachNth(pipeline, len(asked), func(r *rowReader, n int) {
+		if looked[n] {
+			r.fail("for number %d twice", n+1)
 			return
 		}
 		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/internal/conforming"
-	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
@@ -97,36 +95,6 @@ func (b Bounds) connConfig(
 		}
 	}
 	return cfg, nil
-}
-
-// A hearing is a connection that knows when something has come from the server.
-type hearing struct {
-	net.Conn
-	last atomic.Int64 // since epoch; 0: nothing has
-}
-
-func (h *hearing) Read(b []byte) (int, error) {
-	n, err := h.Conn.Read(b)
-	if n > 0 {
-		h.last.Store(int64(time.Since(epoch)))
-	}
-	return n, err
-}
-
-// unless calls f once nothing has come for so long from now on, until it is stopped.
-func (h *hearing) unless(silence time.Duration, f func()) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	begun := int64(time.Since(epoch))
-	go func() {
-		for wait := silence; pause.For(ctx, wait) == nil; {
-			since := max(begun, h.last.Load())
-			if wait = silence - (time.Since(epoch) - time.Duration(since)); wait <= 0 {
-				f()
-				return
-			}
-		}
-	}()
-	return cancel
 }
 
 // boundSocket makes the worker's side of the socket notice a dead server within Silence, also during a statement.

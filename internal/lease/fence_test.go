@@ -29,6 +29,19 @@ func (s *stage) claimXID(h *Hold) (xid string) {
 	return xid
 }
 
+// former returns a lane that has claimed a group, and the claim; known says that the group has a token.
+func (s *stage) former(known bool) (l *Lane, claim string) {
+	s.Helper()
+	s.Enqueue(2, "a")
+	l = s.lane()
+	if known {
+		_, err := s.fence(s.claim(l, "a"))
+		require.NoError(s, err)
+		s.end(l)
+	}
+	return l, s.claimXID(s.claim(l, "a"))
+}
+
 // draw begins the second half of a Fence on a connection of its own.
 func draw(c *pgtest.Session, id, xid string) (token <-chan int64) {
 	c.Helper()
@@ -100,15 +113,8 @@ func TestNoFenceForAFormerHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.Enqueue(2, "a")
-			frozen, next := s.lane(), s.lane()
-			if known {
-				h := s.claim(frozen, "a")
-				_, err := s.fence(h)
-				require.NoError(t, err)
-				s.end(frozen)
-			}
-			old := s.claimXID(s.claim(frozen, "a"))
+			frozen, old := s.former(known)
+			next := s.lane()
 			s.Terminate(frozen.pg().PID())
 
 			// Its statement has begun when the next holder's token is not committed yet.
@@ -147,14 +153,7 @@ func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.Enqueue(2, "a")
-			l := s.lane()
-			if known {
-				_, err := s.fence(s.claim(l, "a"))
-				require.NoError(t, err)
-				s.end(l)
-			}
-			old := s.claimXID(s.claim(l, "a"))
+			l, old := s.former(known)
 			rival, zombie := s.Session(), s.Session()
 			rival.Do("BEGIN")
 			rival.Do(`INSERT INTO pgfifo.fences (queue, group_id) VALUES ($1, 'a')
@@ -175,14 +174,7 @@ func TestNoFenceAboveThatOfASession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.Enqueue(2, "a")
-			l := s.lane()
-			if known {
-				_, err := s.fence(s.claim(l, "a"))
-				require.NoError(t, err)
-				s.end(l)
-			}
-			old := s.claimXID(s.claim(l, "a"))
+			l, old := s.former(known)
 
 			gate, zombie := s.Session(), s.Session()
 			gate.Do(`CREATE FUNCTION pgfifo.slow_nextval(sequence regclass) RETURNS bigint LANGUAGE plpgsql AS $$

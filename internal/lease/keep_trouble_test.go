@@ -34,6 +34,17 @@ func (s *stage) groupsOf() string {
 		FROM pgfifo.queue_groups WHERE session IS NOT NULL`)
 }
 
+// giveBack claims groups and gives them back, which succeeds also if the release is to be tried again.
+func (s *stage) giveBack(k *Keeper, ids ...string) {
+	s.Helper()
+	for _, id := range ids {
+		b, hold := s.borrow(k, id)
+		require.NotNil(s, hold, id)
+		_, _, err := b.Step(s.Context(), nil, nil)
+		require.NoError(s, err, id)
+	}
+}
+
 // What the server refuses to release is tried again while others ask all the time, and keeps nothing else.
 func TestRefusedReleaseKeepsNoOther(t *testing.T) {
 	t.Parallel()
@@ -42,16 +53,7 @@ func TestRefusedReleaseKeepsNoOther(t *testing.T) {
 	s.Enqueue(1, "a", "bad", "c")
 	s.Exec("INSERT INTO refused VALUES ('bad')")
 	k := s.keeper()
-	b, hold := s.borrow(k, "bad")
-	require.NotNil(t, hold)
-	_, _, err := b.Step(t.Context(), nil, nil)
-	require.NoError(t, err, "it is tried again")
-	for _, id := range []string{"a", "c"} {
-		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold)
-		_, _, err := b.Step(t.Context(), nil, nil)
-		require.NoError(t, err)
-	}
+	s.giveBack(k, "bad", "a", "c")
 	require.Equal(t, "bad", s.groupsOf())
 	s.Exec("DELETE FROM refused")
 	s.Until(func() bool {
@@ -70,12 +72,7 @@ func TestReleaseApart(t *testing.T) {
 	s.Enqueue(1, ids...)
 	s.Exec("INSERT INTO refused SELECT unnest($1::text[])", ids)
 	k := s.keeper()
-	for _, id := range ids {
-		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold)
-		_, _, err := b.Step(t.Context(), nil, nil)
-		require.NoError(t, err)
-	}
+	s.giveBack(k, ids...)
 	require.Equal(t, "a bad c", s.groupsOf())
 	s.Exec("DELETE FROM refused WHERE group_id <> 'bad'")
 	s.Until(func() bool { return s.groupsOf() == "bad" })
@@ -90,9 +87,7 @@ func TestCloseWaitsForARefusedRelease(t *testing.T) {
 	s.Enqueue(1, "a")
 	s.Exec("INSERT INTO refused VALUES ('a')")
 	k := s.keeper()
-	b, _ := s.borrow(k, "a")
-	_, _, err := b.Step(t.Context(), nil, nil)
-	require.NoError(t, err)
+	s.giveBack(k, "a")
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)

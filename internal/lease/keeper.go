@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -56,9 +55,6 @@ type attempt struct {
 
 // dialRestMost is how long the attempt waits that follows many which have failed. The first has 10 ms to wait.
 const dialRestMost = time.Second
-
-// errNoSession is ErrLost for a claim that nobody has made.
-var errNoSession = fmt.Errorf("%w: there is no session", ErrLost)
 
 // Connect opens the session, if there is none that lives.
 func (k *Keeper) Connect(ctx context.Context) error {

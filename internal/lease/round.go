@@ -56,12 +56,12 @@ func (r *round) run(ctx context.Context) error {
 // send makes the transaction. Only who needs slots waits for an answer in the middle of it.
 func (r *round) send(p *pgconn.Pipeline) error {
 	p.SendQueryStatement(r.stmts[stmtBegin], nil, nil, nil)
-	queues, sent := r.sendFirst(p)
+	queues := r.sendFirst(p)
 	var taken map[string][]slot
 	if len(queues) > 0 {
 		err := p.Sync()
 		if err == nil {
-			err = r.readFirst(p, sent)
+			err = r.readFirst(p)
 		}
 		if err == nil {
 			taken, err = r.readSlots(p, queues)
@@ -69,7 +69,6 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		if err != nil {
 			return err
 		}
-		sent = firsts{}
 	}
 	heads := r.sendClaims(p)
 	p.SendQueryStatement(r.stmts[stmtCommit], nil, nil, nil)
@@ -77,7 +76,7 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	if len(queues) == 0 {
-		if err := r.readFirst(p, sent); err != nil {
+		if err := r.readFirst(p); err != nil {
 			return err
 		}
 	}
@@ -96,12 +95,9 @@ func (r *round) send(p *pgconn.Pipeline) error {
 	return nil
 }
 
-// firsts says what is sent before slots are asked for.
-type firsts struct{ groups, slots bool }
-
 // sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
-func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string, sent firsts) {
-	if sent.groups = len(r.release.groups) > 0; sent.groups {
+func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
+	if len(r.release.groups) > 0 {
 		var keys, tokens, next array
 		var ids array
 		for _, g := range r.release.groups {
@@ -113,7 +109,7 @@ func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string, sent firsts) {
 		args := [][]byte{keys.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtKeepFree], args, nil, claimFormats)
 	}
-	if sent.slots = len(r.release.slots) > 0; sent.slots {
+	if len(r.release.slots) > 0 {
 		var names, ns array
 		for _, s := range r.release.slots {
 			names.string(s.queue)
@@ -132,14 +128,14 @@ func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string, sent firsts) {
 		args := [][]byte{[]byte(q), appendInt(wanted[q]), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtKeepSlots], args, nil, claimFormats)
 	}
-	return queues, sent
+	return queues
 }
 
-func (r *round) readFirst(p *pgconn.Pipeline, sent firsts) error {
+func (r *round) readFirst(p *pgconn.Pipeline) error {
 	if _, err := readTag(p); err != nil { // BEGIN
 		return err
 	}
-	if sent.groups {
+	if len(r.release.groups) > 0 {
 		err := eachNth(p, len(r.release.groups), func(_ *rowReader, n int) {
 			r.left.groups = append(r.left.groups, r.release.groups[n])
 		})
@@ -147,7 +143,7 @@ func (r *round) readFirst(p *pgconn.Pipeline, sent firsts) error {
 			return err
 		}
 	}
-	if sent.slots {
+	if len(r.release.slots) > 0 {
 		return eachNth(p, len(r.release.slots), func(_ *rowReader, n int) {
 			r.left.slots = append(r.left.slots, r.release.slots[n])
 		})

@@ -160,9 +160,6 @@ func (s *session) end(why error) {
 
 // do asks, and waits for the answer.
 func (s *session) do(a *ask) error {
-	if s == nil {
-		return errNoSession
-	}
 	a.done = make(chan struct{})
 	select {
 	case s.asks <- a:
@@ -226,8 +223,8 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// releases reports whether it is time for the releases that are still to be made.
-func (s *session) releases() bool { return !s.unreleased.empty() && !time.Now().Before(s.notBefore) }
+// due reports whether it is time for the releases that are still to be made.
+func (s *session) due() bool { return !s.unreleased.empty() && !time.Now().Before(s.notBefore) }
 
 // remain says which releases are still to be made.
 func (s *session) remain(some releases) {
@@ -240,7 +237,7 @@ func (s *session) remain(some releases) {
 
 // beat tells the server that the worker lives, with the releases that are still to be made.
 func (s *session) beat() error {
-	tried := s.releases()
+	tried := s.due()
 	err := s.bounded(nil, tried)
 	if err == nil || !Refused(err) {
 		return err
@@ -303,7 +300,7 @@ func locked(err error) bool {
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
-	tried := s.releases()
+	tried := s.due()
 	err := s.bounded(asks, tried)
 	refused := err != nil && Refused(err)
 	switch {
