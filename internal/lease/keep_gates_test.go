@@ -79,3 +79,30 @@ func TestTakeBehindAClaim(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, settled)
 }
+
+// No more slots are taken than are asked for, whatever the tables had when the statement was planned.
+func TestSlotsAreAsManyAsAsked(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for _, before := range []int{0, 1, 4} {
+		s.again(t)
+		if before > 0 {
+			s.limit(before)
+		}
+		s.Exec("ANALYZE pgfifo.slots")
+		c, err := s.dialer(Bounds{}).Connect(t.Context())
+		require.NoError(t, err)
+		_, err = c.Prepare(t.Context(), "take", s.Schema.Qualify(keepSlotsSQL))
+		require.NoError(t, err)
+		for _, n := range []int{1, 2, 3} {
+			tx, err := c.Begin(t.Context())
+			require.NoError(t, err)
+			tag, err := tx.Exec(t.Context(), "take", queue, n, int64(9))
+			require.NoError(t, err)
+			require.LessOrEqual(t, tag.RowsAffected(), int64(n))
+			require.NoError(t, tx.Rollback(t.Context()))
+			s.limit(4)
+		}
+		require.NoError(t, c.Close(t.Context()))
+	}
+}

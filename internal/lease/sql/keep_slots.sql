@@ -5,13 +5,19 @@
 --
 -- Why the limit is never exceeded: a slot is a claim's, by the lock of its row, or a session's, by its mark. Whoever
 -- takes one has locked the row, and sees the mark. One whose session has died is free.
+--
+-- The free ones are materialized: as the inner side of a join, in a plan made while there was one slot or none, the
+-- look would be made again for each slot, pass over what it has just updated, and take them all.
+WITH free AS MATERIALIZED (
+    SELECT f.n
+    FROM pgfifo.slots f
+    WHERE f.queue = $1 AND f.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1)
+      AND (f.session IS NULL OR f.session <> $3 AND pg_try_advisory_xact_lock_shared(f.session))
+    ORDER BY f.queue, f.n
+    LIMIT $2
+    FOR NO KEY UPDATE SKIP LOCKED
+)
 UPDATE pgfifo.slots s SET session = $3
-FROM (SELECT f.n
-      FROM pgfifo.slots f
-      WHERE f.queue = $1 AND f.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1)
-        AND (f.session IS NULL OR f.session <> $3 AND pg_try_advisory_xact_lock_shared(f.session))
-      ORDER BY f.queue, f.n
-      LIMIT $2
-      FOR NO KEY UPDATE SKIP LOCKED) free
+FROM free
 WHERE s.queue = $1 AND s.n = free.n
 RETURNING s.n::integer

@@ -87,6 +87,12 @@ var sessions = []Mutant{
 		Test:   Test{"internal/lease", "TestReleaseApart"},
 	},
 	{
+		Name:   "session-takes-all-slots",
+		Breaks: "a plan of another time has a session take slots that it gives to no job",
+		Edits:  []Edit{{keepSlotsFile, "    LIMIT $2\n", "    LIMIT $2 + 3\n"}},
+		Test:   Test{"internal/lease", "TestSlotsAreAsManyAsAsked"},
+	},
+	{
 		Name:   "session-take-without-lock",
 		Breaks: "the token is looked at in a snapshot, and the row is not locked",
 		Edits: []Edit{
