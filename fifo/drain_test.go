@@ -164,13 +164,9 @@ func TestStartsAfterStop(t *testing.T) {
 	h := newBlocking()
 	b.send("g", "first", "second")
 	w := b.worker(h.handle, oneLane)
-	listeners := func() int {
-		return query[int](b,
-			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'")
-	}
 	r := b.run(w)
 	receive(t, h.started, "the first handler")
-	await(t, "the listener", func() bool { return listeners() == 1 })
+	await(t, "the listener", func() bool { return b.listeners() == 1 })
 	lock := pgtest.Conn(t, b.url)
 	locked := make(chan error, 1)
 	go func() { // every claim reads this table: so has the one that is held, and the next one will wait
@@ -182,7 +178,7 @@ func TestStartsAfterStop(t *testing.T) {
 	require.NoError(t, receive(t, locked, "the lock"))
 	await(t, "the claim", func() bool { return b.waiting("-- Claims the head") })
 	r.cancel()
-	await(t, "the worker to stop", func() bool { return listeners() == 0 })
+	await(t, "the worker to stop", func() bool { return b.listeners() == 0 })
 	require.NoError(t, lock.Close(t.Context()))
 	require.NoError(t, r.wait())
 	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())

@@ -23,6 +23,7 @@ func (b *bed) quiet(w *fifo.Worker) {
 	b.t.Helper()
 	b.send("quiet", nil)
 	b.drained()
+	await(b.t, "the listener", func() bool { return b.listeners() > 0 })
 	last, same := int64(-1), 0
 	await(b.t, "the worker to settle down", func() bool {
 		if claims := w.Stats().Claims; claims == last {
@@ -32,6 +33,13 @@ func (b *bed) quiet(w *fifo.Worker) {
 		}
 		return same > 20
 	})
+}
+
+// listeners returns how many workers listen for notices.
+func (b *bed) listeners() int {
+	b.t.Helper()
+	return query[int](b, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN %'`)
 }
 
 // A worker that would poll once an hour hears of messages, whichever way they come.
