@@ -40,3 +40,31 @@ func TestMissedAgainAndAgain(t *testing.T) {
 		require.NotNil(t, turns.TryNext())
 	})
 }
+
+// A look that began while a lane had the group tells of it when the group waits already. What is known of it outlives
+// that.
+func TestLateLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := roomyTurns()
+		cs := ready("a")
+		turns.Offer(cs)
+		turn := turns.TryNext()
+		turn.Unavailable++
+		turns.Done(turn, Outcome{More: true, DueIn: time.Second, Alone: true, OneByOne: 9})
+		cs[0].Holder = 7
+		turns.Offer(cs)
+		ended, _ := turns.HeldBy(map[int64]bool{7: false})
+		require.Len(t, ended, 1)
+		turns.Gone(ended)
+		cs[0].Holder, cs[0].DueIn = 0, time.Second
+		turns.Offer(cs)
+		require.Nil(t, turns.TryNext())
+		time.Sleep(time.Second)
+		turns.Due()
+		turn = turns.TryNext()
+		require.Equal(t, 1, turn.Unavailable)
+		require.True(t, turn.alone)
+		require.EqualValues(t, 9, turn.single)
+	})
+}

@@ -10,10 +10,9 @@ import "github.com/pgfifo/pgfifo/groups"
 type slots struct {
 	met     bool // a claim has found no slot; from then on only so many may try
 	tries   int
-	probing bool  // they try for others' sake, until one finds no slot
-	asked   bool  // a group is held that is looked at before they do
-	asker   *Turn // that group, while the scout looks
-	shared  int   // how many jobs of a group may run at once; 0: one, as in other queues
+	probing bool // they try for others' sake, until one finds no slot
+	asked   bool // a group is held that is looked at before they do
+	shared  int  // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
 // setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
@@ -70,18 +69,13 @@ func (t *Turns) queueUp(turn *Turn) {
 	t.put(turn)
 }
 
-// found returns a turn for a group that was looked at: with what was known of it, if it has waited for a slot.
+// found returns a turn for a group that was looked at: with what was known of it, if it was held until then.
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.looked[key]; was != nil {
-		turn.tried, turn.troubles, turn.Unavailable = was.tried, was.troubles, was.Unavailable
-		turn.misses = was.misses
+		turn.tried, turn.misses, turn.troubles, turn.Unavailable = was.tried, was.misses, was.troubles, was.Unavailable
+		turn.single, turn.alone = was.single, was.alone
 		delete(t.looked, key)
-	}
-	if m := t.lanes.slots[key.Queue]; m != nil && m.asker != nil && m.asker.Key == key {
-		was := m.asker
-		turn.troubles, turn.single, turn.alone, turn.Unavailable = was.troubles, was.single, was.alone, was.Unavailable
-		m.asker = nil
 	}
 	return turn
 }

@@ -28,7 +28,7 @@ type Turns struct {
 	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes   lanes
 	teams   map[groups.Key]*team // see shared.go
-	looked  map[groups.Key]*Turn // groups of queues with teams that the scout is looking at
+	looked  map[groups.Key]*Turn // groups that were held, and that the scout is looking at
 	poll    time.Duration
 	sick    atomic.Int64 // queues of which some group has said that it is unavailable
 	floors  floors

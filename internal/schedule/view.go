@@ -180,19 +180,14 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	return keys, orphans
 }
 
-// Gone forgets held groups that turned out to have no jobs.
+// Gone forgets held groups, which are looked at next: those that have jobs come back with what was known of them.
 func (t *Turns) Gone(keys []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.looked)
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
-			if turn.shared || turn.misses.n > 0 {
-				t.looked[key] = turn
-			}
-			if m := t.lanes.slots[key.Queue]; m != nil && turn.asks {
-				m.asker = turn
-			}
+			t.looked[key] = turn
 			t.unhold(turn)
 			delete(t.known, key)
 		}
