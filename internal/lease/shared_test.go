@@ -102,7 +102,7 @@ func TestSharedEvidence(t *testing.T) {
 }
 
 // The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and
-// then it is the next; so may one be that has been committed since.
+// then it is the next; so may one be that has been committed since. So is the slot: the limit may be lower.
 func TestSharedLooksBehindTheLock(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*stage, *Lane, *Hold){
@@ -113,6 +113,7 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 		"lower": func(s *stage, _ *Lane, _ *Hold) {
 			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', -1, '')", queue)
 		},
+		"limited": func(s *stage, _ *Lane, _ *Hold) { s.Exec("UPDATE pgfifo.queues SET group_limit = 1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

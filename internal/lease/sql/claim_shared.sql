@@ -9,6 +9,9 @@
 -- when the snapshot was taken, all of them at once. None of them is one that somebody has only looked at. A lower id
 -- that is committed later is the next to start.
 --
+-- For the same reason it looks at the slot once more: the limit may have been lowered since it was locked, and then
+-- others may run beside this one.
+--
 -- The job is locked, so what is read of it is what is there, and nobody else's claim of it is under way: a mark of the
 -- attempt that would begin now is of one that died, unless the claim that it names has committed: then it came late,
 -- and the attempt was given back. This is the only evidence. A slot need not be the dead one's, so there is no job_xid.
@@ -41,3 +44,6 @@ WHERE j.ctid = (SELECT h.ctid
                 ORDER BY h.queue, h.group_id, h.id
                 LIMIT 1)
   AND j.xmax = pg_current_xact_id_if_assigned()::xid
+  AND EXISTS (SELECT FROM pgfifo.queues q
+              JOIN pgfifo.group_slots s ON s.queue = $1 AND s.group_id = $2 AND s.n <= q.group_limit
+              WHERE q.queue = $1 AND s.xmax = pg_current_xact_id_if_assigned()::xid)

@@ -161,6 +161,12 @@ var claims = []Mutant{
 		Test: Test{"internal/lease", "TestSharedLooksBehindTheLock"},
 	},
 	{
+		Name:   "group-slot-of-a-higher-limit",
+		Breaks: "a claim that was under way when a limit of groups is lowered starts one job too many",
+		Edits:  []Edit{{"internal/lease/sql/claim_shared.sql", "s.n <= q.group_limit", "s.n > 0"}},
+		Test:   Test{"internal/lease", "TestSharedLooksBehindTheLock"},
+	},
+	{
 		Name:   "head-skip-locked",
 		Breaks: "the head is the first job that nobody has locked",
 		Edits:  []Edit{{claimFile, "LIMIT 1)\n  AND j.q", "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)\n  AND j.q"}},
