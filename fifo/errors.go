@@ -36,7 +36,8 @@ var (
 
 // Errors of settings.
 var (
-	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL; the text names the field.
+	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL but for what depends on the settings
+	// that the queue has had; the text names the field.
 	ErrInvalidSettings = errors.New("fifo: invalid settings")
 	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings; the text has both.
 	// Nothing was changed.

@@ -3,6 +3,8 @@ package fifo
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -152,7 +154,7 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 		}
 	}
 	if stored != want {
-		return s.failed(verb, fmt.Errorf("%w: it has %+v, not %+v", ErrConflict, stored, want))
+		return s.failed(verb, conflict(stored, want))
 	}
 	return nil
 }
@@ -161,7 +163,8 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 // nothing. A queue that nobody has configured has the defaults. Processes that go on calling Configure with the
 // replaced ones get ErrConflict. So a new release calls Configure with the new ones, and Reconfigure if it gets
 // ErrConflict; if that returns ErrConflict too, others have been quicker, or are newer: it logs that and goes on. It
-// returns ErrInvalidID for a group, and ErrInvalidSettings.
+// returns ErrInvalidID for a group, and ErrInvalidSettings, also for a SessionLease or GroupLimit that the queue cannot
+// get because it has, or had, the other.
 func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 	const verb = "reconfigure"
 	from, err := from.checked()
@@ -193,5 +196,21 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 	if err != nil {
 		return err
 	}
-	return s.failed(verb, fmt.Errorf("%w: it has %+v, not %+v", ErrConflict, stored, from))
+	if stored == from && (to.SessionLease || to.GroupLimit > 1) {
+		return s.failed(verb, fmt.Errorf("%w: a queue that has had a GroupLimit above 1 gets no SessionLease, "+
+			"and one that has had a SessionLease no such GroupLimit", ErrInvalidSettings))
+	}
+	return s.failed(verb, conflict(stored, from))
+}
+
+// conflict names the fields in which the settings of a queue are not those that were expected.
+func conflict(stored, want Settings) error {
+	var differ []string
+	have, not := reflect.ValueOf(stored), reflect.ValueOf(want)
+	for i := range have.NumField() {
+		if h, n := have.Field(i).Interface(), not.Field(i).Interface(); h != n {
+			differ = append(differ, fmt.Sprintf("%s is %v, not %v", have.Type().Field(i).Name, h, n))
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrConflict, strings.Join(differ, ", "))
 }
