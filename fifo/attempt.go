@@ -361,13 +361,13 @@ func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 	us := []byte(strconv.FormatInt(delay.Microseconds(), 10))
 	if uncounted(f.err) {
 		r.outcome = Snoozed
-		return lease.Call{Statement: snoozeStmt, Args: append(args, us)}
+		return lease.Call{Statement: snoozeStmt, Args: append(args, us), Job: job.ID}
 	}
 	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
 		return s.giveUpCall(r, args, kind, text, stack, worker, keep)
 	}
 	r.outcome = Retried
-	return lease.Call{Statement: retryStmt, Args: append(args, us, kind, text, stack, worker, keep)}
+	return lease.Call{Statement: retryStmt, Args: append(args, us, kind, text, stack, worker, keep), Job: job.ID}
 }
 
 func keyArgs(job *Job) [][]byte {

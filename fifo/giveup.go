@@ -43,22 +43,22 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	case IsDeadLetter(r.failure.err):
 	case up == Discard:
 		r.outcome = Discarded
-		return lease.Call{Statement: discardStmt, Args: args}
+		return lease.Call{Statement: discardStmt, Args: args, Job: r.job.ID}
 	case up == BlockGroup:
 		r.outcome = Blocked
 		reason := fmt.Sprintf("job %d has used up its attempts", r.job.ID)
 		if r.failure == usedUp {
-			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason)), Leaves: true}
+			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason))}
 		}
 		reason = scrub(fmt.Sprintf("%s: %v", reason, r.failure.err), MaxReasonBytes-len("…"))
-		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason))}
+		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason)), Job: r.job.ID}
 	}
 	r.outcome = Buried
 	if to := s.queue.DeadLetterQueue; to != "" {
 		r.moved = to
-		return lease.Call{Statement: forwardStmt, Args: append(append(args, how...), []byte(to))}
+		return lease.Call{Statement: forwardStmt, Args: append(append(args, how...), []byte(to)), Job: r.job.ID}
 	}
-	return lease.Call{Statement: buryStmt, Args: append(args, how...)}
+	return lease.Call{Statement: buryStmt, Args: append(args, how...), Job: r.job.ID}
 }
 
 // usedUp is the failure of a job that blocks its group before its handler begins.

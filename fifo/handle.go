@@ -246,7 +246,7 @@ func (s *seat) succeed(a *attempt, done []task) {
 			statement = succeedUsedStmt
 		}
 		args := append(keyArgs(heads[0].job), heads[0].held.Place.Append(nil))
-		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args})
+		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args, Job: heads[0].job.ID})
 		heads = nil
 	}
 	a.calls = append(a.calls, batchCalls(succeedBatchStmt, heads, behind)...)

@@ -12,7 +12,7 @@ import (
 // broke, or the server was silent for longer than Bounds.Silence, or about to take the worker for silent. Somebody
 // else may run the job by now. What the handler writes through the job's transaction is lost with it; what it does
 // elsewhere it should stop doing.
-var ErrLost = errors.New("lease: the connection that holds the group is lost")
+var ErrLost = errors.New("lease: the lease of the group is lost")
 
 var (
 	errHungUp = errors.New("lease: the server ended the session")

@@ -63,8 +63,8 @@ type Call struct {
 	// what somebody has done to them meanwhile. It runs before the others, in the savepoint of the batch: if it is
 	// refused the jobs are given back, and no attempt of the head's is lost.
 	Behind bool
-	// Leaves says that it may leave the job's row as it was.
-	Leaves bool
+	// Job is the id of the job whose row it deletes or changes, if that is one and it does so in any case; or 0.
+	Job int64
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.

@@ -102,63 +102,81 @@ func (k *Keeper) onLane(
 
 // completeAll completes jobs that are done.
 func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string) error {
-	return l.together(ctx, some, relax, func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte) {
-		l.send(pipeline, stmtDone, [][]byte{queues, ids, tokens, jobs}, claimFormats)
-		l.send(pipeline, stmtCommit, nil, nil)
-	}, func(pipeline *pgconn.Pipeline) error { return readTags(pipeline, 1) })
+	pipeline := l.pg().StartPipeline(ctx)
+	begun := l.beginSettlements(pipeline, some, relax)
+	l.send(pipeline, stmtDone, settlementArgs(some), claimFormats)
+	l.send(pipeline, stmtCommit, nil, nil)
+	err := pipeline.Sync()
+	if err == nil {
+		err = readHeld(pipeline, begun, some)
+	}
+	if err == nil {
+		err = readTags(pipeline, 1)
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
 func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) error {
-	return l.together(ctx, some, relax, func(pipeline *pgconn.Pipeline, queues, ids, tokens, _ []byte) {
-		l.send(pipeline, stmtTake, [][]byte{queues, ids, tokens}, claimFormats)
-	}, func(pipeline *pgconn.Pipeline) error {
-		if err := readSync(pipeline); err != nil {
-			return err
-		}
-		return l.callHeld(pipeline, some)
-	})
+	pipeline := l.pg().StartPipeline(ctx)
+	begun := l.beginSettlements(pipeline, some, relax)
+	l.send(pipeline, stmtTake, settlementArgs(some)[:3], claimFormats)
+	err := pipeline.Sync()
+	if err == nil {
+		err = readHeld(pipeline, begun, some)
+	}
+	if err == nil {
+		err = readSync(pipeline)
+	}
+	if err == nil {
+		err = l.callHeld(pipeline, some)
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
-// together begins a transaction with a statement that tells which groups are the claims' still, and goes on from there.
-// It waits a second for what somebody has locked, and for a trigger of the user's.
+// beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the
+// user's. It returns how many answers belong to that.
 //
 // relax is the statement that has the commit not wait for the disk. It is made if all may do with that.
-func (l *Lane) together(
-	ctx context.Context, some []*settlement, relax string,
-	send func(pipeline *pgconn.Pipeline, queues, ids, tokens, jobs []byte), goOn func(*pgconn.Pipeline) error,
-) error {
+func (l *Lane) beginSettlements(pipeline *pgconn.Pipeline, some []*settlement, relax string) (begun int) {
+	begun = l.begin(pipeline)
+	l.send(pipeline, stmtBound, nil, nil)
+	begun++
+	if !slices.ContainsFunc(some, func(s *settlement) bool { return !s.relaxed }) {
+		l.send(pipeline, relax, nil, nil)
+		begun++
+	}
+	return begun
+}
+
+// settlementArgs are the queues, the group ids, the tokens and the ids of jobs that are to be settled.
+func settlementArgs(some []*settlement) [][]byte {
 	var queues, ids, tokens, jobs array
 	for _, s := range some {
 		queues.string(s.head.Queue)
 		ids.string(s.head.GroupID)
 		tokens.int(s.head.token)
 		jobs.int(s.head.ID)
-		s.err = ErrNotHeld // until a row says that it is held
 	}
-	pipeline := l.pg().StartPipeline(ctx)
-	begun := l.begin(pipeline)
-	l.send(pipeline, stmtBound, nil, nil)
-	if !slices.ContainsFunc(some, func(s *settlement) bool { return !s.relaxed }) {
-		l.send(pipeline, relax, nil, nil)
-		begun++
+	return [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
+}
+
+// readHeld reads which groups are the claims' still. The others have ErrNotHeld.
+func readHeld(pipeline *pgconn.Pipeline, begun int, some []*settlement) error {
+	for _, s := range some {
+		s.err = ErrNotHeld
 	}
-	send(pipeline, queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes())
-	err := pipeline.Sync()
-	if err == nil {
-		err = readTags(pipeline, begun+1)
+	if err := readTags(pipeline, begun); err != nil {
+		return err
 	}
-	if err == nil {
-		err = eachNth(pipeline, len(some), func(_ *rowReader, n int) { some[n].err = nil })
-	}
-	if err == nil {
-		err = goOn(pipeline)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return eachNth(pipeline, len(some), func(_ *rowReader, n int) { some[n].err = nil })
 }
 
 // callHeld makes the calls of what is held, lets the groups go, and commits. The calls share what is left of a second.
@@ -174,7 +192,7 @@ func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 		for _, c := range s.calls {
 			l.send(pipeline, c.Statement, c.Args, nil)
 		}
-		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.calls[0].settles())
+		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.calls[0].Job)
 		if s.lost {
 			lost = append(lost, s.head)
 		}

@@ -79,7 +79,7 @@ func settle(h *Hold, statement string, more ...string) []Call {
 	for _, m := range more {
 		args = append(args, []byte(m))
 	}
-	return []Call{{Statement: statement, Args: args}}
+	return []Call{{Statement: statement, Args: args, Job: h.ID}}
 }
 
 func succeed(h *Hold) []Call { return settle(h, "succeed") }

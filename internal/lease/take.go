@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -174,20 +173,12 @@ func endCall(heads []*Held, settled []int64) Call {
 	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}}
 }
 
-// settles returns the job that is to be settled by the call, for endCall. A call of one job has its id behind its queue
-// and group. Those of several look themselves.
-func (c *Call) settles() (id int64) {
-	if !c.Leaves && len(c.Args) > 2 {
-		id, _ = strconv.ParseInt(string(c.Args[2]), 10, 64)
-	}
-	return id
-}
-
-// settledBy returns which jobs of the groups are to be settled by the calls.
+// settledBy returns which jobs of the groups are to be settled by the calls, for endCall. Calls that settle several
+// look themselves.
 func settledBy(heads []*Held, calls []Call) []int64 {
 	settled := make([]int64, len(heads))
 	if len(heads) == 1 && len(calls) == 1 {
-		settled[0] = calls[0].settles() // it may be one behind the head
+		settled[0] = calls[0].Job // it may be one behind the head
 	}
 	return settled
 }

@@ -1,5 +1,5 @@
 -- Locks the rows of groups that a session has, to settle their jobs in this transaction: their numbers. One that is not
--- the claim's any more is not locked.
+-- the claim's any more is not returned; it may be locked all the same.
 --
 -- $1 queues, $2 group ids, $3 tokens of their claims, pairwise; no group twice.
 --
