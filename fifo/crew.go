@@ -40,9 +40,9 @@ type crew struct {
 	scoutConn, listenConn *pgx.Conn // the first ones
 }
 
-// ends is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one completes
-// jobs, and one does all else.
-const ends = 2
+// settlers is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one
+// completes jobs, and one does all else.
+const settlers = 2
 
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
@@ -50,9 +50,9 @@ func newCrew(w *Worker, set settings) *crew {
 	c.dialer = w.dialer(set)
 	if set.bySession {
 		c.keeper = &lease.Keeper{
-			Dialer: c.dialer, Plain: succeedUsedStmt, Relax: relaxStmt, Lost: c.lostSession,
+			Dialer: c.dialer, Complete: succeedUsedStmt, Relax: relaxStmt, Lost: c.lostSession,
 			Lanes:       lease.NewLanes(c.dialer, w.concurrency()),
-			Completions: lease.NewLanes(c.dialer, 1), Ends: lease.NewLanes(c.dialer, 1),
+			Completions: lease.NewLanes(c.dialer, 1), Others: lease.NewLanes(c.dialer, 1),
 		}
 	}
 	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
@@ -101,7 +101,7 @@ func (c *crew) dial(ctx context.Context) error {
 	}
 	lanes := len(c.seats)
 	if c.keeper != nil {
-		lanes = 1 + ends + c.worker.concurrency()
+		lanes = 1 + settlers + c.worker.concurrency()
 	}
 	need := lanes + len(beside)
 	var eg errgroup.Group
@@ -111,7 +111,7 @@ func (c *crew) dial(ctx context.Context) error {
 			return err
 		}
 		k := c.keeper
-		for first, some := range map[int]*lease.Lanes{2: k.Completions, 3: k.Ends, 2 + ends: k.Lanes} {
+		for first, some := range map[int]*lease.Lanes{2: k.Completions, 3: k.Others, 2 + settlers: k.Lanes} {
 			eg.Go(func() error {
 				return some.Dial(ctx, parallelDials(), func(i int, err error) error {
 					return dialed(err, first+i, need)

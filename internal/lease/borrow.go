@@ -14,6 +14,9 @@ import (
 // settleRest is until it is tried again to get a lane that can take a hold: longer each time, up to settleRestMost.
 const settleRest, settleRestMost = 20 * time.Millisecond, 500 * time.Millisecond
 
+// quick is in what time a group is settled that is not slow any more.
+const quick = 500 * time.Millisecond
+
 // settling returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody has
 // a row locked, or there is no connection, it tries again: the session has the group still.
 //
@@ -23,7 +26,7 @@ func (b *Borrower) settling(
 	ctx context.Context, hold *Hold, wait patience,
 ) (lane *Lane, of *Lanes, err error) {
 	for rest := settleRest; ; rest = min(2*rest, settleRestMost) {
-		or := b.keeper.Ends
+		or := b.keeper.Others
 		if b.keeper.slow.is(hold.Key) {
 			or, wait = b.keeper.Lanes, waitToTake
 		}
@@ -59,7 +62,7 @@ func taken(
 }
 
 // by settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the hold for
-// it. If the error is not nil it is held still, unless that is errNoRow.
+// it. If it fails, the groups are held still; but not if the error is errNoRow.
 func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held, wait patience) error {
 	for {
 		lane, of, err := b.settling(ctx, hold, wait)
@@ -89,7 +92,7 @@ func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call, lost []*He
 	end := endCall(heads, settledBy(heads, calls))
 	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)
 	b.giveBack()
-	if err == nil && time.Since(begin) < settleRestMost {
+	if err == nil && time.Since(begin) < quick {
 		b.keeper.slow.remove(hold.Key)
 	}
 	return err

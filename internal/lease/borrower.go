@@ -135,7 +135,7 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	switch {
 	case len(calls) > 1 && len(b.hold.Rest) > 0:
 		return nil
-	case len(calls) > 1 || s.lost || calls[0].Statement != b.keeper.Plain:
+	case len(calls) > 1 || s.lost || calls[0].Statement != b.keeper.Complete:
 		s.calls = calls
 	}
 	return s

@@ -135,7 +135,7 @@
 //     statement, with a newer snapshot, looks for the first job that does not run, and it must be the one that is
 //     locked (sql/claim_shared.sql). So there is one moment, that of the snapshot, at which every job before it was
 //     running, each started before, and this one was ours. If one before it has failed since the lock, or a lower id
-//     was committed, the claim misses.
+//     was committed, or the limit is so low by now that the slot does not count, the claim misses.
 //   - Marks are also the evidence of a crash, of every attempt. The job's row is locked while its attempt lives, so
 //     whoever has it locked and finds a mark of the next attempt has found one that died. What locks leave behind is
 //     not looked at: the next claim of the job may have another slot. If a mark cannot be made, that is logged, the

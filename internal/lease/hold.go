@@ -10,9 +10,11 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// A Hold is an open transaction that owns one group and the job at its head; or, claimed as a batch, some more jobs
-// behind that head, or several groups with a head each. When the transaction ends, by commit, rollback or a lost
-// connection, PostgreSQL frees them all; nothing else does.
+// A Hold is what a claim has: one group and the job at its head; or, as a batch, some more jobs behind that head, or
+// several groups with a head each.
+//
+// That of a Lane is an open transaction. When it ends, by commit, rollback or a lost connection, PostgreSQL frees all
+// that it has; nothing else does. That of a Borrower is a session's: see Keeper.
 type Hold struct {
 	Held // the first job
 	// Rest are the others: those behind the first in its group, in order, or the heads of other groups.

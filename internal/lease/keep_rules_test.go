@@ -15,8 +15,8 @@ func (s *stage) keeper() *Keeper {
 	s.Helper()
 	d := s.dialer(Bounds{})
 	k := &Keeper{
-		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Ends: NewLanes(d, 1),
-		Plain: "succeed", Lost: func(error) {},
+		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Others: NewLanes(d, 1),
+		Complete: "succeed", Lost: func(error) {},
 	}
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(func() { k.Close(time.Second) })
@@ -105,7 +105,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 	k := s.keeper()
 	ids := []string{"first", "a", "b", "lost", "taken"}
 	ends := make(map[string]<-chan error)
-	busy, err := k.Ends.get(t.Context())
+	busy, err := k.Others.get(t.Context())
 	require.NoError(t, err)
 	for _, id := range ids {
 		s.Enqueue(1, id)
@@ -134,7 +134,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 		defer k.others.mu.Unlock()
 		return len(k.others.waiting) == len(ids)-1
 	})
-	k.Ends.put(busy)
+	k.Others.put(busy)
 	for _, id := range ids {
 		if err := <-ends[id]; id == "taken" {
 			require.ErrorIs(t, err, ErrNotHeld)

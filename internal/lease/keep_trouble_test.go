@@ -246,7 +246,7 @@ func TestSharedSettlements(t *testing.T) {
 	require.Len(t, d.calls, 2)
 	require.NoError(t, k.onLane(k.Completions, []*settlement{a}, (*Lane).completeAll))
 	require.NoError(t, k.onLane(k.Completions, []*settlement{b, c}, (*Lane).completeAll))
-	require.NoError(t, k.onLane(k.Ends, []*settlement{d}, (*Lane).callEach))
+	require.NoError(t, k.onLane(k.Others, []*settlement{d}, (*Lane).callEach))
 	for _, s := range []*settlement{a, b, c, d} {
 		require.NoError(t, s.err)
 	}

@@ -25,12 +25,12 @@ type Keeper struct {
 	Dialer *Dialer
 	// Lanes are for the jobs' transactions.
 	Lanes *Lanes
-	// Completions and Ends are lanes to settle jobs whose handlers had no transaction: to complete those that are done,
-	// and for all else. No handler keeps one, and they wait for nobody for long.
-	Completions, Ends *Lanes
-	// Plain is the statement among those of the Dialer that completes one job and does nothing else. Its parameters
+	// Completions and Others are lanes to settle jobs whose handlers had no transaction: to complete those that are
+	// done, and to settle all others. No handler keeps one, and they wait for nobody for long.
+	Completions, Others *Lanes
+	// Complete is the statement among those of the Dialer that completes one job and does nothing else. Its parameters
 	// begin with the job's queue, group id and id.
-	Plain string
+	Complete string
 	// Relax is the statement among them that has the commit of its transaction not wait for the disk. It comes first.
 	Relax string
 	// Lost is told why a session has ended that was not closed. Required.
@@ -38,22 +38,22 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	now    *session      // the last one
-	dialed *attempt      // the one that is under way, or nil
-	rest   time.Duration // before the next one: the last ones have failed
+	next   *opening      // of the next one, if that is under way, or nil
+	rest   time.Duration // before the next opening: the last ones have failed
 	closed bool
 
 	done, others gathering
 	slow         slowSet
 }
 
-// An attempt to open a session is one for all who want it meanwhile.
-type attempt struct {
+// An opening of a session is one for all who want it meanwhile.
+type opening struct {
 	done   chan struct{}
 	err    error
 	cancel context.CancelFunc
 }
 
-// dialRestMost is how long the attempt waits that follows many which have failed. The first has 10 ms to wait.
+// dialRestMost is how long the opening waits that follows many which have failed. The first has 10 ms to wait.
 const dialRestMost = time.Second
 
 // Connect opens the session, if there is none that lives.
@@ -63,24 +63,24 @@ func (k *Keeper) Connect(ctx context.Context) error {
 		k.mu.Unlock()
 		return nil
 	}
-	a := k.dialed
-	if a == nil {
+	o := k.next
+	if o == nil {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // for others as well
-		a = &attempt{done: make(chan struct{}), cancel: cancel}
-		k.dialed = a
-		go k.dial(ctx, a, k.rest)
+		o = &opening{done: make(chan struct{}), cancel: cancel}
+		k.next = o
+		go k.open(ctx, o, k.rest)
 	}
 	k.mu.Unlock()
 	select {
-	case <-a.done:
-		return a.err
+	case <-o.done:
+		return o.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (k *Keeper) dial(ctx context.Context, a *attempt, rest time.Duration) {
-	defer a.cancel()
+func (k *Keeper) open(ctx context.Context, o *opening, rest time.Duration) {
+	defer o.cancel()
 	var s *session
 	err := pause.For(ctx, rest)
 	if err == nil {
@@ -98,8 +98,8 @@ func (k *Keeper) dial(ctx context.Context, a *attempt, rest time.Duration) {
 	} else {
 		k.rest = min(max(10*time.Millisecond, 2*rest), dialRestMost)
 	}
-	a.err, k.dialed = err, nil
-	close(a.done)
+	o.err, k.next = err, nil
+	close(o.done)
 }
 
 func (k *Keeper) session() *session {
@@ -112,11 +112,11 @@ func (k *Keeper) session() *session {
 // what is given back: the attempts of what is not, because somebody has a table locked say, are lost.
 func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Lock()
-	s, a := k.now, k.dialed
+	s, o := k.now, k.next
 	k.closed = true
 	k.mu.Unlock()
-	if a != nil {
-		a.cancel()
+	if o != nil {
+		o.cancel()
 	}
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
@@ -128,7 +128,7 @@ func (k *Keeper) Close(wait time.Duration) {
 	}
 	k.Lanes.Close()
 	k.Completions.Close()
-	k.Ends.Close()
+	k.Others.Close()
 }
 
 var errClosed = errors.New("lease: the keeper is closed")

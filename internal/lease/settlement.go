@@ -39,7 +39,7 @@ func (k *Keeper) settle(s *settlement) error {
 			return k.onLane(k.Completions, some, (*Lane).completeAll)
 		})
 	}
-	return k.others.settle(s, func(some []*settlement) error { return k.onLane(k.Ends, some, (*Lane).callEach) })
+	return k.others.settle(s, func(some []*settlement) error { return k.onLane(k.Others, some, (*Lane).callEach) })
 }
 
 func (g *gathering) settle(s *settlement, together func([]*settlement) error) error {
