@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A head that nobody seems to run, and whose claim is missed again and again, is tried ever less often.
@@ -56,9 +58,10 @@ func TestLateLook(t *testing.T) {
 		turns.Offer(cs)
 		ended, _ := turns.HeldBy(map[int64]bool{7: false})
 		require.Len(t, ended, 1)
-		turns.Gone(ended)
+		looked := turns.Gone(ended)
 		cs[0].Holder, cs[0].DueIn = 0, time.Second
 		turns.Offer(cs)
+		looked()
 		require.Nil(t, turns.TryNext())
 		time.Sleep(time.Second)
 		turns.Due()
@@ -66,5 +69,15 @@ func TestLateLook(t *testing.T) {
 		require.Equal(t, 1, turn.Unavailable)
 		require.True(t, turn.alone)
 		require.EqualValues(t, 9, turn.single)
+
+		turns.Done(turn, Outcome{Missed: true})
+		turns.Gone([]groups.Key{turn.Key})
+		turns.Announce(turn.Key, cs[0].ID)
+		turn = turns.TryNext()
+		require.Equal(t, 1, turn.Unavailable)
+		turns.Done(turn, Outcome{Missed: true})
+		turns.Gone([]groups.Key{turn.Key})()
+		turns.Announce(turn.Key, cs[0].ID) // much later
+		require.Zero(t, turns.TryNext().Unavailable)
 	})
 }

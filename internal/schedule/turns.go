@@ -345,7 +345,9 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 			t.refuse(key.Queue, part, "")
 			return
 		}
-		t.put(&Turn{Key: key, share: share, head: id, hinted: true})
+		turn = t.found(key, share)
+		turn.head, turn.hinted = id, true
+		t.put(turn)
 	case turn.state == withLane:
 		turn.again = true
 	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:

@@ -180,8 +180,9 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	return keys, orphans
 }
 
-// Gone forgets held groups, which are looked at next: those that have jobs come back with what was known of them.
-func (t *Turns) Gone(keys []groups.Key) {
+// Gone forgets held groups, which are looked at next: those that are offered until then, or announced, come back with
+// what was known of them. looked says that they have been.
+func (t *Turns) Gone(keys []groups.Key) (looked func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.looked)
@@ -193,6 +194,11 @@ func (t *Turns) Gone(keys []groups.Key) {
 		}
 	}
 	t.dispatch()
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		clear(t.looked)
+	}
 }
 
 // Wake asks the scout to look again; Woken tells it.

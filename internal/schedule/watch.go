@@ -59,8 +59,12 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	s.Turns.Gone(keys) // those that still have jobs come back as candidates
-	return s.probe(ctx, conn, keys)
+	looked := s.Turns.Gone(keys)
+	if err := s.probe(ctx, conn, keys); err != nil {
+		return err
+	}
+	looked()
+	return nil
 }
 
 // released returns the groups that sessions have let go, which live on. A session that ends tells of all its groups at
