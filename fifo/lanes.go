@@ -53,7 +53,7 @@ func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
 		if c.set.queues[queue] == nil {
 			continue
 		}
-		if err := l.check(c.set.lanes, c.set.names); err != nil {
+		if err := l.check(c.set); err != nil {
 			l.of[queue] = before
 			return err
 		}
@@ -62,24 +62,29 @@ func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
 	return nil
 }
 
-// fit returns an error if the worker has too few lanes.
-func (l *laneBounds) fit(lanes int, queues []string) error {
+// fit returns an error if there are too few lanes for the queues.
+func (l *laneBounds) fit(set settings) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.check(lanes, queues)
+	return l.check(set)
 }
 
-func (l *laneBounds) check(lanes int, queues []string) error {
-	kept := 0
-	for _, q := range queues {
+func (l *laneBounds) check(set settings) error {
+	kept, of := 0, "Concurrency"
+	if set.bySession {
+		of = "SessionConcurrency"
+	}
+	for _, q := range set.names {
 		kept += min(l.of[q].Min, math.MaxInt-kept)
 	}
-	if kept > lanes {
-		return fmt.Errorf("%w: the queues keep %d lanes together, and Concurrency is %d", ErrInvalidWorker, kept, lanes)
+	if kept > set.lanes {
+		return fmt.Errorf("%w: the queues %q keep %d lanes together, and %s is %d",
+			ErrInvalidWorker, set.names, kept, of, set.lanes)
 	}
-	for _, q := range queues {
-		if kept == lanes && l.of[q].Min == 0 {
-			return fmt.Errorf("%w: all %d lanes are kept for other queues than %q", ErrInvalidWorker, lanes, q)
+	for _, q := range set.names {
+		if kept == set.lanes && l.of[q].Min == 0 {
+			return fmt.Errorf("%w: all %d lanes of %s are kept for other queues than %q",
+				ErrInvalidWorker, set.lanes, of, q)
 		}
 	}
 	return nil
@@ -98,7 +103,7 @@ func (l *laneBounds) begin(crews []*crew) (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range crews {
-		if err := l.check(c.set.lanes, c.set.names); err != nil {
+		if err := l.check(c.set); err != nil {
 			return nil, err
 		}
 	}

@@ -95,12 +95,12 @@ type Queue struct {
 	// snooze, and of the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
 	Relaxed bool
 	// MinLanes is how many of the worker's lanes are kept for this queue: the other queues leave so many free, so that
-	// as many jobs of this one need not wait for theirs to end. All queues together may keep no more than Concurrency,
-	// and must leave a lane for those that keep none. Defaults to none, as negative does. See Worker.SetLanes. Of a
-	// queue with Settings.SessionLease, these are jobs of SessionConcurrency.
+	// as many jobs of this one need not wait for theirs to end. All queues of one lease together may keep no more than
+	// Concurrency, or with Settings.SessionLease SessionConcurrency, and must leave one for those that keep none. Run
+	// returns ErrInvalidWorker if not. Defaults to none, as negative does. See Worker.SetLanes.
 	MinLanes int
-	// MaxLanes is how many of the worker's lanes, or jobs of SessionConcurrency, may work this queue at once. It is a
-	// bound for this worker, not for all. Defaults to all of them, as negative does.
+	// MaxLanes is how many of the worker's lanes may work this queue at once, or how many of its jobs may run at once
+	// with Settings.SessionLease. It is a bound for this worker, not for all. Defaults to all of them, as negative does.
 	MaxLanes int
 	// Share says to which share of the queue a group belongs: to which tenant, say. The shares have the queue's lanes
 	// in turn, by the time that they have used, and the groups of a share have its turns: so one with 10,000 groups

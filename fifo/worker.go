@@ -143,9 +143,6 @@ func (w *Worker) withDefaults() (settings, error) {
 	if err := s.bounds.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
 	}
-	if err := w.lanes.fit(max(s.lanes, w.SessionConcurrency), s.names); err != nil {
-		return s, err
-	}
 	return s, w.Client.err
 }
 
@@ -255,6 +252,12 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 		}
 		if len(part.names) == 0 {
 			continue
+		}
+		if err := w.lanes.fit(part); err != nil {
+			if len(crews) == 0 {
+				closeConn(conn)
+			}
+			return crews, err
 		}
 		c := newCrew(w, part)
 		if len(crews) == 0 {

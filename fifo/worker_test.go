@@ -24,21 +24,8 @@ func TestInvalidWorker(t *testing.T) {
 		want error
 		text string
 	}{
-		"client":      {func(w *fifo.Worker) { w.Client = nil }, fifo.ErrInvalidWorker, "Client"},
-		"concurrency": {func(w *fifo.Worker) { w.Concurrency = -1 }, fifo.ErrInvalidWorker, "Concurrency -1"},
-		"kept lanes": {func(w *fifo.Worker) {
-			w.HandleQueue("z", fifo.Queue{Handler: nop, MinLanes: 3})
-			w.Concurrency = 2
-		}, fifo.ErrInvalidWorker, "keep 3 lanes together"},
-		"more than can be counted": {func(w *fifo.Worker) {
-			for _, queue := range []string{"x", "y", "z"} {
-				w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: math.MaxInt})
-			}
-		}, fifo.ErrInvalidWorker, "lanes together"},
-		"all lanes kept": {func(w *fifo.Worker) {
-			w.HandleQueue("z", fifo.Queue{Handler: nop, MinLanes: 2})
-			w.Concurrency = 2
-		}, fifo.ErrInvalidWorker, `for other queues than "q"`},
+		"client":        {func(w *fifo.Worker) { w.Client = nil }, fifo.ErrInvalidWorker, "Client"},
+		"concurrency":   {func(w *fifo.Worker) { w.Concurrency = -1 }, fifo.ErrInvalidWorker, "Concurrency -1"},
 		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, fifo.ErrInvalidWorker, "Name"},
 		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, fifo.ErrInvalidWorker, "Name"},
 		"poll":          {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
@@ -59,6 +46,43 @@ func TestInvalidWorker(t *testing.T) {
 	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrNoHandler)
 	_, err := w.RunOne(t.Context())
 	require.ErrorIs(t, err, fifo.ErrNoHandler)
+}
+
+// Queues of one lease keep lanes of that lease, and there must be enough of these.
+func TestLanesThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		lanes, seats int            // 0: 10 and 100
+		keep         map[string]int // by queue; those with an "s" have the lease of a session
+		text         string         // "": it runs
+	}{
+		"more than there are":      {2, 0, map[string]int{"q": 0, "z": 3}, "keep 3 lanes together, and Concurrency is 2"},
+		"more than can be counted": {0, 0, map[string]int{"x": math.MaxInt, "y": math.MaxInt}, "lanes together"},
+		"all are kept":             {2, 0, map[string]int{"q": 0, "z": 2}, `for other queues than "q"`},
+		"of sessions":              {0, 0, map[string]int{"s": 50}, ""},
+		"of both":                  {10, 10, map[string]int{"s": 8, "q": 8}, ""},
+		"too few of one":           {10, 100, map[string]int{"s": 8, "q": 11}, `["q"] keep 11 lanes together`},
+		"more than sessions have":  {50, 10, map[string]int{"s": 8, "s2": 8}, "and SessionConcurrency is 10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			w := &fifo.Worker{Client: b.client, Concurrency: x.lanes, SessionConcurrency: x.seats}
+			for queue, keep := range x.keep {
+				w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: keep})
+				s := fifo.Settings{SessionLease: queue[0] == 's'}
+				require.NoError(t, b.client.Queue(queue).Configure(t.Context(), s))
+			}
+			if x.text == "" {
+				b.run(w)
+				await(t, "the worker", func() bool { return w.Ready() == nil })
+				return
+			}
+			err := w.Run(t.Context())
+			require.ErrorIs(t, err, fifo.ErrInvalidWorker)
+			require.ErrorContains(t, err, x.text)
+		})
+	}
 }
 
 func TestHandlePanics(t *testing.T) {
