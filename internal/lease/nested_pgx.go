@@ -15,7 +15,7 @@ import (
 // Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has
 // ended.
 func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	if err := ctx.Err(); err != nil { // pgx would close the connection
+	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("lease: begin: %w", err)
 	}
 	if err := l.borrow(ctx); err != nil {
@@ -33,8 +33,9 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The commit query is that of endLargeObjects.
-	tx, err := l.lane.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
+	// If the context ended meanwhile, pgx would close the connection. The commit query is that of endLargeObjects.
+	tx, err := l.lane.conn.Conn().BeginTx(context.WithoutCancel(ctx),
+		pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
 	if err != nil {
 		l.abandon(n)
 		return nil, fmt.Errorf("lease: begin: %w", err)

@@ -184,6 +184,36 @@ func TestPgxTxDoesEverything(t *testing.T) {
 	require.Equal(t, "large", pgtest.One[string](s.DB, "SELECT convert_from(lo_get($1), 'UTF8')", oid))
 }
 
+// endsLater is a context that ends just after it was asked whether it has ended.
+type endsLater struct {
+	context.Context
+	asked bool
+}
+
+func (c *endsLater) Err() error {
+	if !c.asked {
+		c.asked = true
+		return nil
+	}
+	return c.Context.Err()
+}
+
+// A context that ends while the transaction is begun ends neither the connection nor the attempt.
+func TestTransactionBegunAsItsContextEnds(t *testing.T) {
+	t.Parallel()
+	_, h, settled := effects(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	tx, err := h.loan.PgxTx(&endsLater{Context: ended})
+	require.NoError(t, err)
+	_, err = tx.Exec(ended, "INSERT INTO effects VALUES ('late')")
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = tx.Exec(t.Context(), "INSERT INTO effects VALUES ('in time')")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, []string{"in time"}, settled(true))
+}
+
 func TestTransactionAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, h, settled := effects(t)
