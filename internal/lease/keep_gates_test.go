@@ -106,3 +106,25 @@ func TestSlotsAreAsManyAsAsked(t *testing.T) {
 		require.NoError(t, c.Close(t.Context()))
 	}
 }
+
+// A slot that was taken for a claim which has missed is free at once, however long what could not be released waits.
+func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.limit(1)
+	k := s.keeperOf(s.dialer(Bounds{Heartbeat: time.Hour, Silence: 2 * time.Hour, ServerSilence: 9 * time.Hour}))
+	k.session().rest = time.Hour // as after many
+	operator := s.Session()
+	operator.Do("BEGIN")
+	operator.Do("SELECT FROM pgfifo.queue_groups FOR UPDATE")
+	b, err := k.Borrow(t.Context())
+	require.NoError(t, err)
+	hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Slot: true})
+	require.NoError(t, err)
+	require.Nil(t, hold)
+	require.False(t, b.OverLimit())
+	s.Until(func() bool {
+		return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL") == 0
+	})
+}

@@ -13,7 +13,11 @@ import (
 // keeper returns one whose session is open.
 func (s *stage) keeper() *Keeper {
 	s.Helper()
-	d := s.dialer(Bounds{})
+	return s.keeperOf(s.dialer(Bounds{}))
+}
+
+func (s *stage) keeperOf(d *Dialer) *Keeper {
+	s.Helper()
 	k := &Keeper{
 		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Others: NewLanes(d, 1),
 		Complete: "succeed", Lost: func(error) {},

@@ -17,8 +17,9 @@ type round struct {
 	claims  []*ask // the others, and those that have got one
 	batches bool   // some claims are of several jobs of a group
 
-	tried bool     // the releases that were still to be made are part of it
-	left  releases // that are still to be made when the transaction is committed
+	tried  bool     // the releases that could not be made are part of it
+	left   releases // that could not be made
+	unused releases // of what it has claimed for nothing
 }
 
 func newRound(s *session, asks []*ask, release bool) *round {
@@ -87,6 +88,7 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots(taken)
+	r.session.unused.add(r.unused)
 	if r.tried || !r.left.empty() && r.unreleased.empty() {
 		r.remain(r.left)
 	} else {
@@ -185,7 +187,7 @@ func (r *round) giveSlots(taken map[string][]slot) {
 		if a.hold != nil && a.hold.token != 0 {
 			a.hold.slot = slots[0].n
 		} else {
-			r.left.slots = append(r.left.slots, slots[0])
+			r.unused.slots = append(r.unused.slots, slots[0])
 		}
 	}
 }
@@ -276,7 +278,7 @@ func (r *round) giveUp(a *ask, heads []Held) {
 	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
 	for _, h := range heads {
 		if h.token != 0 {
-			r.left.groups = append(r.left.groups, release{Key: h.Key, token: h.token})
+			r.unused.groups = append(r.unused.groups, release{Key: h.Key, token: h.token})
 		}
 	}
 }
@@ -299,7 +301,7 @@ func (r *round) together(heads []Held) *Hold {
 		if h := &heads[i]; h.Seen.Alone {
 			hold.Apart = append(hold.Apart, h.N)
 			if h.token != 0 {
-				r.left.groups = append(r.left.groups, release{Key: h.Key, token: h.token})
+				r.unused.groups = append(r.unused.groups, release{Key: h.Key, token: h.token})
 			}
 		}
 	}

@@ -30,7 +30,8 @@ type session struct {
 	tell  func(why error)
 
 	later      []*ask        // claims for which there was no room beside others
-	unreleased releases      // that are still to be made
+	unused     releases      // of what the last round has claimed for nothing
+	unreleased releases      // that could not be made
 	rest       time.Duration // before they are tried again: longer each time
 	notBefore  time.Time
 }
@@ -191,9 +192,8 @@ func (s *session) run() {
 		if !s.unreleased.empty() {
 			wait = min(wait, max(time.Until(s.notBefore), 0))
 		}
-		if later := s.later; len(later) > 0 && !s.ended() {
-			s.later = nil
-			if err := s.answer(s.gather(later)); err != nil {
+		if next := s.next(); len(next) > 0 && !s.ended() {
+			if err := s.answer(s.gather(next)); err != nil {
 				s.end(err)
 			}
 			continue
@@ -214,6 +214,16 @@ func (s *session) run() {
 			}
 		}
 	}
+}
+
+// next returns the asks that the last round has left, to be answered at once.
+func (s *session) next() (asks []*ask) {
+	asks, s.later = s.later, nil
+	if !s.unused.empty() {
+		asks = append(asks, &ask{release: s.unused, done: make(chan struct{})})
+		s.unused = releases{}
+	}
+	return asks
 }
 
 // close ends the connection; politely, if there is no round under way, so that the server knows at once.
@@ -329,7 +339,7 @@ func (s *session) answer(asks []*ask) error {
 			s.later = append(s.later, a)
 			continue
 		}
-		if a.err, a.unreleased = err, !s.unreleased.empty(); err == nil {
+		if a.err, a.unreleased = err, !s.unreleased.empty() || !s.unused.empty(); err == nil {
 			a.err = a.refused
 		}
 		close(a.done)
