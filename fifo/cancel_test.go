@@ -78,10 +78,7 @@ func testCancel(t *testing.T, by lease) {
 // listening waits until the worker hears notices.
 func (b *bed) listening() {
 	b.t.Helper()
-	await(b.t, "a listener", func() bool {
-		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "+
-			"AND state = 'idle' AND query LIKE 'LISTEN%')")
-	})
+	await(b.t, "a listener", func() bool { return b.listeners() > 0 })
 }
 
 // Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
@@ -247,4 +244,46 @@ func TestPauseSaysWhatItFinds(t *testing.T) {
 		require.Equal(t, x.was, was, x.s)
 		require.Equal(t, x.jobs, jobs, x.s)
 	}
+}
+
+// A claim that is under way when its group is canceled has not seen the pause. Its job does not begin, or its
+// context ends.
+func TestCancelOfAClaim(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	b.exec(`CREATE TABLE gate (open boolean);
+		CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.002); END LOOP;
+			RETURN NEW; END $$;
+		CREATE TRIGGER wait BEFORE UPDATE ON pgfifo.queue_groups FOR EACH ROW
+			WHEN (OLD.session IS NULL AND NEW.session IS NOT NULL) EXECUTE FUNCTION wait()`)
+	b.send("g", "a")
+	var resumed atomic.Bool
+	w := b.worker(func(ctx context.Context, _ *fifo.Job) error {
+		if !resumed.Load() {
+			<-ctx.Done()
+		}
+		return context.Cause(ctx)
+	})
+	r := b.run(w)
+	b.listening()
+	await(t, "a claim", func() bool {
+		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event = 'PgSleep')`)
+	})
+	_, jobs, err := b.client.Queue("q").Group("g").Cancel(t.Context(), "")
+	require.NoError(t, err)
+	require.Equal(t, 1, jobs)
+	await(t, "the worker to hear of it", func() bool {
+		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND state = 'idle' AND query LIKE '-- Answers whether a queue is paused%')`)
+	})
+	b.exec("INSERT INTO gate VALUES (true)")
+	await(t, "the job to be back", func() bool { return w.Stats().Claims > 0 && b.sessionGroups() == 0 })
+	resumed.Store(true)
+	_, err = b.client.Queue("q").Group("g").Resume(t.Context())
+	require.NoError(t, err)
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Zero(t, w.Stats().Lost)
 }

@@ -192,10 +192,12 @@ func (c *crew) run(ctx context.Context) error {
 	latest := time.Now().Add(max(c.set.drain, 0) + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
-	if c.keeper != nil {
+	ended := make(chan bool, 1)
+	go func() { ended <- within(lastWait, doneOf(&beside)) }()
+	if c.keeper != nil { // meanwhile: Run is to return
 		c.keeper.Close(min(max(time.Until(latest), lastWait), grace))
 	}
-	if within(lastWait, doneOf(&beside)) {
+	if <-ended {
 		c.closeBeside()
 	}
 	return err

@@ -32,7 +32,9 @@ type seat struct {
 	others   []groups.Key
 	tokens   map[groups.Key]int64 // of a session's claims
 	canceled []groups.Key         // of these or their queue, as far as it holds them
-	nth      int                  // how many holds have ended
+	awaited  []groups.Key         // of the claim that is under way,
+	early    []groups.Key         // and what was canceled of these meanwhile
+	nth      int                  // how many holds have begun and ended
 	wake     context.CancelFunc   // nil unless the lane waits for work
 	shutting bool
 }
@@ -112,13 +114,12 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 	defer func() { turns.Free(queue) }()
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
 	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
-	hold, begun, err := s.lane.Step(bg, nil, turn.Request())
+	hold, begun, err := s.step(bg, nil, turn.Request())
 	if err != nil {
 		s.giveUp(bg, claim, begun, err)
 		return false, err
 	}
 	defer s.have(nil)
-	s.have(hold)
 	for {
 		a := s.attempt(ctx, bg, claim, hold)
 		s.have(nil)
@@ -130,14 +131,13 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 			queue, nextClaim, request = next.Queue, places(nextClaim, next), next.Request()
 		}
 		var settled bool
-		hold, settled, err = s.lane.Step(bg, a.calls, request)
-		s.have(hold)
+		hold, settled, err = s.step(bg, a.calls, request)
 		recorded, late := s.settle(bg, a, claim, settled, err)
 		if err != nil || next == nil {
 			s.lane.Forfeit(bg)
 		}
 		if late { // what was claimed was given back, so that nobody waits for hooks
-			hold, settled, err = s.again(bg, request)
+			hold, settled, err = s.step(bg, nil, request)
 			recorded = false
 		}
 		for i := range claim {
@@ -161,11 +161,14 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 	}
 }
 
-// again makes a claim that was given back.
-func (s *seat) again(ctx context.Context, request *lease.Request) (hold *lease.Hold, begun bool, err error) {
-	hold, begun, err = s.lane.Step(ctx, nil, request)
+// step settles what the seat holds, and claims what is next.
+func (s *seat) step(
+	ctx context.Context, calls []lease.Call, next *lease.Request,
+) (hold *lease.Hold, settled bool, err error) {
+	s.expect(next)
+	hold, settled, err = s.lane.Step(ctx, calls, next)
 	s.have(hold)
-	return hold, begun, err
+	return hold, settled, err
 }
 
 // places returns the places of a turn and those with it.
@@ -246,81 +249,6 @@ func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 		s.mu.Unlock()
 		stop(nil)
 	}
-}
-
-// have says whose jobs the seat holds from now on: those of the head's group, and in a batch of groups those of the
-// others. Nil: none.
-func (s *seat) have(hold *lease.Hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.holding, s.others, s.tokens, s.canceled, s.nth = hold != nil, nil, nil, nil, s.nth+1
-	if hold == nil {
-		return
-	}
-	s.head = hold.Key
-	if s.crew.keeper != nil {
-		s.tokens = make(map[groups.Key]int64, 1)
-		for h := range hold.Heads() {
-			s.tokens[h.Key] = h.Token()
-		}
-	}
-	for i := range hold.Rest {
-		if key := hold.Rest[i].Key; key != hold.Key {
-			s.others = append(s.others, key)
-		}
-	}
-}
-
-// canceler returns what cancels what the seat holds of the group, or for an empty group id of the queue; nil if it
-// holds nothing of it. It is to be told whether that is paused, and the token of the group's last claim by a session:
-// if that is not the seat's own, the group was taken from it. A handler that runs has its context ended, the others do
-// not begin.
-func (s *seat) canceler(key groups.Key) func(paused bool, token int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.holding || !meant(s.head, key) && !slices.ContainsFunc(s.others, func(k groups.Key) bool {
-		return meant(k, key)
-	}) {
-		return nil
-	}
-	nth, own := s.nth, s.tokens[key]
-	return func(paused bool, token int64) {
-		lost := own != 0 && own != token
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.nth != nth || !paused && !lost {
-			return
-		}
-		s.canceled = append(s.canceled, key)
-		if s.stop == nil || !s.isCanceled(s.lent) {
-			return
-		}
-		if lost {
-			s.stop(ErrLost)
-			return
-		}
-		s.stop(ErrCanceled)
-	}
-}
-
-// meant reports whether a group is the one that is named, or is of the queue if no group is.
-func meant(group, key groups.Key) bool {
-	return group.Queue == key.Queue && (key.GroupID == "" || key.GroupID == group.GroupID)
-}
-
-// isCanceled reports whether one of the tasks is; the caller has the lock. The Jobs are the handler's: what is held
-// says whose they are.
-func (s *seat) isCanceled(tasks []task) bool {
-	return len(s.canceled) > 0 && slices.ContainsFunc(tasks, func(t task) bool {
-		return slices.ContainsFunc(s.canceled, func(key groups.Key) bool { return meant(t.held.Key, key) })
-	})
-}
-
-// notToBegin reports whether a task is canceled already.
-func (s *seat) notToBegin(t task) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.canceled) > 0 && s.isCanceled([]task{t})
 }
 
 // cancel cancels the running handler's context, if there is one.

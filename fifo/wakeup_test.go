@@ -23,7 +23,7 @@ func (b *bed) quiet(w *fifo.Worker) {
 	b.t.Helper()
 	b.send("quiet", nil)
 	b.drained()
-	await(b.t, "the listener", func() bool { return b.listeners() > 0 })
+	b.listening()
 	last, same := int64(-1), 0
 	await(b.t, "the worker to settle down", func() bool {
 		if claims := w.Stats().Claims; claims == last {
