@@ -28,9 +28,9 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 
 // Terminate ends the session that has the head of the group, by force, and reports whether there was one. Where several
 // jobs of a group may run at once (Settings.GroupLimit), it ends those of all that run. A worker's is ended whatever
-// its handler does, and the attempt is counted as lost (KindLost) when a worker claims the group next: not while it is
-// paused. The handler's context ends with ErrLost, and until it returns it may run beside its successor: pause the
-// group before. Terminate does not wait for the end, and is not undone by a rollback.
+// its handler does. The handler's context ends with ErrLost, and until it returns it may run beside its successor: to
+// prevent that, pause the group first. The attempt is counted as lost (KindLost) when a worker claims the group next,
+// which is after Resume if it is paused. Terminate does not wait for the end, and is not undone by a rollback.
 //
 // It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever
 // holds the head has its session ended, an operator too. A session that goes on to another job in the same moment loses

@@ -276,7 +276,8 @@ func TestCancelOfAClaim(t *testing.T) {
 	require.Equal(t, 1, jobs)
 	await(t, "the worker to hear of it", func() bool {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE datname = current_database() AND state = 'idle' AND query LIKE '-- Answers whether a queue is paused%')`)
+			WHERE datname = current_database() AND state = 'idle'
+			  AND query LIKE '-- Answers whether a queue is paused%')`)
 	})
 	b.exec("INSERT INTO gate VALUES (true)")
 	await(t, "the job to be back", func() bool { return w.Stats().Claims > 0 && b.sessionGroups() == 0 })

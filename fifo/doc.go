@@ -223,7 +223,7 @@
 //
 // A job that died with its worker twice, one time after the other, is suspected of having killed it. Then it begins
 // when no other such job has begun in the process in the last half second, or that one has ended. With the default
-// lease, where fewer jobs die together, that is so after the first time.
+// lease a job is suspected after the first time, because fewer jobs die together there.
 //
 // The page docs/leases.md of the module says when to take which, and how to change the lease of a queue that is in use.
 //

@@ -50,7 +50,8 @@ type Settings struct {
 	// had one.
 	//
 	// A worker learns it when Run begins. One that runs when it is changed goes on with the lease that it has, beside
-	// others with the new one: neither takes a group that the other has. It logs a warning once in its SweepInterval.
+	// others with the new one: neither takes a group that the other has. It logs a warning once in its SweepInterval,
+	// if it sweeps.
 	SessionLease bool
 }
 

@@ -53,9 +53,9 @@ func (s *seat) settle(
 // hookGrace is how long what is claimed waits for the hooks and the logger of the job before.
 const hookGrace = 50 * time.Millisecond
 
-// aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: it
-// has looked too long ago, others may have its group, and if its session ended now that would be an attempt. Then aside
-// waits all the same, and reports true. A tell whose goroutine is ended is called again.
+// aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: a
+// pause may have come since it looked, and if its session ended now, an attempt would be counted of a job that has not
+// begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
 func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged

@@ -26,9 +26,10 @@ type Worker struct {
 	// pool's connections stay free for the application. Defaults to 10. Of queues with Settings.SessionLease it is how
 	// many jobs may have a transaction at once, and SessionConcurrency is how many run.
 	Concurrency int
-	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. These
-	// share one connection that holds their groups, and Concurrency others, besides those of the lanes if there are
-	// other queues: a handler has one from the first call of Job.Tx, or of its like, until it returns. Defaults to 100.
+	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. One
+	// connection holds their groups. Concurrency more are for their transactions: a handler has one from the first call
+	// of Job.Tx, or of its like, until it returns. If there are other queues, their lanes have connections of their
+	// own besides. Defaults to 100.
 	SessionConcurrency int
 	// Direct says how to reach the server itself, where the client's pool goes through a pooler in transaction mode: a
 	// pgx.ParseConfig of the direct address that hosted services have beside the pooled one. Then the connections that

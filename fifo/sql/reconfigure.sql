@@ -3,8 +3,8 @@
 -- $1 queue, $2 whether those to be replaced are the defaults, which a queue without a row has, too. Then in pairs, what
 -- there is and what there is to be: $3 and $4 the window of deduplication in microseconds, $5 and $6 whether it is by
 -- group, $7 and $8 how long dead letters are kept in microseconds (0: for ever), $9 and $10 the limit, $11 and $12 that
--- of groups, $13 and $14 whether sessions have its groups. A queue that has or had the one of the last two is not given
--- the other: what was begun by then would not be seen.
+-- of groups, $13 and $14 whether sessions have its groups. A queue that has had a limit of groups gets no sessions,
+-- nor the other way round: what was begun by then would not be seen.
 --
 -- With a limit, or one of groups, it makes what slots are missing, and the mark that keeps claims without a slot from
 -- starting jobs.

@@ -161,17 +161,18 @@
 // A worker process has one session that holds its groups, which has an advisory lock on a number that is drawn anew for
 // each session. A group's row bears that number for as long as one of its jobs runs. So whether the group is somebody's
 // is asked of the row, and whether he lives of the lock: pg_try_advisory_xact_lock_shared gets it from nobody but the
-// dead. A session that is dead stays so, because its number never comes again. That one lives may be outdated when the
-// answer arrives.
+// dead. A session that is dead stays so, because its number never comes again. So the answer that one lives may be
+// wrong when it arrives; that it is dead never is.
 //
 //   - One holder. A claim of either lease locks the group's row, and only one that names no session. If it has waited
 //     for another transaction, PostgreSQL looks again at the row that it locks.
 //   - Order. The head is read by a statement behind that lock, as ever. Whoever had the group before has committed or
 //     rolled back, or cannot commit any more.
 //   - No effect of a former holder's. All that a job commits is in a transaction that has locked the group's row with
-//     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a claim
-//     comes before that lock, and then the token is another one, or behind that transaction's end. That is a condition
-//     on the row which is locked: one on another table would not be looked at again after a wait.
+//     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a later
+//     claim has committed before that lock, and then the token is another one and the lock finds nothing; or it waits
+//     until that transaction has ended. The token is in the row that is locked, because PostgreSQL looks at the
+//     conditions on that row alone again after a wait.
 //   - Jobs behind the head of a batch are not locked, and no transaction keeps their former rows. So the transaction
 //     that settles them, once it has an id, asks whether each is the row that was read (keep_same.sql): its place alone
 //     may have come round.

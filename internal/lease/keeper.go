@@ -9,8 +9,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// A Keeper holds groups for a process without a transaction, in one session. It is the other lease, of queues with
-// Settings.SessionLease.
+// A Keeper holds groups for a process without a transaction, in one session: the lease of queues with
+// Settings.SessionLease. The default one is that of a Lane.
 //
 // The session has one advisory lock, on a number of its own. A claim is a short transaction that writes the number into
 // the group's row (sql/keep_claim.sql), with a token and the attempt that begins. While the session lives, nobody else

@@ -72,7 +72,7 @@ type row struct {
 	probe probe
 }
 
-// lane is a lane's parts: those that it works for together have one each.
+// lane is how many parts the time of a lane has, which the rows share that it works for at once.
 const lane = 1 << 20
 
 func (r *row) len() int {

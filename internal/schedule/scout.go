@@ -59,7 +59,7 @@ const (
 	minGap    = 2 * time.Millisecond // between walks while they bring news
 	walkBatch = 512                  // groups per statement, or jobs where groups are short
 	adjacent  = 8                    // jobs a group, from which on it is better to skip
-	fair      = minGap               // how long an answer may take that says how long it is until a job is due
+	fair      = minGap               // an answer that takes longer says too late when a job is due: it is corrected
 
 	// Rests, in times of what was done: while nothing presses, and while lanes have enough to do.
 	spare = 20

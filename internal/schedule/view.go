@@ -16,7 +16,7 @@ type View struct {
 	Held    int  // groups that others hold
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // among them one that was announced and missed: it may have no row
-	Stuck   int  // claims since writers were last asked for, that would have gone faster if they had been
+	Stuck   int  // claims without a floor since writers were last asked for, because that was too long ago
 	parts   []part
 }
 

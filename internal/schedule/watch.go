@@ -14,8 +14,8 @@ import (
 
 const (
 	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
-	askGap  = 10 * time.Millisecond // between looks at those who enqueue,
-	askFor  = 500                   // which are worth so many claims
+	askGap  = 10 * time.Millisecond // between looks at those who enqueue
+	askFor  = 500                   // claims without a floor for want of such a look, that are worth one
 )
 
 // heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of

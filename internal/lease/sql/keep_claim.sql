@@ -9,8 +9,8 @@
 --      not heard of the limit
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
--- That it is ours does not say that it was free: a row that has got a session since the snapshot of keep_lock.sql is
--- locked there, and then not returned. So it is looked at again.
+-- That we have the lock does not say that the group was free: keep_lock.sql also locks a row that has got a session
+-- since its snapshot, and only leaves it out of its answer. So it is looked at again.
 -- Nobody else claims the group while its row names a session: lock.sql and keep_lock.sql look at that in the row that
 -- they lock, also after the wait of another transaction for it. When the session dies, the row is freed (reclaim.sql),
 -- and its attempt is counted.
@@ -18,9 +18,8 @@
 -- Why a former holder completes nothing: to settle its job it must find its token in the group's row, which it locks
 -- (keep_take.sql). Each claim writes another one, and a claim and a former holder cannot have the row locked together.
 --
--- suspect says that the job may be what has killed its workers: the last two attempts died with them. The last one says
--- little, where claim.sql is content with it: with one session thousands of jobs are lost, and nearly all of them have
--- killed nobody.
+-- suspect says that the job may be what has killed its workers: the last two attempts died with them. One is enough for
+-- claim.sql. Here it would suspect all: with one session thousands of jobs are lost, and nearly all have killed nobody.
 --
 -- A head that is not to run now is told of, and nobody has its group then, unless an attempt of it is to be counted.
 -- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
