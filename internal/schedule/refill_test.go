@@ -21,7 +21,10 @@ func (s *stage) crowd(tenant string, n int) {
 // finish deletes the head of a turn's group, as a lane does, and gives it back. It reports whether there was one.
 func (s *stage) finish(turns *Turns, turn *Turn) bool {
 	s.Helper()
-	turns.Free(turn.Queue) // no share is charged with what the server takes
+	turns.Free(turn.Queue)
+	turns.mu.Lock()
+	turn.paid()() // no share is charged with what the server takes
+	turns.mu.Unlock()
 	more := pgtest.Column[bool](s.DB, `WITH head AS (DELETE FROM pgfifo.jobs
 		WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2) RETURNING id)
 		SELECT EXISTS (SELECT FROM pgfifo.jobs j WHERE queue = $1 AND group_id = $2 AND j.id > head.id) FROM head`,
