@@ -163,6 +163,38 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 	require.Empty(t, b.deadLetters())
 }
 
+// All handlers of a worker hear that its session has ended, also those that have no transaction and are idle, and their
+// jobs run again.
+func TestLossOfASessionIsTold(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	b.ledger.overlaps = true
+	groups := []string{"a", "b", "c"}
+	for _, g := range groups {
+		b.send(g, nil)
+	}
+	begun, causes := make(chan struct{}, len(groups)), make(chan error, len(groups))
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.Attempt() > 1 {
+			return nil
+		}
+		begun <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}, func(w *fifo.Worker) { w.SessionConcurrency = len(groups) })
+	b.run(w)
+	for range groups {
+		receive(t, begun, "a handler")
+	}
+	require.NoError(t, b.kill(t.Context(), b.keeper("a")))
+	for range groups {
+		require.ErrorIs(t, receive(t, causes, "a handler's end"), fifo.ErrLost)
+	}
+	b.drained()
+	require.EqualValues(t, len(groups), w.Stats().Lost)
+}
+
 // Who waits for the job's transaction waits no longer than the session lives, whatever context he asks with.
 func TestSessionEndsTheWaitForATransaction(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,11 @@ var claims = []Mutant{
 				lockNextFile, "s.xmax = pg_current_xact_id_if_assigned()::xid",
 				"(s.xmax = pg_current_xact_id_if_assigned()::xid OR pg_current_xact_id() IS NOT NULL)",
 			},
-			// Else handlers that ask for a token never succeed.
+			// Else nothing starts, and handlers that ask for a token never succeed.
+			{
+				"internal/lease/sql/claim_shared.sql",
+				"WHERE q.queue = $1 AND s.xmax = pg_current_xact_id_if_assigned()::xid", "WHERE q.queue = $1",
+			},
 			{"internal/lease/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", ""},
 		},
 		Torture: several, By: []string{"I13"},

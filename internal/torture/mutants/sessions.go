@@ -185,7 +185,7 @@ var sessions = []Mutant{
 			"fifo/crew.go", "(*at).HungUp() {\n			s.cancel(lease.ErrLost)",
 			"(*at).HungUp() {\n			_ = s",
 		}},
-		Torture: kept, By: []string{"I3-lease"},
+		Test: Test{"fifo", "TestLossOfASessionIsTold"},
 	},
 	{
 		Name:   "session-reclaimed-alive",
