@@ -91,7 +91,7 @@ func (s Scope) take(ctx context.Context, verb string) (bool, error) {
 // if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
 // tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
 func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
-	// Of the jobs that are held now: not of those that may be claimed while it asks.
+	// Of the jobs that are held now, or whose claim is under way: not of those whose claim begins while it asks.
 	var stops []func(paused bool, token int64)
 	for _, s := range c.seats {
 		if stop := s.canceler(key); stop != nil {

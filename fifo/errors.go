@@ -39,8 +39,8 @@ var (
 	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL but for what depends on the settings
 	// that the queue has had; the text names the field.
 	ErrInvalidSettings = errors.New("fifo: invalid settings")
-	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings; the text has both.
-	// Nothing was changed.
+	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings; the text has
+	// those that differ. Nothing was changed.
 	ErrConflict = errors.New("fifo: conflict of settings")
 )
 

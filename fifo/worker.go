@@ -275,8 +275,8 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 // RunOne works one job, if any may run now, and reports whether it did. Of a queue with batches, too, it works only
 // one. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
 // handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
-// once, except ErrRunning. If ctx ends meanwhile, the job is given back; a handler that goes on for 5 seconds is
-// abandoned, and the error wraps ErrDrainTimeout.
+// once, except ErrRunning; it does not look at MinLanes. If ctx ends meanwhile, the job is given back; a handler that
+// goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {
