@@ -92,25 +92,24 @@ func (s Scope) take(ctx context.Context, verb string) (bool, error) {
 // tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
 func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
 	// Of the jobs that are held now, or whose claim is under way: not of those whose claim begins while it asks.
-	var stops []func(paused bool, token int64)
+	var rule []func(ruling)
 	for _, s := range c.seats {
-		if stop := s.canceler(key); stop != nil {
-			stops = append(stops, stop)
+		if take := s.ruled(key); take != nil {
+			rule = append(rule, take)
 		}
 	}
-	if len(stops) == 0 {
+	if len(rule) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	var paused bool
-	var token int64
+	r := ruling{key: key}
 	sql := c.worker.Client.schema.Qualify(canceledSQL)
-	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&paused, &token); err != nil {
+	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
 		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
 		return
 	}
-	for _, stop := range stops {
-		stop(paused, token)
+	for _, take := range rule {
+		take(r)
 	}
 }

@@ -81,6 +81,16 @@ func (b *bed) listening() {
 	await(b.t, "a listener", func() bool { return b.listeners() > 0 })
 }
 
+// ruled waits until the worker has heard of a Cancel or Terminate, and has asked the database for what it rules.
+func (b *bed) ruled() {
+	b.t.Helper()
+	await(b.t, "the worker to hear of it", func() bool {
+		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND state = 'idle'
+			  AND query LIKE '-- Answers whether a queue is paused%')`)
+	})
+}
+
 // Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
 func TestCancelInABatchOfGroups(t *testing.T) {
 	t.Parallel()
@@ -246,17 +256,41 @@ func TestPauseSaysWhatItFinds(t *testing.T) {
 	}
 }
 
-// A claim that is under way when its group is canceled has not seen the pause. Its job does not begin, or its
-// context ends.
-func TestCancelOfAClaim(t *testing.T) {
-	t.Parallel()
-	b := bySession.on(newBed(t))
+// A slowClaim is a session's that the server works for as long as the test says.
+type slowClaim struct{ *bed }
+
+func (b *bed) slowClaims() slowClaim {
+	b.t.Helper()
 	b.exec(`CREATE TABLE gate (open boolean);
 		CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.002); END LOOP;
 			RETURN NEW; END $$;
 		CREATE TRIGGER wait BEFORE UPDATE ON pgfifo.queue_groups FOR EACH ROW
 			WHEN (OLD.session IS NULL AND NEW.session IS NOT NULL) EXECUTE FUNCTION wait()`)
+	return slowClaim{b}
+}
+
+// begins waits for a claim.
+func (c slowClaim) begins() {
+	c.t.Helper()
+	await(c.t, "a claim", func() bool {
+		return query[bool](c.bed, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event = 'PgSleep')`)
+	})
+}
+
+// ends lets it, and those after it, end.
+func (c slowClaim) ends() {
+	c.t.Helper()
+	c.exec("INSERT INTO gate VALUES (true)")
+}
+
+// A claim that is under way when its group is canceled has not seen the pause. Its job does not begin, or its
+// context ends.
+func TestCancelOfAClaim(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	claim := b.slowClaims()
 	b.send("g", "a")
 	var resumed atomic.Bool
 	w := b.worker(func(ctx context.Context, _ *fifo.Job) error {
@@ -267,19 +301,12 @@ func TestCancelOfAClaim(t *testing.T) {
 	})
 	r := b.run(w)
 	b.listening()
-	await(t, "a claim", func() bool {
-		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event = 'PgSleep')`)
-	})
+	claim.begins()
 	_, jobs, err := b.client.Queue("q").Group("g").Cancel(t.Context(), "")
 	require.NoError(t, err)
 	require.Equal(t, 1, jobs)
-	await(t, "the worker to hear of it", func() bool {
-		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE datname = current_database() AND state = 'idle'
-			  AND query LIKE '-- Answers whether a queue is paused%')`)
-	})
-	b.exec("INSERT INTO gate VALUES (true)")
+	b.ruled()
+	claim.ends()
 	await(t, "the job to be back", func() bool { return w.Stats().Claims > 0 && b.sessionGroups() == 0 })
 	resumed.Store(true)
 	_, err = b.client.Queue("q").Group("g").Resume(t.Context())

@@ -33,7 +33,7 @@ func (s *seat) have(hold *lease.Hold) {
 	if hold == nil {
 		return
 	}
-	s.head, s.canceled = hold.Key, early
+	s.head = hold.Key
 	if s.crew.keeper != nil {
 		s.tokens = make(map[groups.Key]int64, 1)
 		for h := range hold.Heads() {
@@ -45,43 +45,69 @@ func (s *seat) have(hold *lease.Hold) {
 			s.others = append(s.others, key)
 		}
 	}
+	for _, r := range early {
+		s.obey(r)
+	}
 }
 
-// canceler returns what cancels what the seat holds of the group, or for an empty group id of the queue, or is about to
-// hold; nil if that is nothing. It is to be told whether that is paused, and the token of the group's last claim by a
-// session: if that is not the seat's own, the group was taken from it. A handler that runs has its context ended, the
-// others do not begin.
-func (s *seat) canceler(key groups.Key) func(paused bool, token int64) {
+// A ruling is what the database says of a group, or with an empty group id of a queue, that an operator may have
+// canceled: whether it is paused, and the token of the group's last claim by a session.
+type ruling struct {
+	key    groups.Key
+	paused bool
+	token  int64
+}
+
+// A canceled group, or queue, and why its handlers are to end.
+type canceled struct {
+	key   groups.Key
+	cause error
+}
+
+// ruled returns what takes the ruling on a group, or with an empty group id on a queue, if the seat holds jobs of that
+// or has a claim of it under way; else nil. The ruling is for these jobs. One that comes before the claim's answer is
+// kept for it, and one that comes after these jobs does nothing. A handler that runs has its context ended, the others
+// do not begin.
+func (s *seat) ruled(key groups.Key) func(ruling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named := func(group groups.Key) bool { return meant(group, key) }
-	held := s.holding && (named(s.head) || slices.ContainsFunc(s.others, named))
-	if !held && !slices.ContainsFunc(s.awaited, named) {
+	nth := s.nth
+	switch {
+	case s.holding && (named(s.head) || slices.ContainsFunc(s.others, named)):
+	case slices.ContainsFunc(s.awaited, named):
+		nth++
+	default:
 		return nil
 	}
-	nth, own := s.nth, s.tokens[key]
-	return func(paused bool, token int64) {
-		lost := held && own != 0 && own != token
+	return func(r ruling) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
-		case !paused && !lost:
-			return
-		case !held && s.nth == nth: // its claim is under way still
-			s.early = append(s.early, key)
-			return
-		case held && s.nth != nth, !held && (s.nth != nth+1 || !s.holding):
-			return
+		case s.nth < nth:
+			s.early = append(s.early, r)
+		case s.nth == nth && s.holding:
+			s.obey(r)
 		}
-		s.canceled = append(s.canceled, key)
-		if s.stop == nil || !s.isCanceled(s.lent) {
-			return
+	}
+}
+
+// obey cancels what the seat holds of a group, if the ruling says so; the caller has the lock. A token above the seat's
+// own says that the group was taken from it.
+func (s *seat) obey(r ruling) {
+	own := s.tokens[r.key]
+	c := canceled{r.key, ErrCanceled}
+	switch {
+	case own != 0 && r.token > own:
+		c.cause = ErrLost
+	case !r.paused:
+		return
+	}
+	s.canceled = append(s.canceled, c)
+	if s.stop != nil {
+		if cause := s.cause(s.lent); cause != nil {
+			s.stop(cause)
 		}
-		if lost {
-			s.stop(ErrLost)
-			return
-		}
-		s.stop(ErrCanceled)
 	}
 }
 
@@ -90,17 +116,20 @@ func meant(group, key groups.Key) bool {
 	return group.Queue == key.Queue && (key.GroupID == "" || key.GroupID == group.GroupID)
 }
 
-// isCanceled reports whether one of the tasks is; the caller has the lock. The Jobs are the handler's: what is held
-// says whose they are.
-func (s *seat) isCanceled(tasks []task) bool {
-	return len(s.canceled) > 0 && slices.ContainsFunc(tasks, func(t task) bool {
-		return slices.ContainsFunc(s.canceled, func(key groups.Key) bool { return meant(t.held.Key, key) })
-	})
+// cause returns why one of the tasks is canceled, or nil; the caller has the lock. The Jobs are the handler's: what is
+// held says whose they are.
+func (s *seat) cause(tasks []task) error {
+	for _, c := range s.canceled {
+		if slices.ContainsFunc(tasks, func(t task) bool { return meant(t.held.Key, c.key) }) {
+			return c.cause
+		}
+	}
+	return nil
 }
 
 // notToBegin reports whether a task is canceled already.
 func (s *seat) notToBegin(t task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.canceled) > 0 && s.isCanceled([]task{t})
+	return len(s.canceled) > 0 && s.cause([]task{t}) != nil
 }

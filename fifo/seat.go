@@ -31,9 +31,9 @@ type seat struct {
 	head     groups.Key
 	others   []groups.Key
 	tokens   map[groups.Key]int64 // of a session's claims
-	canceled []groups.Key         // of these or their queue, as far as it holds them
+	canceled []canceled           // of these or their queue
 	awaited  []groups.Key         // of the claim that is under way,
-	early    []groups.Key         // and what was canceled of these meanwhile
+	early    []ruling             // and what was ruled on these meanwhile
 	nth      int                  // how many holds have begun and ended
 	wake     context.CancelFunc   // nil unless the lane waits for work
 	shutting bool
@@ -239,8 +239,10 @@ func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
 	switch {
 	case s.shutting:
 		stop(ErrShutdown)
-	case s.isCanceled(tasks):
-		stop(ErrCanceled)
+	default:
+		if cause := s.cause(tasks); cause != nil {
+			stop(cause)
+		}
 	}
 	s.mu.Unlock()
 	return func() {

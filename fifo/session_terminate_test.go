@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/netfault"
 )
 
 // oneKeeper returns the session that holds the groups of the one worker, waiting for one.
@@ -280,4 +282,37 @@ func TestTerminateBesideCompletions(t *testing.T) {
 	require.NoError(t, r.stop())
 	require.Zero(t, w.Stats().Lost)
 	require.EqualValues(t, innocents+1, w.Stats().Succeeded)
+}
+
+// The group is taken while the answer of its claim is on its way to the worker: its handler does not begin, or
+// its context ends at once.
+func TestTerminateOfAClaim(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	claim, dam := b.slowClaims(), netfault.NewDam("Claims the heads of those groups")
+	client := b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.DialFunc = dam.Dial(cfg.ConnConfig.DialFunc)
+	}))
+	b.send("g", nil)
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.Attempts > 0 {
+			return nil
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, func(w *fifo.Worker) { w.Client = client })
+	r := b.run(w)
+	b.listening()
+	claim.begins()
+	dam.Shut()
+	claim.ends()
+	await(t, "its commit", func() bool { return b.sessionGroups() == 1 })
+	ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
+	require.NoError(t, err)
+	require.True(t, ended)
+	b.ruled()
+	dam.Open()
+	b.drained()
+	require.NoError(t, r.stop())
+	require.Equal(t, int64(1), w.Stats().Lost)
 }
