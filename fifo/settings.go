@@ -107,25 +107,32 @@ func microseconds(d time.Duration) int64 { return int64((d + time.Microsecond - 
 
 // Settings returns those of the queue: the defaults, if nobody has configured it. It returns ErrInvalidID for a group.
 func (s Scope) Settings(ctx context.Context) (Settings, error) {
-	stored, _, err := s.settings(ctx, "read the settings of")
-	return stored, err
+	stored, err := s.settings(ctx, "read the settings of")
+	return stored.Settings, err
 }
 
-// settings reports whether there are some besides.
-func (s Scope) settings(ctx context.Context, verb string) (stored Settings, found bool, err error) {
+// storedSettings are those that the database has, or the defaults.
+type storedSettings struct {
+	Settings
+	found                 bool
+	hadLimit, hadSessions bool // it has or had a GroupLimit above 1, or a SessionLease
+}
+
+func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings, err error) {
 	if s.level != ofQueue {
-		return Settings{}, false, fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
+		return stored, fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
 	}
 	err = s.read(ctx, verb, settingsSQL, func(r row) error {
-		found = true
+		stored.found = true
 		var window, retention int64
 		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit,
-			&stored.SessionLease)
+			&stored.SessionLease, &stored.hadLimit, &stored.hadSessions)
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err
 	}, s.queue)
-	return stored.withDefaults(), found, err
+	stored.Settings = stored.withDefaults()
+	return stored, err
 }
 
 // Configure gives settings to a queue that nobody has configured. If it has the same already, it changes nothing: call
@@ -139,23 +146,23 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 	if err != nil {
 		return err
 	}
-	stored, found, err := s.settings(ctx, verb)
+	stored, err := s.settings(ctx, verb)
 	if err != nil {
 		return err
 	}
-	if !found {
+	if !stored.found {
 		done := false
 		err := s.change(ctx, verb, configureSQL, func(r row) error { return r.Scan(&done) },
 			append([]any{s.queue}, want.columns()...)...)
 		if err != nil || done {
 			return err
 		}
-		if stored, _, err = s.settings(ctx, verb); err != nil { // somebody else was quicker
+		if stored, err = s.settings(ctx, verb); err != nil { // somebody else was quicker
 			return err
 		}
 	}
-	if stored != want {
-		return s.failed(verb, conflict(stored, want))
+	if stored.Settings != want {
+		return s.failed(verb, conflict(stored.Settings, want))
 	}
 	return nil
 }
@@ -178,11 +185,36 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 	if s.level != ofQueue {
 		return fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
 	}
+	for again := false; ; again = true {
+		done, err := s.reconfigure(ctx, verb, from, to)
+		if err != nil || done {
+			return err
+		}
+		stored, err := s.settings(ctx, verb)
+		switch {
+		case err != nil:
+			return err
+		case stored.Settings != from:
+			return s.failed(verb, conflict(stored.Settings, from))
+		case stored.hadSessions && to.GroupLimit > 1:
+			return s.failed(verb, fmt.Errorf("%w: a queue that has had a SessionLease gets no GroupLimit above 1",
+				ErrInvalidSettings))
+		case stored.hadLimit && to.SessionLease:
+			return s.failed(verb, fmt.Errorf("%w: a queue that has had a GroupLimit above 1 gets no SessionLease",
+				ErrInvalidSettings))
+		case again:
+			return s.failed(verb, fmt.Errorf("%w: others change them at the same time", ErrConflict))
+		}
+		// Somebody else has made them those of from since.
+	}
+}
+
+// reconfigure reports whether the settings were those to be replaced.
+func (s Scope) reconfigure(ctx context.Context, verb string, from, to Settings) (done bool, err error) {
 	args, have, want := []any{s.queue, from == Settings{}.withDefaults()}, from.columns(), to.columns()
 	for i := range have {
 		args = append(args, have[i], want[i])
 	}
-	done := false
 	err = s.together(ctx, verb, func(s Scope) error {
 		err := s.change(ctx, verb, reconfigureSQL, func(r row) error { return r.Scan(&done) }, args...)
 		if err != nil || !done || to.Limit > 0 {
@@ -190,18 +222,7 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 		}
 		return s.change(ctx, verb, unlimitSQL, nil, s.queue)
 	})
-	if err != nil || done {
-		return err
-	}
-	stored, _, err := s.settings(ctx, verb)
-	if err != nil {
-		return err
-	}
-	if stored == from && (to.SessionLease || to.GroupLimit > 1) {
-		return s.failed(verb, fmt.Errorf("%w: a queue that has had a GroupLimit above 1 gets no SessionLease, "+
-			"and one that has had a SessionLease no such GroupLimit", ErrInvalidSettings))
-	}
-	return s.failed(verb, conflict(stored, from))
+	return done && err == nil, err
 }
 
 // conflict names the fields in which the settings of a queue are not those that were expected.

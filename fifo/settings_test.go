@@ -1,6 +1,7 @@
 package fifo_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -120,6 +122,38 @@ func TestReconfigureExclusive(t *testing.T) {
 			require.ErrorIs(t, q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
 		})
 	}
+}
+
+// A meanwhile does something before the first statement that contains text.
+type meanwhile struct {
+	text string
+	do   func()
+	once sync.Once
+}
+
+func (m *meanwhile) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, m.text) {
+		m.once.Do(m.do)
+	}
+	return ctx
+}
+
+func (*meanwhile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// If somebody makes the settings those to be replaced just after they were not, they are replaced.
+func TestReconfigureBesideAnother(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{GroupLimit: 2}
+	q := b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.Tracer = &meanwhile{text: "-- Returns the settings of a queue", do: func() {
+			require.NoError(t, b.client.Queue("q").Configure(t.Context(), first))
+		}}
+	})).Queue("q")
+	require.NoError(t, q.Reconfigure(t.Context(), first, second))
+	got, err := q.Settings(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, got.GroupLimit)
 }
 
 // Of many processes that start at once with settings that differ, all agree in the end on whose they are: one has its

@@ -3,12 +3,9 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -16,40 +13,24 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A freezer stops the process, as its server sees it, before the first statement that it knows.
-type freezer struct {
-	part   string
-	once   sync.Once
-	frozen chan struct{}
-	thaw   chan struct{}
-}
-
-func (f *freezer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, f.part) {
-		f.once.Do(func() {
-			close(f.frozen)
-			<-f.thaw
-		})
-	}
-	return ctx
-}
-
-func (f *freezer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
 // A sweeper that freezes while it has locked idle groups keeps them for no longer than a frozen lane would.
 func TestFrozenSweeperFreesGroups(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
-	f := &freezer{part: "DELETE FROM pgfifo.queue_groups", frozen: make(chan struct{}), thaw: make(chan struct{})}
+	frozen, thaw := make(chan struct{}), make(chan struct{})
+	f := &meanwhile{text: "DELETE FROM pgfifo.queue_groups", do: func() { // as its server sees it
+		close(frozen)
+		<-thaw
+	}}
 	sweeper := b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
 	b.run(b.worker(nop, func(w *fifo.Worker) {
 		w.Client = sweeper
 		w.SweepInterval = 10 * time.Millisecond
 		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 	}))
-	t.Cleanup(func() { close(f.thaw) })
-	receive(t, f.frozen, "the sweep")
+	t.Cleanup(func() { close(thaw) })
+	receive(t, frozen, "the sweep")
 	b.send("g", nil)
 	const free = "SELECT count(*) FROM (SELECT FROM pgfifo.queue_groups WHERE group_id = 'g' FOR UPDATE SKIP LOCKED) g"
 	require.Zero(t, query[int](b, free))
@@ -63,15 +44,19 @@ func TestSweepSeesTheNewest(t *testing.T) {
 	b := newBed(t)
 	b.isolate("repeatable read")
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
-	f := &freezer{part: "DELETE FROM pgfifo.queue_groups", frozen: make(chan struct{}), thaw: make(chan struct{})}
+	frozen, thaw := make(chan struct{}), make(chan struct{})
+	f := &meanwhile{text: "DELETE FROM pgfifo.queue_groups", do: func() { // as its server sees it
+		close(frozen)
+		<-thaw
+	}}
 	h := newBlocking()
 	b.run(b.worker(h.handle, func(w *fifo.Worker) {
 		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
 		w.SweepInterval = 10 * time.Millisecond
 	}))
-	receive(t, f.frozen, "the sweep")
+	receive(t, frozen, "the sweep")
 	b.send("g", nil)
-	close(f.thaw)
+	close(thaw)
 	receive(t, h.started, "the handler")
 	require.True(t, query[bool](b, "SELECT created_at < '2001-01-01' FROM pgfifo.queue_groups"), "the row of before")
 	close(h.release)

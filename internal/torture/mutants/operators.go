@@ -55,7 +55,7 @@ var operators = []Mutant{
 	{
 		Name:   "cancel-by-anybody",
 		Breaks: "a notice cancels what runs, whoever sent it",
-		Edits:  []Edit{{"fifo/cancel.go", "stop(paused, token)", "stop(true, token)"}},
+		Edits:  []Edit{{"fifo/held.go", "case !r.paused:", "case false:"}},
 		Test:   Test{"fifo", "TestCancel"},
 	},
 	{
