@@ -192,12 +192,11 @@ func (c *crew) run(ctx context.Context) error {
 	latest := time.Now().Add(max(c.set.drain, 0) + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
-	ended := make(chan bool, 1)
-	go func() { ended <- within(lastWait, doneOf(&beside)) }()
+	ended, last := doneOf(&beside), time.Now().Add(lastWait)
 	if c.keeper != nil { // meanwhile: Run is to return
 		c.keeper.Close(min(max(time.Until(latest), lastWait), grace))
 	}
-	if <-ended {
+	if within(time.Until(last), ended) {
 		c.closeBeside()
 	}
 	return err
@@ -266,6 +265,11 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	case <-done:
 		return true
 	case <-timer.C:
+	}
+	select {
+	case <-done: // as well
+		return true
+	default:
 		return false
 	}
 }
