@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 func TestRedialersDoNotKeepStep(t *testing.T) {
@@ -15,8 +17,8 @@ func TestRedialersDoNotKeepStep(t *testing.T) {
 	for i := range list {
 		list[i] = newRedialer(slog.New(slog.DiscardHandler), "lane", nil)
 	}
-	for pause := firstPause; pause < 4*longestPause; pause *= 2 {
-		bound := min(pause, longestPause)
+	for pause := tuning.Rest; pause < 4*tuning.Grace; pause *= 2 {
+		bound := min(pause, tuning.Grace)
 		seen := make(map[time.Duration]bool)
 		for _, r := range list {
 			d := r.next()
@@ -28,6 +30,6 @@ func TestRedialersDoNotKeepStep(t *testing.T) {
 	}
 	for _, r := range list {
 		r.reset()
-		require.LessOrEqual(t, r.next(), firstPause)
+		require.LessOrEqual(t, r.next(), tuning.Rest)
 	}
 }
