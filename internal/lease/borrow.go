@@ -9,13 +9,12 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// settleRest is until it is tried again to get a lane that can take a hold: longer each time, up to settleRestMost.
-const settleRest, settleRestMost = 20 * time.Millisecond, 500 * time.Millisecond
-
-// quick is in what time a group is settled that is not slow any more.
-const quick = 500 * time.Millisecond
+// quick is in what time a group is settled that is not slow any more: half of what the server is to wait for it.
+const quick = tuning.Wait / 2
 
 // settling returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody has
 // a row locked, or there is no connection, it tries again: the session has the group still.
@@ -25,7 +24,7 @@ const quick = 500 * time.Millisecond
 func (b *Borrower) settling(
 	ctx context.Context, hold *Hold, wait patience,
 ) (lane *Lane, of *Lanes, err error) {
-	for rest := settleRest; ; rest = min(2*rest, settleRestMost) {
+	for n := 1; ; n++ {
 		or := b.keeper.Others
 		if b.keeper.slow.is(hold.Key) {
 			or, wait = b.keeper.Lanes, waitToTake
@@ -35,7 +34,7 @@ func (b *Borrower) settling(
 		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
 			return lane, of, err
 		}
-		if pause.For(ctx, rest) != nil {
+		if pause.For(ctx, rest.Nth(n, tuning.Rest, tuning.Wait)) != nil {
 			return nil, nil, err
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A canceller ends a lane's statement whose context has ended, and keeps the connection, on which the group is held.
@@ -20,10 +23,6 @@ type canceller struct {
 	stopped, done chan struct{}
 }
 
-// cancelRest is how long a request may take on its way within the server, from its answer on: the next statement must
-// not be cancelled by it.
-const cancelRest = 100 * time.Millisecond
-
 // HandleCancel implements ctxwatch.Handler.
 func (c *canceller) HandleCancel(context.Context) {
 	deadline := time.Now().Add(c.delay)
@@ -36,17 +35,18 @@ func (c *canceller) cancel(deadline time.Time) {
 	defer close(c.done)
 	ctx, stop := context.WithDeadline(context.Background(), deadline)
 	defer stop()
-	for gap := cancelRest; ctx.Err() == nil; gap *= 2 {
+	for n := 1; ctx.Err() == nil; n++ {
 		// If it fails nothing was sent, and the next one may not fail.
 		if err := c.conn.CancelRequest(ctx); err == nil && ctx.Err() != nil {
 			c.late()
 			return
 		}
-		time.Sleep(cancelRest)
+		// The request may be on its way within the server, from its answer on: it must not cancel the next statement.
+		time.Sleep(tuning.Slow)
 		select {
 		case <-c.stopped:
 			return
-		case <-time.After(gap):
+		case <-time.After(rest.Nth(n, tuning.Slow, tuning.Grace)):
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A Keeper holds groups for a process without a transaction, in one session: the lease of queues with
@@ -37,9 +39,9 @@ type Keeper struct {
 	Lost func(why error)
 
 	mu     sync.Mutex
-	now    *session      // the last one
-	next   *opening      // of the next one, if that is under way, or nil
-	rest   time.Duration // before the next opening: the last ones have failed
+	now    *session // the last one
+	next   *opening // of the next one, if that is under way, or nil
+	failed int      // openings, one after the other
 	closed bool
 
 	done, others gathering
@@ -53,9 +55,6 @@ type opening struct {
 	cancel context.CancelFunc
 }
 
-// dialRestMost is how long the opening waits that follows many which have failed. The first has 10 ms to wait.
-const dialRestMost = time.Second
-
 // Connect opens the session, if there is none that lives.
 func (k *Keeper) Connect(ctx context.Context) error {
 	k.mu.Lock()
@@ -68,7 +67,7 @@ func (k *Keeper) Connect(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // for others as well
 		o = &opening{done: make(chan struct{}), cancel: cancel}
 		k.next = o
-		go k.open(ctx, o, k.rest)
+		go k.open(ctx, o, rest.Nth(k.failed, tuning.Rest, tuning.Wait))
 	}
 	k.mu.Unlock()
 	select {
@@ -79,10 +78,10 @@ func (k *Keeper) Connect(ctx context.Context) error {
 	}
 }
 
-func (k *Keeper) open(ctx context.Context, o *opening, rest time.Duration) {
+func (k *Keeper) open(ctx context.Context, o *opening, wait time.Duration) {
 	defer o.cancel()
 	var s *session
-	err := pause.For(ctx, rest)
+	err := pause.For(ctx, wait)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
 		defer cancel()
@@ -94,9 +93,9 @@ func (k *Keeper) open(ctx context.Context, o *opening, rest time.Duration) {
 		s.end(errClosed)
 	}
 	if err == nil {
-		k.now, k.rest = s, 0
+		k.now, k.failed = s, 0
 	} else {
-		k.rest = min(max(10*time.Millisecond, 2*rest), dialRestMost)
+		k.failed++
 	}
 	o.err, k.next = err, nil
 	close(o.done)
@@ -121,7 +120,7 @@ func (k *Keeper) Close(wait time.Duration) {
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
 		for !s.released() {
-			time.Sleep(releaseRest)
+			time.Sleep(tuning.Rest)
 		}
 		last.Stop()
 		s.end(errClosed)

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A session is the Keeper's connection. One goroutine uses it, for all who ask.
@@ -29,11 +31,11 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	later      []*ask        // claims for which there was no room beside others
-	unused     releases      // of what the last round has claimed for nothing
-	unreleased releases      // that could not be made
-	rest       time.Duration // before they are tried again: longer each time
-	notBefore  time.Time
+	later      []*ask    // claims for which there was no room beside others
+	unused     releases  // of what the last round has claimed for nothing
+	unreleased releases  // that could not be made
+	tried      int       // how often, one after the other
+	notBefore  time.Time // are they tried again
 }
 
 // Releases are groups that are to be let go, and slots.
@@ -86,10 +88,7 @@ type ask struct {
 	done       chan struct{}
 }
 
-const (
-	askRoom     = 256                   // asks of one round: more wait for the next
-	releaseRest = 10 * time.Millisecond // until a release is tried again, at first
-)
+const askRoom = 256 // asks of one round: more wait for the next
 
 const (
 	stmtKeepLock  = "pgfifo_keep_lock"
@@ -239,10 +238,10 @@ func (s *session) due() bool { return !s.unreleased.empty() && !time.Now().Befor
 // remain says which releases are still to be made.
 func (s *session) remain(some releases) {
 	s.unreleased = some
-	if s.rest = min(max(releaseRest, 2*s.rest), s.bounds.Heartbeat/2); some.empty() {
-		s.rest = 0
+	if s.tried++; some.empty() {
+		s.tried = 0
 	}
-	s.notBefore = time.Now().Add(s.rest)
+	s.notBefore = time.Now().Add(rest.Nth(s.tried, tuning.Rest, s.bounds.Heartbeat/2))
 }
 
 // beat tells the server that the worker lives, with the releases that are still to be made.
@@ -262,9 +261,9 @@ func (s *session) beat() error {
 // not at once: what it could not try for want of time comes first then.
 func (s *session) releaseApart(why error) error {
 	begun, all := time.Now(), s.unreleased.apart()
-	rest := s.bounds.Heartbeat / 2
+	wait := s.bounds.Heartbeat / 2
 	var refused releases
-	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < rest; {
+	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < wait; {
 		s.unreleased = all[0]
 		if why = s.bounded(nil, true); why != nil && !Refused(why) {
 			return why
@@ -277,8 +276,8 @@ func (s *session) releaseApart(why error) error {
 		left.add(one)
 	}
 	left.add(refused)
-	s.rest = rest
 	s.remain(left)
+	s.notBefore = time.Now().Add(wait)
 	return nil
 }
 
