@@ -3,26 +3,30 @@ package schedule
 import (
 	"slices"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 const (
 	// sickGroups is how many groups of a queue say that it is unavailable, and none that it is not, until it is probed.
-	sickGroups = 5
-	firstPause = 500 * time.Millisecond
-	// MaxPause is the longest pause between two probes. Each is twice as long as the one before.
-	MaxPause = 5 * time.Second
+	sickGroups = tuning.Few
+	// firstPause is the first pause between two probes: half of what its users wait for without a thought.
+	firstPause = tuning.Wait / 2
+	// MaxPause is the longest one. Each is twice as long as the one before.
+	MaxPause = tuning.Grace
 	// probeTime is how long a probe may take until the next one begins beside it: one that hangs stops no queue.
-	probeTime = time.Minute
+	probeTime = tuning.Long
 )
 
 // A probe is how a queue is worked whose jobs all need something that is down: by one lane at a time, one job after
 // the other, with pauses between them. Groups wait in line meanwhile, and are all tried once one has had success.
 type probe struct {
-	said  []string // groups that say that it is down, since one has had success; sickGroups of them at most
-	open  bool     // the queue is probed,
-	nth   int      // for the nth time
-	turn  *Turn    // under way, or nil
-	pause time.Duration
+	said  []string  // groups that say that it is down, since one has had success; sickGroups of them at most
+	open  bool      // the queue is probed,
+	nth   int       // for the nth time
+	turn  *Turn     // under way, or nil
+	tried int       // probes, one after the other
 	at    time.Time // the next one may begin; or when probing ended
 }
 
@@ -31,8 +35,8 @@ func (p *probe) ready() bool { return !time.Now().Before(p.at) }
 
 // wait begins a pause.
 func (p *probe) wait() {
-	p.pause = min(max(2*p.pause, firstPause), MaxPause)
-	p.turn, p.at = nil, time.Now().Add(p.pause)
+	p.tried++
+	p.turn, p.at = nil, time.Now().Add(rest.Nth(p.tried, firstPause, MaxPause))
 }
 
 // probed returns how a queue is probed, or nil if it has full speed.
@@ -79,7 +83,7 @@ func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
 // open begins to probe a queue. Where that has only just ended, pauses are no shorter than they were.
 func (t *Turns) open(p *probe) {
 	if time.Since(p.at) > MaxPause {
-		p.pause = 0
+		p.tried = 0
 	}
 	p.open, p.nth = true, p.nth+1
 	p.wait()

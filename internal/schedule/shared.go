@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A team is the lanes of the process that work one group, in a queue of which several jobs of a group may run at once.
@@ -18,10 +20,6 @@ type team struct {
 	lanes int
 	again bool // another claim is to be made when one of them has ended its job
 }
-
-// maxBehind is how often a claim is tried again soon, each time after twice as long, that has met somebody who had just
-// locked the next job: a worker has started it soon, or given it back.
-const maxBehind = 6
 
 // wants reports whether a lane that has ended its job is to claim once more, and takes note that it does.
 func (m *team) wants() bool {
@@ -93,9 +91,9 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	switch {
 	case *again: // announced since the claim
 		t.put(turn)
-	case o.Behind && turn.behind < maxBehind:
+	case o.Behind && turn.behind < tuning.Many: // a worker has started that job soon, or given it back
 		turn.behind++
-		t.park(turn, turn.tried.Add(time.Millisecond<<turn.behind))
+		t.park(turn, turn.tried.Add(rest.Nth(turn.behind, 2*tuning.Gap, tuning.Look)))
 		turn.full = true
 	default:
 		return false

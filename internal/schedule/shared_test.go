@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // together are groups of a queue of which so many jobs of a group may run at once.
@@ -125,7 +126,7 @@ func TestTeamBehindAStart(t *testing.T) {
 	leave(turns, second, Outcome{Missed: true, Behind: true})
 	require.Nil(t, turns.TryNext())
 	turns.Started(first, 2, true)
-	for range maxBehind - 1 {
+	for range tuning.Many - 1 {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
 		leave(turns, turn, Outcome{Missed: true, Behind: true})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: queue by queue,
@@ -288,7 +290,7 @@ func (t *Turns) hold(turn *Turn, holder int64) {
 
 // troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
 func troubleDelay(n int) time.Duration {
-	return min(100*time.Millisecond<<min(n-1, 20), time.Minute)
+	return rest.Nth(n, tuning.Slow, tuning.Long)
 }
 
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
