@@ -4,13 +4,15 @@ import (
 	"container/heap"
 	"context"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // Groups whose heads are not due yet.
 
-// maxParked bounds the memory for groups that are not due yet. Half of it is for those that are due soon. Those beyond
-// it are found when their time comes nearer: see look.
-const maxParked = 1 << 16
+// maxParked bounds the memory for groups that are not due yet: as many that are due soon as others. Those beyond it are
+// found when their time comes nearer: see look.
+const maxParked = 2 * tuning.Known
 
 func (t *Turns) park(turn *Turn, at time.Time) {
 	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {

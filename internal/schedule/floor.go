@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // floors remembers how far the jobs of a group are done, so that a claim does not walk over the dead entries of those
@@ -67,15 +68,9 @@ type floor struct {
 	learned int64
 }
 
-// maxMarks bounds the memory for groups that come and go: those of no more than twice as many are known.
-const maxMarks = 1 << 15
-
-// stuck is how many claims a floor waits for a snapshot that is enough, before writers are asked for.
-const stuck = 4
-
 // floorAge is how long a job that was put back below its group's floor may be passed over when nobody announces it, as
 // long as walks are no slower.
-const floorAge = 5 * time.Second
+const floorAge = tuning.Grace
 
 func newFloors() floors {
 	now := time.Now()
@@ -112,12 +107,12 @@ func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
 	case m.bound == 0 && claim.XID > 0:
 		m.bound = claim.XID
 	case looked:
-		if m.tried++; m.tried >= stuck {
+		if m.tried++; m.tried >= tuning.Few { // no snapshot may ever be enough: writers are to be asked for
 			f.stuck++
 		}
 	}
 	f.marks[turn.Key] = m
-	if len(f.marks) > maxMarks {
+	if len(f.marks) > tuning.Known { // groups come and go: those of no more than twice as many are known
 		f.sweep(time.Now(), false)
 	}
 }

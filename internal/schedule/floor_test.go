@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // trust has the scout find that nobody enqueues.
@@ -99,9 +100,11 @@ func TestFloorBySnapshots(t *testing.T) {
 		"at the third":      {[]claim{{50, 40}, {60, 45}, {70, 61}}, 1, false},
 		"not before":        {[]claim{{50, 40}, {60, 45}, {70, 60}}, 0, false},
 		"not by the second": {[]claim{{50, 50}, {60, 90}}, 0, false},
-		"a long one":        {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}}, 0, true},
-		"its end":           {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}, {56, 56}}, 1, true},
-		"no snapshots":      {[]claim{{}, {}, {}, {}, {}, {}}, 0, true},
+		"a long one":        {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}, {56, 40}}, 0, true},
+		"its end": {
+			[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}, {56, 40}, {57, 57}}, 1, true,
+		},
+		"no snapshots": {[]claim{{}, {}, {}, {}, {}, {}, {}}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -298,13 +301,13 @@ func TestFloorsAreBounded(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(16)
 	f := &turns.floors
-	for i := range 3 * maxMarks {
+	for i := range 3 * tuning.Known {
 		f.raise(&Turn{Key: groups.Key{Queue: "q", GroupID: fmt.Sprint(i)}}, lease.Seen{}, 1)
-		require.LessOrEqual(t, len(f.marks), maxMarks)
-		require.LessOrEqual(t, len(f.old), maxMarks+1)
+		require.LessOrEqual(t, len(f.marks), tuning.Known)
+		require.LessOrEqual(t, len(f.old), tuning.Known+1)
 	}
-	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(3*maxMarks - 1)}))
-	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(2 * maxMarks)}))
+	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(3*tuning.Known - 1)}))
+	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(2 * tuning.Known)}))
 }
 
 // The first job after floors were forgotten has no floor to drop, but would set one.

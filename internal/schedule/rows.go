@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // prepareRows runs a statement for some of the groups that were found, if there are any: it makes their rows as a claim
@@ -52,11 +53,8 @@ type refusal struct {
 	until time.Time
 }
 
-// refusedMost bounds how many refusals are known.
-const refusedMost = 1000
-
 func (s *Scout) refuse(key groups.Key, err error) {
-	if s.refused == nil || len(s.refused) >= refusedMost {
+	if s.refused == nil || len(s.refused) >= tuning.Known {
 		s.refused = make(map[groups.Key]refusal)
 	}
 	n := s.refused[key].n + 1

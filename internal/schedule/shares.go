@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // Shares divides the groups of a queue among those who share its lanes: tenants, say.
@@ -24,8 +25,8 @@ type sharing struct {
 }
 
 // maxShares bounds how many shares of a queue are known: those that have groups in line or with a lane, or groups
-// outside the line. Those beyond have their turns as one.
-const maxShares = 1 << 10
+// outside the line. Those beyond have their turns as one: each turn looks at all shares with groups in line.
+const maxShares = 2 * tuning.Rows
 
 // SetShares divides the groups of a queue among shares, which have its lanes by turns. Not after the first turn was
 // taken.
