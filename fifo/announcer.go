@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // An announcer sends a client's notices, by statements of its own on the client's pool.
@@ -45,14 +47,8 @@ type openTx struct {
 }
 
 const (
-	noticeGap = time.Millisecond      // between two notices, and before the first question about a transaction
-	noticeMax = 50 * time.Millisecond // the longest gap, and that after a statement that failed
-	askMax    = time.Second           // the longest time between two questions about a transaction
-
-	maxOpen = 1000      // transactions that are asked about; those beyond it, polling finds
-	openFor = time.Hour // how long one is asked about
-	sayFor  = 10 * time.Second
-	lastFor = time.Second // how long Close waits
+	maxOpen = tuning.Known     // transactions that are asked about; those beyond it, polling finds
+	openFor = 60 * tuning.Long // how long one is asked about: it takes its entry's memory, and a question a second
 )
 
 func (a *announcer) init(c *Client) {
@@ -70,7 +66,7 @@ func (a *announcer) close() {
 		close(a.stop)
 	}
 	a.mu.Unlock()
-	late := time.AfterFunc(lastFor, a.cancel)
+	late := time.AfterFunc(tuning.Wait, a.cancel)
 	a.done.Wait()
 	late.Stop()
 	a.cancel()
@@ -105,7 +101,7 @@ func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	}
 	if tx == nil {
 		now := time.Now()
-		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(noticeGap)}
+		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(tuning.Gap)}
 		a.open[xid] = tx
 	}
 	add(tx.hints)
@@ -171,7 +167,7 @@ func (a *announcer) run() {
 
 // turn asks about the transactions that are due, or all, and says what is pending. It returns how long to rest.
 func (a *announcer) turn(all bool) (rest time.Duration) {
-	ctx, cancel := context.WithTimeout(a.ctx, sayFor)
+	ctx, cancel := context.WithTimeout(a.ctx, tuning.Grace)
 	defer cancel()
 	begin := time.Now()
 	var err error
@@ -187,13 +183,13 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
 			a.client.schema.String(), texts)
 		err = errors.Join(err, e)
-		rest = min(max(noticeGap, 4*time.Since(begin)), noticeMax)
+		rest = min(max(tuning.Gap, 4*time.Since(begin)), tuning.Look)
 	}
 	if err != nil {
 		if a.ctx.Err() == nil {
 			a.client.cfg.Logger.Debug("pgfifo: notify failed; workers will poll", "error", err)
 		}
-		return noticeMax
+		return tuning.Look
 	}
 	return rest
 }
@@ -208,7 +204,7 @@ func (a *announcer) due(now time.Time, all bool) (xids []int64) {
 		case age > openFor:
 			delete(a.open, xid)
 		case all || !tx.next.After(now):
-			tx.next = now.Add(min(max(noticeGap, 4*a.took, age/16), askMax))
+			tx.next = now.Add(min(max(tuning.Gap, 4*a.took, age/16), tuning.Wait))
 			xids = append(xids, xid)
 		}
 	}
