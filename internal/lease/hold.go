@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -169,8 +170,8 @@ func (r *rowReader) end() error {
 	return r.err
 }
 
-// maxDue is the longest that a head is parked before somebody looks again; run_at may be 'infinity'.
-const maxDue = 365 * 24 * time.Hour
+// maxDue is what a Duration has room for, in microseconds: run_at may be 'infinity'.
+const maxDue = int64(math.MaxInt64 / time.Microsecond)
 
 // scan reads what all claims tell of a job. groupXID is the transaction that locked its group before.
 func (h *Held) scan(r *rowReader, groupXID uint32) {
@@ -213,7 +214,7 @@ func (h *Held) scanDue(r *rowReader) {
 	}
 	at, from := int64(binary.BigEndian.Uint64(runAt)), int64(binary.BigEndian.Uint64(now))
 	h.RunAt = timeFromPG(at)
-	h.DueIn = time.Duration(min(max(at, from)-from, maxDue.Microseconds())) * time.Microsecond
+	h.DueIn = time.Duration(min(max(at, from)-from, maxDue)) * time.Microsecond
 }
 
 // claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,

@@ -131,6 +131,3 @@ func (k *Keeper) Close(wait time.Duration) {
 }
 
 var errClosed = errors.New("lease: the keeper is closed")
-
-// closeWait is how long the server has to answer when the session is closed.
-const closeWait = time.Second

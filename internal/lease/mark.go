@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// markWait is how long a mark waits for a connection. The pool may be the application's, and all of it in use: the job
-// is not to wait for that, and its locks tell of a crash as well.
-const markWait = time.Second
+	"github.com/pgfifo/pgfifo/internal/tuning"
+)
 
 // claimOpenSQL tells whether a claim's transaction ($1) is open.
 const claimOpenSQL = "SELECT pg_xact_status($1::bigint::text::xid8) = 'in progress'"
@@ -42,7 +39,9 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 		queues[i], ids[i], jobs[i], attempts[i], xids[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1), h.Seen.XID
 		shared[i] = h.Shared
 	}
-	wait, stop := context.WithTimeout(ctx, markWait)
+	// The pool may be the application's, and all of it in use: the job is not to wait for that for long, and its locks
+	// tell of a crash as well.
+	wait, stop := context.WithTimeout(ctx, tuning.Wait)
 	defer stop()
 	conn, err := l.control.Acquire(wait)
 	if err == nil {

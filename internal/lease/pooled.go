@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // ErrPooled is returned by Dial and Connect when a pooler shares the connection's session with others, as pgbouncer
@@ -20,7 +21,7 @@ var ErrPooled = errors.New("lease: a pooler shares the worker's session with oth
 
 // pooledTries is how often to look whether two connections share a session: beside other clients at work, which session
 // a pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
-const pooledTries = 40
+const pooledTries = tuning.Few * tuning.Many
 
 // own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has
 // been set on it yet.

@@ -8,12 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-)
 
-const (
-	// relockWait is how long Record waits for the session that was lost to end, and relockRest how often it looks.
-	relockWait = time.Second
-	relockRest = 10 * time.Millisecond
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 const (
@@ -111,7 +107,7 @@ func (l *Lane) relock(
 ) (own uint32, err error) {
 	queue, group, xids := []byte(head.Queue), []byte(head.GroupID), xidArray(lost)
 	bound := appendInt(max(l.bound.Milliseconds(), 1))
-	for until := time.Now().Add(relockWait); ; {
+	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
 		sql, ending, args := relockSQL, endingSQL, [][]byte{queue, group, bound, xids}
 		if head.Shared {
@@ -135,7 +131,7 @@ func (l *Lane) relock(
 			return 0, err
 		}
 		select {
-		case <-time.After(relockRest):
+		case <-time.After(tuning.Rest):
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

@@ -88,7 +88,7 @@ type ask struct {
 	done       chan struct{}
 }
 
-const askRoom = 256 // asks of one round: more wait for the next
+const askRoom = tuning.Rows // asks of one round: more wait for the next
 
 const (
 	stmtKeepLock  = "pgfifo_keep_lock"
@@ -151,7 +151,7 @@ func (s *session) end(why error) {
 	s.once.Do(func() {
 		s.die(why)
 		if why == errClosed { //nolint:errorlint // itself
-			_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(closeWait)) // of a round that is under way
+			_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(tuning.Wait)) // of a round that is under way
 			return
 		}
 		s.tell(why)
@@ -227,7 +227,7 @@ func (s *session) next() (asks []*ask) {
 
 // close ends the connection; politely, if there is no round under way, so that the server knows at once.
 func (s *session) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	ctx, cancel := context.WithTimeout(context.Background(), tuning.Wait)
 	defer cancel()
 	_ = s.conn.Close(ctx)
 }

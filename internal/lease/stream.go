@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A stream is a lane's connection as the PostgreSQL protocol has it: whose turn it is to speak. It stands between pgx
@@ -42,11 +44,9 @@ type stream struct {
 	late        atomic.Bool // a cancel request may be on its way
 }
 
-// lookAhead is how much of an answer a heartbeat reads for a handler that leaves it in the socket.
-const lookAhead = 1 << 20
-
-// aheadWait is how long it waits for that.
-const aheadWait = 10 * time.Millisecond
+// lookAhead is how much of an answer a heartbeat reads for a handler that leaves it in the socket: not much beside what
+// a lane may have in memory anyway.
+const lookAhead = maxBatchBytes / 16
 
 // errNotWatched is returned where a stream is not what pgx reads from and writes to.
 var errNotWatched = errors.New("lease: a BeforeConnect that sets AfterNetConnect must call the one that was there")
@@ -258,7 +258,7 @@ func (s *stream) affirm(at time.Time) {
 
 // readAhead reads what has come of the server's answer, and reports whether there is more to come.
 func (s *stream) readAhead() (owed bool) {
-	_ = s.Conn.SetReadDeadline(time.Now().Add(aheadWait))
+	_ = s.Conn.SetReadDeadline(time.Now().Add(tuning.Rest))
 	defer s.Conn.SetReadDeadline(time.Time{}) //nolint:errcheck // the next to read finds out
 	buf := make([]byte, 32<<10)
 	for owed = true; owed && len(s.kept) < lookAhead; {
