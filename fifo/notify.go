@@ -1,6 +1,10 @@
 package fifo
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/pgfifo/pgfifo/groups"
+)
 
 // A notice tells workers where messages were enqueued or redriven, and what was resumed. It is a hint: workers poll as
 // well. The channel is the schema's name, the payload this as JSON.
@@ -19,7 +23,8 @@ type groupHint struct {
 
 const (
 	noticeBytes = 7900 // PostgreSQL allows 7999
-	noticeHints = 40   // groups that a notice names
+	// noticeHints is how many groups a notice names: as many as it has room for, of any names but those with quotes.
+	noticeHints = noticeBytes / (groups.MaxIDBytes + len(`{"g":"","i":9223372036854775807},`))
 )
 
 func (n notice) String() string {

@@ -105,7 +105,7 @@ func TestNotifiedOfMany(t *testing.T) {
 func TestNoticeOfManyPutBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	for i := range 50 {
+	for i := range 100 {
 		b.send(strconv.Itoa(i), "dead")
 	}
 	b.bury()
