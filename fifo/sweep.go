@@ -11,11 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/schedule"
-)
-
-const (
-	sweepBatch  = 1000 // rows per transaction, and queues that are looked at: the rest waits for the next sweep
-	sweepBudget = 50   // transactions per sweep: the rest waits for the next
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // readCommitted is for what relies on a new snapshot in each statement, or on waiting for others that change the same
@@ -49,11 +45,15 @@ func (c *crew) runSweeper(ctx context.Context) {
 
 var errSweeping = errors.New("fifo: another worker is sweeping")
 
+// spent reports whether a part of a sweep that began then has had its share of the time. What is left waits for the next
+// sweep.
+func (c *crew) spent(begin time.Time) bool { return time.Since(begin) > c.set.sweep/tuning.Share }
+
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
 func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {
 	client, failed := c.worker.Client, error(nil)
 	bound := strconv.FormatInt(max(c.set.bounds.ServerSilence.Milliseconds(), 1), 10)
-	for range sweepBudget {
+	for begin := time.Now(); ; {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 			var alone bool
@@ -64,7 +64,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			if !alone {
 				return errSweeping
 			}
-			n, after, err = schedule.Collect(ctx, tx, client.schema, c.set.groupIdle, after, sweepBatch)
+			n, after, err = schedule.Collect(ctx, tx, client.schema, c.set.groupIdle, after, tuning.Rows)
 			return err
 		})
 		if errors.Is(err, errSweeping) {
@@ -74,7 +74,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			after, failed = groups.Key{}, err
 			break
 		}
-		if n == 0 || after == (groups.Key{}) {
+		if n == 0 || after == (groups.Key{}) || c.spent(begin) {
 			break
 		}
 	}
@@ -86,22 +86,21 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 	return after, errors.Join(failed, badIDs, badLetters)
 }
 
-// expire deletes what has expired, in transactions of sweepBatch rows at most, and returns how many those were.
+// expire deletes what has expired, in transactions of tuning.Rows rows at most, and returns how many those were.
 func (c *crew) expire(ctx context.Context, what, sql string) (all int64, err error) {
 	client := c.worker.Client
-	for range sweepBudget {
+	for begin := time.Now(); ; {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, client.schema.Qualify(sql), sweepBatch)
+			tag, err := tx.Exec(ctx, client.schema.Qualify(sql), tuning.Rows)
 			n = tag.RowsAffected()
 			return err
 		})
 		if err != nil {
 			return all, fmt.Errorf("fifo: expire %s: %w", what, err)
 		}
-		if all += n; n < sweepBatch {
-			break
+		if all += n; n < tuning.Rows || c.spent(begin) {
+			return all, nil
 		}
 	}
-	return all, nil
 }

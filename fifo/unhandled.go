@@ -9,11 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/internal/schedule"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
-
-// unhandledAfter is how many intervals of the sweep a job waits before a worker tells that it does not handle the
-// queue.
-const unhandledAfter = 10
 
 // An onlooker looks at the queues that its worker does not handle. Nobody knows all that others handle: it tells what
 // waits for long, once for each queue.
@@ -34,7 +31,7 @@ func (o *onlooker) look(ctx context.Context) error {
 	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)
 		if err == nil {
-			firsts, err = schedule.Firsts(ctx, tx, client.schema, o.after, sweepBatch)
+			firsts, err = schedule.Firsts(ctx, tx, client.schema, o.after, tuning.Rows)
 		}
 		return err
 	})
@@ -42,8 +39,8 @@ func (o *onlooker) look(ctx context.Context) error {
 		return fmt.Errorf("fifo: look for queues without a handler: %w", err)
 	}
 	o.after = ""
-	if len(firsts) == sweepBatch {
-		o.after = firsts[sweepBatch-1].Queue
+	if len(firsts) == tuning.Rows {
+		o.after = firsts[tuning.Rows-1].Queue
 	}
 	for i := range firsts {
 		o.tell(&firsts[i])
@@ -51,10 +48,11 @@ func (o *onlooker) look(ctx context.Context) error {
 	return nil
 }
 
-// tell logs that a queue's first group waits, unless the worker handles the queue, or has told of it.
+// tell logs that a queue's first group has waited for many intervals of the sweep, unless the worker handles the queue,
+// or has told of it.
 func (o *onlooker) tell(f *schedule.First) {
 	_, handled := o.worker.queues[f.Queue]
-	if handled || o.told[f.Queue] || f.Waits < times(unhandledAfter, o.set.sweep) {
+	if handled || o.told[f.Queue] || f.Waits < times(tuning.Many, o.set.sweep) {
 		return
 	}
 	o.told[f.Queue] = true
