@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // An attempt is what a lane did with what it claimed, to be settled with its next step.
@@ -195,17 +196,14 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	}
 }
 
-// firstClaims is how many claims of a lane are marked durably when the worker has started, those not counted of which
-// no handler began. A job that kills its worker at each start is counted so.
-const firstClaims = 8
-
-// mark marks the attempts that are about to begin, if they need it: a lane's first ones, those of jobs that have failed
-// or were lost before, and all where several jobs of a group may run. With an error they do not begin: it is ErrLost if
-// the lane does not hold them any more, for to mark may take a second.
+// mark marks the attempts that are about to begin, durably, if they need it: a lane's first ones, so that a job is
+// counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where several
+// jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any more, for
+// to mark may take a second.
 func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {
-		if h := claim[i].held; h != nil && (s.begun < firstClaims || h.Attempts > 0 || h.Shared) {
+		if h := claim[i].held; h != nil && (s.begun < tuning.Many || h.Attempts > 0 || h.Shared) {
 			heads = append(heads, h)
 		}
 	}

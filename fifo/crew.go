@@ -16,6 +16,7 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A crew is what runs between the start and the end of Run: the lanes with a job each, and the scout, the listener, the
@@ -205,10 +206,10 @@ func (c *crew) run(ctx context.Context) error {
 const (
 	// grace is how long handlers have to return after their contexts were cancelled, and the server to answer what is
 	// asked beside them.
-	grace = 5 * time.Second
+	grace = tuning.Grace
 	// lastWait is how long lanes have to end after their connections were closed, and then what stands beside them.
 	// What they do is quick, unless it is a hook.
-	lastWait = time.Second
+	lastWait = tuning.Wait
 )
 
 // drain waits for the lanes to end, for a while, and returns an error that names what it leaves behind.

@@ -7,11 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
-)
-
-const (
-	overdueAfter = time.Second // after the end of its context; then after twice as long, and so on,
-	overdueGap   = time.Minute // but at least once in so long
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // await waits for the handler of the given jobs to return its error. Of one that goes on after its context has ended
@@ -30,7 +26,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 		defer timer.Stop()
 		abandon = timer.C
 	}
-	report := time.NewTimer(overdueAfter)
+	report := time.NewTimer(tuning.Wait) // then after twice as long, and so on
 	defer report.Stop()
 	told, returned, heard := time.Duration(0), false, make(chan struct{}, 1)
 	for !returned && gone == nil {
@@ -49,7 +45,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 				heard <- struct{}{}
 			}()
 		case <-heard:
-			report.Reset(min(told, overdueGap))
+			report.Reset(min(told, tuning.Long))
 		case <-abandon:
 			gone = lease.ErrLost
 			if errors.Is(context.Cause(ctx), ErrJobTimeout) {

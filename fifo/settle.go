@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
@@ -50,9 +50,6 @@ func (s *seat) settle(
 	})
 }
 
-// hookGrace is how long what is claimed waits for the hooks and the logger of the job before.
-const hookGrace = 50 * time.Millisecond
-
 // aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: a
 // pause may have come since it looked, and if its session ended now, an attempt would be counted of a job that has not
 // begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
@@ -69,7 +66,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 		<-done
 		return false
 	}
-	s.lane.Aside(func() { late = !within(hookGrace, done) })
+	s.lane.Aside(func() { late = !within(tuning.Look, done) })
 	if late {
 		late = s.letGo(ctx)
 		s.lane.Aside(func() { <-done })

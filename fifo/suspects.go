@@ -3,21 +3,20 @@ package fifo
 import (
 	"sync"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // suspectFor is how long a job whose last attempt died runs in a process before another such job begins there, unless
 // it has ended before. One of them may be what killed the worker, and most that do kill it at once: it is to take no
-// other with it that was lost before.
-const suspectFor = 500 * time.Millisecond
+// other with it that was lost before. Half of what a user waits for is enough for that.
+const suspectFor = tuning.Wait / 2
 
 // suspects lets jobs whose last attempt died begin one after the other in a process. The zero value is ready.
 type suspects struct {
 	mu    sync.Mutex
 	until time.Time
 }
-
-// beginBound is more than it takes from enter to begin: a mark waits for the pool, and for the server.
-const beginBound = time.Hour
 
 // enter returns how long the job has to wait; 0: it may begin, and no other one until begin or leave.
 func (s *suspects) enter() (until time.Time, wait time.Duration) {
@@ -27,7 +26,7 @@ func (s *suspects) enter() (until time.Time, wait time.Duration) {
 	if wait := s.until.Sub(now); wait > 0 {
 		return s.until, min(wait, suspectFor)
 	}
-	s.until = now.Add(beginBound)
+	s.until = now.Add(tuning.Long) // it is to be marked: that waits for the pool, and for the server
 	return s.until, 0
 }
 

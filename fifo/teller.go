@@ -5,14 +5,12 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// toldPerSecond is how many failed attempts a worker logs in a second at one level. Where everything fails, the rest
-// says nothing new: it is counted.
-const toldPerSecond = 10
-
-// A teller logs failed attempts, so many a second. Each level has its own: retries do not push out dead letters.
-// The zero value is ready.
+// A teller logs failed attempts, so many a second. Where everything fails, the rest says nothing new: it is counted.
+// Each level has its own: retries do not push out dead letters. The zero value is ready.
 type teller struct {
 	errors, warnings second
 }
@@ -36,7 +34,7 @@ func (s *second) allow(count func()) bool {
 	if !now.Before(s.over) {
 		s.over, s.told = now.Add(time.Second), 0
 	}
-	if s.told < toldPerSecond {
+	if s.told < tuning.Many {
 		s.told++
 		return true
 	}

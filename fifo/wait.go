@@ -6,11 +6,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
-)
-
-const (
-	waitFirst = 10 * time.Millisecond
-	waitMost  = time.Second
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // WaitEmpty returns nil when the queue or the group has no jobs, running, delayed and paused ones included, or an error
@@ -22,7 +18,7 @@ func (s Scope) WaitEmpty(ctx context.Context) error {
 	if s.level == ofQueue {
 		high = strings.Repeat("\U0010FFFF", groups.MaxIDBytes/4)
 	}
-	for gap := waitFirst; ; gap = min(gap+gap/4, waitMost) {
+	for gap := tuning.Rest; ; gap = min(gap+gap/4, tuning.Wait) { // it ends a quarter later than it could at most
 		some := false
 		err := s.read(ctx, verb, anySQL, func(r row) error { return r.Scan(&some) }, s.queue, low, high)
 		if err != nil || !some {

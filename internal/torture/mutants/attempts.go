@@ -113,7 +113,7 @@ var attempts = []Mutant{
 	{
 		Name:    "mark-not-written",
 		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits:   []Edit{{attemptFile, "(s.begun < firstClaims || h.Attempts > 0 || h.Shared)", "s.begun < 0"}},
+		Edits:   []Edit{{attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < 0"}},
 		Torture: vacuumed, By: []string{"I6"},
 	},
 	{
@@ -232,7 +232,7 @@ var attempts = []Mutant{
 	{
 		Name:   "claim-kept-beside-hooks",
 		Breaks: "what is claimed beside a slow hook waits for it, and begins though it was paused",
-		Edits:  []Edit{{"fifo/settle.go", "hookGrace = 50 * time.Millisecond", "hookGrace = time.Hour"}},
+		Edits:  []Edit{{"fifo/settle.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)"}},
 		Test:   Test{"fifo", "TestHooksKeepNoClaim"},
 	},
 	{
