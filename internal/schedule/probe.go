@@ -10,7 +10,7 @@ import (
 
 const (
 	// sickGroups is how many groups of a queue say that it is unavailable, and none that it is not, until it is probed.
-	sickGroups = tuning.Few
+	sickGroups = tuning.Few + 1
 	// firstPause is the first pause between two probes: half of what its users wait for without a thought.
 	firstPause = tuning.Wait / 2
 	// MaxPause is the longest one. Each is twice as long as the one before.

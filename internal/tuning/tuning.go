@@ -43,9 +43,9 @@ const (
 	// Share is how much longer than it took the library leaves the server alone after what is not urgent: scans and the
 	// sweep have a twentieth of the time.
 	Share = 20
-	// Few is how often something happens until it is taken for no chance: misses, groups that say that a queue is
-	// unavailable; and how much longer than it took a scan rests while lanes have enough to do.
-	Few = 5
+	// Few is how often something happens that may be chance: misses, groups that say that a queue is unavailable. Also
+	// what is a few times as much: turns of a group in a row of full lines, rests of scans while lanes have enough to do.
+	Few = 4
 	// Many is how often something happens until the rest of it is as the others were: the first claims of a lane, lines
 	// of a log in a second, turns by priority before one by age.
 	Many = 10

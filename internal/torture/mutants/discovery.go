@@ -128,7 +128,7 @@ var discovery = []Mutant{
 	{
 		Name:   "breaker-never-opens",
 		Breaks: "jobs of a queue that is unavailable are tried as fast as ever",
-		Edits:  []Edit{{probeFile, "	sickGroups = tuning.Few\n", "	sickGroups = 1 << 30\n"}},
+		Edits:  []Edit{{probeFile, "	sickGroups = tuning.Few + 1\n", "	sickGroups = 1 << 30\n"}},
 		Test:   Test{"fifo", "TestOutage"},
 	},
 	{
