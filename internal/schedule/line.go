@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A waitlist is served first in, first out, from a slice, without a copy per element.
@@ -48,7 +50,7 @@ type line struct {
 }
 
 // evenWithin is the lanes' time by which queues may differ and still take turns.
-const evenWithin = 10 * time.Millisecond
+const evenWithin = tuning.Rest
 
 // A row is a queue's part of the line, or a share's.
 type row struct {

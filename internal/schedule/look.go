@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A look finds what a walk over all groups would find, where that takes long: jobs that are new, by their ids, and jobs
@@ -53,16 +54,19 @@ type cursor struct {
 }
 
 const (
-	pace      = 200                    // rests between a walk's statements, where looks are made, in their times
-	slack     = time.Second            // for clocks: due jobs are looked for so much further back
-	newBatch  = 8 * walkBatch          // ids of a statement
-	maxNew    = 32 * newBatch          // ids of a look: instead of more, all groups are walked over
-	manyHeads = 4 * walkBatch          // a walk over fewer may be slow by chance,
-	slowWalk  = 100 * time.Millisecond // if it takes less
+	// pace is how many times as long as it took a walk's statement rests, where looks are made: these find all but what
+	// was changed by hand.
+	pace = tuning.Many * tuning.Share
+	// slack is for clocks: due jobs are looked for so much further back.
+	slack = tuning.Wait
+	// newBatch is the ids of a statement, of which most may be gone, or of other queues.
+	newBatch = 2 * tuning.Few * tuning.Rows
+	// maxNew is the ids of a look. Instead of more, all groups are walked over: many enqueues are of the same.
+	maxNew = 4 * tuning.Known
 )
 
 // horizon returns how long before its time a job is looked for. Looks come twice as often at least.
-func horizon(poll time.Duration) time.Duration { return 2*poll + 2*time.Second }
+func horizon(poll time.Duration) time.Duration { return 2*poll + 2*tuning.Wait }
 
 // slow returns from when on walks are too long to be made once every Poll.
 func (s *Scout) slow() time.Duration { return max(s.Poll/100, minGap) }
@@ -72,7 +76,8 @@ func (s *Scout) slow() time.Duration { return max(s.Poll/100, minGap) }
 func (s *Scout) choose() {
 	took, heads := s.sum(true)
 	switch {
-	case !s.look.on && (s.slowed > 1 || s.whole > slowWalk || heads > manyHeads && took > s.slow()):
+	// A walk over a few batches may be slow by chance.
+	case !s.look.on && (s.slowed > 1 || s.whole > tuning.Slow || heads > tuning.Few*tuning.Rows && took > s.slow()):
 		s.setLook(look{on: true})
 		for i := range s.walks {
 			w := &s.walks[i]
@@ -100,20 +105,20 @@ func (s *Scout) covered() bool { return s.any(func(w *walk) bool { return w.cove
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
 	l := &s.look
-	gap := max(s.gap, spare*l.took)
+	gap := max(s.gap, tuning.Share*l.took)
 	switch {
 	case !l.on:
-		return maxRest
+		return tuning.Wait
 	case l.writers == nil:
 		return 0
 	case view.Room <= 0:
-		return maxRest
+		return tuning.Wait
 	case l.pass == nil && !l.owed.IsZero() && !view.Crowded:
-		gap = spare * l.batch
+		gap = tuning.Share * l.batch
 	case l.pass != nil && view.Idle:
 		return 0
 	case l.pass != nil:
-		gap = yield * l.batch
+		gap = tuning.Few * l.batch
 	case s.hurried && s.covered():
 		gap = view.hurry(l.took)
 	case !view.Idle:
@@ -234,7 +239,7 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	}
 	hints := s.hints[:0]
 	s.Turns.Looking()
-	rows, err := conn.Query(ctx, s.Schema.Qualify(dueSQL), queue, p.due.at, p.due.id, p.until, walkBatch)
+	rows, err := conn.Query(ctx, s.Schema.Qualify(dueSQL), queue, p.due.at, p.due.id, p.until, tuning.Rows)
 	if err == nil {
 		h := hint{Key: groups.Key{Queue: queue}}
 		_, err = pgx.ForEachRow(rows, []any{&h.GroupID, &h.id, &p.due.at}, func() error {
@@ -246,7 +251,7 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	if err != nil {
 		return fmt.Errorf("schedule: look for jobs that are due: %w", err)
 	}
-	if len(hints) < walkBatch {
+	if len(hints) < tuning.Rows {
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
 	}
 	return s.follow(ctx, conn, hints)
@@ -283,7 +288,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []hint) error {
 	s.hints = hints
-	for keys := range slices.Chunk(s.Turns.unknown(hints), walkBatch) {
+	for keys := range slices.Chunk(s.Turns.unknown(hints), tuning.Rows) {
 		if err := s.probe(ctx, conn, keys); err != nil {
 			return err
 		}

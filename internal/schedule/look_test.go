@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // looking makes the scout look, as if walks took hours: it makes none any more.
@@ -140,7 +141,7 @@ func TestLooksLeaveManyJobsToAWalk(t *testing.T) {
 func TestLooksFindWhatIsDue(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const n = walkBatch + 11
+	const n = tuning.Rows + 11
 	s.Crowd(n)
 	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour'")
 	conn := s.Session().Conn
@@ -223,7 +224,7 @@ func TestNextLook(t *testing.T) {
 	s := newStage(t)
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Minute)
-	require.Equal(t, maxRest, scout.nextLook(turns.Look()), "walks are quick")
+	require.Equal(t, tuning.Wait, scout.nextLook(turns.Look()), "walks are quick")
 	s.looking(scout, conn)
 	s.found(scout, conn)
 	busy, idle := turns.Look(), turns.Look()
@@ -239,7 +240,7 @@ func TestNextLook(t *testing.T) {
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.Greater(t, scout.nextLook(busy), 2*time.Minute)
 	busy.Room = 0
-	require.Equal(t, maxRest, scout.nextLook(busy))
+	require.Equal(t, tuning.Wait, scout.nextLook(busy))
 	scout.whole = 0
 	scout.choose()
 	require.False(t, l.on)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // MaxPriority is the highest priority of a job; 0 is that of one without.
@@ -12,9 +13,10 @@ const MaxPriority = 9
 
 const (
 	// guaranteed is of how many turns one is that of the group which waits longest.
-	guaranteed = 10
-	// maxUrgent is how many groups of a priority a row has before no more are looked for.
-	maxUrgent = walkBatch / 2
+	guaranteed = tuning.Many
+	// maxUrgent is how many groups of a priority a row has before no more are looked for: half of a statement, because
+	// there is one for each priority, and somebody may wait for the next.
+	maxUrgent = tuning.Rows / 2
 )
 
 // Ranks are the groups of a row whose heads have a priority. Those of the highest have its turns, but for one in ten:

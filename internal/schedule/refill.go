@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A walk over a queue with shares is not cut: it passes the groups for which their shares have no room, so that those
@@ -20,15 +22,15 @@ type refill struct {
 	asked int    // when it was chosen last
 }
 
-// minRefill is how many groups a refill reads at least.
-const minRefill = walkBatch / 8
+// leastRefill is how many groups a refill reads at least: a round trip is to be worth it.
+const leastRefill = tuning.Rows / tuning.Many
 
 // nextRefill returns that of a queue's shares which is low and was chosen least lately, or none.
 func (t *Turns) nextRefill(queue *row) (next refill) {
 	for _, part := range queue.shares.over {
 		if t.low(part, queue.name) && (next.share == nil || part.refill.asked < next.asked) {
 			next = part.refill
-			next.share, next.limit = part, min(max(2*t.room(queue.name, part, nil), minRefill), walkBatch)
+			next.share, next.limit = part, min(max(2*t.room(queue.name, part, nil), leastRefill), tuning.Rows)
 		}
 	}
 	return next
@@ -58,10 +60,10 @@ func (t *Turns) refilled(queue string, w *walk, more bool) {
 // nextRefill returns how long the next refill has to wait.
 func (s *Scout) nextRefill(view View) time.Duration {
 	if !slices.ContainsFunc(view.parts, func(p part) bool { return p.refill.share != nil }) {
-		return maxRest
+		return tuning.Wait
 	}
-	if !view.Idle && view.Ready >= walkBatch {
-		return yield*s.refills.batch - time.Since(s.refills.walked)
+	if !view.Idle && view.Ready >= tuning.Rows {
+		return tuning.Few*s.refills.batch - time.Since(s.refills.walked)
 	}
 	return 0
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/schema"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A Scout finds groups with jobs for all lanes of a process, on a connection of its own.
@@ -54,17 +55,8 @@ type Scout struct {
 	hurry   chan struct{}
 }
 
-const (
-	maxRest   = time.Second          // between looks at the Turns, which forget their floors then; walks may be slow
-	minGap    = 2 * time.Millisecond // between walks while they bring news
-	walkBatch = 512                  // groups per statement, or jobs where groups are short
-	adjacent  = 8                    // jobs a group, from which on it is better to skip
-	fair      = minGap               // an answer that takes longer says too late when a job is due: it is corrected
-
-	// Rests, in times of what was done: while nothing presses, and while lanes have enough to do.
-	spare = 20
-	yield = 3
-)
+// minGap is the least time between walks while they bring news: a walk costs more than a notice.
+const minGap = 2 * tuning.Gap
 
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
@@ -101,7 +93,7 @@ func (s *Scout) Looked() time.Time {
 func (s *Scout) Bound() time.Duration { return horizon(s.Poll) }
 
 // nextCall returns how long the server need not be asked anything.
-func (s *Scout) nextCall() time.Duration { return max(s.Poll, maxRest) - time.Since(s.Looked()) }
+func (s *Scout) nextCall() time.Duration { return max(s.Poll, tuning.Wait) - time.Since(s.Looked()) }
 
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
@@ -158,12 +150,12 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		return 0, err
 	}
 	wait := min(max(s.nextWalk(view), 0), max(s.nextRefill(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0),
-		max(s.nextUrgent(view), 0), maxRest)
+		max(s.nextUrgent(view), 0), tuning.Wait) // the Turns forget their floors when they are looked at
 	switch {
 	case view.Stuck > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
 	case view.Worked: // there may be one soon that is stuck
-		wait = min(wait, askGap)
+		wait = min(wait, tuning.Rest)
 	}
 	if view.Held > 0 {
 		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
@@ -262,7 +254,7 @@ func (s *Scout) read(
 			return 0, "", err
 		}
 	}
-	late := time.Since(begin) - fair
+	late := time.Since(begin) - minGap // an answer that takes longer says too late when a job is due
 	for i := range found {
 		if late > 0 && found[i].DueIn > 0 {
 			found[i].DueIn = max(found[i].DueIn-late, time.Nanosecond)

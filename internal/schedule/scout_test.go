@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // scout returns Turns and the scout that fills them, not running.
@@ -215,7 +216,7 @@ func TestScoutHurries(t *testing.T) {
 // However many groups stand still, the one behind them is found.
 func TestScoutPassesBlockedGroups(t *testing.T) {
 	t.Parallel()
-	const n = walkBatch + 89
+	const n = tuning.Rows + 89
 	for name, block := range map[string]func(*stage){
 		"paused": func(s *stage) {
 			s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT queue, group_id FROM pgfifo.jobs WHERE id < $1",

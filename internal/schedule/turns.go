@@ -205,7 +205,7 @@ func (t *Turns) put(turn *Turn) {
 
 // quantum is how many turns a group has before those outside the line have theirs, while its queue has more ready
 // groups than the line holds. To find a group again costs a tenth of a job.
-const quantum = 4
+const quantum = tuning.Few
 
 // An Outcome is what a lane learned of a group.
 type Outcome struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // Urgency is what the scout keeps of jobs with a priority. While groups are in line it looks for those that may go
@@ -37,11 +38,8 @@ type stop struct {
 	group string
 }
 
-const (
-	urgentGap = 5 * time.Millisecond   // between looks while there are jobs with a priority,
-	rareGap   = 250 * time.Millisecond // and while there are none
-	urgentRun = 9                      // looks that come round rest for so many times as long as they take
-)
+// rareGap is between looks while there are no jobs with a priority: four times in what a user notices.
+const rareGap = tuning.Wait / 4
 
 // Urge asks for a look for jobs with a priority, of some queue.
 func (s *Scout) Urge() {
@@ -52,14 +50,14 @@ func (s *Scout) Urge() {
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
 func (s *Scout) nextUrgent(view View) time.Duration {
 	u := &s.urgency
-	gap := max(rareGap, 50*u.took)
+	gap := max(rareGap, tuning.Share*u.took)
 	switch {
 	case view.Ready == 0:
 		return rareGap
 	case u.more:
-		gap = urgentRun * u.took
+		gap = tuning.Many * u.took // it comes round, and leaves time to others
 	case u.some, u.asked.Load():
-		gap = max(urgentGap, spare*u.took)
+		gap = max(minGap, tuning.Share*u.took)
 	}
 	return gap - time.Since(u.walked)
 }
@@ -75,7 +73,7 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn) error {
 	}
 	s.urging = true
 	defer func() { s.urging = false }()
-	for keys := range slices.Chunk(s.Turns.outranked(hints), walkBatch) {
+	for keys := range slices.Chunk(s.Turns.outranked(hints), tuning.Rows) {
 		if err := s.probe(ctx, conn, keys); err != nil {
 			return err
 		}

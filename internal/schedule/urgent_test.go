@@ -160,7 +160,7 @@ func TestUrgentLooksAreRare(t *testing.T) {
 	scout.Urge()
 	require.True(t, woken(turns))
 	scout.urgency.took = time.Microsecond
-	require.LessOrEqual(t, scout.nextUrgent(turns.Look()), urgentGap)
+	require.LessOrEqual(t, scout.nextUrgent(turns.Look()), minGap)
 }
 
 // A million groups, each with a job that has a priority behind a head that has none: what looks cost is bounded.

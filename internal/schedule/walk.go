@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // rest returns how long to wait between walks that take so long.
@@ -15,7 +17,7 @@ func (s *Scout) rest(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
 	}
-	return spare * took
+	return tuning.Share * took
 }
 
 // hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep
@@ -143,9 +145,9 @@ func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
 		return pace*r.batch - time.Since(r.walked)
 	case s.look.on && p.roomy && view.Idle:
 		return r.batch - time.Since(r.walked) // what is due meanwhile is not to wait for it
-	case p.started && !view.Idle && view.Ready >= walkBatch:
+	case p.started && !view.Idle && view.Ready >= tuning.Rows:
 		// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
-		return yield*r.batch - time.Since(r.walked)
+		return tuning.Few*r.batch - time.Since(r.walked)
 	}
 	return 0
 }
@@ -202,7 +204,7 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	if !w.midway {
 		s.beginWalk(s.queue, view)
 	}
-	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[s.queue].room, walkBatch))
+	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[s.queue].room, tuning.Rows))
 	if err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func (s *Scout) readOn(
 	if w.skip {
 		w.skip = false
 	} else if more = n > 0; more {
-		w.skip = n < limit/adjacent
+		w.skip = n < limit/tuning.Many // where groups have many jobs it is better to skip
 	}
 	if more {
 		w.after = last

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 func TestWalkFindsGroupsInEveryState(t *testing.T) {
@@ -43,7 +44,7 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 func TestWalkReachesEveryGroup(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	n := 2*walkBatch + 7
+	n := 2*tuning.Rows + 7
 	s.Crowd(n)
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('r', 'z', ''), ('not mine', 'a', '')")
 	turns, scout := s.scout(time.Second, queue, "empty", "r")
@@ -102,7 +103,7 @@ func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 func TestWalkThroughShortAndLongGroups(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const n = 2*walkBatch + 7
+	const n = 2*tuning.Rows + 7
 	s.Crowd(n)
 	s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
 		SELECT $1, 'g' || to_char(g, 'FM00000'), '' FROM generate_series(300, 420) g, generate_series(1, 100)`, queue)
@@ -138,7 +139,7 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 	wait, err := scout.step(t.Context(), conn)
 	require.NoError(t, err)
 	require.Positive(t, wait)
-	require.LessOrEqual(t, wait, maxRest)
+	require.LessOrEqual(t, wait, tuning.Wait)
 	require.Greater(t, scout.nextWalk(turns.Look()), time.Hour, "no walk for long")
 }
 
@@ -146,7 +147,7 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 func TestTheFirstWalkHurries(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.Crowd(2*walkBatch + 7)
+	s.Crowd(2*tuning.Rows + 7)
 	s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
 		SELECT $1, 'g' || to_char(g, 'FM00000'), '' FROM generate_series(0, 40) g, generate_series(1, 100)`, queue)
 	turns, scout := s.scout(time.Second)
@@ -159,7 +160,7 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	}
 	view := walk()
 	require.False(t, view.Idle)
-	require.Equal(t, turns.limit-walkBatch, view.Room)
+	require.Equal(t, turns.limit-tuning.Rows, view.Room)
 	require.LessOrEqual(t, scout.nextWalk(view), time.Duration(0))
 
 	require.NoError(t, scout.Walk(t.Context(), conn))

@@ -8,23 +8,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // What the scout watches beside its walks: the groups that others hold, and those who enqueue.
-
-const (
-	heldGap = 25 * time.Millisecond // between looks at groups that others hold; twice that while no lane waits
-	askGap  = 10 * time.Millisecond // between looks at those who enqueue
-	askFor  = 500                   // claims without a floor for want of such a look, that are worth one
-)
 
 // heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
 // them may have lost its worker.
 func (v View) heldGap() time.Duration {
 	if v.Idle {
-		return heldGap
+		return tuning.Look / 2
 	}
-	return 2 * heldGap
+	return tuning.Look
 }
 
 // checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
@@ -71,7 +66,7 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 // once, as a transaction does of its own; of one that is let go only its row tells.
 func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
 	begin := time.Now()
-	if begin.Sub(s.kept.walked) < spare*s.kept.batch {
+	if begin.Sub(s.kept.walked) < tuning.Share*s.kept.batch {
 		return nil, nil
 	}
 	keys, sessions := s.Turns.Kept()
@@ -101,18 +96,19 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
 
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
-// is due when as many claims have missed it as it is worth, but not so soon that looking takes over a 50th of the time.
+// is due when as many claims have missed it as it is worth, but not so soon that looking takes much of the time: many such claims cost as much as a statement
+// that reads so many rows.
 func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	begin := time.Now()
 	missed := s.Turns.AskWriters()
-	each := min(begin.Sub(s.asked), maxRest) / time.Duration(max(missed, 1))
+	each := min(begin.Sub(s.asked), tuning.Wait) / time.Duration(max(missed, 1))
 	writers, prepared, err := s.askWriters(ctx, conn)
 	if err != nil {
 		return err
 	}
 	s.Turns.Writers(writers, prepared)
 	s.asked = time.Now()
-	s.askGap = max(min(askFor*each, maxRest), askGap, 50*s.asked.Sub(begin))
+	s.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Share*s.asked.Sub(begin))
 	return nil
 }
 
