@@ -46,10 +46,9 @@ type openTx struct {
 	next  time.Time // when to ask about it again
 }
 
-const (
-	maxOpen = tuning.Known     // transactions that are asked about; those beyond it, polling finds
-	openFor = 60 * tuning.Long // how long one is asked about: it takes its entry's memory, and a question a second
-)
+// openFor is how long a transaction is asked about, of which nobody may ever hear the end. It is much longer than any
+// should be open, for a worker may poll rarely.
+const openFor = 60 * tuning.Long
 
 func (a *announcer) init(c *Client) {
 	a.client, a.off = c, c.cfg.PollOnly
@@ -91,12 +90,13 @@ func (a *announcer) say(add func(hints)) {
 	}
 }
 
-// sayLater has add tell what is to be announced once the transaction has committed.
+// sayLater has add tell what is to be announced once the transaction has committed. If too many are open, polling finds
+// what it did.
 func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	tx := a.open[xid]
-	if tx == nil && len(a.open) >= maxOpen || !a.start() {
+	if tx == nil && len(a.open) >= tuning.Known || !a.start() {
 		return
 	}
 	if tx == nil {

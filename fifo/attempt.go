@@ -197,9 +197,9 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 }
 
 // mark marks the attempts that are about to begin, durably, if they need it: a lane's first ones, so that a job is
-// counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where several
-// jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any more, for
-// to mark may take a second.
+// counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where
+// several jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any
+// more, for to mark may take a second.
 func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {

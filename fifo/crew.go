@@ -56,7 +56,7 @@ func newCrew(w *Worker, set settings) *crew {
 			Completions: lease.NewLanes(c.dialer, 1), Others: lease.NewLanes(c.dialer, 1),
 		}
 	}
-	c.turns = schedule.NewTurns(max(1<<14, 4*set.lanes))
+	c.turns = schedule.NewTurns(max(tuning.Known/2, 4*set.lanes))
 	for name, q := range set.queues {
 		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
 			c.turns.SetBatch(name, schedule.Batch{Jobs: q.BatchJobs, Groups: q.BatchGroups})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A redrive that waits to be announced must not be hidden by a later enqueue to its group.
@@ -59,17 +61,17 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 	a.init(&Client{})
 	a.running = true // so that nobody asks
 	b := &batch{queues: []string{"q"}, groups: []string{"g"}}
-	for xid := range int64(maxOpen + 10) {
+	for xid := range int64(tuning.Known + 10) {
 		a.enqueued(b, []int64{xid}, xid, nil)
 	}
-	require.Len(t, a.open, maxOpen)
-	a.enqueued(b, []int64{maxOpen + 10}, 0, nil)
-	a.ended([]int64{0, maxOpen + 1}, []int64{1})
-	require.Len(t, a.open, maxOpen-2)
+	require.Len(t, a.open, tuning.Known)
+	a.enqueued(b, []int64{tuning.Known + 10}, 0, nil)
+	a.ended([]int64{0, tuning.Known + 1}, []int64{1})
+	require.Len(t, a.open, tuning.Known-2)
 	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 0}}}, a.pending)
 	old := a.open[2]
 	old.since = old.since.Add(-openFor)
-	require.Len(t, a.due(old.since.Add(openFor+1), true), maxOpen-3)
+	require.Len(t, a.due(old.since.Add(openFor+1), true), tuning.Known-3)
 	require.NotContains(t, a.open, int64(2))
 	a.close()
 }

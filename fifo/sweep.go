@@ -45,8 +45,8 @@ func (c *crew) runSweeper(ctx context.Context) {
 
 var errSweeping = errors.New("fifo: another worker is sweeping")
 
-// spent reports whether a part of a sweep that began then has had its share of the time. What is left waits for the next
-// sweep.
+// spent reports whether a part of a sweep that began then has had its share of the time. What is left waits for the
+// next sweep.
 func (c *crew) spent(begin time.Time) bool { return time.Since(begin) > c.set.sweep/tuning.Share }
 
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.

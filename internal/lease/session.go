@@ -88,8 +88,6 @@ type ask struct {
 	done       chan struct{}
 }
 
-const askRoom = tuning.Rows // asks of one round: more wait for the next
-
 const (
 	stmtKeepLock  = "pgfifo_keep_lock"
 	stmtKeepClaim = "pgfifo_keep_claim"
@@ -113,7 +111,7 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	bounds := d.Bounds.WithDefaults()
 	s := &session{
 		conn: conn, hears: hears, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
-		asks: make(chan *ask, askRoom), tell: lost,
+		asks: make(chan *ask, tuning.Rows), tell: lost,
 	}
 	s.lives, s.die = context.WithCancelCause(context.Background())
 	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
@@ -281,9 +279,10 @@ func (s *session) releaseApart(why error) error {
 	return nil
 }
 
-// gather returns asks that have waited longest, with the others that wait.
+// gather returns asks that have waited longest, with the others that wait. What is more than a round has room for waits
+// for the next.
 func (s *session) gather(asks []*ask) []*ask {
-	for len(asks) < askRoom {
+	for len(asks) < tuning.Rows {
 		select {
 		case a := <-s.asks:
 			asks = append(asks, a)

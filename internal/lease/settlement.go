@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A settlement is that of one job whose handler had no transaction. All that wait are made together: those of jobs that
@@ -60,7 +62,7 @@ func (g *gathering) settle(s *settlement, together func([]*settlement) error) er
 func (g *gathering) settleAll(together func([]*settlement) error) {
 	for {
 		g.mu.Lock()
-		some := g.waiting[:min(len(g.waiting), askRoom)]
+		some := g.waiting[:min(len(g.waiting), tuning.Rows)]
 		g.waiting = g.waiting[len(some):]
 		g.busy = len(some) > 0
 		g.mu.Unlock()

@@ -27,7 +27,7 @@ func (f *waitlist[T]) pop() (v T, ok bool) {
 	}
 	v, f.items[f.first] = f.items[f.first], v
 	f.first++
-	if f.first > 1024 && f.first > len(f.items)/2 {
+	if f.first > len(f.items)/2 {
 		f.items = append(f.items[:0], f.items[f.first:]...)
 		f.first = 0
 	}

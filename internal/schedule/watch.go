@@ -96,8 +96,8 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
 
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
-// is due when as many claims have missed it as it is worth, but not so soon that looking takes much of the time: many such claims cost as much as a statement
-// that reads so many rows.
+// is due when so many claims have missed it as a statement reads rows, for it is worth as much then; but not so soon
+// that looking takes over a 20th of the time.
 func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 	begin := time.Now()
 	missed := s.Turns.AskWriters()

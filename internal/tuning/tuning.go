@@ -8,45 +8,48 @@ package tuning
 
 import "time"
 
-// Times. Each is several times the one before.
+// Times.
 const (
-	// Gap is the least time between two notices, and before what will be there in a moment is looked for: about as much
-	// as a round trip and a commit take. Less would find nothing new.
+	// Gap is the least time between two notices, and between two tries of what may be there in a moment: about as long
+	// as a round trip and a commit. More often there would be nothing new.
 	Gap = time.Millisecond
 	// Rest is the first rest before something is tried again, of which each is twice as long as the one before (package
-	// rest). It is too short to be noticed, and much longer than a try takes.
+	// rest). Nobody notices it, and it is much longer than a try.
 	Rest = 10 * time.Millisecond
-	// Look is how often busy lanes have it looked at what others do; those without work, twice as often. A killed
-	// worker's groups are found by that, and it costs a hundredth of a core.
+	// Look is how often busy lanes have it looked at what others do; idle ones have it twice as often. The groups of a
+	// killed worker are found by that. For the same reason no notice, and no claim, waits longer for who is slow.
 	Look = 50 * time.Millisecond
-	// Slow is what a walk over all groups may take to be made often, what a cancel may take on its way, and how long a
-	// group is left alone at first about which the server refuses something.
+	// Slow is how long a walk over all groups may take, to be made often. So long a group rests at first about which
+	// the server refuses something, and a lane whose statement was canceled: the server may be slow to hear of that.
 	Slow = 100 * time.Millisecond
-	// Wait is how long somebody waits for what is nice to have: a connection for a mark, a polite close, a last notice.
-	// It is also the longest rest while a job or a lane waits. A user notices what takes longer.
+	// Wait is how long something waits for what is nice to have: a connection for a mark, a polite close, a last
+	// notice. It is also the longest rest of what a job waits for. A user notices what takes longer.
 	Wait = time.Second
-	// Grace is how long handlers have to return, and the server to answer what is asked beside them, and the longest
-	// rest of those who wait for a server. Shutdown has room for one of it in Kubernetes' 30 seconds.
+	// Grace is how long handlers have to return, and the server to answer what is asked beside them. It is also the
+	// longest rest of who waits for a server, or for a partner. Kubernetes' 30 seconds have room for few of it.
 	Grace = 5 * time.Second
-	// Long is what nobody waits for longer: a probe, a group in trouble, a reminder.
+	// Long is how long a probe keeps the next one waiting, and the longest time between two reminders, or two tries of
+	// a group that is in trouble: somebody has to mend that, and looks at his logs by the minute.
 	Long = time.Minute
 )
 
 // Counts.
 const (
-	// Known is how many things of one kind memory holds at least: groups with a floor, groups that are due soon, slow
-	// groups, refusals, open transactions. Some hundred bytes each, they are some megabytes.
+	// Known is how many things of one kind memory knows: groups with a floor, groups that are due soon, slow groups,
+	// refusals, open transactions; and half as many groups are in a queue's line. At some hundred bytes each they are a
+	// few megabytes.
 	Known = 1 << 15
-	// Rows is how many rows one statement reads, deletes or settles: it takes some milliseconds then, and its round trip
-	// is little beside that.
+	// Rows is how many rows a statement reads, deletes or settles. It takes some milliseconds: its round trip is little
+	// beside that, and nobody waits long for it.
 	Rows = 512
-	// Share is how much longer than it took the library leaves the server alone after what is not urgent: scans and the
-	// sweep have a twentieth of the time.
+	// Share is how many times as long as it took something rests that is not urgent, scans and the sweep above all: so
+	// the lanes have the rest of the server.
 	Share = 20
-	// Few is how often something happens that may be chance: misses, groups that say that a queue is unavailable. Also
-	// what is a few times as much: turns of a group in a row of full lines, rests of scans while lanes have enough to do.
+	// Few is how often something may happen by chance, misses say; after that it tells something. Also how many times
+	// as long as it took a scan rests while lanes have enough to do, and how often a group has its turn before others
+	// are looked for.
 	Few = 4
-	// Many is how often something happens until the rest of it is as the others were: the first claims of a lane, lines
-	// of a log in a second, turns by priority before one by age.
+	// Many is how often something happens, and more of it tells nothing new: failures that are logged in a second, the
+	// first claims of a lane, turns by priority before one by age.
 	Many = 10
 )
