@@ -49,7 +49,7 @@ type line struct {
 	*sharing // of a queue's shares; nil: the rows are those of queues
 }
 
-// evenWithin is the lanes' time by which queues may differ and still take turns.
+// evenWithin is the lanes' time by which queues may differ and still take turns: nobody notices it.
 const evenWithin = tuning.Rest
 
 // A row is a queue's part of the line, or a share's.
