@@ -25,20 +25,13 @@ func Firsts(ctx context.Context, db pgx.Tx, name schema.Name, after string, limi
 	if _, err := db.Exec(ctx, lease.LocalPlannerSettings); err != nil {
 		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
 	}
-	rows, err := db.Query(ctx, name.Qualify(firstsSQL), after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
-	}
 	var list []First
 	var f First
 	var waitsUS int64
-	_, err = pgx.ForEachRow(rows, []any{&f.Queue, &f.GroupID, &waitsUS, &f.Seen}, func() error {
-		f.Waits = time.Duration(waitsUS) * time.Microsecond
-		list = append(list, f)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
-	}
-	return list, nil
+	err := query(ctx, db, "look at all queues", name.Qualify(firstsSQL), []any{after, limit},
+		[]any{&f.Queue, &f.GroupID, &waitsUS, &f.Seen}, func() {
+			f.Waits = time.Duration(waitsUS) * time.Microsecond
+			list = append(list, f)
+		})
+	return list, err
 }

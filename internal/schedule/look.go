@@ -234,17 +234,14 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	}
 	hints := s.hints[:0]
 	s.Turns.Looking()
-	rows, err := conn.Query(ctx, s.Schema.Qualify(dueSQL), queue, p.due.at, p.due.id, p.until, walkBatch)
-	if err == nil {
-		h := hint{Key: groups.Key{Queue: queue}}
-		_, err = pgx.ForEachRow(rows, []any{&h.GroupID, &h.id, &p.due.at}, func() error {
+	h := hint{Key: groups.Key{Queue: queue}}
+	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(dueSQL),
+		[]any{queue, p.due.at, p.due.id, p.until, walkBatch}, []any{&h.GroupID, &h.id, &p.due.at}, func() {
 			p.due.id, h.at = h.id, p.due.at.Add(p.ahead)
 			hints = append(hints, h)
-			return nil
 		})
-	}
 	if err != nil {
-		return fmt.Errorf("schedule: look for jobs that are due: %w", err)
+		return err
 	}
 	if len(hints) < walkBatch {
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
@@ -265,16 +262,11 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 		}
 	}
 	s.Turns.Looking()
-	rows, err := conn.Query(ctx, s.Schema.Qualify(newSQL), queues, p.id, to, p.until)
-	if err == nil {
-		var h hint
-		_, err = pgx.ForEachRow(rows, []any{&h.Queue, &h.GroupID, &h.id}, func() error {
-			hints = append(hints, h)
-			return nil
-		})
-	}
+	var h hint
+	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(newSQL), []any{queues, p.id, to, p.until},
+		[]any{&h.Queue, &h.GroupID, &h.id}, func() { hints = append(hints, h) })
 	if err != nil {
-		return fmt.Errorf("schedule: look for new jobs: %w", err)
+		return err
 	}
 	p.id = to
 	return s.follow(ctx, conn, hints)

@@ -221,20 +221,16 @@ func (s *Scout) read(
 	begin := time.Now()
 	s.Turns.Looking()
 	var found []Candidate
-	rows, err := conn.Query(ctx, sql, args...)
-	if err != nil {
-		return 0, "", err
-	}
 	var c Candidate
 	var dueUS int64
 	var paused *int
 	var session *int64
-	_, err = pgx.ForEachRow(rows, []any{
+	err = query(ctx, conn, "look at heads", s.Schema.Qualify(sql), args, []any{
 		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
-	}, func() error {
+	}, func() {
 		n, last = n+1, c.GroupID
 		if s.urging && c.Priority == 0 {
-			return nil
+			return
 		}
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
@@ -244,7 +240,6 @@ func (s *Scout) read(
 			c.Shared = *paused
 		}
 		found = append(found, c)
-		return nil
 	})
 	if err != nil {
 		return 0, "", err
@@ -276,12 +271,7 @@ func (s *Scout) read(
 
 // probe reads the heads of named groups.
 func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
-	queues, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		queues[i], ids[i] = k.Queue, k.GroupID
-	}
-	if _, _, err := s.read(ctx, conn, nil, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
-		return fmt.Errorf("schedule: look at named groups: %w", err)
-	}
-	return nil
+	queues, ids := columns(keys)
+	_, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids)
+	return err
 }

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -71,7 +70,7 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn) error {
 	u.asked.Store(false)
 	hints, err := s.readUrgent(ctx, conn, s.Turns.levels())
 	if err != nil {
-		return fmt.Errorf("schedule: look for jobs with a priority: %w", err)
+		return err
 	}
 	s.urging = true
 	defer func() { s.urging = false }()
@@ -112,25 +111,19 @@ func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) 
 		queues[i], priorities[i], times[i], ids[i] = l.queue, int16(l.priority), from.due, from.group
 		delete(u.stops, l)
 	}
-	rows, err := conn.Query(ctx, s.Schema.Qualify(urgentSQL), queues, priorities, times, ids, maxUrgent)
-	if err != nil {
-		return nil, err
-	}
 	read := make(map[level]int)
 	var l level
 	var at stop
-	_, err = pgx.ForEachRow(rows, []any{&l.queue, &l.priority, &at.due, &at.group}, func() error {
+	err = query(ctx, conn, "look for jobs with a priority", s.Schema.Qualify(urgentSQL), []any{
+		queues, priorities, times, ids, maxUrgent,
+	}, []any{&l.queue, &l.priority, &at.due, &at.group}, func() {
 		hints = append(hints, urgentHint{groups.Key{Queue: l.queue, GroupID: at.group}, l.priority})
 		if read[l]++; read[l] == maxUrgent {
 			u.stops[l], u.more = at, true
 		}
-		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	u.some = u.some || len(hints) > 0
-	return hints, nil
+	return hints, err
 }
 
 // levels returns those of which there is room for more groups in line, the highest first.

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -227,9 +226,9 @@ func (s *Scout) readOn(
 	if w.skip {
 		sql = candidatesSQL
 	}
-	n, last, err := s.read(ctx, conn, w, s.Schema.Qualify(sql), queue, w.after, limit)
+	n, last, err := s.read(ctx, conn, w, sql, queue, w.after, limit)
 	if err != nil {
-		return rhythm{}, false, fmt.Errorf("schedule: look for candidates: %w", err)
+		return rhythm{}, false, err
 	}
 	w.heads += n
 	more = n == limit

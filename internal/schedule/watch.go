@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,17 +33,12 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	xids, keys := s.Turns.Held()
 	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
 	if len(xids) > 0 {
-		rows, err := conn.Query(ctx, s.Schema.Qualify(endedSQL), xids)
-		if err == nil {
-			var xid int64
-			var aborted bool
-			_, err = pgx.ForEachRow(rows, []any{&xid, &aborted}, func() error {
-				died[xid] = aborted
-				return nil
-			})
-		}
+		var xid int64
+		var aborted bool
+		err := query(ctx, conn, "look at other workers", s.Schema.Qualify(endedSQL), []any{xids},
+			[]any{&xid, &aborted}, func() { died[xid] = aborted })
 		if err != nil {
-			return fmt.Errorf("schedule: look at other workers: %w", err)
+			return err
 		}
 	}
 	ended, orphans := s.Turns.HeldBy(died)
@@ -79,22 +73,11 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 		return nil, nil
 	}
 	defer func() { s.kept = rhythm{time.Now(), time.Since(begin)} }()
-	queues, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, key := range keys {
-		queues[i], ids[i] = key.Queue, key.GroupID
-	}
-	rows, err := conn.Query(ctx, s.Schema.Qualify(releasedSQL), queues, ids, sessions)
-	if err == nil {
-		var n int
-		_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
-			released = append(released, keys[n-1])
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("schedule: look at what sessions hold: %w", err)
-	}
-	return released, nil
+	queues, ids := columns(keys)
+	var n int
+	err = query(ctx, conn, "look at what sessions hold", s.Schema.Qualify(releasedSQL), []any{queues, ids, sessions},
+		[]any{&n}, func() { released = append(released, keys[n-1]) })
+	return released, err
 }
 
 // nextAsk returns how long to leave those alone who enqueue.
@@ -120,15 +103,7 @@ func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (writers []string, prepared bool, err error) {
 	var writer string
 	var is bool
-	rows, err := conn.Query(ctx, writersSQL, s.Schema.String())
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&writer, &is}, func() error {
-			writers, prepared = append(writers, writer), prepared || is
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("schedule: look at those who enqueue: %w", err)
-	}
-	return writers, prepared, nil
+	err = query(ctx, conn, "look at those who enqueue", writersSQL, []any{s.Schema.String()},
+		[]any{&writer, &is}, func() { writers, prepared = append(writers, writer), prepared || is })
+	return writers, prepared, err
 }

@@ -94,7 +94,8 @@ var discovery = []Mutant{
 		Name:   "trouble-with-one-row-for-all",
 		Breaks: "a row that the server refuses to make keeps all groups from being found",
 		Edits: []Edit{{
-			"internal/schedule/rows.go", "	if !lease.Blames(err) {\n", "	if err != nil || !lease.Blames(err) {\n",
+			"internal/schedule/rows.go",
+			"	case !lease.Blames(err):\n		return nil", "	case err != nil || !lease.Blames(err):\n		return nil",
 		}},
 		Test: Test{"fifo", "TestRefusedRowIsTroubleOfItsGroup"},
 	},
