@@ -26,12 +26,12 @@ func Firsts(ctx context.Context, db pgx.Tx, name schema.Name, after string, limi
 		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
 	}
 	var list []First
-	var f First
-	var waitsUS int64
-	err := query(ctx, db, "look at all queues", name.Qualify(firstsSQL), []any{after, limit},
-		[]any{&f.Queue, &f.GroupID, &waitsUS, &f.Seen}, func() {
-			f.Waits = time.Duration(waitsUS) * time.Microsecond
-			list = append(list, f)
-		})
+	err := heads(ctx, db, name.Qualify(firstsSQL), []any{after, limit}, func(c Candidate) {
+		f := First{Key: c.Key, Seen: !c.missing}
+		if c.Holder == 0 && !c.Paused {
+			f.Waits = max(-c.DueIn, 0)
+		}
+		list = append(list, f)
+	})
 	return list, err
 }

@@ -221,24 +221,12 @@ func (s *Scout) read(
 	begin := time.Now()
 	s.Turns.Looking()
 	var found []Candidate
-	var c Candidate
-	var dueUS int64
-	var paused *int
-	var session *int64
-	err = query(ctx, conn, "look at heads", s.Schema.Qualify(sql), args, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
-	}, func() {
+	err = heads(ctx, conn, s.Schema.Qualify(sql), args, func(c Candidate) {
 		n, last = n+1, c.GroupID
 		if s.urging && c.Priority == 0 {
 			return
 		}
-		c.DueIn = time.Duration(dueUS) * time.Microsecond
-		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
-		c.Orphan = s.orphans[c.Key]
-		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
-		if c.Slot {
-			c.Shared = *paused
-		}
+		c.DueIn, c.Orphan = max(c.DueIn, 0), s.orphans[c.Key]
 		found = append(found, c)
 	})
 	if err != nil {
@@ -267,6 +255,26 @@ func (s *Scout) read(
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	s.news += s.Turns.Offer(found)
 	return n, last, nil
+}
+
+// heads calls each for every head that a statement tells of which ends with heads.sql. That of one which is due is due
+// in less than 0.
+func heads(ctx context.Context, db querier, sql string, args []any, each func(Candidate)) error {
+	var c Candidate
+	var dueUS int64
+	var paused *int
+	var session *int64
+	return query(ctx, db, "look at heads", sql, args, []any{
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
+	}, func() {
+		c.DueIn = time.Duration(dueUS) * time.Microsecond
+		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
+		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
+		if c.Slot {
+			c.Shared = *paused
+		}
+		each(c)
+	})
 }
 
 // probe reads the heads of named groups.

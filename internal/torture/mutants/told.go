@@ -41,7 +41,7 @@ var told = []Mutant{
 	{
 		Name:   "held-queue-unhandled",
 		Breaks: "a queue is said to wait whose job somebody runs",
-		Edits:  []Edit{{firstsFile, "WHEN walk.xid <> '0'::xid\n", "WHEN walk.xid = '0'::xid\n"}},
+		Edits:  []Edit{{"internal/schedule/firsts.go", "c.Holder == 0 && !c.Paused", "!c.Paused"}},
 		Test:   Test{"fifo", "TestUnhandledQueueIsTold"},
 	},
 	{
