@@ -19,6 +19,8 @@ func (f *waitlist[T]) head() T { return f.items[f.first] }
 
 func (f *waitlist[T]) push(v T) { f.items = append(f.items, v) }
 
+func (f *waitlist[T]) pushFirst(v T) { f.items = slices.Insert(f.items, f.first, v) }
+
 func (f *waitlist[T]) pop() (v T, ok bool) {
 	if f.len() == 0 {
 		return v, false
@@ -41,7 +43,7 @@ func (f *waitlist[T]) pop() (v T, ok bool) {
 type line struct {
 	rows     map[string]*row // by queue, or by share
 	round    []*row          // those with groups, the next one first
-	first    *row            // goes before them, whatever it has used; or nil
+	first    *row            // that of an orphan: goes before them, whatever it has used; or nil
 	least    time.Duration   // what the row had used that had used least, when the last turn was taken
 	n        int
 	*sharing // of a queue's shares; nil: the rows are those of queues
@@ -240,36 +242,9 @@ func (l *line) push(turn *Turn) {
 		r.push(turn)
 	}
 	l.n++
-}
-
-// freshen moves the turn, which was pushed last of its row, to those of the first walk.
-func (t *Turn) freshen() {
-	r := t.row
-	last := len(r.rest.items) - 1
-	r.fresh.push(t)
-	r.rest.items[last] = nil
-	r.rest.items = r.rest.items[:last]
-}
-
-// moveFirst moves the turn, which was pushed last of its row, to the front of all.
-func (l *line) moveFirst(turn *Turn) {
-	r := turn.row
-	if l.sharing == nil {
-		r = l.row(turn.Queue)
+	if turn.orphan { // its row goes before the others, too
+		i := slices.Index(l.round, r)
+		copy(l.round[1:], l.round[:i])
+		l.round[0], l.first = r, r
 	}
-	if r.shares != nil {
-		r.shares.moveFirst(turn)
-	} else {
-		f := &r.fresh
-		if turn.rank > 0 {
-			f = r.rank(turn.rank)
-		} else {
-			turn.freshen()
-		}
-		copy(f.items[f.first+1:], f.items[f.first:len(f.items)-1])
-		f.items[f.first] = turn
-	}
-	i := slices.Index(l.round, r)
-	copy(l.round[1:], l.round[:i])
-	l.round[0], l.first = r, r
 }

@@ -129,7 +129,7 @@ func (t *Turns) take() *Turn {
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.entered = 0
+	turn.entered, turn.fresh, turn.orphan = 0, false, false
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
 	if turn.shared {

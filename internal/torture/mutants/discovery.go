@@ -216,8 +216,7 @@ var discovery = []Mutant{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			lineFile, "		r.push(turn)\n	}\n	l.n++\n",
-			"		r.push(turn)\n	}\n	l.n++\n	l.moveFirst(turn)\n",
+			lineFile, "func (l *line) push(turn *Turn) {\n", "func (l *line) push(turn *Turn) {\n	turn.orphan = true\n",
 		}},
 		Test: Test{"internal/schedule", "TestTurnsGoRound"},
 	},
