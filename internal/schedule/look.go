@@ -19,6 +19,7 @@ import (
 // write lies above it. A look goes back to that of those who have ended since the last one.
 type look struct {
 	on      bool // walks take long, so looks are made
+	pressed bool // something was enqueued somewhere since the last one began
 	known   point
 	paused  int64            // a digest
 	writers map[string]point // those of the last look, and above what theirs lies
@@ -84,18 +85,15 @@ func (s *Scout) choose() {
 }
 
 func (s *Scout) setLook(l look) {
-	s.look = l
 	for i := range s.walks {
 		w := &s.walks[i]
-		w.covered, w.again, w.paced = false, false, false
+		w.covered, w.again, w.paced = false, w.again || s.look.pressed, false
 	}
+	s.look = l
 }
 
 // covers reports whether looks find everything in time, so that no walk need hurry.
 func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.covers() }) }
-
-// covered reports whether looks find everything in time that is new in some queue.
-func (s *Scout) covered() bool { return s.any(func(w *walk) bool { return w.covered }) }
 
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
@@ -114,7 +112,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 		return 0
 	case l.pass != nil:
 		gap = yield * l.batch
-	case s.hurried && s.covered():
+	case l.pressed:
 		gap = view.hurry(l.took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
@@ -127,10 +125,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	l := &s.look
 	begin := time.Now()
 	if l.pass == nil {
-		l.took, l.news = 0, 0
-		if s.hurried && s.covered() { // else the walk's
-			s.serve()
-		}
+		l.took, l.news, l.pressed = 0, 0, false
 		if err := s.begin(ctx, conn); err != nil {
 			return err
 		}

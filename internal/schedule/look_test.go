@@ -232,7 +232,7 @@ func TestNextLook(t *testing.T) {
 	l.took, scout.gap = time.Second, minGap
 	require.Greater(t, scout.nextLook(idle), 15*time.Second)
 	require.Greater(t, scout.nextLook(busy), 25*time.Second)
-	scout.hurried = true
+	scout.press()
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.LessOrEqual(t, scout.nextLook(busy), time.Second)
 	l.pass, l.batch = &pass{}, time.Minute

@@ -47,7 +47,6 @@ type Scout struct {
 	asked   time.Time           // and those who enqueue,
 	askGap  time.Duration       // and how long not to, from then on
 	news    int                 // so far
-	hurried bool                // something was enqueued somewhere since the walks began
 	orphans map[groups.Key]bool // groups whose worker has just died
 	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
@@ -111,7 +110,7 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
-			s.hurried = true // groups that were looked at just now are nowhere else
+			s.press() // groups that were looked at just now are nowhere else
 			return err
 		}
 		timer.Reset(wait)
@@ -121,7 +120,7 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 		case <-timer.C:
 		case <-s.Turns.Woken():
 		case <-s.hurry:
-			s.gap, s.hurried = 0, true
+			s.press()
 		}
 	}
 }

@@ -37,7 +37,7 @@ type walk struct {
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // it need not hurry
 	covered bool   // one has begun and ended since looks are made
-	again   bool   // the next one is needed soon
+	again   bool   // another one is needed soon
 	began   time.Time
 	took    time.Duration // its statements
 	heads   int           // seen
@@ -156,7 +156,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	switch {
 	case w.covers():
 		gap = max(s.Poll, pace*r.batch)
-	case s.hurried, w.again, s.look.on:
+	case w.again, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2, s.rest(took))
@@ -166,21 +166,16 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	return gap - time.Since(r.walked)
 }
 
-// serve enters that what Hurry tells of is about to be found, by looks or by the walks that begin now. Other queues are
-// walked again.
-func (s *Scout) serve() {
-	s.hurried = false
+// press has what is new looked for at once: by a look where these are made, else by walks that begin now.
+func (s *Scout) press() {
+	s.gap, s.look.pressed = 0, s.look.on
 	for i := range s.walks {
-		w := &s.walks[i]
-		w.again = w.again || !w.covered
+		s.walks[i].again = s.walks[i].again || !s.look.on
 	}
 }
 
 // beginWalk begins the walk over a queue: by itself if groups beyond the line wait there, else together with others.
 func (s *Scout) beginWalk(n int, view View) {
-	if s.hurried && !s.covered() {
-		s.serve()
-	}
 	apart := view.parts[n].over()
 	now := time.Now()
 	for i, p := range view.parts {
