@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -172,25 +171,6 @@ func (f *floors) age(now time.Time) {
 
 func (f *floors) sweep(now time.Time, aged bool) {
 	f.old, f.marks, f.aged, f.swept = f.marks, make(map[groups.Key]mark), aged, now
-}
-
-// all returns the floors that are in force.
-func (f *floors) all() iter.Seq2[groups.Key, floor] {
-	return func(yield func(groups.Key, floor) bool) {
-		for k, m := range f.marks {
-			if m.floor.id > 0 && !yield(k, m.floor) {
-				return
-			}
-		}
-		if f.aged {
-			return
-		}
-		for k, m := range f.old {
-			if _, newer := f.marks[k]; !newer && m.floor.id > 0 && !yield(k, m.floor) {
-				return
-			}
-		}
-	}
 }
 
 // ask begins an epoch, just before the writers are asked for.

@@ -134,18 +134,6 @@ func (r *row) work(by int) {
 	r.working += by
 }
 
-// shortest returns how many groups the shortest part has that can be full.
-func (l *line) shortest() int {
-	n := l.n
-	for _, r := range l.rows {
-		if r.shares != nil {
-			return 0
-		}
-		n = min(n, r.len())
-	}
-	return n
-}
-
 // anybody may have a lane.
 func anybody(string) bool { return true }
 

@@ -276,6 +276,7 @@ func TestHintedTurns(t *testing.T) {
 func TestAnnounceBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
+	turns.scout([]string{queue})
 	turns.Walked(queue, true)
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)

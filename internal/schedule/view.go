@@ -9,7 +9,6 @@ import (
 // A View is what the scout needs to know of the Turns.
 type View struct {
 	Room    int  // how many more groups the line can take of the queue that has the fewest there
-	Roomy   bool // it has had room for all of every queue since its last walk began
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
@@ -42,12 +41,9 @@ func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Room: t.limit - t.line.shortest(), Roomy: true, Ready: t.line.len(), parts: make([]part, len(t.scouted)),
+		Ready: t.line.len(), parts: make([]part, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
 		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
-	}
-	for _, r := range t.line.rows {
-		v.Roomy = v.Roomy && !r.over
 	}
 	for i, r := range t.scouted {
 		if r.shares != nil {
@@ -57,6 +53,7 @@ func (t *Turns) Look() View {
 			v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2}
 		}
 		v.parts[i].started, v.parts[i].paused = r.started, r.paused
+		v.Room = max(v.Room, v.parts[i].room)
 		r.paused = false
 	}
 	for turn := range t.held {

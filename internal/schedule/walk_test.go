@@ -48,7 +48,7 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('r', 'z', ''), ('not mine', 'a', '')")
 	turns, scout := s.scout(time.Second, queue, "empty", "r")
 	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
-	require.True(t, turns.Look().Roomy)
+	require.True(t, roomy(turns))
 	require.Len(t, drained(turns), n+1)
 	require.Equal(t, n+1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.queue_groups"))
 	require.False(t, scout.midway())
@@ -83,7 +83,7 @@ func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 	}
 	turns := NewTurns(16)
 	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
-	s.Until(func() bool { return !turns.Look().Roomy }) // it is full
+	s.Until(func() bool { return !roomy(turns) }) // it is full
 	worked := make(map[string]int)
 	for range n * rounds {
 		var turn *Turn
