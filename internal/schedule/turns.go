@@ -24,7 +24,8 @@ type Turns struct {
 	most    int                  // of them are parked,
 	soon    time.Duration        // and half of that is for those due within this
 	earlier chan struct{}        // the first of them has changed, or when a queue is to be probed
-	held    map[*Turn]bool       // groups that another process holds
+	held    map[*Turn]bool       // groups that another process holds,
+	hinted  bool                 // since they were asked for last, with one that was announced
 	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes   lanes
 	teams   map[groups.Key]*team // see shared.go
@@ -262,8 +263,8 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
 		turn.misses.add(turn.head)
-		t.hold(turn, 0)
 		turn.hinted = hinted
+		t.hold(turn, 0)
 		if hinted {
 			t.signal()
 		}
@@ -282,6 +283,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 
 func (t *Turns) hold(turn *Turn, holder int64) {
 	turn.state, turn.holder = heldElsewhere, holder
+	t.hinted = t.hinted || turn.hinted
 	t.known[turn.Key] = turn
 	t.held[turn] = true
 }

@@ -14,7 +14,7 @@ type View struct {
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
-	Hinted  bool // among them one that was announced and missed: it may have no row
+	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
 	Stuck   int  // claims without a floor since writers were last asked for, because that was too long ago
 	parts   []part
 }
@@ -44,6 +44,7 @@ func (t *Turns) Look() View {
 		Ready: t.line.len(), parts: make([]part, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
 		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
+		Hinted: t.hinted,
 	}
 	for i, r := range t.scouted {
 		if r.shares != nil {
@@ -55,12 +56,6 @@ func (t *Turns) Look() View {
 		v.parts[i].started, v.parts[i].paused = r.started, r.paused
 		v.Room = max(v.Room, v.parts[i].room)
 		r.paused = false
-	}
-	for turn := range t.held {
-		if turn.hinted {
-			v.Hinted = true
-			break
-		}
 	}
 	t.worked = false
 	t.floors.age(time.Now())
@@ -134,6 +129,7 @@ func (t *Turns) Passed(queue string) {
 func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.hinted = false
 	seen := make(map[int64]bool, len(t.held))
 	for turn := range t.held {
 		switch {
