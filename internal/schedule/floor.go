@@ -42,11 +42,11 @@ type floors struct {
 	keep  time.Duration       // how long they are in force from then on
 	looks int64               // how often the scout began to look for heads
 
-	epoch   int64    // how often the writers were asked for
-	safe    int64    // all writers have ended that the answer of this epoch told of
-	asked   int64    // the epoch whose writers are waited for,
-	writers []string // those of them that have not ended
-	stuck   int      // claims since they were asked for, of groups whose floors wait for them
+	epoch    int64    // how often the writers were asked for
+	safe     int64    // all writers have ended that the answer of this epoch told of
+	asked    int64    // the epoch whose writers are waited for,
+	writers  []string // those of them that have not ended
+	unproven int      // claims since they were asked for, of groups whose floors wait for them
 }
 
 // A mark is what is known of one group.
@@ -112,7 +112,7 @@ func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
 		m.bound = claim.XID
 	case looked:
 		if m.tried++; m.tried >= stuck {
-			f.stuck++
+			f.unproven++
 		}
 	}
 	f.marks[turn.Key] = m
@@ -176,7 +176,7 @@ func (f *floors) sweep(now time.Time, aged bool) {
 // ask begins an epoch, just before the writers are asked for.
 func (f *floors) ask() {
 	f.epoch++
-	f.stuck = 0
+	f.unproven = 0
 }
 
 // answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under

@@ -113,7 +113,7 @@ func TestFloorBySnapshots(t *testing.T) {
 				require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true, Seen: seen}))
 			}
 			require.Equal(t, c.floor, turn.floor.id)
-			require.Equal(t, c.stuck, turns.Look().Stuck > 0)
+			require.Equal(t, c.stuck, turns.Look().Unproven > 0)
 		})
 	}
 }

@@ -146,7 +146,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 			return 0, err
 		}
 	}
-	if view.Stuck > 0 && s.nextAsk() <= 0 {
+	if view.Unproven > 0 && s.nextAsk() <= 0 {
 		if err := s.checkWriters(ctx, conn); err != nil {
 			return 0, err
 		}
@@ -159,9 +159,9 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	wait := min(max(s.nextWalk(view), 0), max(s.nextRefill(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0),
 		max(s.nextUrgent(view), 0), maxRest)
 	switch {
-	case view.Stuck > 0:
+	case view.Unproven > 0:
 		wait = min(wait, max(s.nextAsk(), 0))
-	case view.Worked: // there may be one soon that is stuck
+	case view.Worked: // there may be a claim soon that wants it
 		wait = min(wait, askGap)
 	}
 	if view.Held > 0 {

@@ -17,29 +17,29 @@ import (
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
-	mu      sync.Mutex
-	line    line                 // ready, in order
-	known   map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
-	due     dueHeap              // groups whose head is not due yet
-	most    int                  // of them are parked,
-	soon    time.Duration        // and half of that is for those due within this
-	earlier chan struct{}        // the first of them has changed, or when a queue is to be probed
-	held    map[*Turn]bool       // groups that another process holds,
-	hinted  bool                 // since they were asked for last, with one that was announced
-	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
-	lanes   lanes
-	teams   map[groups.Key]*team // see shared.go
-	looked  map[groups.Key]*Turn // groups that were held, and that the scout is looking at
-	poll    time.Duration
-	sick    atomic.Int64 // queues of which some group has said that it is unavailable
-	floors  floors
-	limit   int    // of each queue's row
-	refills int    // so far
-	scouted []*row // those of the scout's queues
-	batches map[string]Batch
-	shares  map[string]func(groupIDs []string) []string // of queues that have any
-	worked  bool                                        // a job was worked since the last Look
-	wake    chan struct{}
+	mu       sync.Mutex
+	line     line                 // ready, in order
+	known    map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
+	due      dueHeap              // groups whose head is not due yet
+	most     int                  // of them are parked,
+	soon     time.Duration        // and half of that is for those due within this
+	earlier  chan struct{}        // the first of them has changed, or when a queue is to be probed
+	held     map[*Turn]bool       // groups that another process holds,
+	hinted   bool                 // since they were asked for last, with one that was announced
+	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
+	lanes    lanes
+	teams    map[groups.Key]*team // see shared.go
+	checking map[groups.Key]*Turn // groups that were held, and that the scout looks at now
+	poll     time.Duration
+	sick     atomic.Int64 // queues of which some group has said that it is unavailable
+	floors   floors
+	limit    int    // of each queue's row
+	refills  int    // so far
+	scouted  []*row // those of the scout's queues
+	batches  map[string]Batch
+	shares   map[string]func(groupIDs []string) []string // of queues that have any
+	worked   bool                                        // a job was worked since the last Look
+	wake     chan struct{}
 }
 
 type turnState int
@@ -57,7 +57,7 @@ func NewTurns(limit int) *Turns {
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
-		teams: make(map[groups.Key]*team), looked: make(map[groups.Key]*Turn),
+		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: make(chan struct{}, 1),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}

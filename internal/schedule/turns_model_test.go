@@ -189,7 +189,7 @@ func (d *dispatch) released(t *rapid.T) {
 	}
 	ended, orphans := d.turns.HeldBy(died)
 	keys = append(keys, ended...)
-	d.turns.Gone(keys)
+	d.turns.Recheck(keys)
 	require.Empty(t, d.turns.held)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true

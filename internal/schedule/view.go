@@ -15,8 +15,9 @@ type View struct {
 	Held    int  // groups that others hold
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
-	Stuck   int  // claims without a floor since writers were last asked for, because that was too long ago
-	parts   []part
+	// Unproven is how many claims since writers were last asked for were without a floor because that was too long ago.
+	Unproven int
+	parts    []part
 }
 
 // A part is what the scout needs to know of a queue's part of the line.
@@ -43,7 +44,7 @@ func (t *Turns) Look() View {
 	v := View{
 		Ready: t.line.len(), parts: make([]part, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
-		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
+		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
 		Hinted: t.hinted,
 	}
 	for i, r := range t.scouted {
@@ -64,12 +65,12 @@ func (t *Turns) Look() View {
 
 // AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims
 // would have needed it since the last time.
-func (t *Turns) AskWriters() (stuck int) {
+func (t *Turns) AskWriters() (unproven int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stuck = t.floors.stuck
+	unproven = t.floors.unproven
 	t.floors.ask()
-	return stuck
+	return unproven
 }
 
 // Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.
@@ -173,15 +174,15 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	return keys, orphans
 }
 
-// Gone forgets held groups, which are looked at next: those that are offered until then, or announced, come back with
-// what was known of them. looked says that they have been.
-func (t *Turns) Gone(keys []groups.Key) (looked func()) {
+// Recheck forgets held groups, whose heads are looked at next: those that are offered or announced until done is called
+// come back with what was known of them.
+func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.looked)
+	clear(t.checking)
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
-			t.looked[key] = turn
+			t.checking[key] = turn
 			t.unhold(turn)
 			delete(t.known, key)
 		}
@@ -190,7 +191,7 @@ func (t *Turns) Gone(keys []groups.Key) (looked func()) {
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		clear(t.looked)
+		clear(t.checking)
 	}
 }
 

@@ -53,11 +53,11 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	looked := s.Turns.Gone(keys)
+	done := s.Turns.Recheck(keys)
 	if err := s.probe(ctx, conn, keys); err != nil {
 		return err
 	}
-	looked()
+	done()
 	return nil
 }
 
