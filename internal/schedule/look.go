@@ -223,7 +223,6 @@ func (m point) lower(than point) point {
 func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	queue := s.Queues[p.queue]
 	if view.parts[p.queue].room <= 0 {
-		s.Turns.Passed(queue)
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
 		return nil
 	}
@@ -252,8 +251,6 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	for i, q := range s.Queues {
 		if view.parts[i].room > 0 {
 			queues = append(queues, q)
-		} else {
-			s.Turns.Passed(q)
 		}
 	}
 	s.Turns.Looking()

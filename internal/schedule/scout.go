@@ -126,11 +126,19 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // see looks at the Turns. A queue in which a claim has met a pause is walked again soon: that may be over by the next
-// look, which would see no change then.
+// look, which would see no change then. One that has no room is left to a walk of its own: the others go on.
 func (s *Scout) see() View {
 	view := s.Turns.Look()
 	for i, p := range view.parts {
-		s.walks[i].again = s.walks[i].again || p.paused
+		w := &s.walks[i]
+		w.again = w.again || p.paused
+		if p.room > 0 {
+			continue
+		}
+		if !w.apart {
+			w.apart, w.rhythm = true, s.rhythm
+		}
+		w.cut = true // nor are its new jobs read by looks
 	}
 	return view
 }

@@ -52,6 +52,9 @@ func (t *Turns) Look() View {
 			v.parts[i] = part{room: t.limit, roomy: true, refill: t.nextRefill(r)}
 		} else {
 			room := t.limit - r.len()
+			if room <= 0 { // nothing is looked for, until there is
+				r.over, r.started = true, true
+			}
 			v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2}
 		}
 		v.parts[i].started, v.parts[i].paused = r.started, r.paused
@@ -115,15 +118,6 @@ func (t *Turns) Walked(queue string, complete bool) {
 	defer t.mu.Unlock()
 	r := t.line.row(queue)
 	r.over, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
-}
-
-// Passed says that groups of a queue were not looked at, because its part of the line is full: the walk that is under
-// way may have passed them.
-func (t *Turns) Passed(queue string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := t.line.row(queue)
-	r.over, r.dropped = true, true
 }
 
 // Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.

@@ -87,7 +87,6 @@ func (s *Scout) midway() bool { return s.any(func(w *walk) bool { return w.midwa
 
 // nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
 func (s *Scout) nextWalk(view View) time.Duration {
-	s.leave(view)
 	together := s.any((*walk).together)
 	took, _ := s.sum(false)
 	next := time.Duration(math.MaxInt64)
@@ -109,21 +108,6 @@ func (s *Scout) nextWalk(view View) time.Duration {
 		}
 	}
 	return next
-}
-
-// leave lets the walks go on without the queues that have no room.
-func (s *Scout) leave(view View) {
-	for n, p := range view.parts {
-		if p.room > 0 {
-			continue
-		}
-		w := &s.walks[n]
-		if !w.apart {
-			w.apart, w.rhythm = true, s.rhythm
-		}
-		w.cut = true
-		s.Turns.Walked(s.Queues[n], false)
-	}
 }
 
 // rhythmOf returns the rhythm of a walk. Those that are not apart share one.

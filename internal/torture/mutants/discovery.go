@@ -141,7 +141,7 @@ var discovery = []Mutant{
 	{
 		Name:   "pause-between-looks",
 		Breaks: "what was paused for a moment is found when it is resumed",
-		Edits:  []Edit{{scoutFile, "s.walks[i].again || p.paused", "s.walks[i].again || p.paused && false"}},
+		Edits:  []Edit{{scoutFile, "w.again = w.again || p.paused", "w.again = w.again || p.paused && false"}},
 		Test:   Test{"internal/schedule", "TestPauseBetweenLooks"},
 	},
 	{
