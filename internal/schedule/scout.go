@@ -32,7 +32,6 @@ type Scout struct {
 	walks   []walk // of each of the Queues
 	queue   int    // the one that was read last, by its index,
 	next    int    // and the one that is to be read next
-	rhythm         // of all walks that are not apart
 	gap     time.Duration
 	whole   time.Duration // what the last walks over all queues took, since
 	began   time.Time     // the first of those,
@@ -132,13 +131,9 @@ func (s *Scout) see() View {
 	for i, p := range view.parts {
 		w := &s.walks[i]
 		w.again = w.again || p.paused
-		if p.room > 0 {
-			continue
+		if p.room <= 0 {
+			w.apart, w.cut = true, true // nor are its new jobs read by looks
 		}
-		if !w.apart {
-			w.apart, w.rhythm = true, s.rhythm
-		}
-		w.cut = true // nor are its new jobs read by looks
 	}
 	return view
 }

@@ -87,7 +87,7 @@ func TestScoutOnANewConnection(t *testing.T) {
 	turns, scout := s.scout(time.Hour)
 	turns.Announce(group("a"), 1)
 	turns.Done(turns.TryNext(), Outcome{Missed: true})
-	scout.walked, scout.gap = time.Now(), time.Hour
+	scout.walks[0].walked, scout.gap = time.Now(), time.Hour
 	broken := s.Session()
 	require.NoError(t, broken.Close(t.Context()))
 	require.Error(t, scout.Run(t.Context(), broken.Conn))
@@ -103,7 +103,7 @@ func TestScoutLooksAtMissedGroups(t *testing.T) {
 	s.Exec("DELETE FROM pgfifo.queue_groups")
 	l := s.lane()
 	turns, scout := s.scout(time.Hour)
-	scout.walked = time.Now() // it has no reason to walk
+	scout.walks[0].walked = time.Now() // it has no reason to walk
 	scout.gap = time.Hour
 	turns.Announce(group("a"), 1)
 	turn := turns.TryNext()
@@ -204,7 +204,7 @@ func TestScoutHurries(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour)
-	scout.walked, scout.gap = time.Now(), time.Hour
+	scout.walks[0].walked, scout.gap = time.Now(), time.Hour
 	s.run(scout)
 	s.Enqueue(1, "a")
 	require.Nil(t, turns.TryNext())

@@ -44,7 +44,7 @@ type walk struct {
 	news    int           // the scout's when it began
 	share   *row          // whose refill it is,
 	until   string        // and behind which group there was no more room for it, if it was cut
-	rhythm                // while it is apart
+	rhythm                // its own while it is apart; the others share one
 }
 
 // A rhythm is when the last batch was read, and how long that took.
@@ -110,25 +110,16 @@ func (s *Scout) nextWalk(view View) time.Duration {
 	return next
 }
 
-// rhythmOf returns the rhythm of a walk. Those that are not apart share one.
-func (s *Scout) rhythmOf(w *walk) rhythm {
-	if w.midway && w.apart || w.walked.After(s.walked) {
-		return w.rhythm
-	}
-	return s.rhythm
-}
-
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
 func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
-	r := s.rhythmOf(w)
 	switch {
 	case w.paced && !w.again && p.roomy:
-		return pace*r.batch - time.Since(r.walked)
+		return pace*w.batch - time.Since(w.walked)
 	case s.look.on && p.roomy && view.Idle:
-		return r.batch - time.Since(r.walked) // what is due meanwhile is not to wait for it
+		return w.batch - time.Since(w.walked) // what is due meanwhile is not to wait for it
 	case p.started && !view.Idle && view.Ready >= walkBatch:
 		// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
-		return yield*r.batch - time.Since(r.walked)
+		return yield*w.batch - time.Since(w.walked)
 	}
 	return 0
 }
@@ -136,10 +127,10 @@ func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
 // nextBegin returns how long a walk has to wait before it begins; took is what those that wait took the last time.
 // Where looks are made it need not hurry.
 func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration {
-	r, gap := s.rhythmOf(w), s.gap
+	gap := s.gap
 	switch {
 	case w.covers():
-		gap = max(s.Poll, pace*r.batch)
+		gap = max(s.Poll, pace*w.batch)
 	case w.again, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
@@ -147,7 +138,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	default:
 		gap = max(gap, took)
 	}
-	return gap - time.Since(r.walked)
+	return gap - time.Since(w.walked)
 }
 
 // press has what is new looked for at once: by a look where these are made, else by walks that begin now.
@@ -184,10 +175,11 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	if err != nil {
 		return err
 	}
-	if w.apart {
-		w.rhythm = r
-	} else {
-		s.rhythm = r
+	w.rhythm = r
+	for i := range s.walks {
+		if other := &s.walks[i]; !w.apart && !(other.midway && other.apart) {
+			other.rhythm = r
+		}
 	}
 	w.took += r.batch
 	if !more {

@@ -154,7 +154,7 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	walk := func() View {
 		require.NoError(t, scout.walk(t.Context(), conn, turns.Look()))
 		require.True(t, scout.midway())
-		scout.batch = time.Minute // what the next one would take
+		scout.walks[0].batch = time.Minute // what the next one would take
 		return turns.Look()
 	}
 	view := walk()
