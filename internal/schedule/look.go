@@ -228,10 +228,10 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	}
 	hints := s.hints[:0]
 	s.Turns.Looking()
-	h := hint{Key: groups.Key{Queue: queue}}
+	h := Candidate{Key: groups.Key{Queue: queue}}
 	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(dueSQL),
-		[]any{queue, p.due.at, p.due.id, p.until, walkBatch}, []any{&h.GroupID, &h.id, &p.due.at}, func() {
-			p.due.id, h.at = h.id, p.due.at.Add(p.ahead)
+		[]any{queue, p.due.at, p.due.id, p.until, walkBatch}, []any{&h.GroupID, &h.ID, &p.due.at}, func() {
+			p.due.id, h.DueIn = h.ID, time.Until(p.due.at.Add(p.ahead))
 			hints = append(hints, h)
 		})
 	if err != nil {
@@ -254,9 +254,9 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 		}
 	}
 	s.Turns.Looking()
-	var h hint
+	var h Candidate
 	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(newSQL), []any{queues, p.id, to, p.until},
-		[]any{&h.Queue, &h.GroupID, &h.id}, func() { hints = append(hints, h) })
+		[]any{&h.Queue, &h.GroupID, &h.ID}, func() { hints = append(hints, h) })
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 }
 
 // follow looks at the heads of those groups of which a hint tells something new.
-func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []hint) error {
+func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
 	for keys := range slices.Chunk(s.Turns.unknown(hints), walkBatch) {
 		if err := s.probe(ctx, conn, keys); err != nil {
@@ -275,32 +275,26 @@ func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []hint) error 
 	return nil
 }
 
-// A hint is a job that is new, or due soon.
-type hint struct {
-	groups.Key
-	id int64
-	at time.Time // when it is due, if that is known
-}
-
-// unknown returns the groups that are to be looked at because of the hints, each once.
-func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
-	shares := divide(t, hints, func(h *hint) groups.Key { return h.Key })
+// unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.
+// They need not be heads. DueIn is 0 if it is not known.
+func (t *Turns) unknown(hints []Candidate) (keys []groups.Key) {
+	t.divide(hints)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	seen, coming := make(map[groups.Key]bool), make(map[*row]int)
-	for i, h := range hints {
-		t.floors.found(h.Key, h.id)
+	for _, h := range hints {
+		t.floors.found(h.Key, h.ID)
 		turn := t.known[h.Key]
 		switch {
 		case turn != nil && turn.claimable():
-			turn.lowest = min(turn.lowest, h.id)
+			turn.lowest = min(turn.lowest, h.ID)
 			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
 			// again.
-			turn.again = turn.again || turn.state == withLane && h.id != turn.head
-		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
+			turn.again = turn.again || turn.state == withLane && h.ID != turn.head
+		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.ID, h.DueIn)):
 		case !seen[h.Key]:
 			seen[h.Key] = true
-			if shares == nil || t.admits(h.Key, shares[i], coming, nil, "") {
+			if t.admits(h.Key, h.share, coming, nil, "") {
 				keys = append(keys, h.Key)
 			}
 		}
@@ -311,7 +305,8 @@ func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
 // claimable reports whether a claim will look at the group before long.
 func (t *Turn) claimable() bool { return t.state == inLine || t.state == withLane }
 
-// parked reports whether the group waits for the time of this job at its head. One that is tried too soon waits again.
-func (t *Turn) parked(id int64, at time.Time) bool {
-	return t.state == dueLater && t.head == id && (at.IsZero() || at.After(t.at.Add(-slack)))
+// parked reports whether the group waits for the time of this job at its head, if that is known. One that is tried too
+// soon waits again.
+func (t *Turn) parked(id int64, dueIn time.Duration) bool {
+	return t.state == dueLater && t.head == id && (dueIn == 0 || time.Now().Add(dueIn+slack).After(t.at))
 }

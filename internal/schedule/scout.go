@@ -40,7 +40,7 @@ type Scout struct {
 	look    look
 	urgency urgency
 	urging  bool                // only heads with a priority are looked for
-	hints   []hint              // to be used again
+	hints   []Candidate         // to be used again
 	checked time.Time           // when held groups were last looked at,
 	kept    rhythm              // of looks at those that sessions hold
 	asked   time.Time           // and those who enqueue,

@@ -84,14 +84,8 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// An urgentHint is a group with a job that has a priority.
-type urgentHint struct {
-	groups.Key
-	priority int
-}
-
 // readUrgent reads the next groups of some levels, those of the highest first.
-func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) (hints []urgentHint, err error) {
+func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) (hints []Candidate, err error) {
 	u := &s.urgency
 	if u.more = false; len(levels) == 0 {
 		return nil, nil
@@ -117,7 +111,7 @@ func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) 
 	err = query(ctx, conn, "look for jobs with a priority", s.Schema.Qualify(urgentSQL), []any{
 		queues, priorities, times, ids, maxUrgent,
 	}, []any{&l.queue, &l.priority, &at.due, &at.group}, func() {
-		hints = append(hints, urgentHint{groups.Key{Queue: l.queue, GroupID: at.group}, l.priority})
+		hints = append(hints, Candidate{Key: groups.Key{Queue: l.queue, GroupID: at.group}, Priority: l.priority})
 		if read[l]++; read[l] == maxUrgent {
 			u.stops[l], u.more = at, true
 		}
@@ -140,21 +134,17 @@ func (t *Turns) levels() (levels []level) {
 	return levels
 }
 
-// outranked returns the groups that are to be looked at because of the hints, each once.
-func (t *Turns) outranked(hints []urgentHint) (keys []groups.Key) {
-	shares := divide(t, hints, func(h *urgentHint) groups.Key { return h.Key })
+// outranked returns the groups that are to be looked at because of the hints, each once: jobs with a priority.
+func (t *Turns) outranked(hints []Candidate) (keys []groups.Key) {
+	t.divide(hints)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	seen := make(map[groups.Key]bool)
-	for i, h := range hints {
-		share := ""
-		if shares != nil {
-			share = shares[i]
-		}
+	for _, h := range hints {
 		turn := t.known[h.Key]
 		switch {
-		case seen[h.Key], turn == nil && !t.roomFor(h.Key, share, h.priority):
-		case turn == nil, turn.state == inLine && turn.priority < h.priority:
+		case seen[h.Key], turn == nil && !t.roomFor(h.Key, h.share, h.Priority):
+		case turn == nil, turn.state == inLine && turn.priority < h.Priority:
 			seen[h.Key] = true
 			keys = append(keys, h.Key)
 		}

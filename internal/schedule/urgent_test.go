@@ -7,9 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // give enqueues a job with a priority to each of n groups whose names begin so.
@@ -175,5 +172,5 @@ func TestUrgentLookIsShort(t *testing.T) {
 	hints, err := scout.readUrgent(t.Context(), s.Session().Conn, turns.levels())
 	require.NoError(t, err)
 	require.Len(t, hints, MaxPriority*maxUrgent)
-	require.Equal(t, urgentHint{groups.Key{Queue: pgtest.Queue, GroupID: "g800001"}, MaxPriority}, hints[0])
+	require.Equal(t, Candidate{Key: group("g800001"), Priority: MaxPriority}, hints[0])
 }
