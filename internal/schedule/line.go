@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// A waitlist is served first in, first out, from a slice, without a copy per element.
-type waitlist[T any] struct {
-	items []T
+// A waitlist is served first in, first out, from a slice, without a copy per turn.
+type waitlist struct {
+	items []*Turn
 	first int
 }
 
-func (f *waitlist[T]) len() int { return len(f.items) - f.first }
+func (f *waitlist) len() int { return len(f.items) - f.first }
 
-// head returns the first, if there is one.
-func (f *waitlist[T]) head() T { return f.items[f.first] }
+// head returns the first; there has to be one.
+func (f *waitlist) head() *Turn { return f.items[f.first] }
 
-func (f *waitlist[T]) push(v T) { f.items = append(f.items, v) }
+func (f *waitlist) push(turn *Turn) { f.items = append(f.items, turn) }
 
-func (f *waitlist[T]) pushFirst(v T) { f.items = slices.Insert(f.items, f.first, v) }
+func (f *waitlist) pushFirst(turn *Turn) { f.items = slices.Insert(f.items, f.first, turn) }
 
-func (f *waitlist[T]) pop() (v T, ok bool) {
-	if f.len() == 0 {
-		return v, false
-	}
-	v, f.items[f.first] = f.items[f.first], v
+// pop takes the head.
+func (f *waitlist) pop() *Turn {
+	turn := f.head()
+	f.items[f.first] = nil
 	f.first++
 	if f.first > 1024 && f.first > len(f.items)/2 {
 		f.items = append(f.items[:0], f.items[f.first:]...)
 		f.first = 0
 	}
-	return v, true
+	return turn
 }
 
 // A line is the groups that are ready, in the order of their turns: one of each queue, round and round, and those of a
@@ -60,9 +59,9 @@ type row struct {
 	used    time.Duration // the lanes' time that it has had, up to
 	at      time.Time
 
-	shares *line           // has the queue's groups, instead of
-	fresh  waitlist[*Turn] // those of the first walk: they have their first turns before anybody has a second
-	rest   waitlist[*Turn]
+	shares *line    // has the queue's groups, instead of
+	fresh  waitlist // those of the first walk: they have their first turns before anybody has a second
+	rest   waitlist
 	ranks  // go before these
 
 	over    bool   // since the last walk began it has not had room for every ready group

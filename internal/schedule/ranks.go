@@ -20,17 +20,17 @@ const (
 // Ranks are the groups of a row whose heads have a priority. Those of the highest have its turns, but for one in ten:
 // that is for who waits longest, whatever the priority. So the others have a part that nobody can take from them.
 type ranks struct {
-	lists  [MaxPriority]waitlist[*Turn] // from priority 1 on
-	ranked int                          // groups in them
-	passed int                          // turns since the last of those for who waits longest, while others waited
-	came   int64                        // turns that were pushed to the row
+	lists  [MaxPriority]waitlist // from priority 1 on
+	ranked int                   // groups in them
+	passed int                   // turns since the last of those for who waits longest, while others waited
+	came   int64                 // turns that were pushed to the row
 }
 
 // rank returns the list of a priority above 0.
-func (r *ranks) rank(priority int) *waitlist[*Turn] { return &r.lists[priority-1] }
+func (r *ranks) rank(priority int) *waitlist { return &r.lists[priority-1] }
 
 // highest returns the list that goes first, if there is any group in them.
-func (r *ranks) highest() *waitlist[*Turn] {
+func (r *ranks) highest() *waitlist {
 	p := MaxPriority
 	for r.rank(p).len() == 0 {
 		p--
@@ -39,7 +39,7 @@ func (r *ranks) highest() *waitlist[*Turn] {
 }
 
 // front is the part that the next turn comes from.
-func (r *row) front() *waitlist[*Turn] {
+func (r *row) front() *waitlist {
 	longest := &r.rest
 	if r.fresh.len() > 0 {
 		longest = &r.fresh
@@ -61,7 +61,7 @@ func (r *row) front() *waitlist[*Turn] {
 // pop takes the next turn.
 func (r *row) pop() *Turn {
 	last := r.passed >= guaranteed-1
-	turn, _ := r.front().pop()
+	turn := r.front().pop()
 	if turn.rank > 0 {
 		r.ranked--
 	}
@@ -114,7 +114,7 @@ func (r *row) rerank() {
 }
 
 // misplaced takes the turns out of a list that are not of its priority.
-func misplaced(f *waitlist[*Turn]) (moved []*Turn) {
+func misplaced(f *waitlist) (moved []*Turn) {
 	kept := f.items[:f.first]
 	for _, turn := range f.items[f.first:] {
 		if turn.rank == turn.priority {
