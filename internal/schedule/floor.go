@@ -10,7 +10,8 @@ import (
 )
 
 // floors remembers how far the jobs of a group are done, so that a claim does not walk over the dead entries of those
-// before: vacuum cannot remove them while any transaction is old, and a long job is an old transaction.
+// before: vacuum cannot remove them while any transaction is old, and a long job is an old transaction. With floors the
+// rate under a held snapshot is flat (0.95 of that at its beginning after 940,000 jobs, bench/RESULTS.md, horizon).
 //
 // A floor hides what lies below it, and a lower id may be there and not be seen yet: its enqueue drew it and has not
 // committed. When that returns, its job is before everything that is enqueued afterwards, and a floor may not turn that

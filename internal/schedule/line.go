@@ -59,10 +59,12 @@ type row struct {
 	used    time.Duration // the lanes' time that it has had, up to
 	at      time.Time
 
-	shares *line    // has the queue's groups, instead of
-	fresh  waitlist // those of the first walk: they have their first turns before anybody has a second
-	rest   waitlist
-	ranks  // go before these
+	shares *line // has the queue's groups, instead of
+	// fresh are those of the first walk: they have their first turns before anybody has a second, so a group that the
+	// walk reaches late does not wait for the jobs of those before it.
+	fresh waitlist
+	rest  waitlist
+	ranks // go before these
 
 	over    bool   // since the last walk began it has not had room for every ready group
 	dropped bool   // a group left it since then although it has more jobs

@@ -80,8 +80,8 @@ func (r *row) push(turn *Turn) {
 	r.place(turn)
 }
 
-// place puts a turn at the end of its list, or, if its worker has died, at the front: so it starts again in
-// milliseconds (p50 20 ms after the kill, bench/RESULTS.md), whatever the backlog.
+// place puts a turn at the end of its list, or, if its worker has died, at the front: its job starts again 20 ms after
+// the kill (p50, bench/RESULTS.md, recovery), whatever else is in line.
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
 	list := &r.rest

@@ -27,8 +27,9 @@ func (v View) hurry(took time.Duration) time.Duration {
 }
 
 // A walk goes over the groups of a queue, again and again. The walks over all queues begin together when it is time,
-// and have their statements in turn. When a queue's part of the line is full its walk is cut: it goes on where it was
-// when that runs low, apart from the others, which do not wait for it.
+// and have their statements in turn: so what they rest is in proportion to what all of them cost, however many queues
+// there are. When a queue's part of the line is full its walk is cut: it goes on where it was when that runs low, apart
+// from the others, which do not wait for it.
 type walk struct {
 	midway  bool   // it has begun and not ended
 	after   string // the last group seen

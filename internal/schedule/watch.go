@@ -27,7 +27,8 @@ func (v View) heldGap() time.Duration {
 }
 
 // checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
-// then one about the groups of those that ended.
+// then one about the groups of those that ended. So a worker's death is seen as soon as its transaction has ended, and
+// not by the next walk.
 func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	s.checked = time.Now()
 	xids, keys := s.Turns.Held()
