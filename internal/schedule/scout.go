@@ -29,6 +29,7 @@ type Scout struct {
 	// Trouble is told of a group whose row the server refuses to make ready for a claim.
 	Trouble func(key groups.Key, err error)
 
+	duties  []duty // in their order
 	walks   []walk // of each of the Queues
 	queue   int    // the one that was read last, by its index,
 	next    int    // and the one that is to be read next
@@ -72,10 +73,19 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 	for i := range walks {
 		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
 	}
-	return &Scout{
+	s := &Scout{
 		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
 		gap: minGap, hurry: make(chan struct{}, 1),
 	}
+	s.duties = []duty{
+		{s.nextHeld, s.checkHeld, false},
+		{s.nextAsk, s.checkWriters, false},
+		{s.nextLook, s.lookOn, true},
+		{s.nextWalk, s.walk, true},
+		{s.nextRefill, s.refill, true},
+		{s.nextUrgent, s.lookUrgent, false},
+	}
+	return s
 }
 
 // Hurry asks for a walk at once: something was enqueued, it is not known where.
@@ -138,73 +148,35 @@ func (s *Scout) see() View {
 	return view
 }
 
-// step does what is due, and returns how long nothing will be.
+// A duty is what the scout does again and again.
+type duty struct {
+	next func(View) time.Duration // so long it has to wait
+	do   func(context.Context, *pgx.Conn, View) error
+	look bool // for work
+}
+
+// step does what is due, and returns how long nothing will be. If nothing has been asked for long, it asks whether the
+// server is there.
 func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
-	view := s.see()
+	view, looked := s.see(), false
 	if view.Worked && view.Idle {
 		s.gap = min(s.gap, minGap)
 	}
-	if view.Hinted || view.Held > 0 && time.Since(s.checked) >= view.heldGap() {
-		if err := s.checkHeld(ctx, conn); err != nil {
-			return 0, err
-		}
-	}
-	if view.Unproven > 0 && s.nextAsk() <= 0 {
-		if err := s.checkWriters(ctx, conn); err != nil {
-			return 0, err
-		}
-	}
-	s.choose()
-	view, err := s.discover(ctx, conn, view)
-	if err != nil {
-		return 0, err
-	}
-	wait := min(max(s.nextWalk(view), 0), max(s.nextRefill(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0),
-		max(s.nextUrgent(view), 0), maxRest)
-	switch {
-	case view.Unproven > 0:
-		wait = min(wait, max(s.nextAsk(), 0))
-	case view.Worked: // there may be a claim soon that wants it
-		wait = min(wait, askGap)
-	}
-	if view.Held > 0 {
-		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
-	}
-	return wait, nil
-}
-
-// discover takes the next steps of a look and of a walk, if they are due. If nothing has been asked for long, it asks
-// whether the server is there.
-func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, error) {
-	looked := s.nextLook(view) <= 0
-	if looked {
-		if err := s.lookOn(ctx, conn, view); err != nil {
-			return view, err
-		}
-		view = s.see()
-	}
-	if s.nextWalk(view) <= 0 {
-		if err := s.walk(ctx, conn, view); err != nil {
-			return view, err
-		}
+	for _, d := range s.duties {
 		s.choose()
-		view, looked = s.see(), true
-	}
-	if s.nextRefill(view) <= 0 {
-		if err := s.refill(ctx, conn, view); err != nil {
-			return view, err
+		if d.next(view) > 0 {
+			continue
 		}
-		view, looked = s.see(), true
-	}
-	if s.nextUrgent(view) <= 0 {
-		if err := s.lookUrgent(ctx, conn); err != nil {
-			return view, err
+		if err := d.do(ctx, conn, view); err != nil {
+			return 0, err
 		}
-		view = s.see()
+		worked := view.Worked
+		view, looked = s.see(), looked || d.look
+		view.Worked = view.Worked || worked
 	}
 	if !looked && s.nextCall() <= 0 {
 		if err := conn.Ping(ctx); err != nil {
-			return view, fmt.Errorf("schedule: look whether the server is there: %w", err)
+			return 0, fmt.Errorf("schedule: look whether the server is there: %w", err)
 		}
 		looked = true
 	}
@@ -212,7 +184,11 @@ func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, 
 		now := time.Now()
 		s.looked.Store(&now)
 	}
-	return view, nil
+	wait := min(max(s.nextCall(), 0), maxRest)
+	for _, d := range s.duties {
+		wait = min(wait, max(d.next(view), 0))
+	}
+	return wait, nil
 }
 
 // read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing.

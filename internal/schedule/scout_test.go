@@ -125,7 +125,7 @@ func (s *stage) watching() (*Turns, *Scout, *pgx.Conn) {
 	require.NoError(s, scout.Walk(s.Context(), conn))
 	require.Nil(s, turns.TryNext())
 	turns.Done(&Turn{Key: group("another")}, Outcome{Missed: true})
-	require.NoError(s, scout.checkHeld(s.Context(), conn))
+	require.NoError(s, scout.checkHeld(s.Context(), conn, View{}))
 	return turns, scout, conn
 }
 
@@ -142,7 +142,7 @@ func TestNewestTransactionHolds(t *testing.T) {
 	require.Len(t, xids, 1)
 	require.Empty(t, unknown)
 	s.Terminate(holder.Conn().PgConn().PID())
-	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	require.NoError(t, scout.checkHeld(t.Context(), conn, View{}))
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
@@ -160,7 +160,7 @@ func TestReleasedBySession(t *testing.T) {
 	require.Nil(t, turns.TryNext())
 	s.Exec("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'b'")
 	s.Until(func() bool {
-		require.NoError(t, scout.checkHeld(t.Context(), conn))
+		require.NoError(t, scout.checkHeld(t.Context(), conn, View{}))
 		keys, _ := turns.Kept()
 		return len(keys) == 1
 	})
@@ -325,7 +325,7 @@ func TestJobsInTheFarFuture(t *testing.T) {
 			require.Equal(t, "b", turns.TryNext().GroupID)
 			require.Nil(t, turns.TryNext())
 			turns.Done(&Turn{Key: group("a")}, Outcome{Missed: true})
-			require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn))
+			require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
 			require.Nil(t, turns.TryNext())
 			h := s.claim(s.lane(), "a")
 			require.False(t, h.Ready())

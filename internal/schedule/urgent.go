@@ -65,7 +65,7 @@ func (s *Scout) nextUrgent(view View) time.Duration {
 }
 
 // lookUrgent looks for groups whose heads have a priority.
-func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn) error {
+func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	u := &s.urgency
 	begin := time.Now()
 	u.asked.Store(false)

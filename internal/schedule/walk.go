@@ -178,9 +178,11 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	}
 	w.rhythm = r
 	for i := range s.walks {
-		if other := &s.walks[i]; !w.apart && !(other.midway && other.apart) {
-			other.rhythm = r
+		other := &s.walks[i]
+		if w.apart || other.midway && other.apart {
+			continue
 		}
+		other.rhythm = r
 	}
 	w.took += r.batch
 	if !more {
@@ -261,7 +263,7 @@ func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 		for more := true; more; more = s.walks[s.next].midway {
 			view := s.Turns.Look()
 			if view.parts[s.next].room <= 0 {
-				if err := s.lookUrgent(ctx, conn); err != nil {
+				if err := s.lookUrgent(ctx, conn, view); err != nil {
 					return err
 				}
 				break

@@ -35,7 +35,7 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 
 	// Free again, the one above the finished job.
 	s.end(l, succeed(h)...)
-	require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn))
+	require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
 	require.Equal(t, []string{"held"}, drained(turns))
 	require.Zero(t, turns.Look().Held)
 }

@@ -17,19 +17,25 @@ const (
 	askFor  = 500                   // claims without a floor for want of such a look, that are worth one
 )
 
-// heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// nextHeld returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
 // them may have lost its worker.
-func (v View) heldGap() time.Duration {
-	if v.Idle {
-		return heldGap
+func (s *Scout) nextHeld(view View) time.Duration {
+	gap := heldGap
+	switch {
+	case view.Hinted:
+		return 0
+	case view.Held == 0:
+		return maxRest
+	case !view.Idle:
+		gap *= 2
 	}
-	return 2 * heldGap
+	return gap - time.Since(s.checked)
 }
 
 // checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
 // then one about the groups of those that ended. So a worker's death is seen as soon as its transaction has ended, and
 // not by the next walk.
-func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
+func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 	s.checked = time.Now()
 	xids, keys := s.Turns.Held()
 	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
@@ -82,11 +88,19 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 }
 
 // nextAsk returns how long to leave those alone who enqueue.
-func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
+func (s *Scout) nextAsk(view View) time.Duration {
+	switch {
+	case view.Unproven > 0:
+		return s.askGap - time.Since(s.asked)
+	case view.Worked: // there may be a claim soon that wants it
+		return askGap
+	}
+	return maxRest
+}
 
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
 // is due when as many claims have missed it as it is worth, but not so soon that looking takes over a 50th of the time.
-func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
+func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, _ View) error {
 	begin := time.Now()
 	missed := s.Turns.AskWriters()
 	each := min(begin.Sub(s.asked), maxRest) / time.Duration(max(missed, 1))

@@ -45,8 +45,10 @@ var discovery = []Mutant{
 	{
 		Name:   "held-groups-forgotten",
 		Breaks: "nobody looks at the groups that a dead worker held, before the next slow walk",
-		Edits:  []Edit{{scoutFile, "	if view.Hinted || view.Held > 0 &&", "	if view.Held < 0 &&"}},
-		Test:   Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
+		Edits: []Edit{
+			{watchFile, "	case view.Hinted:\n		return 0\n	case view.Held == 0:\n", "	case view.Held >= 0:\n"},
+		},
+		Test: Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
 	},
 	{
 		Name:   "priority-of-a-job-behind",
