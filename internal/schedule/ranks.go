@@ -150,5 +150,5 @@ func (t *Turns) Urge(key groups.Key, id int64) {
 		return
 	}
 	t.hold(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
-	t.signal()
+	t.Wake()
 }

@@ -121,7 +121,7 @@ func (t *Turns) take() *Turn {
 	}
 	t.pay(turn)
 	if turn.row.over && t.low(turn.row, turn.Queue) {
-		t.signal() // there may be more than it could hold
+		t.Wake() // there may be more than it could hold
 	}
 	return turn
 }
@@ -266,7 +266,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		turn.hinted = hinted
 		t.hold(turn, 0)
 		if hinted {
-			t.signal()
+			t.Wake()
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))

@@ -189,13 +189,11 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	}
 }
 
-// Wake asks the scout to look again; Woken tells it.
-func (t *Turns) Wake() { t.signal() }
-
 // Woken is signalled when lanes run out of groups.
 func (t *Turns) Woken() <-chan struct{} { return t.wake }
 
-func (t *Turns) signal() {
+// Wake asks the scout to look again; Woken tells it.
+func (t *Turns) Wake() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
