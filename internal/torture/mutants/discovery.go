@@ -46,7 +46,8 @@ var discovery = []Mutant{
 		Name:   "held-groups-forgotten",
 		Breaks: "nobody looks at the groups that a dead worker held, before the next slow walk",
 		Edits: []Edit{
-			{watchFile, "	case view.Hinted:\n		return 0\n	case view.Held == 0:\n", "	case view.Held >= 0:\n"},
+			{watchFile, "	case view.Hinted:\n", "	case view.Hinted && view.Held < 0:\n"},
+			{watchFile, "	case view.Held == 0:\n", "	case view.Held >= 0:\n"},
 		},
 		Test: Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
 	},
@@ -97,7 +98,8 @@ var discovery = []Mutant{
 		Breaks: "a row that the server refuses to make keeps all groups from being found",
 		Edits: []Edit{{
 			"internal/schedule/rows.go",
-			"	case !lease.Blames(err):\n		return nil", "	case err != nil || !lease.Blames(err):\n		return nil",
+			"	case !lease.Blames(err):\n		return nil",
+			"	case err != nil || !lease.Blames(err):\n		return nil",
 		}},
 		Test: Test{"fifo", "TestRefusedRowIsTroubleOfItsGroup"},
 	},
@@ -218,7 +220,8 @@ var discovery = []Mutant{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			lineFile, "func (l *line) push(turn *Turn) {\n", "func (l *line) push(turn *Turn) {\n	turn.orphan = true\n",
+			lineFile, "func (l *line) push(turn *Turn) {\n",
+			"func (l *line) push(turn *Turn) {\n	turn.orphan = true\n",
 		}},
 		Test: Test{"internal/schedule", "TestTurnsGoRound"},
 	},
