@@ -50,7 +50,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 				reranked[turn.row] = true
 			}
 			continue
-		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, time.Now().Add(c.DueIn)):
+		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
 			continue
 		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.rests(c.ID):
 			continue
@@ -66,12 +66,8 @@ func (t *Turns) Offer(cs []Candidate) int {
 			t.park(turn, time.Now().Add(c.DueIn))
 		default:
 			news++
+			turn.fresh, turn.orphan = !t.line.row(turn.Queue).started, c.Orphan
 			t.put(turn)
-			if turn.state == inLine && c.Orphan {
-				t.line.moveFirst(turn)
-			} else if turn.state == inLine && turn.rank == 0 && !t.line.row(turn.Queue).started {
-				turn.freshen()
-			}
 		}
 	}
 	for r := range reranked {

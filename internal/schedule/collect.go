@@ -22,16 +22,13 @@ func Collect(
 ) (int64, groups.Key, error) {
 	var queues, ids []string
 	var last groups.Key
-	rows, err := db.Query(ctx, name.Qualify(collectLockSQL), after.Queue, after.GroupID, idle.Microseconds(), limit)
-	if err != nil {
-		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
-	}
-	_, err = pgx.ForEachRow(rows, []any{&last.Queue, &last.GroupID}, func() error {
+	err := query(ctx, db, "collect", name.Qualify(collectLockSQL), []any{
+		after.Queue, after.GroupID, idle.Microseconds(), limit,
+	}, []any{&last.Queue, &last.GroupID}, func() {
 		queues, ids = append(queues, last.Queue), append(ids, last.GroupID)
-		return nil
 	})
 	if err != nil {
-		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
+		return 0, groups.Key{}, err
 	}
 	if len(ids) == 0 {
 		return 0, groups.Key{}, nil

@@ -25,20 +25,13 @@ func Firsts(ctx context.Context, db pgx.Tx, name schema.Name, after string, limi
 	if _, err := db.Exec(ctx, lease.LocalPlannerSettings); err != nil {
 		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
 	}
-	rows, err := db.Query(ctx, name.Qualify(firstsSQL), after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
-	}
 	var list []First
-	var f First
-	var waitsUS int64
-	_, err = pgx.ForEachRow(rows, []any{&f.Queue, &f.GroupID, &waitsUS, &f.Seen}, func() error {
-		f.Waits = time.Duration(waitsUS) * time.Microsecond
+	err := heads(ctx, db, name.Qualify(firstsSQL), []any{after, limit}, func(c Candidate) {
+		f := First{Key: c.Key, Seen: !c.missing}
+		if c.Holder == 0 && !c.Paused {
+			f.Waits = max(-c.DueIn, 0)
+		}
 		list = append(list, f)
-		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("schedule: look at all queues: %w", err)
-	}
-	return list, nil
+	return list, err
 }

@@ -8,30 +8,31 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A waitlist is served first in, first out, from a slice, without a copy per element.
-type waitlist[T any] struct {
-	items []T
+// A waitlist is served first in, first out, from a slice, without a copy per turn.
+type waitlist struct {
+	items []*Turn
 	first int
 }
 
-func (f *waitlist[T]) len() int { return len(f.items) - f.first }
+func (f *waitlist) len() int { return len(f.items) - f.first }
 
-// head returns the first, if there is one.
-func (f *waitlist[T]) head() T { return f.items[f.first] }
+// head returns the first; there has to be one.
+func (f *waitlist) head() *Turn { return f.items[f.first] }
 
-func (f *waitlist[T]) push(v T) { f.items = append(f.items, v) }
+func (f *waitlist) push(turn *Turn) { f.items = append(f.items, turn) }
 
-func (f *waitlist[T]) pop() (v T, ok bool) {
-	if f.len() == 0 {
-		return v, false
-	}
-	v, f.items[f.first] = f.items[f.first], v
+func (f *waitlist) pushFirst(turn *Turn) { f.items = slices.Insert(f.items, f.first, turn) }
+
+// pop takes the head.
+func (f *waitlist) pop() *Turn {
+	turn := f.head()
+	f.items[f.first] = nil
 	f.first++
 	if f.first > len(f.items)/2 {
 		f.items = append(f.items[:0], f.items[f.first:]...)
 		f.first = 0
 	}
-	return v, true
+	return turn
 }
 
 // A line is the groups that are ready, in the order of their turns: one of each queue, round and round, and those of a
@@ -43,7 +44,7 @@ func (f *waitlist[T]) pop() (v T, ok bool) {
 type line struct {
 	rows     map[string]*row // by queue, or by share
 	round    []*row          // those with groups, the next one first
-	first    *row            // goes before them, whatever it has used; or nil
+	first    *row            // that of an orphan: goes before them, whatever it has used; or nil
 	least    time.Duration   // what the row had used that had used least, when the last turn was taken
 	n        int
 	*sharing // of a queue's shares; nil: the rows are those of queues
@@ -60,10 +61,12 @@ type row struct {
 	used    time.Duration // the lanes' time that it has had, up to
 	at      time.Time
 
-	shares *line           // has the queue's groups, instead of
-	fresh  waitlist[*Turn] // those of the first walk: they have their first turns before anybody has a second
-	rest   waitlist[*Turn]
-	ranks  // go before these
+	shares *line // has the queue's groups, instead of
+	// fresh are those of the first walk: they have their first turns before anybody has a second, so a group that the
+	// walk reaches late does not wait for the jobs of those before it.
+	fresh waitlist
+	rest  waitlist
+	ranks // go before these
 
 	over    bool   // since the last walk began it has not had room for every ready group
 	dropped bool   // a group left it since then although it has more jobs
@@ -132,18 +135,6 @@ func (r *row) work(by int) {
 	r.charge(now)
 	r.at = now
 	r.working += by
-}
-
-// shortest returns how many groups the shortest part has that can be full.
-func (l *line) shortest() int {
-	n := l.n
-	for _, r := range l.rows {
-		if r.shares != nil {
-			return 0
-		}
-		n = min(n, r.len())
-	}
-	return n
 }
 
 // anybody may have a lane.
@@ -242,36 +233,9 @@ func (l *line) push(turn *Turn) {
 		r.push(turn)
 	}
 	l.n++
-}
-
-// freshen moves the turn, which was pushed last of its row, to those of the first walk.
-func (t *Turn) freshen() {
-	r := t.row
-	last := len(r.rest.items) - 1
-	r.fresh.push(t)
-	r.rest.items[last] = nil
-	r.rest.items = r.rest.items[:last]
-}
-
-// moveFirst moves the turn, which was pushed last of its row, to the front of all.
-func (l *line) moveFirst(turn *Turn) {
-	r := turn.row
-	if l.sharing == nil {
-		r = l.row(turn.Queue)
+	if turn.orphan { // its row goes before the others, too
+		i := slices.Index(l.round, r)
+		copy(l.round[1:], l.round[:i])
+		l.round[0], l.first = r, r
 	}
-	if r.shares != nil {
-		r.shares.moveFirst(turn)
-	} else {
-		f := &r.fresh
-		if turn.rank > 0 {
-			f = r.rank(turn.rank)
-		} else {
-			turn.freshen()
-		}
-		copy(f.items[f.first+1:], f.items[f.first:len(f.items)-1])
-		f.items[f.first] = turn
-	}
-	i := slices.Index(l.round, r)
-	copy(l.round[1:], l.round[:i])
-	l.round[0], l.first = r, r
 }

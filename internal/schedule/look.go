@@ -13,13 +13,15 @@ import (
 )
 
 // A look finds what a walk over all groups would find, where that takes long: jobs that are new, by their ids, and jobs
-// that will soon be due, by their times. It costs as much as there are of these, however many groups there are.
+// that will soon be due, by their times. It costs as much as there are of these, however many groups there are: an idle
+// worker beside a million delayed groups takes 1.1% of a core, its sessions included (bench/RESULTS.md, delayed).
 //
 // A job may be committed long after its id was drawn, or its time set. So the scout notes who is writing to the jobs
 // (writers.sql), and for each of them how far the jobs were known at the look before, when they were not: what they
 // write lies above it. A look goes back to that of those who have ended since the last one.
 type look struct {
 	on      bool // walks take long, so looks are made
+	pressed bool // something was enqueued somewhere since the last one began
 	known   point
 	paused  int64            // a digest
 	writers map[string]point // those of the last look, and above what theirs lies
@@ -89,18 +91,15 @@ func (s *Scout) choose() {
 }
 
 func (s *Scout) setLook(l look) {
-	s.look = l
 	for i := range s.walks {
 		w := &s.walks[i]
-		w.covered, w.again, w.paced = false, false, false
+		w.covered, w.again, w.paced = false, w.again || s.look.pressed, false
 	}
+	s.look = l
 }
 
 // covers reports whether looks find everything in time, so that no walk need hurry.
 func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.covers() }) }
-
-// covered reports whether looks find everything in time that is new in some queue.
-func (s *Scout) covered() bool { return s.any(func(w *walk) bool { return w.covered }) }
 
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
@@ -119,7 +118,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 		return 0
 	case l.pass != nil:
 		gap = tuning.Few * l.batch
-	case s.hurried && s.covered():
+	case l.pressed:
 		gap = view.hurry(l.took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
@@ -132,10 +131,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	l := &s.look
 	begin := time.Now()
 	if l.pass == nil {
-		l.took, l.news = 0, 0
-		if s.hurried && s.covered() { // else the walk's
-			s.serve()
-		}
+		l.took, l.news, l.pressed = 0, 0, false
 		if err := s.begin(ctx, conn); err != nil {
 			return err
 		}
@@ -233,23 +229,19 @@ func (m point) lower(than point) point {
 func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	queue := s.Queues[p.queue]
 	if view.parts[p.queue].room <= 0 {
-		s.Turns.Passed(queue)
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
 		return nil
 	}
 	hints := s.hints[:0]
 	s.Turns.Looking()
-	rows, err := conn.Query(ctx, s.Schema.Qualify(dueSQL), queue, p.due.at, p.due.id, p.until, tuning.Rows)
-	if err == nil {
-		h := hint{Key: groups.Key{Queue: queue}}
-		_, err = pgx.ForEachRow(rows, []any{&h.GroupID, &h.id, &p.due.at}, func() error {
-			p.due.id, h.at = h.id, p.due.at.Add(p.ahead)
+	h := Candidate{Key: groups.Key{Queue: queue}}
+	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(dueSQL),
+		[]any{queue, p.due.at, p.due.id, p.until, tuning.Rows}, []any{&h.GroupID, &h.ID, &p.due.at}, func() {
+			p.due.id, h.DueIn = h.ID, time.Until(p.due.at.Add(p.ahead))
 			hints = append(hints, h)
-			return nil
 		})
-	}
 	if err != nil {
-		return fmt.Errorf("schedule: look for jobs that are due: %w", err)
+		return err
 	}
 	if len(hints) < tuning.Rows {
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
@@ -265,28 +257,21 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	for i, q := range s.Queues {
 		if view.parts[i].room > 0 {
 			queues = append(queues, q)
-		} else {
-			s.Turns.Passed(q)
 		}
 	}
 	s.Turns.Looking()
-	rows, err := conn.Query(ctx, s.Schema.Qualify(newSQL), queues, p.id, to, p.until)
-	if err == nil {
-		var h hint
-		_, err = pgx.ForEachRow(rows, []any{&h.Queue, &h.GroupID, &h.id}, func() error {
-			hints = append(hints, h)
-			return nil
-		})
-	}
+	var h Candidate
+	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(newSQL), []any{queues, p.id, to, p.until},
+		[]any{&h.Queue, &h.GroupID, &h.ID}, func() { hints = append(hints, h) })
 	if err != nil {
-		return fmt.Errorf("schedule: look for new jobs: %w", err)
+		return err
 	}
 	p.id = to
 	return s.follow(ctx, conn, hints)
 }
 
 // follow looks at the heads of those groups of which a hint tells something new.
-func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []hint) error {
+func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
 	for keys := range slices.Chunk(s.Turns.unknown(hints), tuning.Rows) {
 		if err := s.probe(ctx, conn, keys); err != nil {
@@ -296,32 +281,26 @@ func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []hint) error 
 	return nil
 }
 
-// A hint is a job that is new, or due soon.
-type hint struct {
-	groups.Key
-	id int64
-	at time.Time // when it is due, if that is known
-}
-
-// unknown returns the groups that are to be looked at because of the hints, each once.
-func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
-	shares := divide(t, hints, func(h *hint) groups.Key { return h.Key })
+// unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.
+// They need not be heads. DueIn is 0 if it is not known.
+func (t *Turns) unknown(hints []Candidate) (keys []groups.Key) {
+	t.divide(hints)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	seen, coming := make(map[groups.Key]bool), make(map[*row]int)
-	for i, h := range hints {
-		t.floors.found(h.Key, h.id)
+	for _, h := range hints {
+		t.floors.found(h.Key, h.ID)
 		turn := t.known[h.Key]
 		switch {
 		case turn != nil && turn.claimable():
-			turn.lowest = min(turn.lowest, h.id)
+			turn.lowest = min(turn.lowest, h.ID)
 			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
 			// again.
-			turn.again = turn.again || turn.state == withLane && h.id != turn.head
-		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.id, h.at)):
+			turn.again = turn.again || turn.state == withLane && h.ID != turn.head
+		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.ID, h.DueIn)):
 		case !seen[h.Key]:
 			seen[h.Key] = true
-			if shares == nil || t.admits(h.Key, shares[i], coming, nil, "") {
+			if t.admits(h.Key, h.share, coming, nil, "") {
 				keys = append(keys, h.Key)
 			}
 		}
@@ -332,7 +311,8 @@ func (t *Turns) unknown(hints []hint) (keys []groups.Key) {
 // claimable reports whether a claim will look at the group before long.
 func (t *Turn) claimable() bool { return t.state == inLine || t.state == withLane }
 
-// parked reports whether the group waits for the time of this job at its head. One that is tried too soon waits again.
-func (t *Turn) parked(id int64, at time.Time) bool {
-	return t.state == dueLater && t.head == id && (at.IsZero() || at.After(t.at.Add(-slack)))
+// parked reports whether the group waits for the time of this job at its head, if that is known. One that is tried too
+// soon waits again.
+func (t *Turn) parked(id int64, dueIn time.Duration) bool {
+	return t.state == dueLater && t.head == id && (dueIn == 0 || time.Now().Add(dueIn+slack).After(t.at))
 }

@@ -23,7 +23,10 @@ func (s *stage) looking(scout *Scout, conn *pgx.Conn) {
 		require.NoError(s, scout.lookOn(s.Context(), conn, scout.Turns.Look()))
 	}
 	require.NoError(s, scout.Walk(s.Context(), conn))
-	scout.batch, scout.whole = 24*time.Hour, 24*time.Hour
+	scout.whole = 24 * time.Hour
+	for i := range scout.walks {
+		scout.walks[i].batch = 24 * time.Hour
+	}
 	require.True(s, scout.covers())
 }
 
@@ -119,7 +122,7 @@ func TestWritersBeforeTheFirstLook(t *testing.T) {
 	tx.Do("COMMIT")
 	require.Empty(t, s.found(scout, conn))
 	require.False(t, scout.covers())
-	scout.walked = time.Time{}
+	scout.walks[0].walked = time.Time{}
 	require.LessOrEqual(t, scout.nextWalk(turns.Look()), time.Duration(0))
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Equal(t, []string{"late"}, drained(turns))
@@ -214,7 +217,7 @@ func TestLooksSeePauses(t *testing.T) {
 	require.True(t, scout.covers())
 	s.Exec("DELETE FROM pgfifo.pauses")
 	require.Empty(t, s.found(scout, conn))
-	scout.walked = time.Time{}
+	scout.walks[0].walked = time.Time{}
 	require.LessOrEqual(t, scout.nextWalk(turns.Look()), time.Duration(0))
 }
 
@@ -233,7 +236,7 @@ func TestNextLook(t *testing.T) {
 	l.took, scout.gap = time.Second, minGap
 	require.Greater(t, scout.nextLook(idle), 15*time.Second)
 	require.Greater(t, scout.nextLook(busy), 25*time.Second)
-	scout.hurried = true
+	scout.press()
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.LessOrEqual(t, scout.nextLook(busy), time.Second)
 	l.pass, l.batch = &pass{}, time.Minute

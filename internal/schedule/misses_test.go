@@ -21,7 +21,7 @@ func TestMissedAgainAndAgain(t *testing.T) {
 			tries = 0
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				if _, unknown := turns.Held(); len(unknown) > 0 {
-					turns.Gone(unknown)
+					turns.Recheck(unknown)
 				}
 				turns.Offer(cs)
 				if turn := turns.TryNext(); turn != nil {
@@ -58,10 +58,10 @@ func TestLateLook(t *testing.T) {
 		turns.Offer(cs)
 		ended, _ := turns.HeldBy(map[int64]bool{7: false})
 		require.Len(t, ended, 1)
-		looked := turns.Gone(ended)
+		done := turns.Recheck(ended)
 		cs[0].Holder, cs[0].DueIn = 0, time.Second
 		turns.Offer(cs)
-		looked()
+		done()
 		require.Nil(t, turns.TryNext())
 		time.Sleep(time.Second)
 		turns.Due()
@@ -71,12 +71,12 @@ func TestLateLook(t *testing.T) {
 		require.EqualValues(t, 9, turn.single)
 
 		turns.Done(turn, Outcome{Missed: true})
-		turns.Gone([]groups.Key{turn.Key})
+		turns.Recheck([]groups.Key{turn.Key})
 		turns.Announce(turn.Key, cs[0].ID)
 		turn = turns.TryNext()
 		require.Equal(t, 1, turn.Unavailable)
 		turns.Done(turn, Outcome{Missed: true})
-		turns.Gone([]groups.Key{turn.Key})()
+		turns.Recheck([]groups.Key{turn.Key})()
 		turns.Announce(turn.Key, cs[0].ID) // much later
 		require.Zero(t, turns.TryNext().Unavailable)
 	})

@@ -22,17 +22,17 @@ const (
 // Ranks are the groups of a row whose heads have a priority. Those of the highest have its turns, but for one in ten:
 // that is for who waits longest, whatever the priority. So the others have a part that nobody can take from them.
 type ranks struct {
-	lists  [MaxPriority]waitlist[*Turn] // from priority 1 on
-	ranked int                          // groups in them
-	passed int                          // turns since the last of those for who waits longest, while others waited
-	came   int64                        // turns that were pushed to the row
+	lists  [MaxPriority]waitlist // from priority 1 on
+	ranked int                   // groups in them
+	passed int                   // turns since the last of those for who waits longest, while others waited
+	came   int64                 // turns that were pushed to the row
 }
 
 // rank returns the list of a priority above 0.
-func (r *ranks) rank(priority int) *waitlist[*Turn] { return &r.lists[priority-1] }
+func (r *ranks) rank(priority int) *waitlist { return &r.lists[priority-1] }
 
 // highest returns the list that goes first, if there is any group in them.
-func (r *ranks) highest() *waitlist[*Turn] {
+func (r *ranks) highest() *waitlist {
 	p := MaxPriority
 	for r.rank(p).len() == 0 {
 		p--
@@ -41,7 +41,7 @@ func (r *ranks) highest() *waitlist[*Turn] {
 }
 
 // front is the part that the next turn comes from.
-func (r *row) front() *waitlist[*Turn] {
+func (r *row) front() *waitlist {
 	longest := &r.rest
 	if r.fresh.len() > 0 {
 		longest = &r.fresh
@@ -63,7 +63,7 @@ func (r *row) front() *waitlist[*Turn] {
 // pop takes the next turn.
 func (r *row) pop() *Turn {
 	last := r.passed >= guaranteed-1
-	turn, _ := r.front().pop()
+	turn := r.front().pop()
 	if turn.rank > 0 {
 		r.ranked--
 	}
@@ -82,14 +82,23 @@ func (r *row) push(turn *Turn) {
 	r.place(turn)
 }
 
+// place puts a turn at the end of its list, or, if its worker has died, at the front: its job starts again 20 ms after
+// the kill (p50, bench/RESULTS.md, recovery), whatever else is in line.
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
-	if turn.rank == 0 {
-		r.rest.push(turn)
-		return
+	list := &r.rest
+	switch {
+	case turn.rank > 0:
+		list = r.rank(turn.rank)
+		r.ranked++
+	case turn.fresh, turn.orphan:
+		list = &r.fresh
 	}
-	r.ranked++
-	r.rank(turn.rank).push(turn)
+	if turn.orphan {
+		list.pushFirst(turn)
+	} else {
+		list.push(turn)
+	}
 }
 
 // rerank moves the turns whose priority has changed.
@@ -107,7 +116,7 @@ func (r *row) rerank() {
 }
 
 // misplaced takes the turns out of a list that are not of its priority.
-func misplaced(f *waitlist[*Turn]) (moved []*Turn) {
+func misplaced(f *waitlist) (moved []*Turn) {
 	kept := f.items[:f.first]
 	for _, turn := range f.items[f.first:] {
 		if turn.rank == turn.priority {
@@ -143,5 +152,5 @@ func (t *Turns) Urge(key groups.Key, id int64) {
 		return
 	}
 	t.hold(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
-	t.signal()
+	t.Wake()
 }

@@ -144,7 +144,7 @@ func TestUrge(t *testing.T) {
 	turns.Urge(group("b"), 2)
 	require.True(t, turns.Look().Hinted)
 	_, unknown := turns.Held()
-	turns.Gone(unknown)
+	turns.Recheck(unknown)
 	turns.Offer(urgent(1, ready("b")))
 	turns.Urge(group("a"), 3)
 	require.Equal(t, []string{"b", "a"}, drained(turns))

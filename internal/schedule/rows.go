@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,28 +19,31 @@ import (
 func (s *Scout) prepareRows(
 	ctx context.Context, conn *pgx.Conn, sql string, found []Candidate, some func(c *Candidate) bool,
 ) ([]Candidate, error) {
-	var queues, ids []string
+	var keys []groups.Key
 	for i := range found {
-		if c := &found[i]; some(c) {
-			queues, ids = append(queues, c.Queue), append(ids, c.GroupID)
+		if some(&found[i]) {
+			keys = append(keys, found[i].Key)
 		}
 	}
-	if len(ids) == 0 {
+	if len(keys) == 0 {
 		return found, nil
 	}
 	sql = s.Schema.Qualify(sql)
+	queues, ids := columns(keys)
 	_, err := conn.Exec(ctx, sql, queues, ids)
-	if !lease.Blames(err) {
-		return found, err
+	switch {
+	case err == nil:
+		return found, nil
+	case !lease.Blames(err):
+		return nil, fmt.Errorf("schedule: make rows of groups: %w", err)
 	}
-	for i := range ids {
-		key := groups.Key{Queue: queues[i], GroupID: ids[i]}
+	for i, key := range keys {
 		_, err := conn.Exec(ctx, sql, queues[i:i+1], ids[i:i+1])
 		switch {
 		case lease.Blames(err):
 			s.refuse(key, err)
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("schedule: make rows of groups: %w", err)
 		default:
 			delete(s.refused, key)
 		}

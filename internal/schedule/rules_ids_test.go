@@ -152,7 +152,7 @@ func workPast(s *stage, watched bool) *passer {
 func (w *passer) work(id int64, watched bool) {
 	w.Helper()
 	if watched {
-		require.NoError(w, w.scout.checkWriters(w.Context(), w.Session().Conn))
+		require.NoError(w, w.scout.checkWriters(w.Context(), w.Session().Conn, View{}))
 	}
 	h, _, err := w.lane.Step(w.Context(), nil, w.turn.Request())
 	require.NoError(w, err)

@@ -30,10 +30,10 @@ type Scout struct {
 	// Trouble is told of a group whose row the server refuses to make ready for a claim.
 	Trouble func(key groups.Key, err error)
 
+	duties  []duty // in their order
 	walks   []walk // of each of the Queues
 	queue   int    // the one that was read last, by its index,
 	next    int    // and the one that is to be read next
-	rhythm         // of all walks that are not apart
 	gap     time.Duration
 	whole   time.Duration // what the last walks over all queues took, since
 	began   time.Time     // the first of those,
@@ -42,13 +42,12 @@ type Scout struct {
 	look    look
 	urgency urgency
 	urging  bool                // only heads with a priority are looked for
-	hints   []hint              // to be used again
+	hints   []Candidate         // to be used again
 	checked time.Time           // when held groups were last looked at,
 	kept    rhythm              // of looks at those that sessions hold
 	asked   time.Time           // and those who enqueue,
 	askGap  time.Duration       // and how long not to, from then on
 	news    int                 // so far
-	hurried bool                // something was enqueued somewhere since the walks began
 	orphans map[groups.Key]bool // groups whose worker has just died
 	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
@@ -66,10 +65,19 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 	for i := range walks {
 		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
 	}
-	return &Scout{
+	s := &Scout{
 		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
 		gap: minGap, hurry: make(chan struct{}, 1),
 	}
+	s.duties = []duty{
+		{s.nextHeld, s.checkHeld, false},
+		{s.nextAsk, s.checkWriters, false},
+		{s.nextLook, s.lookOn, true},
+		{s.nextWalk, s.walk, true},
+		{s.nextRefill, s.refill, true},
+		{s.nextUrgent, s.lookUrgent, false},
+	}
+	return s
 }
 
 // Hurry asks for a walk at once: something was enqueued, it is not known where.
@@ -103,7 +111,7 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
-			s.hurried = true // groups that were looked at just now are nowhere else
+			s.press() // groups that were looked at just now are nowhere else
 			return err
 		}
 		timer.Reset(wait)
@@ -113,88 +121,54 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 		case <-timer.C:
 		case <-s.Turns.Woken():
 		case <-s.hurry:
-			s.gap, s.hurried = 0, true
+			s.press()
 		}
 	}
 }
 
 // see looks at the Turns. A queue in which a claim has met a pause is walked again soon: that may be over by the next
-// look, which would see no change then.
+// look, which would see no change then. One that has no room is left to a walk of its own: the others go on.
 func (s *Scout) see() View {
 	view := s.Turns.Look()
 	for i, p := range view.parts {
-		s.walks[i].again = s.walks[i].again || p.paused
+		w := &s.walks[i]
+		w.again = w.again || p.paused
+		if p.room <= 0 {
+			w.apart, w.cut = true, true // nor are its new jobs read by looks
+		}
 	}
 	return view
 }
 
-// step does what is due, and returns how long nothing will be.
+// A duty is what the scout does again and again.
+type duty struct {
+	next func(View) time.Duration // so long it has to wait
+	do   func(context.Context, *pgx.Conn, View) error
+	look bool // for work
+}
+
+// step does what is due, and returns how long nothing will be. If nothing has been asked for long, it asks whether the
+// server is there.
 func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
-	view := s.see()
+	view, looked := s.see(), false
 	if view.Worked && view.Idle {
 		s.gap = min(s.gap, minGap)
 	}
-	if view.Hinted || view.Held > 0 && time.Since(s.checked) >= view.heldGap() {
-		if err := s.checkHeld(ctx, conn); err != nil {
-			return 0, err
-		}
-	}
-	if view.Stuck > 0 && s.nextAsk() <= 0 {
-		if err := s.checkWriters(ctx, conn); err != nil {
-			return 0, err
-		}
-	}
-	s.choose()
-	view, err := s.discover(ctx, conn, view)
-	if err != nil {
-		return 0, err
-	}
-	wait := min(max(s.nextWalk(view), 0), max(s.nextRefill(view), 0), max(s.nextLook(view), 0), max(s.nextCall(), 0),
-		max(s.nextUrgent(view), 0), tuning.Wait) // the Turns forget their floors when they are looked at
-	switch {
-	case view.Stuck > 0:
-		wait = min(wait, max(s.nextAsk(), 0))
-	case view.Worked: // there may be one soon that is stuck
-		wait = min(wait, tuning.Rest)
-	}
-	if view.Held > 0 {
-		wait = min(wait, max(view.heldGap()-time.Since(s.checked), 0))
-	}
-	return wait, nil
-}
-
-// discover takes the next steps of a look and of a walk, if they are due. If nothing has been asked for long, it asks
-// whether the server is there.
-func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, error) {
-	looked := s.nextLook(view) <= 0
-	if looked {
-		if err := s.lookOn(ctx, conn, view); err != nil {
-			return view, err
-		}
-		view = s.see()
-	}
-	if s.nextWalk(view) <= 0 {
-		if err := s.walk(ctx, conn, view); err != nil {
-			return view, err
-		}
+	for _, d := range s.duties {
 		s.choose()
-		view, looked = s.see(), true
-	}
-	if s.nextRefill(view) <= 0 {
-		if err := s.refill(ctx, conn, view); err != nil {
-			return view, err
+		if d.next(view) > 0 {
+			continue
 		}
-		view, looked = s.see(), true
-	}
-	if s.nextUrgent(view) <= 0 {
-		if err := s.lookUrgent(ctx, conn); err != nil {
-			return view, err
+		if err := d.do(ctx, conn, view); err != nil {
+			return 0, err
 		}
-		view = s.see()
+		worked := view.Worked
+		view, looked = s.see(), looked || d.look
+		view.Worked = view.Worked || worked
 	}
 	if !looked && s.nextCall() <= 0 {
 		if err := conn.Ping(ctx); err != nil {
-			return view, fmt.Errorf("schedule: look whether the server is there: %w", err)
+			return 0, fmt.Errorf("schedule: look whether the server is there: %w", err)
 		}
 		looked = true
 	}
@@ -202,7 +176,11 @@ func (s *Scout) discover(ctx context.Context, conn *pgx.Conn, view View) (View, 
 		now := time.Now()
 		s.looked.Store(&now)
 	}
-	return view, nil
+	wait := min(max(s.nextCall(), 0), tuning.Wait)
+	for _, d := range s.duties {
+		wait = min(wait, max(d.next(view), 0))
+	}
+	return wait, nil
 }
 
 // read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing.
@@ -213,30 +191,13 @@ func (s *Scout) read(
 	begin := time.Now()
 	s.Turns.Looking()
 	var found []Candidate
-	rows, err := conn.Query(ctx, sql, args...)
-	if err != nil {
-		return 0, "", err
-	}
-	var c Candidate
-	var dueUS int64
-	var paused *int
-	var session *int64
-	_, err = pgx.ForEachRow(rows, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
-	}, func() error {
+	err = heads(ctx, conn, s.Schema.Qualify(sql), args, func(c Candidate) {
 		n, last = n+1, c.GroupID
 		if s.urging && c.Priority == 0 {
-			return nil
+			return
 		}
-		c.DueIn = time.Duration(dueUS) * time.Microsecond
-		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
-		c.Orphan = s.orphans[c.Key]
-		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
-		if c.Slot {
-			c.Shared = *paused
-		}
+		c.DueIn, c.Orphan = max(c.DueIn, 0), s.orphans[c.Key]
 		found = append(found, c)
-		return nil
 	})
 	if err != nil {
 		return 0, "", err
@@ -266,14 +227,29 @@ func (s *Scout) read(
 	return n, last, nil
 }
 
+// heads calls each for every head that a statement tells of which ends with heads.sql. That of one which is due is due
+// in less than 0.
+func heads(ctx context.Context, db querier, sql string, args []any, each func(Candidate)) error {
+	var c Candidate
+	var dueUS int64
+	var paused *int
+	var session *int64
+	return query(ctx, db, "look at heads", sql, args, []any{
+		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
+	}, func() {
+		c.DueIn = time.Duration(dueUS) * time.Microsecond
+		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
+		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
+		if c.Slot {
+			c.Shared = *paused
+		}
+		each(c)
+	})
+}
+
 // probe reads the heads of named groups.
 func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
-	queues, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		queues[i], ids[i] = k.Queue, k.GroupID
-	}
-	if _, _, err := s.read(ctx, conn, nil, s.Schema.Qualify(probeSQL), queues, ids); err != nil {
-		return fmt.Errorf("schedule: look at named groups: %w", err)
-	}
-	return nil
+	queues, ids := columns(keys)
+	_, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids)
+	return err
 }

@@ -88,7 +88,7 @@ func TestScoutOnANewConnection(t *testing.T) {
 	turns, scout := s.scout(time.Hour)
 	turns.Announce(group("a"), 1)
 	turns.Done(turns.TryNext(), Outcome{Missed: true})
-	scout.walked, scout.gap = time.Now(), time.Hour
+	scout.walks[0].walked, scout.gap = time.Now(), time.Hour
 	broken := s.Session()
 	require.NoError(t, broken.Close(t.Context()))
 	require.Error(t, scout.Run(t.Context(), broken.Conn))
@@ -104,7 +104,7 @@ func TestScoutLooksAtMissedGroups(t *testing.T) {
 	s.Exec("DELETE FROM pgfifo.queue_groups")
 	l := s.lane()
 	turns, scout := s.scout(time.Hour)
-	scout.walked = time.Now() // it has no reason to walk
+	scout.walks[0].walked = time.Now() // it has no reason to walk
 	scout.gap = time.Hour
 	turns.Announce(group("a"), 1)
 	turn := turns.TryNext()
@@ -126,7 +126,7 @@ func (s *stage) watching() (*Turns, *Scout, *pgx.Conn) {
 	require.NoError(s, scout.Walk(s.Context(), conn))
 	require.Nil(s, turns.TryNext())
 	turns.Done(&Turn{Key: group("another")}, Outcome{Missed: true})
-	require.NoError(s, scout.checkHeld(s.Context(), conn))
+	require.NoError(s, scout.checkHeld(s.Context(), conn, View{}))
 	return turns, scout, conn
 }
 
@@ -143,7 +143,7 @@ func TestNewestTransactionHolds(t *testing.T) {
 	require.Len(t, xids, 1)
 	require.Empty(t, unknown)
 	s.Terminate(holder.Conn().PgConn().PID())
-	require.NoError(t, scout.checkHeld(t.Context(), conn))
+	require.NoError(t, scout.checkHeld(t.Context(), conn, View{}))
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
@@ -161,7 +161,7 @@ func TestReleasedBySession(t *testing.T) {
 	require.Nil(t, turns.TryNext())
 	s.Exec("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'b'")
 	s.Until(func() bool {
-		require.NoError(t, scout.checkHeld(t.Context(), conn))
+		require.NoError(t, scout.checkHeld(t.Context(), conn, View{}))
 		keys, _ := turns.Kept()
 		return len(keys) == 1
 	})
@@ -205,7 +205,7 @@ func TestScoutHurries(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour)
-	scout.walked, scout.gap = time.Now(), time.Hour
+	scout.walks[0].walked, scout.gap = time.Now(), time.Hour
 	s.run(scout)
 	s.Enqueue(1, "a")
 	require.Nil(t, turns.TryNext())
@@ -326,7 +326,7 @@ func TestJobsInTheFarFuture(t *testing.T) {
 			require.Equal(t, "b", turns.TryNext().GroupID)
 			require.Nil(t, turns.TryNext())
 			turns.Done(&Turn{Key: group("a")}, Outcome{Missed: true})
-			require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn))
+			require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
 			require.Nil(t, turns.TryNext())
 			h := s.claim(s.lane(), "a")
 			require.False(t, h.Ready())

@@ -180,7 +180,7 @@ func (t *Turns) full(turn *Turn, c Candidate) bool {
 		return true
 	}
 	if turn == nil {
-		turn = t.looked[c.Key]
+		turn = t.checking[c.Key]
 	}
 	return turn != nil && turn.shared && turn.state == heldElsewhere && turn.holder == 0 && turn.head == c.ID &&
 		c.DueIn == 0 && time.Since(turn.tried) < t.poll

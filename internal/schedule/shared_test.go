@@ -86,7 +86,7 @@ func TestTeamThatIsFull(t *testing.T) {
 		require.NotNil(t, turn)
 		leave(turns, turn, Outcome{Missed: true})
 		_, unknown := turns.Held()
-		turns.Gone(unknown) // the scout looks
+		turns.Recheck(unknown) // the scout looks
 		turns.Offer(run(3, "a"))
 		require.Nil(t, turns.TryNext())
 		turns.Offer(run(3, "a"))
@@ -109,7 +109,7 @@ func TestTeamThatIsFull(t *testing.T) {
 	turns.Announce(group("a"), 10)
 	miss()
 	ended, _ := turns.HeldBy(map[int64]bool{100: false})
-	turns.Gone(ended)
+	turns.Recheck(ended)
 	turns.Offer(run(3, "a"))
 	miss()
 }

@@ -131,28 +131,23 @@ func (t *Turns) refuse(queue string, part *row, after string) {
 	part.over = true
 }
 
-// divide returns the shares of groups, or nil if no queue has any.
-func divide[T any](t *Turns, of []T, key func(*T) groups.Key) (shares []string) {
-	if len(t.shares) == 0 {
-		return nil
-	}
-	shares = make([]string, len(of))
-	for queue, ask := range t.shares {
+// divide enters to which shares of their queues the groups belong.
+func (t *Turns) divide(cs []Candidate) {
+	for queue, shares := range t.shares {
 		var ids []string
 		var at []int
-		for i := range of {
-			if k := key(&of[i]); k.Queue == queue {
-				ids, at = append(ids, k.GroupID), append(at, i)
+		for i := range cs {
+			if cs[i].Queue == queue {
+				ids, at = append(ids, cs[i].GroupID), append(at, i)
 			}
 		}
 		if len(ids) == 0 {
 			continue
 		}
-		for i, share := range ask(ids) {
-			shares[at[i]] = share
+		for i, share := range shares(ids) {
+			cs[at[i]].share = share
 		}
 	}
-	return shares
 }
 
 // shareOf returns the share of a group.
@@ -166,10 +161,10 @@ func (t *Turns) shareOf(key groups.Key) string {
 // admit says to which shares candidates belong, and returns those for which there is room. If a walk has found them, w
 // is that.
 func (t *Turns) admit(cs []Candidate, w *walk) []Candidate {
-	shares := divide(t, cs, func(c *Candidate) groups.Key { return c.Key })
-	if shares == nil {
+	if len(t.shares) == 0 {
 		return cs
 	}
+	t.divide(cs)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	coming := make(map[*row]int)
@@ -178,8 +173,7 @@ func (t *Turns) admit(cs []Candidate, w *walk) []Candidate {
 		last = w.after
 	}
 	admitted := cs[:0]
-	for i, c := range cs {
-		c.share = shares[i]
+	for _, c := range cs {
 		if c.Holder != 0 || c.DueIn > 0 || c.Paused || c.Orphan || t.known[c.Key] != nil ||
 			t.roomFor(c.Key, c.share, c.Priority) || t.admits(c.Key, c.share, coming, w, last) {
 			admitted = append(admitted, c)

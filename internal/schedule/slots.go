@@ -72,10 +72,10 @@ func (t *Turns) queueUp(turn *Turn) {
 // found returns a turn for a group that was looked at: with what was known of it, if it was held until then.
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
-	if was := t.looked[key]; was != nil {
+	if was := t.checking[key]; was != nil {
 		turn.tried, turn.misses, turn.troubles, turn.Unavailable = was.tried, was.misses, was.troubles, was.Unavailable
 		turn.single, turn.alone = was.single, was.alone
-		delete(t.looked, key)
+		delete(t.checking, key)
 	}
 	return turn
 }

@@ -50,7 +50,7 @@ func TestQueueOverItsLimit(t *testing.T) {
 	turns.Done(a, Outcome{Finished: 1})
 
 	// When the scout has looked, one may, and another one if that had success.
-	turns.Gone(unknown)
+	turns.Recheck(unknown)
 	turns.Offer(limited(b.GroupID))
 	probe := turns.TryNext()
 	require.NotNil(t, probe)
@@ -83,7 +83,7 @@ func TestTroubleOverALimit(t *testing.T) {
 		turn := turns.TryNext()
 		over(turns, turn)
 		_, unknown := turns.Held()
-		turns.Gone(unknown) // the scout has looked
+		turns.Recheck(unknown) // the scout has looked
 		turns.Offer(limited("a"))
 		turn = turns.TryNext()
 		require.Equal(t, "a", turn.GroupID)

@@ -36,7 +36,7 @@ var (
 	//go:embed sql/writers.sql
 	writersSQL string
 	//go:embed sql/firsts.sql
-	firstsSQL string
+	firstsWalk string
 	//go:embed sql/collect_lock.sql
 	collectLockSQL string
 	//go:embed sql/collect.sql
@@ -49,4 +49,5 @@ var (
 	candidatesSQL         = candidatesWalk + headsSQL
 	candidatesAdjacentSQL = candidatesAdjacentWalk + headsSQL
 	probeSQL              = probeWalk + headsSQL
+	firstsSQL             = firstsWalk + headsSQL
 )

@@ -34,6 +34,8 @@ type Turn struct {
 	head   int64
 	// priority is that of the head, as far as is known, and rank that of the list that it is in.
 	priority, rank int
+	fresh          bool  // found by the first walk,
+	orphan         bool  // or its worker has just died, and it was not worked since
 	came           int64 // when it was put in line
 	given          int64 // in which of the scout's looks a lane gave it back
 	floor          floor

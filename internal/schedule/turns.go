@@ -19,28 +19,29 @@ import (
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
-	mu      sync.Mutex
-	line    line                 // ready, in order
-	known   map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
-	due     dueHeap              // groups whose head is not due yet
-	most    int                  // of them are parked,
-	soon    time.Duration        // and half of that is for those due within this
-	earlier chan struct{}        // the first of them has changed, or when a queue is to be probed
-	held    map[*Turn]bool       // groups that another process holds
-	waiting []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
-	lanes   lanes
-	teams   map[groups.Key]*team // see shared.go
-	looked  map[groups.Key]*Turn // groups that were held, and that the scout is looking at
-	poll    time.Duration
-	sick    atomic.Int64 // queues of which some group has said that it is unavailable
-	floors  floors
-	limit   int    // of each queue's row
-	refills int    // so far
-	scouted []*row // those of the scout's queues
-	batches map[string]Batch
-	shares  map[string]func(groupIDs []string) []string // of queues that have any
-	worked  bool                                        // a job was worked since the last Look
-	wake    chan struct{}
+	mu       sync.Mutex
+	line     line                 // ready, in order
+	known    map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
+	due      dueHeap              // groups whose head is not due yet
+	most     int                  // of them are parked,
+	soon     time.Duration        // and half of that is for those due within this
+	earlier  chan struct{}        // the first of them has changed, or when a queue is to be probed
+	held     map[*Turn]bool       // groups that another process holds,
+	hinted   bool                 // since they were asked for last, with one that was announced
+	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
+	lanes    lanes
+	teams    map[groups.Key]*team // see shared.go
+	checking map[groups.Key]*Turn // groups that were held, and that the scout looks at now
+	poll     time.Duration
+	sick     atomic.Int64 // queues of which some group has said that it is unavailable
+	floors   floors
+	limit    int    // of each queue's row
+	refills  int    // so far
+	scouted  []*row // those of the scout's queues
+	batches  map[string]Batch
+	shares   map[string]func(groupIDs []string) []string // of queues that have any
+	worked   bool                                        // a job was worked since the last Look
+	wake     chan struct{}
 }
 
 type turnState int
@@ -58,7 +59,7 @@ func NewTurns(limit int) *Turns {
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
 		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
-		teams: make(map[groups.Key]*team), looked: make(map[groups.Key]*Turn),
+		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: make(chan struct{}, 1),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
@@ -122,7 +123,7 @@ func (t *Turns) take() *Turn {
 	}
 	t.pay(turn)
 	if turn.row.over && t.low(turn.row, turn.Queue) {
-		t.signal() // there may be more than it could hold
+		t.Wake() // there may be more than it could hold
 	}
 	return turn
 }
@@ -131,7 +132,7 @@ func (t *Turns) take() *Turn {
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.entered = 0
+	turn.entered, turn.fresh, turn.orphan = 0, false, false
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
 	if turn.shared {
@@ -264,10 +265,10 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
 		turn.misses.add(turn.head)
-		t.hold(turn, 0)
 		turn.hinted = hinted
+		t.hold(turn, 0)
 		if hinted {
-			t.signal()
+			t.Wake()
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
@@ -284,6 +285,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 
 func (t *Turns) hold(turn *Turn, holder int64) {
 	turn.state, turn.holder = heldElsewhere, holder
+	t.hinted = t.hinted || turn.hinted
 	t.known[turn.Key] = turn
 	t.held[turn] = true
 }

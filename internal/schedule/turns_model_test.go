@@ -189,7 +189,7 @@ func (d *dispatch) released(t *rapid.T) {
 	}
 	ended, orphans := d.turns.HeldBy(died)
 	keys = append(keys, ended...)
-	d.turns.Gone(keys)
+	d.turns.Recheck(keys)
 	require.Empty(t, d.turns.held)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
@@ -217,7 +217,7 @@ func (d *dispatch) check(t *rapid.T) {
 		inRows := 0
 		for _, r := range l.rows {
 			ranked := 0
-			for p, part := range append([]waitlist[*Turn]{r.rest}, r.lists[:]...) {
+			for p, part := range append([]waitlist{r.rest}, r.lists[:]...) {
 				for _, turn := range part.items[part.first:] {
 					place(turn, inLine)
 					require.Equal(t, p, turn.rank)

@@ -247,7 +247,7 @@ func TestTurnsThatOthersHold(t *testing.T) {
 	turns.Offer(cs[3:4])
 	require.Equal(t, 4, turns.Look().Held)
 
-	turns.Gone([]groups.Key{group("a"), missed.Key, mine.Key, group("never seen")})
+	turns.Recheck([]groups.Key{group("a"), missed.Key, mine.Key, group("never seen")})
 	require.Equal(t, 2, turns.Look().Held)
 	require.Nil(t, turns.TryNext())
 	cs[1].Holder = 0
@@ -268,7 +268,7 @@ func TestHintedTurns(t *testing.T) {
 	turns.Done(turn, Outcome{Missed: true})
 	require.True(t, turns.Look().Hinted)
 	require.True(t, woken(turns))
-	turns.Gone([]groups.Key{turn.Key})
+	turns.Recheck([]groups.Key{turn.Key})
 	require.Equal(t, 1, turns.Offer(ready("a")))
 	require.False(t, turns.TryNext().hinted)
 }
@@ -276,6 +276,7 @@ func TestHintedTurns(t *testing.T) {
 func TestAnnounceBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
+	turns.scout([]string{queue})
 	turns.Walked(queue, true)
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)

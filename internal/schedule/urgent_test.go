@@ -7,9 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // give enqueues a job with a priority to each of n groups whose names begin so.
@@ -24,7 +21,7 @@ func (s *stage) give(priority, n int, name string) {
 func (s *stage) urgents(scout *Scout, conn *pgx.Conn) (found []string) {
 	s.Helper()
 	for more := true; more; more = scout.urgency.more {
-		require.NoError(s, scout.lookUrgent(s.Context(), conn))
+		require.NoError(s, scout.lookUrgent(s.Context(), conn, View{}))
 		found = append(found, drained(scout.Turns)...)
 	}
 	return found
@@ -75,7 +72,7 @@ func TestUrgentLooksComeRound(t *testing.T) {
 	}
 	require.Len(t, found, n+1)
 	s.give(5, 1, "0 new")
-	require.NoError(t, scout.lookUrgent(t.Context(), conn))
+	require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
 	require.Contains(t, scout.Turns.known, group("0 new00001"))
 }
 
@@ -96,7 +93,7 @@ func TestRoomForUrgentGroups(t *testing.T) {
 			}
 			conn := s.Session().Conn
 			for range 8 {
-				require.NoError(t, scout.lookUrgent(t.Context(), conn))
+				require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
 			}
 			r := turns.part(queue, "a")
 			require.Equal(t, maxUrgent, r.rank(7).len())
@@ -111,7 +108,7 @@ func TestRoomForUrgentGroups(t *testing.T) {
 						found++
 					}
 				}
-				require.NoError(t, scout.lookUrgent(t.Context(), conn))
+				require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
 			}
 			require.Equal(t, 4*maxUrgent+13, found)
 		})
@@ -155,7 +152,7 @@ func TestUrgentLooksAreRare(t *testing.T) {
 	turns.Offer(ready("a"))
 	conn := s.Session().Conn
 	require.LessOrEqual(t, scout.nextUrgent(turns.Look()), time.Duration(0))
-	require.NoError(t, scout.lookUrgent(t.Context(), conn))
+	require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
 	require.Greater(t, scout.nextUrgent(turns.Look()), rareGap/4)
 	scout.Urge()
 	require.True(t, woken(turns))
@@ -175,5 +172,5 @@ func TestUrgentLookIsShort(t *testing.T) {
 	hints, err := scout.readUrgent(t.Context(), s.Session().Conn, turns.levels())
 	require.NoError(t, err)
 	require.Len(t, hints, MaxPriority*maxUrgent)
-	require.Equal(t, urgentHint{groups.Key{Queue: pgtest.Queue, GroupID: "g800001"}, MaxPriority}, hints[0])
+	require.Equal(t, Candidate{Key: group("g800001"), Priority: MaxPriority}, hints[0])
 }

@@ -9,15 +9,15 @@ import (
 // A View is what the scout needs to know of the Turns.
 type View struct {
 	Room    int  // how many more groups the line can take of the queue that has the fewest there
-	Roomy   bool // it has had room for all of every queue since its last walk began
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
 	Held    int  // groups that others hold
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
-	Hinted  bool // among them one that was announced and missed: it may have no row
-	Stuck   int  // claims without a floor since writers were last asked for, because that was too long ago
-	parts   []part
+	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
+	// Unproven is how many claims since writers were last asked for were without a floor because that was too long ago.
+	Unproven int
+	parts    []part
 }
 
 // A part is what the scout needs to know of a queue's part of the line.
@@ -42,28 +42,24 @@ func (t *Turns) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Room: t.limit - t.line.shortest(), Roomy: true, Ready: t.line.len(), parts: make([]part, len(t.scouted)),
+		Ready: t.line.len(), parts: make([]part, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
-		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Stuck: t.floors.stuck,
-	}
-	for _, r := range t.line.rows {
-		v.Roomy = v.Roomy && !r.over
+		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
+		Hinted: t.hinted,
 	}
 	for i, r := range t.scouted {
 		if r.shares != nil {
 			v.parts[i] = part{room: t.limit, roomy: true, refill: t.nextRefill(r)}
 		} else {
 			room := t.limit - r.len()
+			if room <= 0 { // nothing is looked for, until there is
+				r.over, r.started = true, true
+			}
 			v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2}
 		}
 		v.parts[i].started, v.parts[i].paused = r.started, r.paused
+		v.Room = max(v.Room, v.parts[i].room)
 		r.paused = false
-	}
-	for turn := range t.held {
-		if turn.hinted {
-			v.Hinted = true
-			break
-		}
 	}
 	t.worked = false
 	t.floors.age(time.Now())
@@ -72,12 +68,12 @@ func (t *Turns) Look() View {
 
 // AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims
 // would have needed it since the last time.
-func (t *Turns) AskWriters() (stuck int) {
+func (t *Turns) AskWriters() (unproven int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stuck = t.floors.stuck
+	unproven = t.floors.unproven
 	t.floors.ask()
-	return stuck
+	return unproven
 }
 
 // Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.
@@ -124,19 +120,11 @@ func (t *Turns) Walked(queue string, complete bool) {
 	r.over, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
 }
 
-// Passed says that groups of a queue were not looked at, because its part of the line is full: the walk that is under
-// way may have passed them.
-func (t *Turns) Passed(queue string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := t.line.row(queue)
-	r.over, r.dropped = true, true
-}
-
 // Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
 func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.hinted = false
 	seen := make(map[int64]bool, len(t.held))
 	for turn := range t.held {
 		switch {
@@ -180,15 +168,15 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	return keys, orphans
 }
 
-// Gone forgets held groups, which are looked at next: those that are offered until then, or announced, come back with
-// what was known of them. looked says that they have been.
-func (t *Turns) Gone(keys []groups.Key) (looked func()) {
+// Recheck forgets held groups, whose heads are looked at next: those that are offered or announced until done is called
+// come back with what was known of them.
+func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.looked)
+	clear(t.checking)
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
-			t.looked[key] = turn
+			t.checking[key] = turn
 			t.unhold(turn)
 			delete(t.known, key)
 		}
@@ -197,17 +185,15 @@ func (t *Turns) Gone(keys []groups.Key) (looked func()) {
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		clear(t.looked)
+		clear(t.checking)
 	}
 }
-
-// Wake asks the scout to look again; Woken tells it.
-func (t *Turns) Wake() { t.signal() }
 
 // Woken is signalled when lanes run out of groups.
 func (t *Turns) Woken() <-chan struct{} { return t.wake }
 
-func (t *Turns) signal() {
+// Wake asks the scout to look again; Woken tells it.
+func (t *Turns) Wake() {
 	select {
 	case t.wake <- struct{}{}:
 	default:

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -30,8 +29,9 @@ func (v View) hurry(took time.Duration) time.Duration {
 }
 
 // A walk goes over the groups of a queue, again and again. The walks over all queues begin together when it is time,
-// and have their statements in turn. When a queue's part of the line is full its walk is cut: it goes on where it was
-// when that runs low, apart from the others, which do not wait for it.
+// and have their statements in turn: so what they rest is in proportion to what all of them cost, however many queues
+// there are. When a queue's part of the line is full its walk is cut: it goes on where it was when that runs low, apart
+// from the others, which do not wait for it.
 type walk struct {
 	midway  bool   // it has begun and not ended
 	after   string // the last group seen
@@ -40,14 +40,14 @@ type walk struct {
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // it need not hurry
 	covered bool   // one has begun and ended since looks are made
-	again   bool   // the next one is needed soon
+	again   bool   // another one is needed soon
 	began   time.Time
 	took    time.Duration // its statements
 	heads   int           // seen
 	news    int           // the scout's when it began
 	share   *row          // whose refill it is,
 	until   string        // and behind which group there was no more room for it, if it was cut
-	rhythm                // while it is apart
+	rhythm                // its own while it is apart; the others share one
 }
 
 // A rhythm is when the last batch was read, and how long that took.
@@ -90,7 +90,6 @@ func (s *Scout) midway() bool { return s.any(func(w *walk) bool { return w.midwa
 
 // nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
 func (s *Scout) nextWalk(view View) time.Duration {
-	s.leave(view)
 	together := s.any((*walk).together)
 	took, _ := s.sum(false)
 	next := time.Duration(math.MaxInt64)
@@ -114,40 +113,16 @@ func (s *Scout) nextWalk(view View) time.Duration {
 	return next
 }
 
-// leave lets the walks go on without the queues that have no room.
-func (s *Scout) leave(view View) {
-	for n, p := range view.parts {
-		if p.room > 0 {
-			continue
-		}
-		w := &s.walks[n]
-		if !w.apart {
-			w.apart, w.rhythm = true, s.rhythm
-		}
-		w.cut = true
-		s.Turns.Walked(s.Queues[n], false)
-	}
-}
-
-// rhythmOf returns the rhythm of a walk. Those that are not apart share one.
-func (s *Scout) rhythmOf(w *walk) rhythm {
-	if w.midway && w.apart || w.walked.After(s.walked) {
-		return w.rhythm
-	}
-	return s.rhythm
-}
-
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
 func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
-	r := s.rhythmOf(w)
 	switch {
 	case w.paced && !w.again && p.roomy:
-		return pace*r.batch - time.Since(r.walked)
+		return pace*w.batch - time.Since(w.walked)
 	case s.look.on && p.roomy && view.Idle:
-		return r.batch - time.Since(r.walked) // what is due meanwhile is not to wait for it
+		return w.batch - time.Since(w.walked) // what is due meanwhile is not to wait for it
 	case p.started && !view.Idle && view.Ready >= tuning.Rows:
 		// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
-		return tuning.Few*r.batch - time.Since(r.walked)
+		return tuning.Few*w.batch - time.Since(w.walked)
 	}
 	return 0
 }
@@ -155,35 +130,30 @@ func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
 // nextBegin returns how long a walk has to wait before it begins; took is what those that wait took the last time.
 // Where looks are made it need not hurry.
 func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration {
-	r, gap := s.rhythmOf(w), s.gap
+	gap := s.gap
 	switch {
 	case w.covers():
-		gap = max(s.Poll, pace*r.batch)
-	case s.hurried, w.again, s.look.on:
+		gap = max(s.Poll, pace*w.batch)
+	case w.again, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2, s.rest(took))
 	default:
 		gap = max(gap, took)
 	}
-	return gap - time.Since(r.walked)
+	return gap - time.Since(w.walked)
 }
 
-// serve enters that what Hurry tells of is about to be found, by looks or by the walks that begin now. Other queues are
-// walked again.
-func (s *Scout) serve() {
-	s.hurried = false
+// press has what is new looked for at once: by a look where these are made, else by walks that begin now.
+func (s *Scout) press() {
+	s.gap, s.look.pressed = 0, s.look.on
 	for i := range s.walks {
-		w := &s.walks[i]
-		w.again = w.again || !w.covered
+		s.walks[i].again = s.walks[i].again || !s.look.on
 	}
 }
 
 // beginWalk begins the walk over a queue: by itself if groups beyond the line wait there, else together with others.
 func (s *Scout) beginWalk(n int, view View) {
-	if s.hurried && !s.covered() {
-		s.serve()
-	}
 	apart := view.parts[n].over()
 	now := time.Now()
 	for i, p := range view.parts {
@@ -208,10 +178,13 @@ func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	if err != nil {
 		return err
 	}
-	if w.apart {
-		w.rhythm = r
-	} else {
-		s.rhythm = r
+	w.rhythm = r
+	for i := range s.walks {
+		other := &s.walks[i]
+		if w.apart || other.midway && other.apart {
+			continue
+		}
+		other.rhythm = r
 	}
 	w.took += r.batch
 	if !more {
@@ -229,9 +202,9 @@ func (s *Scout) readOn(
 	if w.skip {
 		sql = candidatesSQL
 	}
-	n, last, err := s.read(ctx, conn, w, s.Schema.Qualify(sql), queue, w.after, limit)
+	n, last, err := s.read(ctx, conn, w, sql, queue, w.after, limit)
 	if err != nil {
-		return rhythm{}, false, fmt.Errorf("schedule: look for candidates: %w", err)
+		return rhythm{}, false, err
 	}
 	w.heads += n
 	more = n == limit
@@ -292,7 +265,7 @@ func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 		for more := true; more; more = s.walks[s.next].midway {
 			view := s.Turns.Look()
 			if view.parts[s.next].room <= 0 {
-				if err := s.lookUrgent(ctx, conn); err != nil {
+				if err := s.lookUrgent(ctx, conn, view); err != nil {
 					return err
 				}
 				break

@@ -36,7 +36,7 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 
 	// Free again, the one above the finished job.
 	s.end(l, succeed(h)...)
-	require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn))
+	require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
 	require.Equal(t, []string{"held"}, drained(turns))
 	require.Zero(t, turns.Look().Held)
 }
@@ -49,7 +49,7 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('r', 'z', ''), ('not mine', 'a', '')")
 	turns, scout := s.scout(time.Second, queue, "empty", "r")
 	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
-	require.True(t, turns.Look().Roomy)
+	require.True(t, roomy(turns))
 	require.Len(t, drained(turns), n+1)
 	require.Equal(t, n+1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.queue_groups"))
 	require.False(t, scout.midway())
@@ -84,7 +84,7 @@ func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 	}
 	turns := NewTurns(16)
 	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
-	s.Until(func() bool { return !turns.Look().Roomy }) // it is full
+	s.Until(func() bool { return !roomy(turns) }) // it is full
 	worked := make(map[string]int)
 	for range n * rounds {
 		var turn *Turn
@@ -155,7 +155,7 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	walk := func() View {
 		require.NoError(t, scout.walk(t.Context(), conn, turns.Look()))
 		require.True(t, scout.midway())
-		scout.batch = time.Minute // what the next one would take
+		scout.walks[0].batch = time.Minute // what the next one would take
 		return turns.Look()
 	}
 	view := walk()

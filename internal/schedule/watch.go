@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,33 +12,35 @@ import (
 
 // What the scout watches beside its walks: the groups that others hold, and those who enqueue.
 
-// heldGap returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// nextHeld returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
 // them may have lost its worker.
-func (v View) heldGap() time.Duration {
-	if v.Idle {
-		return tuning.Look / 2
+func (s *Scout) nextHeld(view View) time.Duration {
+	gap := tuning.Look / 2
+	switch {
+	case view.Hinted:
+		return 0
+	case view.Held == 0:
+		return tuning.Wait
+	case !view.Idle:
+		gap *= 2
 	}
-	return tuning.Look
+	return gap - time.Since(s.checked)
 }
 
 // checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
-// then one about the groups of those that ended.
-func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
+// then one about the groups of those that ended. So a worker's death is seen as soon as its transaction has ended, and
+// not by the next walk.
+func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 	s.checked = time.Now()
 	xids, keys := s.Turns.Held()
 	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
 	if len(xids) > 0 {
-		rows, err := conn.Query(ctx, s.Schema.Qualify(endedSQL), xids)
-		if err == nil {
-			var xid int64
-			var aborted bool
-			_, err = pgx.ForEachRow(rows, []any{&xid, &aborted}, func() error {
-				died[xid] = aborted
-				return nil
-			})
-		}
+		var xid int64
+		var aborted bool
+		err := query(ctx, conn, "look at other workers", s.Schema.Qualify(endedSQL), []any{xids},
+			[]any{&xid, &aborted}, func() { died[xid] = aborted })
 		if err != nil {
-			return fmt.Errorf("schedule: look at other workers: %w", err)
+			return err
 		}
 	}
 	ended, orphans := s.Turns.HeldBy(died)
@@ -54,11 +55,11 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	looked := s.Turns.Gone(keys)
+	done := s.Turns.Recheck(keys)
 	if err := s.probe(ctx, conn, keys); err != nil {
 		return err
 	}
-	looked()
+	done()
 	return nil
 }
 
@@ -74,31 +75,28 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 		return nil, nil
 	}
 	defer func() { s.kept = rhythm{time.Now(), time.Since(begin)} }()
-	queues, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, key := range keys {
-		queues[i], ids[i] = key.Queue, key.GroupID
-	}
-	rows, err := conn.Query(ctx, s.Schema.Qualify(releasedSQL), queues, ids, sessions)
-	if err == nil {
-		var n int
-		_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
-			released = append(released, keys[n-1])
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("schedule: look at what sessions hold: %w", err)
-	}
-	return released, nil
+	queues, ids := columns(keys)
+	var n int
+	err = query(ctx, conn, "look at what sessions hold", s.Schema.Qualify(releasedSQL), []any{queues, ids, sessions},
+		[]any{&n}, func() { released = append(released, keys[n-1]) })
+	return released, err
 }
 
 // nextAsk returns how long to leave those alone who enqueue.
-func (s *Scout) nextAsk() time.Duration { return s.askGap - time.Since(s.asked) }
+func (s *Scout) nextAsk(view View) time.Duration {
+	switch {
+	case view.Unproven > 0:
+		return s.askGap - time.Since(s.asked)
+	case view.Worked: // there may be a claim soon that wants it
+		return tuning.Rest
+	}
+	return tuning.Wait
+}
 
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
 // is due when so many claims have missed it as a statement reads rows, for it is worth as much then; but not so soon
 // that looking takes over a 20th of the time.
-func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
+func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, _ View) error {
 	begin := time.Now()
 	missed := s.Turns.AskWriters()
 	each := min(begin.Sub(s.asked), tuning.Wait) / time.Duration(max(missed, 1))
@@ -116,15 +114,7 @@ func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn) error {
 func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (writers []string, prepared bool, err error) {
 	var writer string
 	var is bool
-	rows, err := conn.Query(ctx, writersSQL, s.Schema.String())
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&writer, &is}, func() error {
-			writers, prepared = append(writers, writer), prepared || is
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("schedule: look at those who enqueue: %w", err)
-	}
-	return writers, prepared, nil
+	err = query(ctx, conn, "look at those who enqueue", writersSQL, []any{s.Schema.String()},
+		[]any{&writer, &is}, func() { writers, prepared = append(writers, writer), prepared || is })
+	return writers, prepared, err
 }

@@ -1,10 +1,11 @@
--- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql and
--- probe.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the head's xmax.
+-- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql,
+-- probe.sql and firsts.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the head's xmax.
 --
 -- holder is who runs the group: the transaction that has the head locked, if it is still in progress, or, as a negative
 -- number, the session that has the group and lives (internal/lease/sql/keep_claim.sql). A transaction that is newer
 -- than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an id that
--- is none. due_in_us is a year at most: a job may be parked until 'infinity', which is no number of microseconds.
+-- is none. due_in_us is less than 0 when the head is due, null run_at being 0. It is a year at most, and ten years ago:
+-- a job may be parked until 'infinity', which is no number of microseconds.
 -- paused is -1 for a group that is paused, and else null; but in a queue that has a limit how many jobs of a group may
 -- run at once there, or 0 if only the queue's are limited. session is that of the group's row, or 0; null says that the
 -- group has no row yet: ensure.sql makes it. If there is one and no holder, it has died with the group: reclaim.sql.
@@ -22,10 +23,10 @@
 SELECT head.queue,
        head.group_id,
        head.id,
-       CASE WHEN head.run_at > statement_timestamp()
-            THEN ceil(extract(epoch FROM least(head.run_at, statement_timestamp() + interval '1 year')
+       CASE WHEN head.run_at IS NULL THEN 0
+            ELSE ceil(extract(epoch FROM greatest(least(head.run_at, statement_timestamp() + interval '1 year'),
+                                                  statement_timestamp() - interval '10 years')
                                          - statement_timestamp()) * 1000000.0)::bigint
-            ELSE 0
        END AS due_in_us,
        CASE WHEN CASE WHEN head.full_xid BETWEEN 3 AND head.next - 1
                       THEN pg_xact_status(head.full_xid::text::xid8) = 'in progress'

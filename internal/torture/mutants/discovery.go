@@ -45,8 +45,11 @@ var discovery = []Mutant{
 	{
 		Name:   "held-groups-forgotten",
 		Breaks: "nobody looks at the groups that a dead worker held, before the next slow walk",
-		Edits:  []Edit{{scoutFile, "	if view.Hinted || view.Held > 0 &&", "	if view.Held < 0 &&"}},
-		Test:   Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
+		Edits: []Edit{
+			{watchFile, "	case view.Hinted:\n", "	case view.Hinted && view.Held < 0:\n"},
+			{watchFile, "	case view.Held == 0:\n", "	case view.Held >= 0:\n"},
+		},
+		Test: Test{"internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"},
 	},
 	{
 		Name:   "priority-of-a-job-behind",
@@ -94,7 +97,9 @@ var discovery = []Mutant{
 		Name:   "trouble-with-one-row-for-all",
 		Breaks: "a row that the server refuses to make keeps all groups from being found",
 		Edits: []Edit{{
-			"internal/schedule/rows.go", "	if !lease.Blames(err) {\n", "	if err != nil || !lease.Blames(err) {\n",
+			"internal/schedule/rows.go",
+			"	case !lease.Blames(err):\n		return nil",
+			"	case err != nil || !lease.Blames(err):\n		return nil",
 		}},
 		Test: Test{"fifo", "TestRefusedRowIsTroubleOfItsGroup"},
 	},
@@ -140,7 +145,7 @@ var discovery = []Mutant{
 	{
 		Name:   "pause-between-looks",
 		Breaks: "what was paused for a moment is found when it is resumed",
-		Edits:  []Edit{{scoutFile, "s.walks[i].again || p.paused", "s.walks[i].again || p.paused && false"}},
+		Edits:  []Edit{{scoutFile, "w.again = w.again || p.paused", "w.again = w.again || p.paused && false"}},
 		Test:   Test{"internal/schedule", "TestPauseBetweenLooks"},
 	},
 	{
@@ -215,8 +220,8 @@ var discovery = []Mutant{
 		Name:   "last-group-first",
 		Breaks: "a group that was worked has the next turn, too, and starves the others",
 		Edits: []Edit{{
-			lineFile, "		r.push(turn)\n	}\n	l.n++\n",
-			"		r.push(turn)\n	}\n	l.n++\n	l.moveFirst(turn)\n",
+			lineFile, "func (l *line) push(turn *Turn) {\n",
+			"func (l *line) push(turn *Turn) {\n	turn.orphan = true\n",
 		}},
 		Test: Test{"internal/schedule", "TestTurnsGoRound"},
 	},

@@ -19,7 +19,6 @@ const (
 	recordFile     = "internal/lease/record.go"
 	fenceSQLFile   = "internal/lease/sql/fence.sql"
 	watchFile      = "internal/schedule/watch.go"
-	firstsFile     = "internal/schedule/sql/firsts.sql"
 	scoutFile      = "internal/schedule/scout.go"
 	lanesFile      = "internal/schedule/lanes.go"
 	floorFile      = "internal/schedule/floor.go"

@@ -13,8 +13,8 @@ var told = []Mutant{
 		Name:   "failed-look-counts",
 		Breaks: "a worker is ready although it cannot look for work",
 		Edits: []Edit{{
-			scoutFile, "	looked := s.nextLook(view) <= 0\n",
-			"	looked, now := s.nextLook(view) <= 0, time.Now()\n	s.looked.Store(&now)\n",
+			scoutFile, "	view, looked := s.see(), false\n",
+			"	view, looked, now := s.see(), false, time.Now()\n	s.looked.Store(&now)\n",
 		}},
 		Test: Test{"fifo", "TestNotReadyWithoutLooks"},
 	},
@@ -41,7 +41,7 @@ var told = []Mutant{
 	{
 		Name:   "held-queue-unhandled",
 		Breaks: "a queue is said to wait whose job somebody runs",
-		Edits:  []Edit{{firstsFile, "WHEN walk.xid <> '0'::xid\n", "WHEN walk.xid = '0'::xid\n"}},
+		Edits:  []Edit{{"internal/schedule/firsts.go", "c.Holder == 0 && !c.Paused", "!c.Paused"}},
 		Test:   Test{"fifo", "TestUnhandledQueueIsTold"},
 	},
 	{
