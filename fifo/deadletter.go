@@ -60,7 +60,7 @@ func (l *Letters) args(s Scope) []any {
 		return nil
 	}
 	return []any{
-		s.queue, s.groupOrNull(), from.GroupID, from.ID, orNull(l.IDs, intArray[int64]), l.Kind, l.Error,
+		s.queue, s.groupOrNull(), from.GroupID, from.ID, l.IDs, l.Kind, l.Error,
 		max(l.Limit, 0),
 	}
 }

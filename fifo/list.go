@@ -59,7 +59,7 @@ func (s Scope) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 	}
 	page := Page{After: of.After, Limit: of.Limit}
 	return s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page,
-		orNull(of.IDs, intArray[int64]), of.Kind, of.Error)
+		of.IDs, of.Kind, of.Error)
 }
 
 // Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.

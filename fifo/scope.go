@@ -112,20 +112,23 @@ func (s Scope) session(ctx context.Context) (querier, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	var db querier
-	switch {
-	case !s.within:
-		db = pgxSession{s.client.pool}
-	case !isNil(s.pgxTx):
-		db = pgxSession{s.pgxTx}
-	default:
-		tx, err := plainTx(s.tx)
-		if err != nil {
-			return nil, fmt.Errorf("fifo: %v: %w", s, err)
-		}
-		db = sqlQuerier{tx}
+	db, err := s.querier()
+	if err != nil {
+		return nil, fmt.Errorf("fifo: %v: %w", s, err)
 	}
 	return db, s.client.check(ctx, db)
+}
+
+// querier returns the pool, or the transaction.
+func (s Scope) querier() (querier, error) {
+	switch {
+	case !s.within:
+		return pgxSession{s.client.pool}, nil
+	case !isNil(s.pgxTx):
+		return pgxSession{s.pgxTx}, nil
+	}
+	tx, err := plainTx(s.tx)
+	return sqlQuerier{tx}, err
 }
 
 // read runs a statement, and calls f for each row of its answer.
