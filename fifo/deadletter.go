@@ -190,5 +190,7 @@ func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 	if !some || args == nil {
 		return 0, nil
 	}
-	return s.count(ctx, "delete dead letters of", deleteDeadLettersSQL, args...)
+	n := 0
+	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error { return r.Scan(&n) }, args...)
+	return n, err
 }

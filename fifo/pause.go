@@ -68,18 +68,12 @@ func checkReason(reason string) error {
 // (BlockGroup) has all its attempts again. Workers are told, and look at once, or when the caller's transaction has
 // committed. Those that hear no notifications notice at their next poll.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
-	paused, xid := false, int64(0)
-	err := s.change(ctx, "resume", resumeSQL, func(r row) error {
-		paused = true
-		return r.Scan(&xid)
-	}, s.queue, s.group)
-	if err != nil {
+	xid, err := s.alter(ctx, "resume", resumeSQL, s.queue, s.group)
+	if err != nil || xid == 0 {
 		return false, err
 	}
-	if paused {
-		s.announce(xid, s.hint)
-	}
-	return paused, nil
+	s.announce(xid, s.hint)
+	return true, nil
 }
 
 // Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue

@@ -142,17 +142,13 @@ func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, ar
 
 // change is read for a statement that changes rows.
 func (s Scope) change(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
-	db, err := s.session(ctx)
-	if err != nil {
-		return err
-	}
-	sql = s.client.schema.Qualify(sql)
-	if s.within {
-		return s.failed(verb, each(ctx, db, sql, f, args...))
-	}
-	return s.failed(verb, pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
-		return each(ctx, pgxSession{tx}, sql, f, args...)
-	}))
+	return s.together(ctx, verb, func(s Scope) error { return s.read(ctx, verb, sql, f, args...) })
+}
+
+// alter is change for a statement that answers with the transaction's id, or with no row if it has done nothing: 0.
+func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (xid int64, err error) {
+	err = s.change(ctx, verb, sql, func(r row) error { return r.Scan(&xid) }, args...)
+	return xid, err
 }
 
 // together has several changes made in one transaction.
@@ -172,15 +168,6 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 		return refused
 	}
 	return s.failed(verb, err)
-}
-
-// count is change for a statement that answers with how many rows it has changed.
-func (s Scope) count(ctx context.Context, verb, sql string, args ...any) (int, error) {
-	n := 0
-	if err := s.change(ctx, verb, sql, func(r row) error { return r.Scan(&n) }, args...); err != nil {
-		return 0, err
-	}
-	return n, nil
 }
 
 // announce has add tell workers of what the transaction xid has changed: now, or when it has committed.

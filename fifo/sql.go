@@ -75,8 +75,8 @@ var (
 	jobSQL string
 	//go:embed sql/retry_now.sql
 	retryNowSQL string
-	//go:embed sql/edit_lock.sql
-	editLockSQL string
+	//go:embed sql/lock_job.sql
+	lockJobSQL string
 	//go:embed sql/edit.sql
 	editSQL string
 	//go:embed sql/move.sql
