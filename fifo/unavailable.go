@@ -1,15 +1,8 @@
 package fifo
 
 import (
-	"errors"
-
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
-
-type unavailableError struct{ err error }
-
-func (e *unavailableError) Error() string { return e.err.Error() }
-func (e *unavailableError) Unwrap() error { return e.err }
 
 // Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
 // attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's Retry says: at least a
@@ -33,17 +26,12 @@ func (e *unavailableError) Unwrap() error { return e.err }
 // In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the first job
 // of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around it, or
 // in it, has the last word, and a panic with it is a panic.
-func Unavailable(err error) error {
-	if err == nil {
-		err = errors.New("unavailable")
-	}
-	return &unavailableError{err}
-}
+func Unavailable(err error) error { return newVerdict[unavailable](err, "unavailable", 0) }
 
 // IsUnavailable reports whether an error says Unavailable: for the tests of a handler.
 func IsUnavailable(err error) bool {
-	down := (*unavailableError)(nil)
-	return errors.As(err, &down)
+	_, says := verdictOf[unavailable](err)
+	return says
 }
 
 // maxUnavailable bounds how long a group waits that Retry has wait. Probes come as often.
