@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,8 +48,10 @@ type Job struct {
 	// Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	loan   *lease.Loan // of its handler; nil: none has run
-	hooked *hooked     // nil: there is no Job hook
+	loan *lease.Loan // of its handler; nil: none has run
+	// hooked has what the Job hook returned for the attempt, for the Settled hook; nil: there is no Job hook. If the
+	// handler is abandoned, its Job and the worker's share it, and the hook may be running still.
+	hooked *atomic.Pointer[context.Context]
 }
 
 // A Failure is an attempt that failed or was lost.
