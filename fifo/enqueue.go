@@ -155,7 +155,7 @@ func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, 
 		if b, err = c.dedup(ctx, db, b); err != nil || len(b) == 0 {
 			return nil, 0, err
 		}
-		sql, args = "WITH job AS ("+enqueueSQL+")"+enqueueNewSQL, append(b.columns(c.cfg.CommitOrder), b.keys())
+		sql, args = enqueueNewSQL, append(b.columns(c.cfg.CommitOrder), b.keys())
 	case len(b) == 1 && !c.cfg.CommitOrder && b[0].priority == 0:
 		sql, args = enqueueOneSQL, b[0].values()
 	default:
