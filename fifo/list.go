@@ -71,7 +71,7 @@ func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 }
 
 // list reads a page of a table. The arguments are those of only, from $5 on.
-func (s Scope) list(ctx context.Context, what, table, only string, page Page, args ...any) (list []Job, err error) {
+func (s Scope) list(ctx context.Context, what, table, only string, page Page, args ...any) ([]Job, error) {
 	after, err := positionOf(page.After)
 	if err != nil {
 		return nil, err
@@ -83,15 +83,7 @@ func (s Scope) list(ctx context.Context, what, table, only string, page Page, ar
 	}
 	sql := table + placeSQL[s.level] + only + " ORDER BY queue, group_id, id LIMIT $4"
 	args = append([]any{from.Queue, from.GroupID, from.ID, limit}, args...)
-	err = s.read(ctx, "list "+what+" of", sql, func(r row) error {
-		j, err := scanJob(r)
-		list = append(list, j)
-		return err
-	}, args...)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return readAll(ctx, s, "list "+what+" of", sql, scanJob, args...)
 }
 
 // orZero is the time that t points to, if any.

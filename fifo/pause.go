@@ -78,19 +78,13 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 
 // Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
 // comes before its groups.
-func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
+func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
 	const sql = "SELECT queue, group_id, reason, paused_at, coalesce(job, 0), by_hand FROM pgfifo.pauses " +
 		"WHERE NOT limited ORDER BY queue, group_id"
-	err = c.all().read(ctx, "list pauses of", sql, func(r row) error {
-		var p Pause
-		err := r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)
-		list = append(list, p)
-		return err
+	return readAll(ctx, c.all(), "list pauses of", sql, func(r row) (p Pause, err error) {
+		err = r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)
+		return p, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }
 
 // Purge deletes the jobs that wait, undoes the blocks that they have made (BlockGroup), and returns how many jobs those

@@ -140,6 +140,21 @@ func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, ar
 	return s.failed(verb, each(ctx, db, s.client.schema.Qualify(sql), f, args...))
 }
 
+// readAll is read for a list, of which scan reads a row.
+func readAll[T any](
+	ctx context.Context, s Scope, verb, sql string, scan func(row) (T, error), args ...any,
+) (list []T, err error) {
+	err = s.read(ctx, verb, sql, func(r row) error {
+		item, err := scan(r)
+		list = append(list, item)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
 // change is read for a statement that changes rows.
 func (s Scope) change(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
 	return s.together(ctx, verb, func(s Scope) error { return s.read(ctx, verb, sql, f, args...) })

@@ -103,11 +103,10 @@ func (s Scope) one(ctx context.Context, verb string, id int64, change func(group
 }
 
 // lock returns a job of the group, locked, or nil.
-func (s Scope) lock(ctx context.Context, id int64) (job *Job, err error) {
-	err = s.read(ctx, "lock a job of", lockJobSQL, func(r row) error {
-		j, err := scanJob(r)
-		job = &j
-		return err
-	}, s.queue, s.group, id)
-	return job, err
+func (s Scope) lock(ctx context.Context, id int64) (*Job, error) {
+	jobs, err := readAll(ctx, s, "lock a job of", lockJobSQL, scanJob, s.queue, s.group, id)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	return &jobs[0], nil
 }
