@@ -127,19 +127,20 @@ func (c *Client) enqueue(ctx context.Context, in Scope, msgs []Message) (receipt
 
 // insert inserts the messages that are no duplicates, and returns those with their ids, and the transaction's id.
 func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err error) {
-	db, err := s.querier()
-	switch {
-	case err != nil:
-	case s.within:
-		err = s.client.check(ctx, db)
-	default:
-		err = s.client.checkPool(ctx)
+	if s.in != nil {
+		if err = s.in.err; err == nil {
+			err = s.client.check(ctx, s.in.db)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		return s.client.insert(ctx, s.in.db, b)
 	}
-	if err != nil {
+	if err := s.client.checkPool(ctx); err != nil {
 		return nil, 0, err
 	}
-	if s.within || !b.deduplicates() {
-		return s.client.insert(ctx, db, b)
+	if !b.deduplicates() {
+		return s.client.insert(ctx, pgxSession{s.client.pool}, b)
 	}
 	err = pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error { // it takes several statements
 		fresh, xid, err = s.client.insert(ctx, pgxSession{tx}, b)

@@ -30,9 +30,14 @@ type Scope struct {
 	group  string // "": not of one
 	level  level
 
-	within bool // run in one of these, not on the client's pool
-	tx     Tx
-	pgxTx  pgx.Tx
+	in *session // nil: on the client's pool
+}
+
+// A session is a transaction of the caller's.
+type session struct {
+	db  querier
+	pgx pgx.Tx // nil if it is one of database/sql
+	err error  // why there is none
 }
 
 // A level says how much a Scope has.
@@ -59,13 +64,18 @@ func (s Scope) Group(id string) Scope {
 // In returns the Scope whose verbs run in a transaction of database/sql or bun. What is announced to workers is
 // announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error.
 func (s Scope) In(tx Tx) Scope {
-	s.within, s.tx, s.pgxTx = true, tx, nil
+	plain, err := plainTx(tx)
+	s.in = &session{db: sqlQuerier{plain}, err: err}
 	return s
 }
 
 // InPgx is In for a transaction of pgx.
 func (s Scope) InPgx(tx pgx.Tx) Scope {
-	s.within, s.tx, s.pgxTx = true, nil, tx
+	if isNil(tx) {
+		s.in = &session{err: errNilTx}
+	} else {
+		s.in = &session{db: pgxSession{tx}, pgx: tx}
+	}
 	return s
 }
 
@@ -107,33 +117,23 @@ func (s Scope) groupOrNull() any {
 	return s.group
 }
 
-// session returns what the verbs run on, if there is nothing wrong with the Scope or the schema.
-func (s Scope) session(ctx context.Context) (querier, error) {
+// check returns what the verbs run on, if there is nothing wrong with the Scope or the schema.
+func (s Scope) check(ctx context.Context) (querier, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	db, err := s.querier()
-	if err != nil {
-		return nil, fmt.Errorf("fifo: %v: %w", s, err)
+	if s.in == nil {
+		return pgxSession{s.client.pool}, s.client.check(ctx, s.client.pool)
 	}
-	return db, s.client.check(ctx, db)
-}
-
-// querier returns the pool, or the transaction.
-func (s Scope) querier() (querier, error) {
-	switch {
-	case !s.within:
-		return pgxSession{s.client.pool}, nil
-	case !isNil(s.pgxTx):
-		return pgxSession{s.pgxTx}, nil
+	if s.in.err != nil {
+		return nil, fmt.Errorf("fifo: %v: %w", s, s.in.err)
 	}
-	tx, err := plainTx(s.tx)
-	return sqlQuerier{tx}, err
+	return s.in.db, s.client.check(ctx, s.in.db)
 }
 
 // read runs a statement, and calls f for each row of its answer.
 func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
-	db, err := s.session(ctx)
+	db, err := s.check(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,10 +168,10 @@ func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (xid in
 
 // together has several changes made in one transaction.
 func (s Scope) together(ctx context.Context, verb string, changes func(Scope) error) error {
-	if s.within {
+	if s.in != nil {
 		return changes(s)
 	}
-	if _, err := s.session(ctx); err != nil {
+	if _, err := s.check(ctx); err != nil {
 		return err
 	}
 	var refused error
@@ -187,14 +187,13 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 
 // announce has add tell workers of what the transaction xid has changed: now, or when it has committed.
 func (s Scope) announce(xid int64, add func(hints)) {
-	a := &s.client.announce
-	switch {
-	case !s.within:
+	switch a := &s.client.announce; {
+	case s.in == nil:
 		a.say(add)
-	case !isNil(s.pgxTx):
-		a.sayLater(xid, s.pgxTx.Conn(), add)
-	default:
+	case s.in.pgx == nil:
 		a.sayLater(xid, nil, add)
+	default:
+		a.sayLater(xid, s.in.pgx.Conn(), add)
 	}
 }
 

@@ -58,7 +58,7 @@ var producers = []Mutant{
 		Name:   "enqueued-outside-the-transaction",
 		Breaks: "an enqueue in the caller's transaction is committed by itself",
 		Edits: []Edit{{
-			enqueueFile, "		return s.client.insert(ctx, db, b)\n",
+			enqueueFile, "		return s.client.insert(ctx, s.in.db, b)\n",
 			"		return s.client.insert(ctx, pgxSession{s.client.pool}, b)\n",
 		}},
 		Torture: contended, By: []string{"I2", "I5"},
@@ -67,12 +67,12 @@ var producers = []Mutant{
 		Name:   "unknown-tx-is-never-committed",
 		Breaks: "an enqueue returns when the jobs are not committed yet, and rolls them back",
 		Edits: []Edit{{
-			enqueueFile, "	if s.within || !b.deduplicates() {\n",
-			"	if !s.within {\n		tx, err := s.client.pool.Begin(ctx)\n		if err != nil {\n" +
+			enqueueFile, "	if !b.deduplicates() {\n",
+			"	if s.in == nil {\n		tx, err := s.client.pool.Begin(ctx)\n		if err != nil {\n" +
 				"			return nil, 0, err\n		}\n		defer tx.Rollback(ctx)\n" +
 				"		fresh, xid, err := s.client.insert(ctx, pgxSession{tx}, b)\n" +
 				"		if len(fresh) != 1 || fresh[0].ID%50 != 0 {\n			err = errors.Join(err, tx.Commit(ctx))\n" +
-				"		}\n		return fresh, xid, err\n	}\n	if s.within || !b.deduplicates() {\n",
+				"		}\n		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n",
 		}},
 		Torture: contended, By: []string{"I1"},
 	},
