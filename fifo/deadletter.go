@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -130,13 +131,9 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last strin
 
 // edit returns the new payload and headers as redrive.sql has them: nil is the old ones.
 func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err error) {
-	switch p := r.Payload.(type) {
-	case []byte:
-		if p == nil {
-			r.Payload = nil
-		}
-	case json.RawMessage:
-		if p == nil {
+	switch r.Payload.(type) {
+	case []byte, json.RawMessage:
+		if reflect.ValueOf(r.Payload).IsNil() {
 			r.Payload = nil
 		}
 	}

@@ -81,16 +81,11 @@ func (m Message) encodeContent() (payload []byte, headers *string, err error) {
 	if payload, err = encodePayload(m.Payload); err != nil {
 		return nil, nil, err
 	}
-	stored, size, err := m.Headers.encode()
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
-	}
-	if size += len(payload); size > MaxPayloadBytes {
+	if size := len(payload) + m.Headers.size(); size > MaxPayloadBytes {
 		return nil, nil, tooLarge(size)
 	}
-	if stored != nil {
-		text := string(stored)
-		headers = &text
+	if headers, err = m.Headers.encode(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	return payload, headers, nil
 }
@@ -131,11 +126,9 @@ func (m Message) check() error {
 	return nil
 }
 
-func encodePayload(v any) ([]byte, error) {
-	var payload []byte
+func encodePayload(v any) (payload []byte, err error) {
 	switch p := v.(type) {
 	case nil:
-		payload = []byte{}
 	case []byte:
 		payload = p
 	case json.RawMessage:
@@ -143,18 +136,15 @@ func encodePayload(v any) ([]byte, error) {
 	case string:
 		payload = []byte(p)
 	default:
-		var b []byte
-		var err error
 		catch(&err, "Payload", func() error {
-			b, err = json.Marshal(p)
+			payload, err = json.Marshal(p)
 			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
 		}
-		payload = b
 	}
-	if payload == nil { // a nil slice of a type above
+	if payload == nil {
 		payload = []byte{}
 	}
 	return payload, nil
