@@ -29,17 +29,18 @@ type Letters struct {
 	Limit int
 }
 
-// chosen reports whether the Letters name any, and returns ErrInvalidID if they cannot be. The scope is checked first.
-func (l *Letters) chosen(s Scope) (bool, error) {
+// chosen returns the first arguments of redrive.sql and delete_dead_letters.sql, or nil if there is nothing to do. It
+// returns ErrInvalidID if the Letters cannot be. The scope is checked first.
+func (l *Letters) chosen(s Scope) ([]any, error) {
 	if err := s.validate(); err != nil {
-		return false, err
+		return nil, err
 	}
-	if _, err := positionOf(l.After); err != nil {
-		return false, err
+	after, err := positionOf(l.After)
+	if err != nil {
+		return nil, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
-		return false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
-			ErrInvalidID, l.Kind, l.Error)
+		return nil, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL", ErrInvalidID, l.Kind, l.Error)
 	}
 	n := 0
 	for _, named := range []bool{l.IDs != nil, l.Kind != "" || l.Error != "", l.All} {
@@ -47,23 +48,16 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 			n++
 		}
 	}
-	if n > 1 {
-		return false, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
-	}
-	return n > 0 && (l.IDs == nil || len(l.IDs) > 0), nil
-}
-
-// args are the first arguments of redrive.sql and delete_dead_letters.sql, or nil if all of the scope is before After.
-func (l *Letters) args(s Scope) []any {
-	after, _ := positionOf(l.After) // chosen has looked at it
 	from, some := s.from(after)
-	if !some {
-		return nil
+	switch {
+	case n > 1:
+		return nil, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
+	case n == 0, l.IDs != nil && len(l.IDs) == 0, !some:
+		return nil, nil
 	}
 	return []any{
-		s.queue, s.groupOrNull(), from.GroupID, from.ID, l.IDs, l.Kind, l.Error,
-		max(l.Limit, 0),
-	}
+		s.queue, s.groupOrNull(), from.GroupID, from.ID, l.IDs, l.Kind, l.Error, max(l.Limit, 0),
+	}, nil
 }
 
 // A Redrive says which dead letters are to be jobs again, where, and with what.
@@ -99,7 +93,7 @@ type Redrive struct {
 // It returns ErrInvalidID for Letters that cannot be, and for a payload or headers with other than one id of a group,
 // and ErrInvalidMessage for a payload or headers that cannot be.
 func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last string, err error) {
-	some, err := r.chosen(s)
+	args, err := r.chosen(s)
 	if err != nil {
 		return nil, "", err
 	}
@@ -107,8 +101,7 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last strin
 	if err != nil {
 		return nil, "", err
 	}
-	args := r.args(s)
-	if !some || args == nil {
+	if args == nil {
 		return nil, r.After, nil
 	}
 	letter, xid, placed := position{groups.Key{Queue: s.queue}, 0}, int64(0), make(hints)
@@ -179,13 +172,9 @@ var noHeaders = "{}"
 // DeleteDeadLetters deletes dead letters for good, and returns how many there were. If of names none, it does nothing.
 // It returns ErrInvalidID for Letters that cannot be.
 func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
-	some, err := of.chosen(s)
-	if err != nil {
+	args, err := of.chosen(s)
+	if err != nil || args == nil {
 		return 0, err
-	}
-	args := of.args(s)
-	if !some || args == nil {
-		return 0, nil
 	}
 	n := 0
 	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error { return r.Scan(&n) }, args...)

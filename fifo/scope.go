@@ -35,9 +35,9 @@ type Scope struct {
 
 // A session is a transaction of the caller's.
 type session struct {
-	db  querier
-	pgx pgx.Tx // nil if it is one of database/sql
-	err error  // why there is none
+	db    querier
+	pgxTx pgx.Tx // nil if it is one of database/sql
+	err   error  // why there is none
 }
 
 // A level says how much a Scope has.
@@ -74,7 +74,7 @@ func (s Scope) InPgx(tx pgx.Tx) Scope {
 	if isNil(tx) {
 		s.in = &session{err: errNilTx}
 	} else {
-		s.in = &session{db: pgxSession{tx}, pgx: tx}
+		s.in = &session{db: pgxSession{tx}, pgxTx: tx}
 	}
 	return s
 }
@@ -190,10 +190,10 @@ func (s Scope) announce(xid int64, add func(hints)) {
 	switch a := &s.client.announce; {
 	case s.in == nil:
 		a.say(add)
-	case s.in.pgx == nil:
+	case s.in.pgxTx == nil:
 		a.sayLater(xid, nil, add)
 	default:
-		a.sayLater(xid, s.in.pgx.Conn(), add)
+		a.sayLater(xid, s.in.pgxTx.Conn(), add)
 	}
 }
 

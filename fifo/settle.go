@@ -113,7 +113,9 @@ func (s *seat) tell(ctx context.Context, r *result) {
 	if r.outcome != Succeeded {
 		c.teller.log(ctx, c.log, r)
 	}
-	c.left.settled(r)
+	if r.outcome == Unknown && !errors.Is(r.failure.err, ErrAbandoned) {
+		c.left.lose(r.job)
+	}
 }
 
 // forwarded tells workers of jobs that have moved to the queue of dead letters: as of an enqueue, from here on.

@@ -43,30 +43,31 @@ func saysDown(err error) bool { return IsUnavailable(err) && uncounted(err) }
 // answered has the breaker know what a call of a handler tells of what its jobs depend on, and reports whether the
 // queue is probed now. These are the call's results.
 func (s *seat) answered(results []result) (probed bool) {
-	var down *result
+	var says *result
 	for i := range results {
-		switch r := &results[i]; {
-		case r.outcome == Succeeded:
-			return s.answer(r, true)
-		case r.outcome == Snoozed && IsUnavailable(r.failure.err) && down == nil:
-			down = r
+		r := &results[i]
+		if r.outcome == Succeeded {
+			says = r
+			break
+		}
+		if says == nil && r.outcome == Snoozed && IsUnavailable(r.failure.err) {
+			says = r
 		}
 	}
-	return down != nil && s.answer(down, false)
-}
-
-func (s *seat) answer(r *result, up bool) (probed bool) {
-	probed, changed := s.crew.turns.Answer(r.place.turn, up)
+	if says == nil {
+		return false
+	}
+	probed, changed := s.crew.turns.Answer(says.place.turn, says.outcome == Succeeded)
 	if !changed {
 		return probed
 	}
 	log := s.crew.log
 	s.lane.Aside(func() {
 		if probed {
-			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", r.job.Queue,
-				"error", r.failure.err)
+			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", says.job.Queue,
+				"error", says.failure.err)
 		} else {
-			log.Info("pgfifo: queue is available again", "queue", r.job.Queue)
+			log.Info("pgfifo: queue is available again", "queue", says.job.Queue)
 		}
 	})
 	return probed
