@@ -40,7 +40,8 @@ func (l *Letters) chosen(s Scope) ([]any, error) {
 		return nil, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
-		return nil, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL", ErrInvalidID, l.Kind, l.Error)
+		return nil, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
+			ErrInvalidID, l.Kind, l.Error)
 	}
 	n := 0
 	for _, named := range []bool{l.IDs != nil, l.Kind != "" || l.Error != "", l.All} {
@@ -177,6 +178,8 @@ func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 		return 0, err
 	}
 	n := 0
-	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error { return r.Scan(&n) }, args...)
+	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error {
+		return r.Scan(&n)
+	}, args...)
 	return n, err
 }

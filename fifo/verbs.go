@@ -70,7 +70,9 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 
 // one locks a job, calls change with it, which returns the transaction's id, and tells workers. If it cannot lock the
 // job, the error says why.
-func (s Scope) one(ctx context.Context, verb string, id int64, change func(group Scope, job *Job) (int64, error)) error {
+func (s Scope) one(
+	ctx context.Context, verb string, id int64, change func(group Scope, job *Job) (int64, error),
+) error {
 	var why Status
 	xid := int64(0)
 	err := s.together(ctx, verb+" a job of", func(s Scope) (err error) {

@@ -333,7 +333,9 @@ var discovery = []Mutant{
 	{
 		Name:   "resume-is-not-told",
 		Breaks: "workers learn of what is resumed at their next poll",
-		Edits:  []Edit{{"fifo/pause.go", "	s.announce(xid, s.hint)\n	return true, nil\n", "	return true, nil\n"}},
+		Edits: []Edit{{
+			"fifo/pause.go", "	s.announce(xid, s.hint)\n	return true, nil\n", "	return true, nil\n",
+		}},
 		Test:   Test{"fifo", "TestResumeIsAnnounced"},
 	},
 }

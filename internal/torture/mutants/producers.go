@@ -71,8 +71,8 @@ var producers = []Mutant{
 			"	if s.in == nil {\n		tx, err := s.client.pool.Begin(ctx)\n		if err != nil {\n" +
 				"			return nil, 0, err\n		}\n		defer tx.Rollback(ctx)\n" +
 				"		fresh, xid, err := s.client.insert(ctx, pgxSession{tx}, b)\n" +
-				"		if len(fresh) != 1 || fresh[0].ID%50 != 0 {\n			err = errors.Join(err, tx.Commit(ctx))\n" +
-				"		}\n		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n",
+				"		if len(fresh) != 1 || fresh[0].ID%50 != 0 {\n" +
+				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n",
 		}},
 		Torture: contended, By: []string{"I1"},
 	},
