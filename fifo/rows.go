@@ -3,10 +3,8 @@ package fifo
 import (
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // A rowQuerier is what migrations.Check takes.
@@ -77,34 +75,11 @@ func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx
 }
 
 func (q sqlQuerier) query(ctx context.Context, query string, args ...any) (rows, error) {
-	args, err := withTexts(args)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := q.tx.QueryContext(ctx, query, args...)
+	answer, err := q.tx.QueryContext(ctx, query, withTexts(args)...)
 	if err != nil {
 		return nil, err
 	}
 	return sqlRows{answer}, nil
-}
-
-// withTexts returns the arguments with arrays as texts: not every driver of database/sql takes slices.
-func withTexts(args []any) ([]any, error) {
-	types, args := pgtype.NewMap(), slices.Clone(args)
-	for i, arg := range args {
-		switch arg.(type) {
-		case []string, []*string, [][]byte, []bool, []int32, []int64:
-			array, _ := types.TypeForValue(arg)
-			text, err := types.Encode(array.OID, pgtype.TextFormatCode, arg, nil)
-			if err != nil {
-				return nil, err
-			}
-			if args[i] = nil; text != nil {
-				args[i] = string(text)
-			}
-		}
-	}
-	return args, nil
 }
 
 type sqlRows struct{ *sql.Rows }

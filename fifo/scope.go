@@ -46,13 +46,13 @@ type level int
 const (
 	ofQueue level = iota
 	ofGroup
-	ofAll // the lists of a Client
+	ofAll // of a Client
 )
 
 // Queue returns the Scope of a queue.
 func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
 
-// all returns the Scope of all queues, for what only reads.
+// all returns the Scope of all queues, for what only reads, and for enqueues.
 func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
 
 // Group returns the Scope of one group of the queue.

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
-	"strings"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -32,20 +31,17 @@ func ownGroup() string {
 // deleted too early, and made again.
 func isOwnGroup(id string) bool { return len(id) == ownGroupBytes && id[0] == ownGroupMark }
 
-// arrayEscaper is for a text in an array: see "Array Input and Output Syntax" in PostgreSQL's manual.
-var arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
 // leave adds what deletes the rows of groups that were made for one job each, with their jobs. There may be as many as
 // jobs, and nobody else deletes them as fast.
 func (a *attempt) leave(done []task) {
 	var own []string
 	for _, t := range done {
 		if isOwnGroup(t.job.GroupID) && !t.held.Shared { // Collect deletes those, with their slots
-			own = append(own, `"`+arrayEscaper.Replace(t.job.GroupID)+`"`)
+			own = append(own, t.job.GroupID)
 		}
 	}
 	if len(own) > 0 {
-		args := [][]byte{[]byte(done[0].job.Queue), []byte("{" + strings.Join(own, ",") + "}")}
+		args := [][]byte{[]byte(done[0].job.Queue), array(own, appendText)}
 		a.calls = append(a.calls, lease.Call{Statement: leaveStmt, Args: args})
 	}
 }

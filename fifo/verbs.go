@@ -81,11 +81,10 @@ func (s Scope) one(
 		}
 		group := s.Group(why.GroupID)
 		job, err := group.lock(ctx, id)
-		switch {
-		case err != nil:
-		case job != nil:
+		if err == nil && job != nil {
 			xid, err = change(group, job)
-		default:
+		}
+		if err == nil && xid == 0 {
 			why, err = s.WhyJob(ctx, id)
 		}
 		return err

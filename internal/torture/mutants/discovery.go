@@ -336,6 +336,6 @@ var discovery = []Mutant{
 		Edits: []Edit{{
 			"fifo/pause.go", "	s.announce(xid, s.hint)\n	return true, nil\n", "	return true, nil\n",
 		}},
-		Test:   Test{"fifo", "TestResumeIsAnnounced"},
+		Test: Test{"fifo", "TestResumeIsAnnounced"},
 	},
 }
