@@ -131,21 +131,14 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 	return ctx
 }
 
-// A settledHooks calls the Settled hooks for each result.
-type settledHooks struct {
-	c       *Client
-	results []result
-	called  int
-}
-
-// call calls those that have not been called yet: a hook may end its goroutine.
-func (s *settledHooks) call(ctx context.Context) {
-	hooks := s.c.cfg.Hooks
-	for s.called < len(s.results)*len(hooks) {
-		r, h := &s.results[s.called/len(hooks)], &hooks[len(hooks)-1-s.called%len(hooks)]
-		s.called++
+// hookSettled calls the Settled hooks for each result, from the nth call on: a hook may end its goroutine.
+func (c *Client) hookSettled(ctx context.Context, results []result, n *int) {
+	hooks := c.cfg.Hooks
+	for *n < len(results)*len(hooks) {
+		r, h := &results[*n/len(hooks)], &hooks[len(hooks)-1-*n%len(hooks)]
+		*n++
 		if h.Settled != nil {
-			s.c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
+			c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
 		}
 	}
 }

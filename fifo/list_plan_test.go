@@ -80,6 +80,7 @@ func TestOneJobReadsOneRow(t *testing.T) {
 			"find":  {jobSQL, []any{"q", group, 25000, 3}},
 			"none":  {jobSQL, []any{"q", group, 1 << 40, 3}},
 			"some":  {anySQL, []any{"q", "a", "z"}},
+			"lock":  {lockJobSQL, []any{"q", "g1", 25000}},
 			"retry": {retryNowSQL, []any{"q", "g1", 25000}},
 			"bury":  {takeOutSQL, []any{"q", "g1", 25001, true, "", 3}},
 		} {

@@ -37,7 +37,7 @@ func (s *seat) settle(
 	default:
 		a.revoke(Unknown, KindLost, err)
 	}
-	told, hooks := false, settledHooks{c: s.crew.worker.Client, results: a.results}
+	told, called := false, 0
 	return recorded, s.aside(ctx, a, func() {
 		if !told {
 			told = true
@@ -46,7 +46,7 @@ func (s *seat) settle(
 			}
 			s.forwarded(a)
 		}
-		hooks.call(ctx)
+		s.crew.worker.Client.hookSettled(ctx, a.results, &called)
 	})
 }
 
