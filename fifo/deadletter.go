@@ -49,11 +49,11 @@ func (l *Letters) chosen(s Scope) ([]any, error) {
 			n++
 		}
 	}
-	from, some := s.from(after)
+	from, some := s.from(after, 1)
 	switch {
 	case n > 1:
 		return nil, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
-	case n == 0, l.IDs != nil && len(l.IDs) == 0, !some:
+	case n == 0, l.IDs != nil && len(l.IDs) == 0, some == 0:
 		return nil, nil
 	}
 	return []any{

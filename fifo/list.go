@@ -76,11 +76,7 @@ func (s Scope) list(ctx context.Context, what, table, only string, page Page, ar
 	if err != nil {
 		return nil, err
 	}
-	from, some := s.from(after)
-	limit := page.limit()
-	if !some {
-		limit = 0
-	}
+	from, limit := s.from(after, page.limit())
 	sql := table + placeSQL[s.level] + only + " ORDER BY queue, group_id, id LIMIT $4"
 	args = append([]any{from.Queue, from.GroupID, from.ID, limit}, args...)
 	return readAll(ctx, s, "list "+what+" of", sql, scanJob, args...)

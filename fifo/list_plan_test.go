@@ -30,8 +30,8 @@ func TestPagesReadOneRange(t *testing.T) {
 		{q.Group("g1"), position{}},
 		{q.Group("g1"), last},
 	} {
-		from, some := x.scope.from(x.after)
-		require.True(t, some)
+		from, some := x.scope.from(x.after, 3)
+		require.Equal(t, 3, some)
 		for what, statement := range map[string]struct {
 			most int // blocks
 			sql  string

@@ -107,11 +107,7 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 	if page.After != "" {
 		after.ID = math.MaxInt64
 	}
-	from, some := s.from(after)
-	limit := page.limit()
-	if !some {
-		limit = 0
-	}
+	from, limit := s.from(after, page.limit())
 	return s.groupsBehind(ctx, from, limit, states...)
 }
 

@@ -292,7 +292,7 @@ var discovery = []Mutant{
 		Name:   "no-ids-are-all",
 		Breaks: "dead letters that nobody named are deleted",
 		Edits: []Edit{{
-			"fifo/deadletter.go", "	case n == 0, l.IDs != nil && len(l.IDs) == 0, !some:", "	case !some:",
+			"fifo/deadletter.go", "	case n == 0, l.IDs != nil && len(l.IDs) == 0, some == 0:", "	case some == 0:",
 		}},
 		Test: Test{"fifo", "TestDeleteDeadLetters"},
 	},

@@ -72,7 +72,8 @@ var producers = []Mutant{
 				"			return nil, 0, err\n		}\n		defer tx.Rollback(ctx)\n" +
 				"		fresh, xid, err := s.client.insert(ctx, pgxSession{tx}, b)\n" +
 				"		if len(fresh) != 1 || fresh[0].ID%50 != 0 {\n" +
-				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n",
+				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n" +
+				"		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n",
 		}},
 		Torture: contended, By: []string{"I1"},
 	},
