@@ -71,16 +71,6 @@ func (a *announcer) close() {
 	a.cancel()
 }
 
-// committed announces jobs that are committed.
-func (a *announcer) committed(b *batch, ids []int64) {
-	a.say(func(h hints) { h.addBatch(b, ids) })
-}
-
-// enqueued announces jobs once their transaction has committed.
-func (a *announcer) enqueued(b *batch, ids []int64, xid int64, conn *pgx.Conn) {
-	a.sayLater(xid, conn, func(h hints) { h.addBatch(b, ids) })
-}
-
 // say has add tell what is committed.
 func (a *announcer) say(add func(hints)) {
 	a.mu.Lock()

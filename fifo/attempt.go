@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -240,10 +241,13 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 		defer cancel()
 	}
 	loan, jobs := s.lane.Loan(), make([]*Job, len(tasks))
+	hooks := slices.ContainsFunc(c.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Job != nil })
 	for i := range tasks {
 		jobs[i] = tasks[i].job
 		jobs[i].loan = loan
-		c.worker.Client.hookable(jobs[i])
+		if hooks {
+			jobs[i].hooked = new(atomic.Pointer[context.Context])
+		}
 	}
 	s.doing.Store(jobs[0])
 	c.worker.stats.running.Add(int64(len(tasks)))

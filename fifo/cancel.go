@@ -75,8 +75,7 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 // take takes the group from the session that has it, and reports whether it could: not while somebody else has its row
 // locked.
 func (s Scope) take(ctx context.Context, verb string) (bool, error) {
-	xid := int64(0)
-	err := s.change(ctx, verb, takeSQL, func(r row) error { return r.Scan(&xid) }, s.queue, s.group)
+	xid, err := s.alter(ctx, verb, takeSQL, s.queue, s.group)
 	if err != nil || xid == 0 {
 		return false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -28,16 +29,18 @@ type Letters struct {
 	Limit int
 }
 
-// chosen reports whether the Letters name any, and returns ErrInvalidID if they cannot be. The scope is checked first.
-func (l *Letters) chosen(s Scope) (bool, error) {
+// chosen returns the first arguments of redrive.sql and delete_dead_letters.sql, or nil if there is nothing to do. It
+// returns ErrInvalidID if the Letters cannot be. The scope is checked first.
+func (l *Letters) chosen(s Scope) ([]any, error) {
 	if err := s.validate(); err != nil {
-		return false, err
+		return nil, err
 	}
-	if _, err := positionOf(l.After); err != nil {
-		return false, err
+	after, err := positionOf(l.After)
+	if err != nil {
+		return nil, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
-		return false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
+		return nil, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
 			ErrInvalidID, l.Kind, l.Error)
 	}
 	n := 0
@@ -46,23 +49,16 @@ func (l *Letters) chosen(s Scope) (bool, error) {
 			n++
 		}
 	}
-	if n > 1 {
-		return false, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
-	}
-	return n > 0 && (l.IDs == nil || len(l.IDs) > 0), nil
-}
-
-// args are the first arguments of redrive.sql and delete_dead_letters.sql, or nil if all of the scope is before After.
-func (l *Letters) args(s Scope) []any {
-	after, _ := positionOf(l.After) // chosen has looked at it
-	from, some := s.from(after)
-	if !some {
-		return nil
+	from, some := s.from(after, 1)
+	switch {
+	case n > 1:
+		return nil, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
+	case n == 0, l.IDs != nil && len(l.IDs) == 0, some == 0:
+		return nil, nil
 	}
 	return []any{
-		s.queue, s.groupOrNull(), from.GroupID, from.ID, orNull(l.IDs, intArray[int64]), l.Kind, l.Error,
-		max(l.Limit, 0),
-	}
+		s.queue, s.groupOrNull(), from.GroupID, from.ID, l.IDs, l.Kind, l.Error, max(l.Limit, 0),
+	}, nil
 }
 
 // A Redrive says which dead letters are to be jobs again, where, and with what.
@@ -98,7 +94,7 @@ type Redrive struct {
 // It returns ErrInvalidID for Letters that cannot be, and for a payload or headers with other than one id of a group,
 // and ErrInvalidMessage for a payload or headers that cannot be.
 func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last string, err error) {
-	some, err := r.chosen(s)
+	args, err := r.chosen(s)
 	if err != nil {
 		return nil, "", err
 	}
@@ -106,8 +102,7 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last strin
 	if err != nil {
 		return nil, "", err
 	}
-	args := r.args(s)
-	if !some || args == nil {
+	if args == nil {
 		return nil, r.After, nil
 	}
 	letter, xid, placed := position{groups.Key{Queue: s.queue}, 0}, int64(0), make(hints)
@@ -130,13 +125,9 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last strin
 
 // edit returns the new payload and headers as redrive.sql has them: nil is the old ones.
 func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err error) {
-	switch p := r.Payload.(type) {
-	case []byte:
-		if p == nil {
-			r.Payload = nil
-		}
-	case json.RawMessage:
-		if p == nil {
+	switch r.Payload.(type) {
+	case []byte, json.RawMessage:
+		if reflect.ValueOf(r.Payload).IsNil() {
 			r.Payload = nil
 		}
 	}
@@ -182,13 +173,13 @@ var noHeaders = "{}"
 // DeleteDeadLetters deletes dead letters for good, and returns how many there were. If of names none, it does nothing.
 // It returns ErrInvalidID for Letters that cannot be.
 func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
-	some, err := of.chosen(s)
-	if err != nil {
+	args, err := of.chosen(s)
+	if err != nil || args == nil {
 		return 0, err
 	}
-	args := of.args(s)
-	if !some || args == nil {
-		return 0, nil
-	}
-	return s.count(ctx, "delete dead letters of", deleteDeadLettersSQL, args...)
+	n := 0
+	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error {
+		return r.Scan(&n)
+	}, args...)
+	return n, err
 }

@@ -13,10 +13,7 @@ import (
 // and not what stands there: it ends in logs and in the job's failures. Unwrap it for what the decoder says, which
 // often quotes the payload.
 func (j *Job) Decode(v any) error {
-	if err := json.Unmarshal(j.Payload, v); err != nil {
-		return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, &payloadError{err})
-	}
-	return nil
+	return j.misfit(json.Unmarshal(j.Payload, v))
 }
 
 // decodeStrictly is Decode for a payload without fields that v does not have.
@@ -26,10 +23,14 @@ func (j *Job) decodeStrictly(v any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(j.Payload))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, &payloadError{err})
+	return j.misfit(d.Decode(v))
+}
+
+func (j *Job) misfit(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("fifo: decode payload of job %d: %w", j.ID, &payloadError{err})
 }
 
 // A payloadError is an error of encoding/json, or of a type's own method, without the values that those quote.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // ContentID returns a Message.DedupID that is made of the payload: the SHA-256 of what is stored, in hexadecimal. It
@@ -23,48 +20,8 @@ func ContentID(payload any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// A slot says what became of a message: with an ID it is a duplicate of that job, else it is the n-th one of those that
-// are new, or a duplicate of that.
-type slot struct {
-	n int
-	Receipt
-}
-
-// enqueuePool enqueues on the pool: in a transaction, if it takes more than one statement.
-func (c *Client) enqueuePool(ctx context.Context, b *batch) (ids []int64, err error) {
-	if b.dedupIDs == nil {
-		ids, _, err = c.enqueuePgx(ctx, pgxSession{c.pool}, b)
-		return ids, err
-	}
-	err = pgx.BeginTxFunc(ctx, c.pool, readCommitted, func(tx pgx.Tx) error {
-		ids, _, err = c.enqueuePgx(ctx, pgxSession{tx}, b)
-		return err
-	})
-	return ids, err
-}
-
-// enqueueNew takes the messages that are duplicates out of the batch, and enqueues the others, if there are any.
-func (c *Client) enqueueNew(ctx context.Context, db querier, b *batch) (ids []int64, xid int64, err error) {
-	keys, err := c.dedup(ctx, db, b)
-	if err != nil || len(keys) == 0 {
-		return nil, 0, err
-	}
-	err = each(ctx, db, c.schema.Qualify("WITH job AS ("+enqueueSQL+")"+enqueueNewSQL), func(r row) error {
-		var id int64
-		err := r.Scan(&id, &xid)
-		ids = append(ids, id)
-		return err
-	}, append(c.texts(b), byteaArray(keys))...)
-	if err != nil {
-		return nil, 0, err
-	}
-	return ids, xid, b.sort(ids)
-}
-
-// dedup takes the messages' deduplication ids, and replaces what waits. It leaves the messages that are new in the
-// batch, and returns their keys.
-func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte, err error) {
-	taken, jobs, groups := make([][]byte, len(b.queues)), make([]int64, len(b.queues)), b.dedupGroups()
+// dedup takes the messages' deduplication ids, and replaces what waits. It returns those that are new.
+func (c *Client) dedup(ctx context.Context, db querier, b batch) (fresh batch, err error) {
 	err = each(ctx, db, c.schema.Qualify(dedupSQL), func(r row) error {
 		var n int
 		var key []byte
@@ -72,113 +29,62 @@ func (c *Client) dedup(ctx context.Context, db querier, b *batch) (keys [][]byte
 		if err := r.Scan(&n, &key, &job); err != nil {
 			return err
 		}
-		taken[n-1] = key
+		b[n-1].key = key
 		if job != nil {
-			jobs[n-1] = *job
+			b[n-1].ID = *job
 		}
 		return nil
-	}, textArray(b.queues), textArray(groups), textArray(b.dedupIDs),
+	}, b.queues(), b.dedupGroups(), column(b, func(e *entry) string { return e.dedupID }),
 		microseconds(Settings{}.withDefaults().DedupWindow))
 	if err != nil {
 		return nil, err
 	}
-	var kept, older []int
-	firsts := make(map[string]int)
-	b.slots = make([]slot, len(b.queues))
-	for n, key := range taken {
-		p, replace := &b.slots[n], b.replace != nil && b.replace[n]
-		p.ID = jobs[n]
-		if p.ID == 0 && key != nil {
-			p.n, p.Duplicate = firsts[string(key)]
-		}
+	var older batch
+	firsts := make(map[string]*entry)
+	for _, e := range b {
+		e.first = firsts[string(e.key)]
+		e.Duplicate = e.ID != 0 || e.first != nil
 		switch {
-		case p.ID != 0:
-			p.Duplicate = true
-			if replace {
-				older = append(older, n)
+		case !e.Duplicate:
+			fresh = append(fresh, e)
+			if e.key != nil {
+				firsts[string(e.key)] = e
 			}
-		case !p.Duplicate:
-			p.n = len(kept)
-			kept, keys = append(kept, n), append(keys, key)
-			if key != nil {
-				firsts[string(key)] = p.n
-			}
-		case replace && groups[n] == groups[kept[p.n]]: // of this call: it is not stored yet
-			p.Replaced = true
-			first := kept[p.n]
-			b.payloads[first] = b.payloads[n]
-			if b.headers != nil {
-				b.headers[first] = b.headers[n]
-			}
+		case !e.replace:
+		case e.ID != 0:
+			older = append(older, e)
+		case e.dedupGroup() == e.first.dedupGroup(): // it is not stored yet
+			e.Replaced = true
+			e.first.payload, e.first.headers = e.payload, e.headers
 		}
 	}
 	if len(older) > 0 {
-		err = c.replace(ctx, db, b, older, pick(groups, older), pick(taken, older))
+		err = c.replace(ctx, db, older)
 	}
-	b.keep(kept)
-	return keys, err
+	return fresh, err
 }
 
-// replace gives jobs that wait the contents of those messages.
-func (c *Client) replace(
-	ctx context.Context, db querier, b *batch, messages []int, groups []string, keys [][]byte,
-) error {
+// replace gives jobs that wait the contents of these messages.
+func (c *Client) replace(ctx context.Context, db querier, b batch) error {
 	return each(ctx, db, c.schema.Qualify(replaceSQL), func(r row) error {
-		var i int
+		var n int
 		var replaced bool
-		err := r.Scan(&i, &replaced)
+		err := r.Scan(&n, &replaced)
 		if err == nil {
-			b.slots[messages[i-1]].Replaced = replaced
+			b[n-1].Replaced = replaced
 		}
 		return err
-	}, textArray(pick(b.queues, messages)), textArray(groups), byteaArray(keys), byteaArray(pick(b.payloads, messages)),
-		orNull(pick(b.headers, messages), nullableArray))
+	}, b.queues(), b.dedupGroups(), b.keys(), b.payloads(), b.headers())
 }
 
-// dedupGroups are the messages' groups, or "" for those that are Ungrouped.
-func (b *batch) dedupGroups() []string {
-	groups := slices.Clone(b.groups)
-	for n, alone := range b.ungrouped {
-		if alone {
-			groups[n] = ""
-		}
-	}
-	return groups
-}
+func (b batch) keys() [][]byte { return column(b, func(e *entry) []byte { return e.key }) }
 
-// keep leaves those messages in the batch.
-func (b *batch) keep(kept []int) {
-	b.queues, b.groups, b.payloads = pick(b.queues, kept), pick(b.groups, kept), pick(b.payloads, kept)
-	b.delays, b.maxAttempts = pick(b.delays, kept), pick(b.maxAttempts, kept)
-	b.headers, b.runAts, b.priorities = pick(b.headers, kept), pick(b.runAts, kept), pick(b.priorities, kept)
-	b.ungrouped = pick(b.ungrouped, kept)
-}
+func (b batch) dedupGroups() []string { return column(b, (*entry).dedupGroup) }
 
-// pick returns some items of a list, or nil of nil.
-func pick[T any](items []T, kept []int) (some []T) {
-	if items == nil {
-		return nil
+// dedupGroup is the message's group, or "" if it is Ungrouped.
+func (e *entry) dedupGroup() string {
+	if e.ungrouped {
+		return ""
 	}
-	for _, n := range kept {
-		some = append(some, items[n])
-	}
-	return some
-}
-
-// receipts returns the answer for the jobs that were made of the batch.
-func (b *batch) receipts(ids []int64) []Receipt {
-	if b.slots == nil {
-		receipts := make([]Receipt, len(ids))
-		for i, id := range ids {
-			receipts[i].ID = id
-		}
-		return receipts
-	}
-	receipts := make([]Receipt, len(b.slots))
-	for i, p := range b.slots {
-		if receipts[i] = p.Receipt; p.ID == 0 {
-			receipts[i].ID = ids[p.n]
-		}
-	}
-	return receipts
+	return e.group
 }

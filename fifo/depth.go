@@ -18,16 +18,8 @@ type Depth struct {
 
 // Measure counts, for gauges. It reads an index entry of every job: for a queue with a million jobs, once a minute is
 // fine and once a second is not. See MeasureUpTo.
-func (s Scope) Measure(ctx context.Context) (d Depth, err error) {
-	var oldest, due *time.Time
-	err = s.read(ctx, "measure", measureSQL, func(r row) error {
-		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due)
-	}, s.queue, s.groupOrNull())
-	if err != nil {
-		return Depth{}, err
-	}
-	d.OldestAt, d.DueSince = orZero(oldest), orZero(due)
-	return d, nil
+func (s Scope) Measure(ctx context.Context) (Depth, error) {
+	return s.measure(ctx, measureSQL, s.queue, s.groupOrNull())
 }
 
 // MeasureUpTo is Measure for alerts, cheap enough to ask each second whatever the backlog: it counts n jobs and n dead
@@ -36,16 +28,20 @@ func (s Scope) Measure(ctx context.Context) (d Depth, err error) {
 //
 // With More, OldestAt and DueSince are the earliest among the jobs that were counted and the n oldest of the schema. So
 // they are those of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.
-func (s Scope) MeasureUpTo(ctx context.Context, n int) (d Depth, err error) {
+func (s Scope) MeasureUpTo(ctx context.Context, n int) (Depth, error) {
 	n = min(orDefault(max(n, 0), 1000), math.MaxInt32-1) // one more is looked for
 	from, to := "", "\U0010FFFF"                         // no id is printable and higher
 	if s.level == ofGroup {
 		from, to = s.group, s.group
 	}
+	return s.measure(ctx, measureSomeSQL, s.queue, from, to, n)
+}
+
+func (s Scope) measure(ctx context.Context, sql string, args ...any) (d Depth, err error) {
 	var oldest, due *time.Time
-	err = s.read(ctx, "measure", measureSomeSQL, func(r row) error {
+	err = s.read(ctx, "measure", sql, func(r row) error {
 		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due, &d.More)
-	}, s.queue, from, to, n)
+	}, args...)
 	if err != nil {
 		return Depth{}, err
 	}

@@ -3,13 +3,10 @@ package fifo
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -54,16 +51,7 @@ type Receipt struct {
 // caller to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least, also says true of a COMMIT that was sent and
 // whose answer was lost.
 func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error) {
-	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
-		if err := c.checkPool(ctx); err != nil {
-			return nil, err
-		}
-		ids, err := c.enqueuePool(ctx, b)
-		if err == nil && len(ids) > 0 {
-			c.announce.committed(b, ids)
-		}
-		return ids, err
-	})
+	return c.enqueue(ctx, c.all(), msgs)
 }
 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
@@ -78,37 +66,12 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error
 // second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it has
 // told, workers find the jobs at their next poll.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]Receipt, error) {
-	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
-		plain, err := plainTx(tx)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.check(ctx, sqlQuerier{plain}); err != nil {
-			return nil, err
-		}
-		ids, xid, err := c.enqueueSQL(ctx, plain, b)
-		if err == nil && len(ids) > 0 {
-			c.announce.enqueued(b, ids, xid, nil)
-		}
-		return ids, err
-	})
+	return c.enqueue(ctx, c.all().In(tx), msgs)
 }
 
 // EnqueuePgxTx is EnqueueTx for a transaction of pgx. See also InTx.
 func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) ([]Receipt, error) {
-	return c.enqueue(ctx, msgs, func(ctx context.Context, b *batch) ([]int64, error) {
-		if isNil(tx) {
-			return nil, errNilTx
-		}
-		if err := c.check(ctx, tx); err != nil {
-			return nil, err
-		}
-		ids, xid, err := c.enqueuePgx(ctx, pgxSession{tx}, b)
-		if err == nil && len(ids) > 0 {
-			c.announce.enqueued(b, ids, xid, tx.Conn())
-		}
-		return ids, err
-	})
+	return c.enqueue(ctx, c.all().InPgx(tx), msgs)
 }
 
 // InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an
@@ -135,10 +98,8 @@ func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return err
 }
 
-// enqueue is what the three have in common: checks, hooks and the answer.
-func (c *Client) enqueue(
-	ctx context.Context, msgs []Message, do func(context.Context, *batch) ([]int64, error),
-) (receipts []Receipt, err error) {
+// enqueue enqueues on the pool, or in the transaction of in.
+func (c *Client) enqueue(ctx context.Context, in Scope, msgs []Message) (receipts []Receipt, err error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -154,111 +115,75 @@ func (c *Client) enqueue(
 	if err != nil {
 		return nil, err
 	}
-	ids, err := do(ctx, b)
+	fresh, xid, err := in.insert(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("fifo: enqueue: %w", err)
 	}
-	return b.receipts(ids), nil
+	if len(fresh) > 0 {
+		in.announce(xid, func(h hints) { h.addBatch(fresh) })
+	}
+	return b.receipts(), nil
 }
 
-// one reports whether enqueue_one.sql does it.
-func (c *Client) one(b *batch) bool {
-	return len(b.queues) == 1 && !c.cfg.CommitOrder && b.priorities == nil
-}
-
-// single are the arguments of enqueue_one.sql.
-func (b *batch) single() []any {
-	headers, runAt := (*string)(nil), int64(0)
-	if b.headers != nil {
-		headers = b.headers[0]
-	}
-	if b.runAts != nil {
-		runAt = b.runAts[0]
-	}
-	return []any{b.queues[0], b.groups[0], b.payloads[0], b.delays[0], b.maxAttempts[0], headers, runAt}
-}
-
-// inOrder tells which messages wait for others of their groups, or nil if none does.
-func (c *Client) inOrder(b *batch) []bool {
-	if !c.cfg.CommitOrder {
-		return nil
-	}
-	wait := make([]bool, len(b.queues))
-	for i := range wait {
-		wait[i] = b.ungrouped == nil || !b.ungrouped[i]
-	}
-	return wait
-}
-
-// texts are the arguments of enqueue.sql, arrays as text: not every driver of database/sql takes slices.
-func (c *Client) texts(b *batch) []any {
-	return []any{
-		textArray(b.queues), textArray(b.groups), byteaArray(b.payloads), intArray(b.delays), intArray(b.maxAttempts),
-		orNull(c.inOrder(b), boolArray), orNull(b.headers, nullableArray), orNull(b.runAts, intArray[int64]),
-		orNull(b.priorities, intArray[int32]),
-	}
-}
-
-func (c *Client) enqueuePgx(ctx context.Context, s pgxSession, b *batch) (ids []int64, xid int64, err error) {
-	if b.dedupIDs != nil {
-		return c.enqueueNew(ctx, s, b)
-	}
-	sql, args := enqueueSQL, []any{
-		b.queues, b.groups, b.payloads, b.delays, b.maxAttempts, c.inOrder(b), b.headers, b.runAts, b.priorities,
-	}
-	if c.one(b) {
-		sql, args = enqueueOneSQL, b.single()
-	}
-	rows, err := s.db.Query(ctx, c.schema.Qualify(sql), args...)
-	if err != nil {
-		return nil, 0, err
-	}
-	var id int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &xid}, func() error {
-		ids = append(ids, id)
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return ids, xid, b.sort(ids)
-}
-
-func (c *Client) enqueueSQL(ctx context.Context, tx Tx, b *batch) (ids []int64, xid int64, err error) {
-	if b.dedupIDs != nil {
-		return c.enqueueNew(ctx, sqlQuerier{tx}, b)
-	}
-	query, args := enqueueOneSQL, []any(nil)
-	if c.one(b) {
-		args = b.single()
-	} else {
-		query, args = enqueueSQL, c.texts(b)
-	}
-	rows, err := tx.QueryContext(ctx, c.schema.Qualify(query), args...)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id, &xid); err != nil {
+// insert inserts the messages that are no duplicates, and returns those with their ids, and the transaction's id.
+func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err error) {
+	if s.in != nil {
+		if err = s.in.err; err == nil {
+			err = s.client.check(ctx, s.in.db)
+		}
+		if err != nil {
 			return nil, 0, err
 		}
-		ids = append(ids, id)
+		return s.client.insert(ctx, s.in.db, b)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if err := s.client.checkPool(ctx); err != nil {
 		return nil, 0, err
 	}
-	return ids, xid, b.sort(ids)
+	if !b.deduplicates() {
+		return s.client.insert(ctx, pgxSession{s.client.pool}, b)
+	}
+	err = pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error { // it takes several statements
+		fresh, xid, err = s.client.insert(ctx, pgxSession{tx}, b)
+		return err
+	})
+	return fresh, xid, err
 }
 
-// sort puts the answer of enqueue.sql in the order of the messages, which is that of the ids.
-func (b *batch) sort(ids []int64) error {
-	if len(ids) != len(b.queues) {
-		return fmt.Errorf("%d jobs for %d messages", len(ids), len(b.queues))
+func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, xid int64, err error) {
+	sql, args := enqueueSQL, []any(nil)
+	switch {
+	case b.deduplicates():
+		if b, err = c.dedup(ctx, db, b); err != nil || len(b) == 0 {
+			return nil, 0, err
+		}
+		sql, args = enqueueNewSQL, append(b.columns(c.cfg.CommitOrder), b.keys())
+	case len(b) == 1 && !c.cfg.CommitOrder && b[0].priority == 0:
+		sql, args = enqueueOneSQL, b[0].values()
+	default:
+		args = b.columns(c.cfg.CommitOrder)
 	}
-	slices.Sort(ids)
-	return nil
+	ids := make([]int64, 0, len(b))
+	err = each(ctx, db, c.schema.Qualify(sql), func(r row) error {
+		var id int64
+		err := r.Scan(&id, &xid)
+		ids = append(ids, id)
+		return err
+	}, args...)
+	if err == nil && len(ids) != len(b) {
+		err = fmt.Errorf("%d jobs for %d messages", len(ids), len(b))
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.Sort(ids) // the order of the messages
+	for i, e := range b {
+		e.ID = ids[i]
+	}
+	return b, xid, nil
+}
+
+func (b batch) deduplicates() bool {
+	return slices.ContainsFunc(b, func(e *entry) bool { return e.dedupID != "" })
 }
 
 var errNilTx = errors.New("nil transaction")
@@ -284,88 +209,4 @@ func plainTx(tx Tx) (Tx, error) {
 func isNil(tx any) bool {
 	v := reflect.ValueOf(tx)
 	return tx == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// Array literals, see "Array Input and Output Syntax" in the PostgreSQL manual.
-
-func textArray(items []string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, s := range items {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		writeElement(&b, s)
-	}
-	b.WriteByte('}')
-	return b.String()
-}
-
-// writeElement writes a text as an element of an array.
-func writeElement(b *strings.Builder, s string) {
-	b.WriteByte('"')
-	b.WriteString(arrayEscaper.Replace(s))
-	b.WriteByte('"')
-}
-
-var arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// orNull returns the array of items, or nil if there are none.
-func orNull[T any](items []T, array func([]T) string) any {
-	if items == nil {
-		return nil
-	}
-	return array(items)
-}
-
-// nullableArray is textArray for items of which some are not there.
-func nullableArray(items []*string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, s := range items {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if s == nil {
-			b.WriteString("NULL")
-			continue
-		}
-		writeElement(&b, *s)
-	}
-	b.WriteByte('}')
-	return b.String()
-}
-
-func byteaArray(items [][]byte) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, p := range items {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(`"\\x`)
-		b.WriteString(hex.EncodeToString(p))
-		b.WriteByte('"')
-	}
-	b.WriteByte('}')
-	return b.String()
-}
-
-func boolArray(items []bool) string {
-	words := make([]string, len(items))
-	for i, is := range items {
-		words[i] = strconv.FormatBool(is)
-	}
-	return textArray(words)
-}
-
-func intArray[T int32 | int64](items []T) string {
-	b := []byte{'{'}
-	for i, n := range items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return string(append(b, '}'))
 }

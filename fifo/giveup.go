@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -69,32 +68,4 @@ var usedUp = &failure{kind: KindError, err: errors.New("fifo: the job had used u
 // then. In other queues such a job is tried once more.
 func (s *seat) blocks(h *lease.Held) bool {
 	return s.queue.OnGiveUp == BlockGroup && h.Attempts >= s.maxAttempts(h)
-}
-
-// takeOut takes a job out of its group, with the block that it has made, and reports whether it did. reason is a text,
-// or nil.
-func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) (bool, error) {
-	xid := int64(0)
-	err := s.unblocking(ctx, verb, func(s Scope) error {
-		return s.change(ctx, verb, takeOutSQL, func(r row) error { return r.Scan(&xid) },
-			s.queue, s.group, id, bury, reason, maxFailures)
-	})
-	return s.altered(xid, err)
-}
-
-// alter changes one job of a group by a statement that answers with its transaction's id, or with no row if it has done
-// nothing, which alter reports. Workers are told.
-func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (bool, error) {
-	xid := int64(0)
-	err := s.change(ctx, verb, sql, func(r row) error { return r.Scan(&xid) }, args...)
-	return s.altered(xid, err)
-}
-
-// altered tells workers that a transaction has changed the group, and reports whether one has: 0 is none.
-func (s Scope) altered(xid int64, err error) (bool, error) {
-	if err != nil || xid == 0 {
-		return false, err
-	}
-	s.announce(xid, s.hint)
-	return true, nil
 }

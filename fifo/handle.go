@@ -132,24 +132,8 @@ func batchError(err error) (_ BatchError, is bool) {
 			return e.within(around), true
 		case *PanicError:
 			return nil, false
-		case *retryAfterError:
-			around = append(around, func(reason error) error {
-				if _, says := AsRetryAfter(reason); says {
-					return reason
-				}
-				return RetryAfter(e.after, reason)
-			})
-		case *snoozeError:
-			around = append(around, func(reason error) error {
-				if _, says := AsSnooze(reason); says {
-					return reason
-				}
-				return Snooze(e.after, reason)
-			})
-		case *unavailableError:
-			around = append(around, Unavailable)
-		case *deadLetterError:
-			around = append(around, DeadLetter)
+		case interface{ around(reason error) error }:
+			around = append(around, e.around)
 		}
 		err = errors.Unwrap(err)
 	}

@@ -78,15 +78,24 @@ func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Co
 // catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not
 // return here, and err is set all the same. The methods of err may be called anywhere then.
 func catch(err *error, who string, f func() error) {
+	recovering(who, func() {
+		*err = f()
+		try(err)
+	}, func(p *PanicError) {
+		*err = p
+		try(err)
+	})
+}
+
+// recovering calls f. If that panics or ends its goroutine, it calls failed.
+func recovering(who string, f func(), failed func(*PanicError)) {
 	returned := false
 	defer func() {
 		if !returned {
-			*err = newPanicError(who, recover())
-			try(err)
+			failed(newPanicError(who, recover()))
 		}
 	}()
-	*err = f()
-	try(err)
+	f()
 	returned = true
 }
 

@@ -69,25 +69,22 @@ func (h Headers) size() (n int) {
 	return n
 }
 
-// encode checks the headers, and returns what is to be stored and how many bytes names and values have. No headers are
-// nil.
-func (h Headers) encode() (stored []byte, size int, err error) {
+// encode checks the names, and returns what is to be stored. No headers are nil.
+func (h Headers) encode() (*string, error) {
 	if len(h) == 0 {
-		return nil, 0, nil
+		return nil, nil
 	}
 	for name := range h {
 		if err := groups.ValidateID("header name", name); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	if size = h.size(); size > MaxPayloadBytes {
-		return nil, size, nil
-	}
-	stored, err = json.Marshal(h)
+	stored, err := json.Marshal(h)
 	if err != nil {
-		return nil, 0, fmt.Errorf("headers: %w", err)
+		return nil, fmt.Errorf("headers: %w", err)
 	}
-	return stored, size, nil
+	object := string(stored)
+	return &object, nil
 }
 
 // decodeHeaders returns stored headers. What is no object, written by hand, is none.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -109,39 +108,6 @@ func (c *Client) hookEnqueue(
 	return ctx, msgs, end, err
 }
 
-// A hooked is the context that the Job hook returned for an attempt, for the Settled hook. If a handler is abandoned,
-// its Job and the worker's share it, and the hook may be running still.
-type hooked struct {
-	mu  sync.Mutex
-	ctx context.Context //nolint:containedctx // that is what it is for
-}
-
-func (h *hooked) set(ctx context.Context) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ctx = ctx
-}
-
-// get returns nil if there is none.
-func (h *hooked) get() context.Context {
-	if h == nil {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ctx
-}
-
-// hookable makes room for what the Job hook returns, if there is one.
-func (c *Client) hookable(job *Job) {
-	for i := range c.cfg.Hooks {
-		if c.cfg.Hooks[i].Job != nil {
-			job.hooked = new(hooked)
-			return
-		}
-	}
-}
-
 // hookJob calls the Job hooks until one fails, and returns the context to go on with. It adds what to call in the end
 // to ends. It sets err, rather than returning it, because a hook may end the goroutine.
 func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err *error) context.Context {
@@ -154,7 +120,7 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 			hooked, end := hook(ctx, job)
 			if hooked != nil {
 				ctx = hooked
-				job.hooked.set(ctx)
+				job.hooked.Store(&hooked)
 			}
 			if end != nil {
 				*ends = append(*ends, end)
@@ -165,21 +131,14 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 	return ctx
 }
 
-// A settledHooks calls the Settled hooks for each result.
-type settledHooks struct {
-	c       *Client
-	results []result
-	called  int
-}
-
-// call calls those that have not been called yet: a hook may end its goroutine.
-func (s *settledHooks) call(ctx context.Context) {
-	hooks := s.c.cfg.Hooks
-	for s.called < len(s.results)*len(hooks) {
-		r, h := &s.results[s.called/len(hooks)], &hooks[len(hooks)-1-s.called%len(hooks)]
-		s.called++
+// hookSettled calls the Settled hooks for each result, from the nth call on: a hook may end its goroutine.
+func (c *Client) hookSettled(ctx context.Context, results []result, n *int) {
+	hooks := c.cfg.Hooks
+	for *n < len(results)*len(hooks) {
+		r, h := &results[*n/len(hooks)], &hooks[len(hooks)-1-*n%len(hooks)]
+		*n++
 		if h.Settled != nil {
-			s.c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
+			c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
 		}
 	}
 }
@@ -200,8 +159,10 @@ func untilReturned(f func(), done chan<- struct{}) {
 
 // context returns that of the Job hook, which does not end, or ctx if there is none.
 func (r *result) context(ctx context.Context) context.Context {
-	if hooked := r.job.hooked.get(); hooked != nil {
-		return context.WithoutCancel(hooked)
+	if r.job.hooked != nil {
+		if hooked := r.job.hooked.Load(); hooked != nil {
+			return context.WithoutCancel(*hooked)
+		}
 	}
 	return ctx
 }
@@ -216,16 +177,9 @@ func (r *result) why() error {
 
 // guard calls a hook that comes after the fact: its panic is logged.
 func (c *Client) guard(hook string, f func()) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		p := newPanicError(hook, recover())
+	recovering(hook, f, func(p *PanicError) {
 		c.cfg.Logger.Error("pgfifo: a hook panicked", "hook", hook, "panic", p.Value, "stack", string(p.Stack))
-	}()
-	f()
-	returned = true
+	})
 }
 
 // guardLane is guard for a lane, which must not end with a hook that ends its goroutine.

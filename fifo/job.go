@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,8 +48,10 @@ type Job struct {
 	// Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	loan   *lease.Loan // of its handler; nil: none has run
-	hooked *hooked     // nil: there is no Job hook
+	loan *lease.Loan // of its handler; nil: none has run
+	// hooked has what the Job hook returned for the attempt, for the Settled hook; nil: there is no Job hook. If the
+	// handler is abandoned, its Job and the worker's share it, and the hook may be running still.
+	hooked *atomic.Pointer[context.Context]
 }
 
 // A Failure is an attempt that failed or was lost.
@@ -120,12 +123,7 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // the handler returns. It waits for one until its context or the handler's ends. It returns ErrLost if the job is not
 // the worker's any more.
 func (j *Job) Tx(ctx context.Context) (bun.Tx, error) {
-	loan, err := j.lent()
-	if err != nil {
-		return bun.Tx{}, err
-	}
-	tx, err := loan.BunTx(ctx)
-	return tx, noJob(err)
+	return lent(j, func(loan *lease.Loan) (bun.Tx, error) { return loan.BunTx(ctx) })
 }
 
 // SQLTx is Tx for database/sql: the transaction inside that of Tx.
@@ -141,26 +139,41 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction.
 func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	loan, err := j.lent()
-	if err != nil {
-		return nil, err
-	}
-	tx, err := loan.PgxTx(ctx)
-	return tx, noJob(err)
+	return lent(j, func(loan *lease.Loan) (pgx.Tx, error) { return loan.PgxTx(ctx) })
 }
 
-// noJob is the error for who has asked just before the handler returned.
-func noJob(err error) error {
-	if errors.Is(err, lease.ErrEnded) {
-		return fmt.Errorf("%w: %w", ErrNoJob, err)
-	}
-	return err
+// Fence returns the fencing token of the attempt that is under way, for effects outside the database: a number higher
+// than that of every earlier holder of the job's group, committed before it is returned.
+//
+// A worker that was frozen or cut off may go on with its job without knowing that somebody else has it by now. Send the
+// token with each write to another system, have that system remember the highest one that it has seen for the group,
+// and refuse what comes with a lower one: then nothing that a former holder sends is taken any more once its successor
+// has written.
+//
+// The first call of an attempt takes the job's transaction, as Tx does, writes one row through a connection of the
+// client's pool, and waits until that is durable; later ones return the same number. Jobs that do not ask pay nothing.
+// In a queue with Settings.SessionLease the claim has drawn the number, and a call asks nobody.
+// Numbers of one group grow, with gaps. A failover to a server that lacks the newest commits may give out numbers anew.
+//
+// Where several jobs of a group may run at once (Settings.GroupLimit), either of two that do may have the higher
+// number. Then a number is higher only than those of earlier attempts at the same job: have the other system remember
+// them by job.
+//
+// It returns ErrLost if the attempt's transaction has ended, or the job is held no more, and ErrNoJob outside a
+// handler.
+func (j *Job) Fence(ctx context.Context) (int64, error) {
+	return lent(j, func(loan *lease.Loan) (int64, error) { return loan.Fence(ctx, j.Group()) })
 }
 
-// lent returns the job's transaction while its handler runs. A goroutine that the handler has left behind may ask.
-func (j *Job) lent() (*lease.Loan, error) {
+// lent asks for something of the job's transaction, which is there while its handler runs. A goroutine that the handler
+// has left behind may ask.
+func lent[T any](j *Job, what func(*lease.Loan) (T, error)) (T, error) {
 	if j.loan == nil || j.loan.Ended() {
-		return nil, ErrNoJob
+		return *new(T), ErrNoJob
 	}
-	return j.loan, nil
+	got, err := what(j.loan)
+	if errors.Is(err, lease.ErrEnded) { // between the two
+		err = fmt.Errorf("%w: %w", ErrNoJob, err)
+	}
+	return got, err
 }

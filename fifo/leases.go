@@ -3,30 +3,21 @@ package fifo
 import (
 	"context"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // leases tells which of the queues have Settings.SessionLease.
-func (w *Worker) leases(ctx context.Context, on asked, queues []string) (session map[string]bool, err error) {
-	rows, err := on.Query(ctx, w.Client.schema.Qualify(leasesSQL), queues)
-	var names []string
-	if err == nil {
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
+func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (session map[string]bool, err error) {
+	session = make(map[string]bool)
+	err = each(ctx, pgxSession{on}, w.Client.schema.Qualify(leasesSQL), func(r row) error {
+		var name string
+		err := r.Scan(&name)
+		session[name] = true
+		return err
+	}, queues)
 	if err != nil {
 		return nil, fmt.Errorf("fifo: look which lease queues have: %w", err)
 	}
-	session = make(map[string]bool, len(names))
-	for _, name := range names {
-		session[name] = true
-	}
 	return session, nil
-}
-
-// An asked is a connection, or a pool of them.
-type asked interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // tellLeases warns of queues that have another lease now than their crews.

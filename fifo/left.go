@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -70,13 +69,7 @@ func (l *leftovers) handler(tasks []task, result <-chan error) {
 	}()
 }
 
-// settled notes a job whose outcome is not known because the worker waits no longer for the server.
-func (l *leftovers) settled(r *result) {
-	if r.outcome == Unknown && !errors.Is(r.failure.err, ErrAbandoned) {
-		l.lose(r.job)
-	}
-}
-
+// lose notes a job whose outcome is not known because the worker waits no longer for the server.
 func (l *leftovers) lose(job *Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -59,7 +59,7 @@ func (s Scope) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 	}
 	page := Page{After: of.After, Limit: of.Limit}
 	return s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page,
-		orNull(of.IDs, intArray[int64]), of.Kind, of.Error)
+		of.IDs, of.Kind, of.Error)
 }
 
 // Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.
@@ -71,27 +71,15 @@ func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 }
 
 // list reads a page of a table. The arguments are those of only, from $5 on.
-func (s Scope) list(ctx context.Context, what, table, only string, page Page, args ...any) (list []Job, err error) {
+func (s Scope) list(ctx context.Context, what, table, only string, page Page, args ...any) ([]Job, error) {
 	after, err := positionOf(page.After)
 	if err != nil {
 		return nil, err
 	}
-	from, some := s.from(after)
-	limit := page.limit()
-	if !some {
-		limit = 0
-	}
+	from, limit := s.from(after, page.limit())
 	sql := table + placeSQL[s.level] + only + " ORDER BY queue, group_id, id LIMIT $4"
 	args = append([]any{from.Queue, from.GroupID, from.ID, limit}, args...)
-	err = s.read(ctx, "list "+what+" of", sql, func(r row) error {
-		j, err := scanJob(r)
-		list = append(list, j)
-		return err
-	}, args...)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return readAll(ctx, s, "list "+what+" of", sql, scanJob, args...)
 }
 
 // orZero is the time that t points to, if any.

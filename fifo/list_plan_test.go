@@ -30,8 +30,8 @@ func TestPagesReadOneRange(t *testing.T) {
 		{q.Group("g1"), position{}},
 		{q.Group("g1"), last},
 	} {
-		from, some := x.scope.from(x.after)
-		require.True(t, some)
+		from, some := x.scope.from(x.after, 3)
+		require.Equal(t, 3, some)
 		for what, statement := range map[string]struct {
 			most int // blocks
 			sql  string
@@ -80,6 +80,7 @@ func TestOneJobReadsOneRow(t *testing.T) {
 			"find":  {jobSQL, []any{"q", group, 25000, 3}},
 			"none":  {jobSQL, []any{"q", group, 1 << 40, 3}},
 			"some":  {anySQL, []any{"q", "a", "z"}},
+			"lock":  {lockJobSQL, []any{"q", "g1", 25000}},
 			"retry": {retryNowSQL, []any{"q", "g1", 25000}},
 			"bury":  {takeOutSQL, []any{"q", "g1", 25001, true, "", 3}},
 		} {

@@ -81,16 +81,11 @@ func (m Message) encodeContent() (payload []byte, headers *string, err error) {
 	if payload, err = encodePayload(m.Payload); err != nil {
 		return nil, nil, err
 	}
-	stored, size, err := m.Headers.encode()
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
-	}
-	if size += len(payload); size > MaxPayloadBytes {
+	if size := len(payload) + m.Headers.size(); size > MaxPayloadBytes {
 		return nil, nil, tooLarge(size)
 	}
-	if stored != nil {
-		text := string(stored)
-		headers = &text
+	if headers, err = m.Headers.encode(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	return payload, headers, nil
 }
@@ -131,11 +126,9 @@ func (m Message) check() error {
 	return nil
 }
 
-func encodePayload(v any) ([]byte, error) {
-	var payload []byte
+func encodePayload(v any) (payload []byte, err error) {
 	switch p := v.(type) {
 	case nil:
-		payload = []byte{}
 	case []byte:
 		payload = p
 	case json.RawMessage:
@@ -143,88 +136,16 @@ func encodePayload(v any) ([]byte, error) {
 	case string:
 		payload = []byte(p)
 	default:
-		var b []byte
-		var err error
 		catch(&err, "Payload", func() error {
-			b, err = json.Marshal(p)
+			payload, err = json.Marshal(p)
 			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
 		}
-		payload = b
 	}
-	if payload == nil { // a nil slice of a type above
+	if payload == nil {
 		payload = []byte{}
 	}
 	return payload, nil
-}
-
-// A batch is messages as columns, the way enqueue.sql takes them.
-type batch struct {
-	queues, groups []string
-	payloads       [][]byte
-	delays         []int64
-	maxAttempts    []int32
-	headers        []*string // nil: none has any
-	runAts         []int64   // in microseconds since 1970; nil: none has one
-	priorities     []int32   // nil: none has one
-	ungrouped      []bool    // which have a group of their own; nil: none
-	dedupIDs       []string  // "": none; nil: none has one
-	replace        []bool    // which of those with one replace; nil: none
-	slots          []slot    // of all messages; nil: none was taken out
-}
-
-func encode(msgs []Message) (*batch, error) {
-	b := &batch{
-		queues: make([]string, len(msgs)), groups: make([]string, len(msgs)), payloads: make([][]byte, len(msgs)),
-		delays: make([]int64, len(msgs)), maxAttempts: make([]int32, len(msgs)),
-	}
-	for i, m := range msgs {
-		if m.Ungrouped && m.GroupID == "" {
-			m.Ungrouped, m.GroupID = false, ownGroup()
-			if b.ungrouped == nil {
-				b.ungrouped = make([]bool, len(msgs))
-			}
-			b.ungrouped[i] = true
-		}
-		payload, headers, err := m.encode()
-		if err != nil {
-			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
-		b.queues[i], b.groups[i], b.payloads[i] = m.Queue, m.GroupID, payload
-		b.delays[i] = microseconds(m.Delay)
-		b.maxAttempts[i] = int32(m.MaxAttempts)
-		if headers != nil {
-			if b.headers == nil {
-				b.headers = make([]*string, len(msgs))
-			}
-			b.headers[i] = headers
-		}
-		if m.RunAt.Year() >= 2000 { // whether that has passed, the server's clock says
-			if b.runAts == nil {
-				b.runAts = make([]int64, len(msgs))
-			}
-			b.runAts[i] = m.RunAt.Add(time.Microsecond - 1).UnixMicro()
-		}
-		if m.Priority > 0 {
-			if b.priorities == nil {
-				b.priorities = make([]int32, len(msgs))
-			}
-			b.priorities[i] = int32(m.Priority)
-		}
-		if m.DedupID != "" {
-			if b.dedupIDs == nil {
-				b.dedupIDs = make([]string, len(msgs))
-			}
-			b.dedupIDs[i] = m.DedupID
-		}
-		if m.Replace {
-			if b.replace == nil {
-				b.replace = make([]bool, len(msgs))
-			}
-			b.replace[i] = true
-		}
-	}
-	return b, nil
 }

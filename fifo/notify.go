@@ -74,11 +74,11 @@ func (h hints) add(queue, group string, id int64, back bool) {
 }
 
 // addBatch tells of new jobs.
-func (h hints) addBatch(b *batch, ids []int64) {
-	for i, id := range ids {
-		h.add(b.queues[i], b.groups[i], id, false)
-		if b.priorities != nil && b.priorities[i] > 0 {
-			h.of(b.queues[i]).urgent = true
+func (h hints) addBatch(b batch) {
+	for _, e := range b {
+		h.add(e.queue, e.group, e.ID, false)
+		if e.priority > 0 {
+			h.of(e.queue).urgent = true
 		}
 	}
 }

@@ -9,15 +9,19 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+func queued(group string, id int64) *entry {
+	return &entry{queue: "q", group: group, Receipt: Receipt{ID: id}}
+}
+
 // A redrive that waits to be announced must not be hidden by a later enqueue to its group.
 func TestAnnounceLowestID(t *testing.T) {
 	t.Parallel()
-	b := &batch{queues: []string{"q", "q", "q"}, groups: []string{"g", "h", "g"}}
+	b := batch{queued("g", 100), queued("h", 101), queued("g", 102)}
 	h, more := make(hints), make(hints)
 	h.add("q", "g", 5, true)
 	h.add("q", "h", 6, true)
 	h.add("q", "g", 7, true)
-	more.addBatch(b, []int64{100, 101, 102})
+	more.addBatch(b)
 	h.addAll(more)
 	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 5, "h": 6}, back: true}}, h)
 	more.addAll(h)
@@ -60,12 +64,14 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 	a := &announcer{}
 	a.init(&Client{})
 	a.running = true // so that nobody asks
-	b := &batch{queues: []string{"q"}, groups: []string{"g"}}
+	enqueued := func(id, xid int64) {
+		a.sayLater(xid, nil, func(h hints) { h.addBatch(batch{queued("g", id)}) })
+	}
 	for xid := range int64(tuning.Known + 10) {
-		a.enqueued(b, []int64{xid}, xid, nil)
+		enqueued(xid, xid)
 	}
 	require.Len(t, a.open, tuning.Known)
-	a.enqueued(b, []int64{tuning.Known + 10}, 0, nil)
+	enqueued(tuning.Known+10, 0)
 	a.ended([]int64{0, tuning.Known + 1}, []int64{1})
 	require.Len(t, a.open, tuning.Known-2)
 	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 0}}}, a.pending)

@@ -44,8 +44,9 @@ func positionOf(cursor string) (p position, err error) {
 
 func (p Page) limit() int { return orDefault(max(p.Limit, 0), 100) }
 
-// from returns the place behind which a list of the scope goes on, or false if all of the scope is before after.
-func (s Scope) from(after position) (position, bool) {
+// from returns the place behind which a list of the scope goes on, and the limit, or 0 if all of the scope is before
+// after.
+func (s Scope) from(after position, limit int) (position, int) {
 	where := 0 // the scope, as seen from after
 	switch s.level {
 	case ofQueue:
@@ -53,8 +54,11 @@ func (s Scope) from(after position) (position, bool) {
 	case ofGroup:
 		where = cmp.Or(strings.Compare(s.queue, after.Queue), strings.Compare(s.group, after.GroupID))
 	}
-	if where > 0 {
+	switch {
+	case where < 0:
+		return after, 0
+	case where > 0:
 		after = position{groups.Key{Queue: s.queue, GroupID: s.group}, math.MinInt64}
 	}
-	return after, where >= 0
+	return after, limit
 }

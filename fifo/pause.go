@@ -68,35 +68,23 @@ func checkReason(reason string) error {
 // (BlockGroup) has all its attempts again. Workers are told, and look at once, or when the caller's transaction has
 // committed. Those that hear no notifications notice at their next poll.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
-	paused, xid := false, int64(0)
-	err := s.change(ctx, "resume", resumeSQL, func(r row) error {
-		paused = true
-		return r.Scan(&xid)
-	}, s.queue, s.group)
-	if err != nil {
+	xid, err := s.alter(ctx, "resume", resumeSQL, s.queue, s.group)
+	if err != nil || xid == 0 {
 		return false, err
 	}
-	if paused {
-		s.announce(xid, s.hint)
-	}
-	return paused, nil
+	s.announce(xid, s.hint)
+	return true, nil
 }
 
 // Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
 // comes before its groups.
-func (c *Client) Pauses(ctx context.Context) (list []Pause, err error) {
+func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
 	const sql = "SELECT queue, group_id, reason, paused_at, coalesce(job, 0), by_hand FROM pgfifo.pauses " +
 		"WHERE NOT limited ORDER BY queue, group_id"
-	err = c.all().read(ctx, "list pauses of", sql, func(r row) error {
-		var p Pause
-		err := r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)
-		list = append(list, p)
-		return err
+	return readAll(ctx, c.all(), "list pauses of", sql, func(r row) (p Pause, err error) {
+		err = r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)
+		return p, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }
 
 // Purge deletes the jobs that wait, undoes the blocks that they have made (BlockGroup), and returns how many jobs those

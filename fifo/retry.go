@@ -37,49 +37,23 @@ var defaultBackoff = Backoff(time.Second, 5*time.Minute)
 // waits for up to eight and a half minutes before its head becomes a dead letter.
 const DefaultMaxAttempts = 10
 
-type retryAfterError struct {
-	after time.Duration
-	err   error
-}
-
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
-
 // RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever Worker.Retry says.
 // It counts as an attempt all the same. A nil err stands for "retry later".
 func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		err = errors.New("retry later")
-	}
-	return &retryAfterError{d, err}
+	return newVerdict[retryAfter](err, "retry later", d)
 }
 
 // AsRetryAfter reports whether an error says RetryAfter, and how long: for the tests of a handler.
-func AsRetryAfter(err error) (d time.Duration, ok bool) {
-	if after := (*retryAfterError)(nil); errors.As(err, &after) {
-		return after.after, true
-	}
-	return 0, false
-}
-
-type deadLetterError struct{ err error }
-
-func (e *deadLetterError) Error() string { return e.err.Error() }
-func (e *deadLetterError) Unwrap() error { return e.err }
+func AsRetryAfter(err error) (d time.Duration, ok bool) { return verdictOf[retryAfter](err) }
 
 // DeadLetter wraps the error that a handler returns: the job becomes a dead letter at once, whatever attempts it has
 // left. A nil err stands for "given up".
-func DeadLetter(err error) error {
-	if err == nil {
-		err = errors.New("given up")
-	}
-	return &deadLetterError{err}
-}
+func DeadLetter(err error) error { return newVerdict[deadLetter](err, "given up", 0) }
 
 // IsDeadLetter reports whether an error says DeadLetter: for the tests of a handler.
 func IsDeadLetter(err error) bool {
-	dead := (*deadLetterError)(nil)
-	return errors.As(err, &dead)
+	_, says := verdictOf[deadLetter](err)
+	return says
 }
 
 const (

@@ -3,7 +3,6 @@ package fifo
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,32 +45,37 @@ func each(ctx context.Context, db querier, sql string, f func(row) error, args .
 	return answer.Err()
 }
 
-// A pgxSession is a *pgxpool.Pool or a pgx.Tx.
-type pgxSession struct {
-	db interface {
-		rowQuerier
-		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	}
-}
+// A pgxSession is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
+type pgxSession struct{ pgxQuerier }
 
-func (s pgxSession) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return s.db.QueryRow(ctx, sql, args...)
+type pgxQuerier interface {
+	rowQuerier
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 func (s pgxSession) query(ctx context.Context, sql string, args ...any) (rows, error) {
-	return s.db.Query(ctx, sql, args...)
+	return s.Query(ctx, sql, args...)
 }
 
 // A sqlQuerier is a transaction of database/sql.
 type sqlQuerier struct{ tx Tx }
 
 func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
-	answer, err := q.tx.QueryContext(ctx, query, args...)
-	return sqlRow{answer, err}
+	return sqlRow(func(dest ...any) error {
+		found := false
+		err := each(ctx, q, query, func(r row) error {
+			found = true
+			return r.Scan(dest...)
+		}, args...)
+		if err == nil && !found {
+			err = sql.ErrNoRows
+		}
+		return err
+	})
 }
 
 func (q sqlQuerier) query(ctx context.Context, query string, args ...any) (rows, error) {
-	answer, err := q.tx.QueryContext(ctx, query, args...)
+	answer, err := q.tx.QueryContext(ctx, query, withTexts(args)...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,21 +86,6 @@ type sqlRows struct{ *sql.Rows }
 
 func (r sqlRows) Close() { _ = r.Rows.Close() }
 
-type sqlRow struct {
-	rows *sql.Rows
-	err  error
-}
+type sqlRow func(dest ...any) error
 
-func (r sqlRow) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer func() { _ = r.rows.Close() }()
-	if !r.rows.Next() {
-		return errors.Join(sql.ErrNoRows, r.rows.Err())
-	}
-	if err := r.rows.Scan(dest...); err != nil {
-		return err
-	}
-	return r.rows.Close()
-}
+func (scan sqlRow) Scan(dest ...any) error { return scan(dest...) }

@@ -30,9 +30,14 @@ type Scope struct {
 	group  string // "": not of one
 	level  level
 
-	within bool // run in one of these, not on the client's pool
-	tx     Tx
-	pgxTx  pgx.Tx
+	in *session // nil: on the client's pool
+}
+
+// A session is a transaction of the caller's.
+type session struct {
+	db    querier
+	pgxTx pgx.Tx // nil if it is one of database/sql
+	err   error  // why there is none
 }
 
 // A level says how much a Scope has.
@@ -41,13 +46,13 @@ type level int
 const (
 	ofQueue level = iota
 	ofGroup
-	ofAll // the lists of a Client
+	ofAll // of a Client
 )
 
 // Queue returns the Scope of a queue.
 func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
 
-// all returns the Scope of all queues, for what only reads.
+// all returns the Scope of all queues, for what only reads, and for enqueues.
 func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
 
 // Group returns the Scope of one group of the queue.
@@ -59,13 +64,18 @@ func (s Scope) Group(id string) Scope {
 // In returns the Scope whose verbs run in a transaction of database/sql or bun. What is announced to workers is
 // announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error.
 func (s Scope) In(tx Tx) Scope {
-	s.within, s.tx, s.pgxTx = true, tx, nil
+	plain, err := plainTx(tx)
+	s.in = &session{db: sqlQuerier{plain}, err: err}
 	return s
 }
 
 // InPgx is In for a transaction of pgx.
 func (s Scope) InPgx(tx pgx.Tx) Scope {
-	s.within, s.tx, s.pgxTx = true, nil, tx
+	if isNil(tx) {
+		s.in = &session{err: errNilTx}
+	} else {
+		s.in = &session{db: pgxSession{tx}, pgxTx: tx}
+	}
 	return s
 }
 
@@ -107,57 +117,61 @@ func (s Scope) groupOrNull() any {
 	return s.group
 }
 
-// session returns what the verbs run on, if there is nothing wrong with the Scope or the schema.
-func (s Scope) session(ctx context.Context) (querier, error) {
+// check returns what the verbs run on, if there is nothing wrong with the Scope or the schema.
+func (s Scope) check(ctx context.Context) (querier, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	var db querier
-	switch {
-	case !s.within:
-		db = pgxSession{s.client.pool}
-	case !isNil(s.pgxTx):
-		db = pgxSession{s.pgxTx}
-	default:
-		tx, err := plainTx(s.tx)
-		if err != nil {
-			return nil, fmt.Errorf("fifo: %v: %w", s, err)
-		}
-		db = sqlQuerier{tx}
+	if s.in == nil {
+		return pgxSession{s.client.pool}, s.client.check(ctx, s.client.pool)
 	}
-	return db, s.client.check(ctx, db)
+	if s.in.err != nil {
+		return nil, fmt.Errorf("fifo: %v: %w", s, s.in.err)
+	}
+	return s.in.db, s.client.check(ctx, s.in.db)
 }
 
 // read runs a statement, and calls f for each row of its answer.
 func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
-	db, err := s.session(ctx)
+	db, err := s.check(ctx)
 	if err != nil {
 		return err
 	}
 	return s.failed(verb, each(ctx, db, s.client.schema.Qualify(sql), f, args...))
 }
 
+// readAll is read for a list, of which scan reads a row.
+func readAll[T any](
+	ctx context.Context, s Scope, verb, sql string, scan func(row) (T, error), args ...any,
+) (list []T, err error) {
+	err = s.read(ctx, verb, sql, func(r row) error {
+		item, err := scan(r)
+		list = append(list, item)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
 // change is read for a statement that changes rows.
 func (s Scope) change(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
-	db, err := s.session(ctx)
-	if err != nil {
-		return err
-	}
-	sql = s.client.schema.Qualify(sql)
-	if s.within {
-		return s.failed(verb, each(ctx, db, sql, f, args...))
-	}
-	return s.failed(verb, pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
-		return each(ctx, pgxSession{tx}, sql, f, args...)
-	}))
+	return s.together(ctx, verb, func(s Scope) error { return s.read(ctx, verb, sql, f, args...) })
+}
+
+// alter is change for a statement that answers with the transaction's id, or with no row if it has done nothing: 0.
+func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (xid int64, err error) {
+	err = s.change(ctx, verb, sql, func(r row) error { return r.Scan(&xid) }, args...)
+	return xid, err
 }
 
 // together has several changes made in one transaction.
 func (s Scope) together(ctx context.Context, verb string, changes func(Scope) error) error {
-	if s.within {
+	if s.in != nil {
 		return changes(s)
 	}
-	if _, err := s.session(ctx); err != nil {
+	if _, err := s.check(ctx); err != nil {
 		return err
 	}
 	var refused error
@@ -171,25 +185,15 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 	return s.failed(verb, err)
 }
 
-// count is change for a statement that answers with how many rows it has changed.
-func (s Scope) count(ctx context.Context, verb, sql string, args ...any) (int, error) {
-	n := 0
-	if err := s.change(ctx, verb, sql, func(r row) error { return r.Scan(&n) }, args...); err != nil {
-		return 0, err
-	}
-	return n, nil
-}
-
 // announce has add tell workers of what the transaction xid has changed: now, or when it has committed.
 func (s Scope) announce(xid int64, add func(hints)) {
-	a := &s.client.announce
-	switch {
-	case !s.within:
+	switch a := &s.client.announce; {
+	case s.in == nil:
 		a.say(add)
-	case !isNil(s.pgxTx):
-		a.sayLater(xid, s.pgxTx.Conn(), add)
-	default:
+	case s.in.pgxTx == nil:
 		a.sayLater(xid, nil, add)
+	default:
+		a.sayLater(xid, s.in.pgxTx.Conn(), add)
 	}
 }
 

@@ -134,8 +134,7 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 	t.Parallel()
 	const gate = 7
 	for file, args := range map[string][]any{
-		"retry_now": {}, "take_out": {true, "of no use", 3}, "edit_lock": {}, "purge": {},
-		"move": {"elsewhere", nil, false},
+		"lock_job": {}, "purge": {}, "move": {"elsewhere", nil, false},
 	} {
 		for _, meanwhile := range []bool{false, true} {
 			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {

@@ -37,7 +37,7 @@ func (s *seat) settle(
 	default:
 		a.revoke(Unknown, KindLost, err)
 	}
-	told, hooks := false, settledHooks{c: s.crew.worker.Client, results: a.results}
+	told, called := false, 0
 	return recorded, s.aside(ctx, a, func() {
 		if !told {
 			told = true
@@ -46,7 +46,7 @@ func (s *seat) settle(
 			}
 			s.forwarded(a)
 		}
-		hooks.call(ctx)
+		s.crew.worker.Client.hookSettled(ctx, a.results, &called)
 	})
 }
 
@@ -110,7 +110,9 @@ func (s *seat) tell(ctx context.Context, r *result) {
 	if r.outcome != Succeeded {
 		c.teller.log(ctx, c.log, r)
 	}
-	c.left.settled(r)
+	if r.outcome == Unknown && !errors.Is(r.failure.err, ErrAbandoned) {
+		c.left.lose(r.job)
+	}
 }
 
 // forwarded tells workers of jobs that have moved to the queue of dead letters: as of an enqueue, from here on.

@@ -15,36 +15,25 @@ type sharer struct {
 
 // shares returns the shares of groups. It has one goroutine for all of them, and another one if Share ends that.
 func (s *sharer) shares(ids []string) []string {
-	shares := make([]string, len(ids))
-	for next := 0; next < len(ids); {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for next < len(ids) {
-				i := next
-				next++
-				shares[i] = s.share(ids[i])
-			}
-		}()
-		<-done
-	}
+	shares, next, done := make([]string, len(ids)), 0, make(chan struct{})
+	go untilReturned(func() {
+		for next < len(ids) {
+			i := next
+			next++
+			shares[i] = s.share(ids[i])
+		}
+	}, done)
+	<-done
 	return shares
 }
 
 // share is Share, or "" if that panics.
 func (s *sharer) share(id string) (share string) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		p := newPanicError("Share", recover())
+	recovering("Share", func() { share = s.of(id) }, func(p *PanicError) {
 		s.told.Do(func() {
 			s.log.Error("pgfifo: Share panicked; such groups have share \"\"",
 				"queue", s.queue, "group", id, "panic", p.Value, "stack", string(p.Stack))
 		})
-	}()
-	share = s.of(id)
-	returned = true
+	})
 	return share
 }

@@ -8,14 +8,6 @@ import (
 // minSnooze is the least that a job is given back for: one that is not to be counted must not run in a circle.
 const minSnooze = 100 * time.Millisecond
 
-type snoozeError struct {
-	after time.Duration
-	err   error
-}
-
-func (e *snoozeError) Error() string { return e.err.Error() }
-func (e *snoozeError) Unwrap() error { return e.err }
-
 // Snooze wraps the error that a handler returns: the job is given back, to run after d at the earliest, and no attempt
 // is counted, however often. Its group waits. What the handler wrote through the job's transaction is undone. For what
 // is nobody's fault, and passes: a quota that is used up, a time at which nothing may be sent. If a partner is down,
@@ -24,21 +16,11 @@ func (e *snoozeError) Unwrap() error { return e.err }
 // d is at least a tenth of a second and at most MaxDelay: what is less or more counts as that. A nil err stands for
 // "snoozed". In a BatchError it is for the jobs that it names; any other error of a BatchHandler undoes the batch, and
 // its jobs run again one at a time. DeadLetter around it, or in it, has the last word, and a panic with it is a panic.
-func Snooze(d time.Duration, err error) error {
-	if err == nil {
-		err = errors.New("snoozed")
-	}
-	return &snoozeError{d, err}
-}
+func Snooze(d time.Duration, err error) error { return newVerdict[snooze](err, "snoozed", d) }
 
 // AsSnooze reports whether an error says Snooze, and for how long: the d that Snooze was given. It is for the tests of
 // a handler.
-func AsSnooze(err error) (d time.Duration, ok bool) {
-	if snooze := (*snoozeError)(nil); errors.As(err, &snooze) {
-		return snooze.after, true
-	}
-	return 0, false
-}
+func AsSnooze(err error) (d time.Duration, ok bool) { return verdictOf[snooze](err) }
 
 // uncounted reports whether an error gives the job back, and nothing has the last word over that.
 func uncounted(err error) bool {

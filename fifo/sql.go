@@ -1,109 +1,63 @@
 package fifo
 
 import (
-	_ "embed"
+	"embed"
+	"strings"
 )
 
 // The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
-// and run in psql as they are.
+// and run in psql as they are, but for enqueue_new.sql.
+//
+//go:embed sql/*.sql
+var files embed.FS
+
+// statement returns that of a file.
+func statement(name string) string {
+	sql, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	return string(sql)
+}
+
 var (
-	//go:embed sql/enqueue.sql
-	enqueueSQL string
-	//go:embed sql/enqueue_one.sql
-	enqueueOneSQL string
-	//go:embed sql/dedup.sql
-	dedupSQL string
-	//go:embed sql/replace.sql
-	replaceSQL string
-	//go:embed sql/enqueue_new.sql
-	enqueueNewSQL string
-	//go:embed sql/ended.sql
-	endedSQL string
-	//go:embed sql/succeed.sql
-	succeedSQL string
-	//go:embed sql/succeed_used.sql
-	succeedUsedSQL string
-	//go:embed sql/succeed_batch.sql
-	succeedBatchSQL string
-	//go:embed sql/leave.sql
-	leaveSQL string
-	//go:embed sql/failed_batch.sql
-	failedBatchSQL string
-	//go:embed sql/relax.sql
-	relaxSQL string
-	//go:embed sql/retry.sql
-	retrySQL string
-	//go:embed sql/snooze.sql
-	snoozeSQL string
-	//go:embed sql/block.sql
-	blockSQL string
-	//go:embed sql/block_used_up.sql
-	blockUsedUpSQL string
-	//go:embed sql/discard.sql
-	discardSQL string
-	//go:embed sql/take_out.sql
-	takeOutSQL string
-	//go:embed sql/unblock.sql
-	unblockSQL string
-	//go:embed sql/bury.sql
-	burySQL string
-	//go:embed sql/forward.sql
-	forwardSQL string
-	//go:embed sql/settings.sql
-	settingsSQL string
-	//go:embed sql/configure.sql
-	configureSQL string
-	//go:embed sql/unlimit.sql
-	unlimitSQL string
-	//go:embed sql/reconfigure.sql
-	reconfigureSQL string
-	//go:embed sql/leases.sql
-	leasesSQL string
-	//go:embed sql/pause.sql
-	pauseSQL string
-	//go:embed sql/resume.sql
-	resumeSQL string
-	//go:embed sql/purge.sql
-	purgeSQL string
-	//go:embed sql/redrive.sql
-	redriveSQL string
-	//go:embed sql/delete_dead_letters.sql
-	deleteDeadLettersSQL string
-	//go:embed sql/groups.sql
-	groupsSQL string
-	//go:embed sql/job.sql
-	jobSQL string
-	//go:embed sql/retry_now.sql
-	retryNowSQL string
-	//go:embed sql/edit_lock.sql
-	editLockSQL string
-	//go:embed sql/edit.sql
-	editSQL string
-	//go:embed sql/move.sql
-	moveSQL string
-	//go:embed sql/any.sql
-	anySQL string
-	//go:embed sql/canceled.sql
-	canceledSQL string
-	//go:embed sql/terminate.sql
-	terminateSQL string
-	//go:embed sql/kept.sql
-	keptSQL string
-	//go:embed sql/take.sql
-	takeSQL string
-	//go:embed sql/measure.sql
-	measureSQL string
-	//go:embed sql/measure_some.sql
-	measureSomeSQL string
-	//go:embed sql/expire.sql
-	expireSQL string
-	//go:embed sql/expire_dedup.sql
-	expireDedupSQL string
-	//go:embed sql/sweep.sql
-	sweepSQL string
+	enqueueSQL           = statement("enqueue")
+	enqueueOneSQL        = statement("enqueue_one")
+	dedupSQL             = statement("dedup")
+	replaceSQL           = statement("replace")
+	enqueueNewSQL        = "WITH job AS (" + enqueueSQL + ")" + statement("enqueue_new")
+	endedSQL             = statement("ended")
+	takeOutSQL           = statement("take_out")
+	unblockSQL           = statement("unblock")
+	settingsSQL          = statement("settings")
+	configureSQL         = statement("configure")
+	unlimitSQL           = statement("unlimit")
+	reconfigureSQL       = statement("reconfigure")
+	leasesSQL            = statement("leases")
+	pauseSQL             = statement("pause")
+	resumeSQL            = statement("resume")
+	purgeSQL             = statement("purge")
+	redriveSQL           = statement("redrive")
+	deleteDeadLettersSQL = statement("delete_dead_letters")
+	groupsSQL            = statement("groups")
+	jobSQL               = statement("job")
+	retryNowSQL          = statement("retry_now")
+	lockJobSQL           = statement("lock_job")
+	editSQL              = statement("edit")
+	moveSQL              = statement("move")
+	anySQL               = statement("any")
+	canceledSQL          = statement("canceled")
+	terminateSQL         = statement("terminate")
+	keptSQL              = statement("kept")
+	takeSQL              = statement("take")
+	measureSQL           = statement("measure")
+	measureSomeSQL       = statement("measure_some")
+	expireSQL            = statement("expire")
+	expireDedupSQL       = statement("expire_dedup")
+	sweepSQL             = statement("sweep")
 )
 
-// Names of the statements that settle a job, prepared on every lane.
+// Names of the statements that settle a job, prepared on every lane: each is "pgfifo_" and its file's.
 const (
 	succeedStmt      = "pgfifo_succeed"
 	succeedUsedStmt  = "pgfifo_succeed_used"
@@ -120,9 +74,15 @@ const (
 	discardStmt      = "pgfifo_discard"
 )
 
-var settleStatements = map[string]string{
-	succeedStmt: succeedSQL, succeedUsedStmt: succeedUsedSQL, succeedBatchStmt: succeedBatchSQL,
-	failedBatchStmt: failedBatchSQL, retryStmt: retrySQL, snoozeStmt: snoozeSQL, buryStmt: burySQL,
-	blockStmt: blockSQL, blockUsedUpStmt: blockUsedUpSQL, discardStmt: discardSQL, leaveStmt: leaveSQL,
-	relaxStmt: relaxSQL, forwardStmt: forwardSQL,
+var settleStatements = prepared(
+	succeedStmt, succeedUsedStmt, succeedBatchStmt, leaveStmt, failedBatchStmt, relaxStmt, retryStmt, snoozeStmt,
+	buryStmt, forwardStmt, blockStmt, blockUsedUpStmt, discardStmt,
+)
+
+func prepared(names ...string) map[string]string {
+	statements := make(map[string]string, len(names))
+	for _, name := range names {
+		statements[name] = statement(strings.TrimPrefix(name, "pgfifo_"))
+	}
+	return statements
 }

@@ -107,33 +107,23 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 	if page.After != "" {
 		after.ID = math.MaxInt64
 	}
-	from, some := s.from(after)
-	limit := page.limit()
-	if !some {
-		limit = 0
-	}
+	from, limit := s.from(after, page.limit())
 	return s.groupsBehind(ctx, from, limit, states...)
 }
 
 // groupsBehind returns groups from the next job on, which is taken for the head of its group.
-func (s Scope) groupsBehind(ctx context.Context, from position, limit int, states ...State) (list []Status, err error) {
-	err = s.read(ctx, "list groups of", groupsSQL, func(r row) error {
-		var g Status
+func (s Scope) groupsBehind(ctx context.Context, from position, limit int, states ...State) ([]Status, error) {
+	return readAll(ctx, s, "list groups of", groupsSQL, func(r row) (g Status, err error) {
 		var due, heldSince, since *time.Time
 		var failure []byte
-		err := r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
+		err = r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
 			&g.PauseReason, &g.queuePaused, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
 			&g.PauseJob, &failure, &g.overLimit, &g.groupFull)
 		g.DueAt, g.HeldSince, g.Since = orZero(due), orZero(heldSince), orZero(since)
 		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)
-		list = append(list, g)
-		return err
+		return g, err
 	}, from.Queue, from.GroupID, from.ID, s.queueOrNull(), s.groupOrNull(), limit, MaxQueued,
 		slices.Contains(states, Held), slices.Contains(states, Paused))
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }
 
 // Groups returns the groups of all queues that have jobs, in the order of queue and group id, otherwise as Scope.Groups

@@ -1,15 +1,8 @@
 package fifo
 
 import (
-	"errors"
-
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
-
-type unavailableError struct{ err error }
-
-func (e *unavailableError) Error() string { return e.err.Error() }
-func (e *unavailableError) Unwrap() error { return e.err }
 
 // Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
 // attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's Retry says: at least a
@@ -33,17 +26,12 @@ func (e *unavailableError) Unwrap() error { return e.err }
 // In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the first job
 // of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around it, or
 // in it, has the last word, and a panic with it is a panic.
-func Unavailable(err error) error {
-	if err == nil {
-		err = errors.New("unavailable")
-	}
-	return &unavailableError{err}
-}
+func Unavailable(err error) error { return newVerdict[unavailable](err, "unavailable", 0) }
 
 // IsUnavailable reports whether an error says Unavailable: for the tests of a handler.
 func IsUnavailable(err error) bool {
-	down := (*unavailableError)(nil)
-	return errors.As(err, &down)
+	_, says := verdictOf[unavailable](err)
+	return says
 }
 
 // maxUnavailable bounds how long a group waits that Retry has wait. Probes come as often.
@@ -55,30 +43,31 @@ func saysDown(err error) bool { return IsUnavailable(err) && uncounted(err) }
 // answered has the breaker know what a call of a handler tells of what its jobs depend on, and reports whether the
 // queue is probed now. These are the call's results.
 func (s *seat) answered(results []result) (probed bool) {
-	var down *result
+	var says *result
 	for i := range results {
-		switch r := &results[i]; {
-		case r.outcome == Succeeded:
-			return s.answer(r, true)
-		case r.outcome == Snoozed && IsUnavailable(r.failure.err) && down == nil:
-			down = r
+		r := &results[i]
+		if r.outcome == Succeeded {
+			says = r
+			break
+		}
+		if says == nil && r.outcome == Snoozed && IsUnavailable(r.failure.err) {
+			says = r
 		}
 	}
-	return down != nil && s.answer(down, false)
-}
-
-func (s *seat) answer(r *result, up bool) (probed bool) {
-	probed, changed := s.crew.turns.Answer(r.place.turn, up)
+	if says == nil {
+		return false
+	}
+	probed, changed := s.crew.turns.Answer(says.place.turn, says.outcome == Succeeded)
 	if !changed {
 		return probed
 	}
 	log := s.crew.log
 	s.lane.Aside(func() {
 		if probed {
-			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", r.job.Queue,
-				"error", r.failure.err)
+			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", says.job.Queue,
+				"error", says.failure.err)
 		} else {
-			log.Info("pgfifo: queue is available again", "queue", r.job.Queue)
+			log.Info("pgfifo: queue is available again", "queue", says.job.Queue)
 		}
 	})
 	return probed

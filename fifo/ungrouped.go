@@ -41,7 +41,7 @@ func (a *attempt) leave(done []task) {
 		}
 	}
 	if len(own) > 0 {
-		args := [][]byte{[]byte(done[0].job.Queue), []byte(textArray(own))}
+		args := [][]byte{[]byte(done[0].job.Queue), array(own, appendText)}
 		a.calls = append(a.calls, lease.Call{Statement: leaveStmt, Args: args})
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // RetryNow ends the delay or the backoff of a job: it runs as soon as its turn comes. That is at once if it is the head
@@ -18,7 +16,7 @@ import (
 // is changing, and ErrJobNotFound. Jobs that run in a batch behind the head of their group are not held: they are
 // changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
-	return s.one(ctx, "retry", id, func(g Scope) (bool, error) {
+	return s.one(ctx, "retry", id, func(g Scope, _ *Job) (int64, error) {
 		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
 	})
 }
@@ -26,9 +24,7 @@ func (s Scope) RetryNow(ctx context.Context, id int64) error {
 // Delete removes a job for good, unless it runs, and undoes the block that it has made (BlockGroup). It returns what
 // RetryNow does.
 func (s Scope) Delete(ctx context.Context, id int64) error {
-	return s.one(ctx, "delete", id, func(g Scope) (bool, error) {
-		return g.takeOut(ctx, "delete a job of", id, false, nil)
-	})
+	return s.takeOut(ctx, "delete", id, false, nil)
 }
 
 // Bury moves a job to the dead letters, unless it runs, whatever attempts it has left, and undoes the block that it has
@@ -38,8 +34,17 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
 	}
-	return s.one(ctx, "bury", id, func(g Scope) (bool, error) {
-		return g.takeOut(ctx, "bury a job of", id, true, reason)
+	return s.takeOut(ctx, "bury", id, true, reason)
+}
+
+// takeOut takes a job out of its group, with the block that it has made. reason is a text, or nil.
+func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) error {
+	return s.one(ctx, verb, id, func(g Scope, _ *Job) (xid int64, err error) {
+		err = g.unblocking(ctx, verb, func(g Scope) error {
+			xid, err = g.alter(ctx, verb+" a job of", takeOutSQL, g.queue, g.group, id, bury, reason, maxFailures)
+			return err
+		})
+		return xid, err
 	})
 }
 
@@ -51,51 +56,58 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	if f == nil {
 		return errors.New("fifo: Edit: nil function")
 	}
-	if _, err := s.session(ctx); err != nil {
-		return err
-	}
-	if !s.within {
-		return pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
-			return s.InPgx(tx).Edit(ctx, id, f)
-		})
-	}
-	return s.one(ctx, "edit", id, func(g Scope) (bool, error) {
-		var job *Job
-		err := g.read(ctx, "lock a job of", editLockSQL, func(r row) error {
-			j, err := scanJob(r)
-			job = &j
-			return err
-		}, g.queue, g.group, id)
-		if err != nil || job == nil {
-			return false, err
-		}
+	return s.one(ctx, "edit", id, func(g Scope, job *Job) (int64, error) {
 		if err := f(job); err != nil {
-			return false, err
+			return 0, err
 		}
 		payload, headers, err := Message{Payload: job.Payload, Headers: job.Headers}.encodeContent()
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		return g.alter(ctx, "edit a job of", editSQL, g.queue, g.group, id, payload, headers)
 	})
 }
 
-// one finds the group of a job, and calls do with it. If that does nothing, the error says why.
-func (s Scope) one(ctx context.Context, verb string, id int64, do func(group Scope) (bool, error)) error {
-	why, err := s.WhyJob(ctx, id)
-	if err != nil {
+// one locks a job, calls change with it, which returns the transaction's id, and tells workers. If it cannot lock the
+// job, the error says why.
+func (s Scope) one(
+	ctx context.Context, verb string, id int64, change func(group Scope, job *Job) (int64, error),
+) error {
+	var why Status
+	xid := int64(0)
+	err := s.together(ctx, verb+" a job of", func(s Scope) (err error) {
+		if why, err = s.WhyJob(ctx, id); err != nil || why.State == Dead {
+			return err
+		}
+		group := s.Group(why.GroupID)
+		job, err := group.lock(ctx, id)
+		if err == nil && job != nil {
+			xid, err = change(group, job)
+		}
+		if err == nil && xid == 0 {
+			why, err = s.WhyJob(ctx, id)
+		}
 		return err
-	}
-	if why.State != Dead {
-		if done, err := do(s.Group(why.GroupID)); done || err != nil {
-			return err
-		}
-		if why, err = s.WhyJob(ctx, id); err != nil {
-			return err
-		}
-	}
-	if why.State == Dead {
+	})
+	switch {
+	case err != nil:
+		return err
+	case xid != 0:
+		group := s.Group(why.GroupID)
+		group.announce(xid, group.hint)
+		return nil
+	case why.State == Dead:
 		return fmt.Errorf("%w: %s", ErrJobNotFound, why.Reason())
+	default:
+		return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
 	}
-	return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
+}
+
+// lock returns a job of the group, locked, or nil.
+func (s Scope) lock(ctx context.Context, id int64) (*Job, error) {
+	jobs, err := readAll(ctx, s, "lock a job of", lockJobSQL, scanJob, s.queue, s.group, id)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	return &jobs[0], nil
 }

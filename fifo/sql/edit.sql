@@ -1,4 +1,4 @@
--- Replaces the payload and the headers of a job that the transaction has locked.
+-- Replaces the payload and the headers of a job. Run behind lock_job.sql.
 --
 -- $1 queue, $2 group id, $3 id, $4 payload, $5 headers. xid is the transaction's id. One that is behind the head of a
 -- batch is not locked by its worker. Its row moves, so the batch that has read the old one is not committed:

@@ -9,6 +9,7 @@ SELECT pg_catalog.count(*) AS jobs,
         WHERE d.queue = $1 AND ($2::text IS NULL OR d.group_id = $2)) AS dead_letters,
        min(j.enqueued_at) AS oldest_at,
        min(greatest(j.enqueued_at, j.run_at)) FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp())
-           AS due_since
+           AS due_since,
+       false AS more
 FROM pgfifo.jobs j
 WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)

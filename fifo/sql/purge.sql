@@ -1,6 +1,6 @@
 -- Deletes the jobs that wait, and tells how many those were. xid is the transaction's id. It passes over what somebody
 -- has locked: a running job has its row locked, those behind it in a batch have not. So it does over one that this very
--- transaction runs, or a session: see retry_now.sql. One that a session has claimed since this statement began stays,
+-- transaction runs, or a session: see lock_job.sql. One that a session has claimed since this statement began stays,
 -- and is locked until the transaction ends.
 --
 -- $1 queue, $2 group id (NULL: the whole queue).

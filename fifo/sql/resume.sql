@@ -2,7 +2,7 @@
 -- the group has all its attempts again.
 --
 -- $1 queue, $2 group id ('': the queue). xid is the transaction's id. The job is locked before the pause, as
--- take_out.sql does it. One that has blocked the group since this statement began is found with the pause, which is
+-- lock_job.sql does it. One that has blocked the group since this statement began is found with the pause, which is
 -- deleted as it is.
 WITH blocked AS (
     SELECT j.queue, j.group_id, j.id

@@ -1,30 +1,7 @@
--- Lets a job that is delayed or backs off run as soon as its turn comes. No row: there is no such job, or it is
--- running: it has its row locked, and is not waited for; or this very transaction runs it; or a session does.
+-- Lets a job that is delayed or backs off run as soon as its turn comes. Run behind lock_job.sql.
 --
 -- $1 queue, $2 group id, $3 id. xid is the transaction's id. The time is kept, so that workers which are not told find
 -- the job when they look for what is due.
---
--- A job that a session runs has no lock, but its group's row says so, and since before that claim let the job's row go
--- (internal/lease/sql/keep_claim.sql). So first the row is locked, then held asks who runs it, with a snapshot that is
--- newer than the lock. What is known to run before is not locked: its worker would have to wait for this transaction.
-WITH locked AS MATERIALIZED (
-    SELECT j.id
-    FROM pgfifo.jobs j
-    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
-      AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
-      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
-               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
-                     FROM pgfifo.queue_groups g
-                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
-               ELSE true
-          END
-    FOR NO KEY UPDATE SKIP LOCKED
-), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
-    SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
-), job AS (
-    SELECT FROM locked l WHERE l.id NOT IN (SELECT held.id FROM held)
-)
-UPDATE pgfifo.jobs j SET run_at = statement_timestamp()
-FROM job
-WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
+UPDATE pgfifo.jobs SET run_at = statement_timestamp()
+WHERE queue = $1 AND group_id = $2 AND id = $3
 RETURNING pg_current_xact_id()::text::bigint AS xid

@@ -1,29 +1,14 @@
--- Takes a job out of its group, into the dead letters or for good. No row: there is no such job, or it is running: it
--- has its row locked, and is not waited for; or this very transaction runs it; or a session does (retry_now.sql).
+-- Takes a job out of its group, into the dead letters or for good. Run behind lock_job.sql.
 --
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 --
 -- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
--- for what becomes due: it becomes due now, unless somebody has it locked.
-WITH locked AS MATERIALIZED (
-    SELECT j.id
-    FROM pgfifo.jobs j
-    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $3
-      AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
-      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
-               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
-                     FROM pgfifo.queue_groups g
-                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
-               ELSE true
-          END
-    FOR UPDATE SKIP LOCKED
-), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
-    SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
-), gone AS (
-    DELETE FROM pgfifo.jobs j USING locked l
-    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = l.id AND l.id NOT IN (SELECT held.id FROM held)
-    RETURNING j.*
+-- for what becomes due: it becomes due now, unless somebody has it locked, or a session runs it.
+WITH gone AS (
+    DELETE FROM pgfifo.jobs
+    WHERE queue = $1 AND group_id = $2 AND id = $3
+    RETURNING *
 ), letter AS (
     INSERT INTO pgfifo.dead_letters
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
@@ -47,7 +32,7 @@ WITH locked AS MATERIALIZED (
                   ORDER BY n.queue, n.group_id, n.id
                   LIMIT 1)
       AND j.id > $3 AND coalesce(j.run_at, '-infinity') <= statement_timestamp()
-      AND (SELECT g.run_at FROM gone g) IS NOT NULL AND j.id NOT IN (SELECT held.id FROM held)
+      AND (SELECT g.run_at FROM gone g) IS NOT NULL AND j.id NOT IN (SELECT pgfifo.held_by_sessions($1, $2))
     FOR NO KEY UPDATE SKIP LOCKED
 ), due AS (
     UPDATE pgfifo.jobs j SET run_at = statement_timestamp()

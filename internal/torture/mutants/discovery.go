@@ -297,7 +297,7 @@ var discovery = []Mutant{
 		Name:   "no-ids-are-all",
 		Breaks: "dead letters that nobody named are deleted",
 		Edits: []Edit{{
-			"fifo/deadletter.go", "return n > 0 && (l.IDs == nil || len(l.IDs) > 0), nil", "return true, nil",
+			"fifo/deadletter.go", "	case n == 0, l.IDs != nil && len(l.IDs) == 0, some == 0:", "	case some == 0:",
 		}},
 		Test: Test{"fifo", "TestDeleteDeadLetters"},
 	},
@@ -338,7 +338,9 @@ var discovery = []Mutant{
 	{
 		Name:   "resume-is-not-told",
 		Breaks: "workers learn of what is resumed at their next poll",
-		Edits:  []Edit{{"fifo/pause.go", "	if paused {\n", "	if paused && s.within {\n"}},
-		Test:   Test{"fifo", "TestResumeIsAnnounced"},
+		Edits: []Edit{{
+			"fifo/pause.go", "	s.announce(xid, s.hint)\n	return true, nil\n", "	return true, nil\n",
+		}},
+		Test: Test{"fifo", "TestResumeIsAnnounced"},
 	},
 }

@@ -6,7 +6,7 @@ var operators = []Mutant{
 		Name:   "verbs-wait-for-a-running-job",
 		Breaks: "an operator who has a running job tried at once waits for its end",
 		Edits: []Edit{{
-			"fifo/sql/retry_now.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE",
+			"fifo/sql/lock_job.sql", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE",
 		}},
 		Test: Test{"fifo", "TestVerbsPassOverARunningJob"},
 	},

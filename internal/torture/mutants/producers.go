@@ -58,8 +58,8 @@ var producers = []Mutant{
 		Name:   "enqueued-outside-the-transaction",
 		Breaks: "an enqueue in the caller's transaction is committed by itself",
 		Edits: []Edit{{
-			enqueueFile, "		ids, xid, err := c.enqueuePgx(ctx, pgxSession{tx}, b)",
-			"		ids, xid, err := c.enqueuePgx(ctx, pgxSession{c.pool}, b)",
+			enqueueFile, "		return s.client.insert(ctx, s.in.db, b)\n",
+			"		return s.client.insert(ctx, pgxSession{s.client.pool}, b)\n",
 		}},
 		Torture: contended, By: []string{"I2", "I5"},
 	},
@@ -67,11 +67,13 @@ var producers = []Mutant{
 		Name:   "unknown-tx-is-never-committed",
 		Breaks: "an enqueue returns when the jobs are not committed yet, and rolls them back",
 		Edits: []Edit{{
-			enqueueFile, "		ids, err := c.enqueuePool(ctx, b)\n",
-			"		tx, err := c.pool.Begin(ctx)\n		if err != nil {\n			return nil, err\n		}\n" +
-				"		defer tx.Rollback(ctx)\n		ids, _, err := c.enqueuePgx(ctx, pgxSession{tx}, b)\n" +
-				"		if len(ids) != 1 || ids[0]%50 != 0 {\n" +
-				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n",
+			enqueueFile, "	if !b.deduplicates() {\n",
+			"	if s.in == nil {\n		tx, err := s.client.pool.Begin(ctx)\n		if err != nil {\n" +
+				"			return nil, 0, err\n		}\n		defer tx.Rollback(ctx)\n" +
+				"		fresh, xid, err := s.client.insert(ctx, pgxSession{tx}, b)\n" +
+				"		if len(fresh) != 1 || fresh[0].ID%50 != 0 {\n" +
+				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n" +
+				"		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n",
 		}},
 		Torture: contended, By: []string{"I1"},
 	},
@@ -79,8 +81,8 @@ var producers = []Mutant{
 		Name:   "announced-before-it-is-there",
 		Breaks: "an announcement names another group than the one with the new job",
 		Edits: []Edit{{
-			"fifo/notify.go", "		h.add(b.queues[i], b.groups[i], id, false)\n",
-			"		h.add(b.queues[i], b.groups[i]+\"?\", id, false)\n",
+			"fifo/notify.go", "		h.add(e.queue, e.group, e.ID, false)\n",
+			"		h.add(e.queue, e.group+\"?\", e.ID, false)\n",
 		}},
 		Test: Test{"fifo", "TestNotified|TestAnnounceLowestID"},
 	},

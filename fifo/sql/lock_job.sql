@@ -1,6 +1,11 @@
--- Locks a job that is to be edited in this transaction, and returns it as the lists do. No row: as for retry_now.sql.
+-- Locks a job that is to be changed in this transaction, and returns it as the lists do. No row: there is no such job,
+-- or it is running: it has its row locked, and is not waited for; or this very transaction runs it; or a session does.
 --
 -- $1 queue, $2 group id, $3 id.
+--
+-- A job that a session runs has no lock, but its group's row says so, and since before that claim let the job's row go
+-- (internal/lease/sql/keep_claim.sql). So first the row is locked, then held asks who runs it, with a snapshot that is
+-- newer than the lock. What is known to run before is not locked: its worker would have to wait for this transaction.
 WITH locked AS MATERIALIZED (
     SELECT j.*
     FROM pgfifo.jobs j

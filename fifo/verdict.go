@@ -1,0 +1,48 @@
+package fifo
+
+import (
+	"errors"
+	"time"
+)
+
+// A verdict is what a handler's error says of its job beside why: V tells of which kind it is.
+type verdict[V any] struct {
+	err   error
+	after time.Duration // of those that have one
+}
+
+// Kinds of verdicts.
+type (
+	retryAfter  struct{}
+	snooze      struct{}
+	unavailable struct{}
+	deadLetter  struct{}
+)
+
+// newVerdict returns a verdict around an error, or around text if that is nil.
+func newVerdict[V any](err error, text string, after time.Duration) error {
+	if err == nil {
+		err = errors.New(text)
+	}
+	return &verdict[V]{err, after}
+}
+
+func (v *verdict[V]) Error() string { return v.err.Error() }
+func (v *verdict[V]) Unwrap() error { return v.err }
+
+// around returns a reason with this verdict, unless it has one of the kind.
+func (v *verdict[V]) around(reason error) error {
+	if _, says := verdictOf[V](reason); says {
+		return reason
+	}
+	return &verdict[V]{reason, v.after}
+}
+
+// verdictOf reports whether an error has a verdict of the kind, and its time.
+func verdictOf[V any](err error) (after time.Duration, says bool) {
+	v := (*verdict[V])(nil)
+	if says = errors.As(err, &v); says {
+		after = v.after
+	}
+	return after, says
+}
