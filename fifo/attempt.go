@@ -341,16 +341,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 	r := a.add(result{job: t.job, place: t.place, failure: f})
 	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
-	o := &t.place.outcome
-	o.More = t.held.More
-	switch r.outcome {
-	case Buried, Discarded:
-		o.Finished = t.job.ID
-	case Blocked:
-		o.Paused, o.More = true, false
-	default:
-		o.DueIn, o.More = delay, true
-	}
+	t.place.failed(r, delay, t.held.More)
 }
 
 // failCall returns what records a failed attempt, and says in the result what that makes of the job.

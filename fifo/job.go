@@ -134,7 +134,8 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 
 // PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both
 // are open, the later one has a savepoint of its own. A Rollback of one undoes all that was written since it began,
-// through either of the two, committed or not, and ends all that were begun after it, on either.
+// through either of the two, committed or not, and ends all that were begun after it, on either. Once it has asked the
+// server for the savepoint, it waits for the answer even if ctx ends: that is one round trip, which waits for no lock.
 //
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction.

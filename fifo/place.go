@@ -1,6 +1,8 @@
 package fifo
 
 import (
+	"time"
+
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
@@ -34,6 +36,20 @@ func deal(claim []place, hold *lease.Hold) (n int) {
 		n++
 	}
 	return n
+}
+
+// failed notes what a failed attempt makes of the group. more says that jobs wait behind that one.
+func (p *place) failed(r *result, delay time.Duration, more bool) {
+	o := &p.outcome
+	o.More = more
+	switch r.outcome {
+	case Buried, Discarded:
+		o.Finished = r.job.ID
+	case Blocked:
+		o.Paused, o.More = true, false
+	default:
+		o.DueIn, o.More = delay, true
+	}
 }
 
 // learned returns what the Turns should know.

@@ -188,14 +188,8 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 		return err
 	}
 	p.outcome = schedule.Outcome{More: true}
-	switch {
-	case failed.job.ID != p.held.ID: // behind jobs that run again first
-	case failed.outcome == Buried, failed.outcome == Discarded:
-		p.outcome.Finished = p.held.ID
-	case failed.outcome == Blocked:
-		p.outcome.Paused = true
-	default:
-		p.outcome.DueIn = delay
+	if failed.job.ID == p.held.ID { // else it is behind jobs that run again first
+		p.failed(failed, delay, true)
 	}
 	return nil
 }
