@@ -222,6 +222,18 @@ func (h *Hold) Heads() iter.Seq[*Held] {
 	}
 }
 
+// exchange sends what is in a pipeline, has the answers read, and ends the pipeline. It returns the first error.
+func exchange(pipeline *pgconn.Pipeline, read func() error) error {
+	err := pipeline.Sync()
+	if err == nil {
+		err = read()
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
 // eachRow reads one statement's answer.
 func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
 	result, err := readResult(pipeline)

@@ -238,17 +238,14 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	if next != nil {
 		l.sendClaim(pipeline, next)
 	}
-	err = pipeline.Sync()
 	l.forget()
-	if err == nil {
+	err = exchange(pipeline, func() (err error) {
 		settled, err = s.read(pipeline)
 		if err == nil && next != nil {
 			hold, err = l.readClaim(pipeline, next)
 		}
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+		return err
+	})
 	// Not if the transaction has ended, and another is open: a call found nothing.
 	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)

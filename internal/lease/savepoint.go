@@ -201,11 +201,7 @@ func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
 		n++
 	}
 	l.send(pipeline, stmtCommit, nil, nil)
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < n; i++ {
-		_, err = readTag(pipeline)
-	}
-	return pipeline.Close() == nil && err == nil
+	return exchange(pipeline, func() error { return readTags(pipeline, n) }) == nil
 }
 
 // abandon says that a transaction could not be begun. Whether its savepoint is there is not known.

@@ -106,17 +106,12 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string
 	begun := l.beginSettlements(pipeline, some, relax)
 	l.send(pipeline, stmtDone, settlementArgs(some), claimFormats)
 	l.send(pipeline, stmtCommit, nil, nil)
-	err := pipeline.Sync()
-	if err == nil {
-		err = readHeld(pipeline, begun, some)
-	}
-	if err == nil {
-		err = readTags(pipeline, 1)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return exchange(pipeline, func() error {
+		if err := readHeld(pipeline, begun, some); err != nil {
+			return err
+		}
+		return readTags(pipeline, 1) // COMMIT
+	})
 }
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
@@ -125,20 +120,16 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) e
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.beginSettlements(pipeline, some, relax)
 	l.send(pipeline, stmtTake, settlementArgs(some)[:3], claimFormats)
-	err := pipeline.Sync()
-	if err == nil {
-		err = readHeld(pipeline, begun, some)
-	}
-	if err == nil {
-		err = readSync(pipeline)
-	}
-	if err == nil {
-		err = l.callHeld(pipeline, some)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return exchange(pipeline, func() error {
+		err := readHeld(pipeline, begun, some)
+		if err == nil {
+			err = readSync(pipeline)
+		}
+		if err == nil {
+			err = l.callHeld(pipeline, some)
+		}
+		return err
+	})
 }
 
 // beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the

@@ -25,20 +25,18 @@ func prepare(
 		}
 		pipeline.SendPrepare(stmt, texts[stmt], nil)
 	}
-	err = pipeline.Sync()
-	for i := 0; err == nil && i < len(names); i++ {
-		var res any
-		if res, err = pipeline.GetResults(); err == nil {
+	err = exchange(pipeline, func() error {
+		for _, stmt := range names {
+			res, err := pipeline.GetResults()
+			if err != nil {
+				return fmt.Errorf("lease: prepare %s: %w", stmt, err)
+			}
 			sd := res.(*pgconn.StatementDescription)
-			sd.Name, sd.SQL = names[i], texts[names[i]] // not in the answer
-			stmts[names[i]] = sd
-		} else {
-			err = fmt.Errorf("lease: prepare %s: %w", names[i], err)
+			sd.Name, sd.SQL = stmt, texts[stmt] // not in the answer
+			stmts[stmt] = sd
 		}
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+		return nil
+	})
 	return stmts, err
 }
 
@@ -64,13 +62,12 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 		pipeline.SendDeallocate(name) // it may be there yet
 		pipeline.SendPrepare(name, l.stmts[name].SQL, nil)
 	}
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < 2*len(names); i++ {
-		_, err = pipeline.GetResults()
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+	err := exchange(pipeline, func() (err error) {
+		for i := 0; err == nil && i < 2*len(names); i++ {
+			_, err = pipeline.GetResults()
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}

@@ -68,20 +68,17 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 	if wait == waitToTake {
 		l.send(pipeline, stmtWaitLong, nil, nil)
 	}
-	err := pipeline.Sync()
 	taken := 0
-	if err == nil {
+	err := exchange(pipeline, func() (err error) {
 		taken, err = readTake(pipeline, begun, heads)
-	}
-	if err == nil && len(behind) > 0 {
-		err = readSame(pipeline, behind)
-	}
-	if err == nil && wait == waitToTake {
-		_, err = readTag(pipeline)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+		if err == nil && len(behind) > 0 {
+			err = readSame(pipeline, behind)
+		}
+		if err == nil && wait == waitToTake {
+			err = readTags(pipeline, 1)
+		}
+		return err
+	})
 	if err == nil && taken < len(heads) {
 		err = ErrNotHeld
 	}
