@@ -12,9 +12,6 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// ErrNoFences is returned by Fence of a lane whose Dialer has no Control pool.
-var ErrNoFences = errors.New("lease: fencing tokens need a Control pool")
-
 // Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
 // earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx
 // does, and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same
@@ -27,14 +24,13 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	if token, ok := l.fences[key]; ok {
 		return token, nil
 	}
-	if l.from != nil && l.Ended() {
+	switch {
+	case l.from != nil && l.Ended():
 		return 0, ErrEnded
-	}
-	if l.from != nil {
+	case l.from != nil:
 		return l.from.fence(key)
-	}
-	if l.lane.control == nil {
-		return 0, ErrNoFences
+	case l.lane.control == nil:
+		return 0, ErrNoControl
 	}
 	xid, err := l.claim(ctx, key)
 	if err != nil {

@@ -238,7 +238,7 @@ func TestFenceNeedsAControlPool(t *testing.T) {
 	d := s.dialer(Bounds{})
 	d.Control = nil
 	_, err := s.fence(s.claim(s.dial(d), "a"))
-	require.ErrorIs(t, err, ErrNoFences)
+	require.ErrorIs(t, err, ErrNoControl)
 }
 
 // The wall clock may jump while a handler runs.

@@ -279,7 +279,7 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return nil, err
 	}
 	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
-		c.loan.abandon(n)
+		c.loan.shut(n) // whether its savepoint is there is not known
 		return nil, err
 	}
 	c.ticket.nest = n

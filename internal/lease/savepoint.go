@@ -204,9 +204,6 @@ func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
 	return exchange(pipeline, func() error { return readTags(pipeline, n) }) == nil
 }
 
-// abandon says that a transaction could not be begun. Whether its savepoint is there is not known.
-func (l *Loan) abandon(n *nest) { l.shut(n) }
-
 // close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.
 func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	conn := l.lane.conn.Conn()
