@@ -45,3 +45,15 @@ func (a *array) bytes() []byte {
 	}
 	return append(a.text, '}')
 }
+
+// headArgs returns the queues, the group ids, the tokens and the ids of jobs, pairwise.
+func headArgs(heads []*Held) [][]byte {
+	var queues, ids, tokens, jobs array
+	for _, h := range heads {
+		queues.string(h.Queue)
+		ids.string(h.GroupID)
+		tokens.int(h.token)
+		jobs.int(h.ID)
+	}
+	return [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
+}

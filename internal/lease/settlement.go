@@ -147,16 +147,12 @@ func (l *Lane) beginSettlements(pipeline *pgconn.Pipeline, some []*settlement, r
 	return begun
 }
 
-// settlementArgs are the queues, the group ids, the tokens and the ids of jobs that are to be settled.
 func settlementArgs(some []*settlement) [][]byte {
-	var queues, ids, tokens, jobs array
-	for _, s := range some {
-		queues.string(s.head.Queue)
-		ids.string(s.head.GroupID)
-		tokens.int(s.head.token)
-		jobs.int(s.head.ID)
+	heads := make([]*Held, len(some))
+	for i, s := range some {
+		heads[i] = s.head
 	}
-	return [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
+	return headArgs(heads)
 }
 
 // readHeld reads which groups are the claims' still. The others have ErrNotHeld.

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,22 +45,15 @@ func tooLong(err error) bool {
 func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) error {
 	l.loan = nil // that of the job before
 	heads, behind := keptHeads(hold), keptBehind(hold)
-	var queues, ids, tokens, jobs array
-	for _, h := range heads {
-		queues.string(h.Queue)
-		ids.string(h.GroupID)
-		tokens.int(h.token)
-		jobs.int(h.ID)
-	}
-	keys := [][]byte{queues.bytes(), ids.bytes()}
+	args := headArgs(heads)
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
 	if bound := boundBy[wait]; bound != "" {
 		l.send(pipeline, bound, nil, nil)
 		begun++
 	}
-	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
-	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes(), tokens.bytes()), claimFormats)
+	l.send(pipeline, stmtTake, args[:3], nil)
+	l.send(pipeline, stmtTakeJobs, [][]byte{args[0], args[1], args[3], args[2]}, claimFormats)
 	if len(behind) > 0 {
 		l.send(pipeline, stmtSame, sameArgs(behind), claimFormats)
 	}
@@ -148,9 +140,7 @@ func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, e
 		return 0, err
 	}
 	err = eachNth(pipeline, len(heads), func(r *rowReader, n int) {
-		if v := r.column(6, false); v != nil {
-			heads[n].Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
-		}
+		heads[n].Place = r.place()
 		heads[n].Seen.XID = r.int64()
 		taken++
 	})
@@ -160,14 +150,11 @@ func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, e
 // endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one
 // that may be as it was.
 func endCall(heads []*Held, settled []int64) Call {
-	var queues, ids, tokens, jobs array
-	for i, h := range heads {
-		queues.string(h.Queue)
-		ids.string(h.GroupID)
-		tokens.int(h.token)
-		jobs.int(settled[i])
+	var jobs array
+	for _, id := range settled {
+		jobs.int(id)
 	}
-	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}}
+	return Call{Statement: stmtEnd, Args: append(headArgs(heads)[:3], jobs.bytes())}
 }
 
 // settledBy returns which jobs of the groups are to be settled by the calls, for endCall. Calls that settle several
