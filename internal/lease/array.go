@@ -30,15 +30,6 @@ func (a *array) int(n int64) {
 	a.text = strconv.AppendInt(a.text, n, 10)
 }
 
-func (a *array) intOrNull(n *int64) {
-	if n != nil {
-		a.int(*n)
-		return
-	}
-	a.next()
-	a.text = append(a.text, "NULL"...)
-}
-
 func (a *array) bytes() []byte {
 	if a.text == nil {
 		return []byte("{}")

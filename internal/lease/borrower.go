@@ -57,7 +57,7 @@ func (b *Borrower) Step(ctx context.Context, calls []Call, next *Request) (hold 
 	if b.hold != nil {
 		err := b.settle(ctx, calls)
 		if errors.Is(err, ErrGivenBack) { // nothing of it was committed but that
-			_ = b.let(keptHeads(b.hold), nil)
+			_ = b.let(keptHeads(b.hold), 0)
 		}
 		if err != nil {
 			return nil, false, err
@@ -98,7 +98,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 		b.Forfeit(ctx)
 		return nil
 	case len(calls) == 0 && b.lane == nil:
-		return b.let(heads, nil)
+		return b.let(heads, 0)
 	}
 	wait := waitBriefly
 	if s := b.settlement(heads, calls); s != nil {
@@ -143,9 +143,9 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 
 // freed says that heads are let go, and with them the slot.
 func (b *Borrower) freed(heads []*Held) {
-	some := b.drop(heads, nil)
-	if some.groups = nil; !some.empty() { // they are free
-		_ = b.session.do(&ask{release: some}) // if not, the session is dead, and the slot is free
+	slots := slices.DeleteFunc(b.drop(heads, 0), func(r release) bool { return r.slot == 0 })
+	if len(slots) > 0 { // the groups are free
+		_ = b.session.do(&ask{release: slots}) // if not, the session is dead, and the slot is free
 	}
 	if len(keptHeads(b.hold)) == 0 {
 		b.forget()
@@ -153,7 +153,7 @@ func (b *Borrower) freed(heads []*Held) {
 }
 
 // let lets heads go without a call: they are given back, or, with the number of a session that does not live, lost.
-func (b *Borrower) let(heads []*Held, next *int64) error {
+func (b *Borrower) let(heads []*Held, next int64) error {
 	if len(heads) == 0 {
 		return nil
 	}
@@ -168,12 +168,12 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 }
 
 // drop says that heads are not held any more, and returns what is to be released for that.
-func (b *Borrower) drop(heads []*Held, next *int64) (some releases) {
+func (b *Borrower) drop(heads []*Held, next int64) (some []release) {
 	b.mu.Lock()
 	for _, h := range heads {
-		some.groups = append(some.groups, release{h.Key, h.token, next})
+		some = append(some, release{Key: h.Key, token: h.token, next: next})
 		if h.slot != 0 {
-			some.slots = append(some.slots, slot{h.Queue, h.slot})
+			some = append(some, release{Key: h.Key, slot: h.slot})
 		}
 		h.token, h.slot = 0, 0
 	}
@@ -199,7 +199,7 @@ func (b *Borrower) Forfeit(context.Context) {
 	}
 	b.giveBack()
 	dead := 1 + rand.Int64N(1<<62)
-	_ = b.let(keptHeads(b.hold), &dead) // if not, the session is dead, and the attempt is lost as well
+	_ = b.let(keptHeads(b.hold), dead) // if not, the session is dead, and the attempt is lost as well
 	if b.hold != nil {
 		b.forget()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,52 +31,24 @@ type session struct {
 	tell  func(why error)
 
 	later      []*ask        // claims for which there was no room beside others
-	unused     releases      // of what the last round has claimed for nothing
-	unreleased releases      // that could not be made
+	unused     []release     // of what the last round has claimed for nothing
+	unreleased []release     // that could not be made
 	rest       time.Duration // before they are tried again: longer each time
 	notBefore  time.Time
 }
 
-// Releases are groups that are to be let go, and slots.
-type releases struct {
-	groups []release
-	slots  []slot
-}
-
-func (r releases) empty() bool { return len(r.groups)+len(r.slots) == 0 }
-
-func (r *releases) add(more releases) {
-	r.groups, r.slots = append(r.groups, more.groups...), append(r.slots, more.slots...)
-}
-
-// apart returns each by itself.
-func (r releases) apart() (all []releases) {
-	for i := range r.groups {
-		all = append(all, releases{groups: r.groups[i : i+1 : i+1]})
-	}
-	for i := range r.slots {
-		all = append(all, releases{slots: r.slots[i : i+1 : i+1]})
-	}
-	return all
-}
-
-// A release is a group that is to be let go.
+// A release is a group that is to be let go, or a slot of a queue that has a limit.
 type release struct {
 	groups.Key
 	token int64
-	next  *int64 // the row's session then; nil: it is given back
-}
-
-// A slot is of a queue that has a limit.
-type slot struct {
-	queue string
-	n     int32
+	next  int64 // the row's session then; 0: it is given back
+	slot  int32 // 0: it is a group
 }
 
 // An ask is what somebody wants of the session: a claim, or releases.
 type ask struct {
 	claim   *Request
-	release releases
+	release []release
 
 	hold       *Hold
 	over       bool // no slot was free
@@ -189,7 +162,7 @@ func (s *session) run() {
 	defer s.close()
 	for {
 		wait := s.bounds.Heartbeat / 2
-		if !s.unreleased.empty() {
+		if len(s.unreleased) > 0 {
 			wait = min(wait, max(time.Until(s.notBefore), 0))
 		}
 		if next := s.next(); len(next) > 0 && !s.ended() {
@@ -219,9 +192,9 @@ func (s *session) run() {
 // next returns the asks that the last round has left, to be answered at once.
 func (s *session) next() (asks []*ask) {
 	asks, s.later = s.later, nil
-	if !s.unused.empty() {
+	if len(s.unused) > 0 {
 		asks = append(asks, &ask{release: s.unused, done: make(chan struct{})})
-		s.unused = releases{}
+		s.unused = nil
 	}
 	return asks
 }
@@ -234,12 +207,12 @@ func (s *session) close() {
 }
 
 // due reports whether it is time for the releases that are still to be made.
-func (s *session) due() bool { return !s.unreleased.empty() && !time.Now().Before(s.notBefore) }
+func (s *session) due() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.notBefore) }
 
 // remain says which releases are still to be made.
-func (s *session) remain(some releases) {
+func (s *session) remain(some []release) {
 	s.unreleased = some
-	if s.rest = min(max(releaseRest, 2*s.rest), s.bounds.Heartbeat/2); some.empty() {
+	if s.rest = min(max(releaseRest, 2*s.rest), s.bounds.Heartbeat/2); len(some) == 0 {
 		s.rest = 0
 	}
 	s.notBefore = time.Now().Add(s.rest)
@@ -261,24 +234,19 @@ func (s *session) beat() error {
 // releaseApart makes the releases one by one that the server has refused together. It tries again what is refused, but
 // not at once: what it could not try for want of time comes first then.
 func (s *session) releaseApart(why error) error {
-	begun, all := time.Now(), s.unreleased.apart()
+	begun, all := time.Now(), s.unreleased
 	rest := s.bounds.Heartbeat / 2
-	var refused releases
+	var refused []release
 	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < rest; {
-		s.unreleased = all[0]
+		s.unreleased = all[:1:1]
 		if why = s.bounded(nil, true); why != nil && !Refused(why) {
 			return why
 		}
-		refused.add(s.unreleased)
+		refused = append(refused, s.unreleased...)
 		all = all[1:]
 	}
-	var left releases
-	for _, one := range all {
-		left.add(one)
-	}
-	left.add(refused)
 	s.rest = rest
-	s.remain(left)
+	s.remain(slices.Concat(all, refused))
 	return nil
 }
 
@@ -317,7 +285,7 @@ func (s *session) answer(asks []*ask) error {
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
 		for _, a := range asks {
-			s.unreleased.add(a.release)
+			s.unreleased = append(s.unreleased, a.release...)
 		}
 	case refused && tried:
 		if err := s.releaseApart(err); err != nil {
@@ -332,14 +300,14 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.unreleased.add(asks[0].release)
+		s.unreleased = append(s.unreleased, asks[0].release...)
 	}
 	for _, a := range asks {
 		if a.later && err == nil {
 			s.later = append(s.later, a)
 			continue
 		}
-		if a.err, a.unreleased = err, !s.unreleased.empty() || !s.unused.empty(); err == nil {
+		if a.err, a.unreleased = err, len(s.unreleased)+len(s.unused) > 0; err == nil {
 			a.err = a.refused
 		}
 		close(a.done)
