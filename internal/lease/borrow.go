@@ -70,7 +70,7 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 			return err
 		}
 		slow := b.keeper.slow.is(hold.Key)
-		b.have(of, lane)
+		b.setLane(of, lane)
 		if hold.changed() && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind }) {
 			lane.rollback(ctx)
 			b.giveBack()
@@ -143,7 +143,7 @@ func (b *Borrower) cut() {
 	}
 }
 
-func (b *Borrower) have(of *Lanes, lane *Lane) {
+func (b *Borrower) setLane(of *Lanes, lane *Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lane, b.of = lane, of
@@ -157,7 +157,7 @@ func (b *Borrower) giveBack() {
 		return
 	}
 	of := b.of
-	b.have(nil, nil)
+	b.setLane(nil, nil)
 	if lane.inTx {
 		lane.Abandon()
 	}

@@ -20,21 +20,21 @@ type round struct {
 	claims  []*ask // the others, and those that have got one
 	batches bool   // some claims are of several jobs of a group
 
-	tried  bool      // the releases that could not be made are part of it
-	left   []release // that could not be made
-	unused []release // of what it has claimed for nothing
+	retries bool      // the releases that could not be made are part of it
+	failed  []release // that could not be made
+	unused  []release // of what it has claimed for nothing
 }
 
-func newRound(s *session, asks []*ask, release bool) *round {
-	r := &round{session: s, tried: release}
-	if release {
-		r.release(s.unreleased)
+func newRound(s *session, asks []*ask, retries bool) *round {
+	r := &round{session: s, retries: retries}
+	if retries {
+		r.release(s.pending)
 	} else { // these are not tried
-		r.left = append(r.left, s.unreleased...)
+		r.failed = append(r.failed, s.pending...)
 	}
 	for _, a := range asks {
-		a.hold, a.over, a.later, a.refused = nil, false, false, nil
-		r.release(a.release)
+		a.hold, a.over, a.deferred, a.refused = nil, false, false, nil
+		r.release(a.releases)
 		switch {
 		case a.claim == nil:
 		case a.claim.Slot:
@@ -102,10 +102,10 @@ func (r *round) send(p *pgconn.Pipeline) error {
 	}
 	r.giveSlots(taken)
 	r.session.unused = append(r.session.unused, r.unused...)
-	if r.tried || len(r.left) > 0 && len(r.unreleased) == 0 {
-		r.remain(r.left)
+	if r.retries || len(r.failed) > 0 && len(r.pending) == 0 {
+		r.setPending(r.failed)
 	} else {
-		r.unreleased = r.left
+		r.pending = r.failed
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (r *round) readFirst(p *pgconn.Pipeline) error {
 		if len(sent) == 0 {
 			continue
 		}
-		err := eachNth(p, len(sent), func(_ *rowReader, n int) { r.left = append(r.left, sent[n]) })
+		err := eachNth(p, len(sent), func(_ *rowReader, n int) { r.failed = append(r.failed, sent[n]) })
 		if err != nil {
 			return err
 		}
@@ -271,7 +271,7 @@ func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
 			r.giveUp(a, held)
 			continue
 		}
-		if a.later = !slices.ContainsFunc(held, Held.sent); a.later {
+		if a.deferred = !slices.ContainsFunc(held, Held.sent); a.deferred {
 			continue
 		}
 		a.hold = r.together(held)

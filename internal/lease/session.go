@@ -30,11 +30,11 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	later      []*ask        // claims for which there was no room beside others
-	unused     []release     // of what the last round has claimed for nothing
-	unreleased []release     // that could not be made
-	rest       time.Duration // before they are tried again: longer each time
-	notBefore  time.Time
+	deferred  []*ask        // claims for which there was no room beside others
+	unused    []release     // of what the last round has claimed for nothing
+	pending   []release     // that could not be made
+	rest      time.Duration // before they are tried again: longer each time
+	notBefore time.Time
 }
 
 // A release is a group that is to be let go, or a slot of a queue that has a limit.
@@ -47,16 +47,16 @@ type release struct {
 
 // An ask is what somebody wants of the session: a claim, or releases.
 type ask struct {
-	claim   *Request
-	release []release
+	claim    *Request
+	releases []release
 
-	hold       *Hold
-	over       bool // no slot was free
-	later      bool // it was not made yet: the payloads of others were too much beside it
-	unreleased bool // some releases are still to be made
-	refused    error
-	err        error
-	done       chan struct{}
+	hold     *Hold
+	over     bool // no slot was free
+	deferred bool // it was not made yet: the payloads of others were too much beside it
+	pending  bool // some releases are still to be made
+	refused  error
+	err      error
+	done     chan struct{}
 }
 
 const (
@@ -148,11 +148,11 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// released tries the releases that are still to be made, and reports whether none is left.
-func (s *session) released() bool {
+// flush tries the releases that are still to be made, and reports whether none is left.
+func (s *session) flush() bool {
 	a := &ask{}
 	err := s.do(a)
-	return errors.Is(err, ErrLost) || err == nil && !a.unreleased
+	return errors.Is(err, ErrLost) || err == nil && !a.pending
 }
 
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
@@ -162,7 +162,7 @@ func (s *session) run() {
 	defer s.close()
 	for {
 		wait := s.bounds.Heartbeat / 2
-		if len(s.unreleased) > 0 {
+		if len(s.pending) > 0 {
 			wait = min(wait, max(time.Until(s.notBefore), 0))
 		}
 		if next := s.next(); len(next) > 0 && !s.ended() {
@@ -191,9 +191,9 @@ func (s *session) run() {
 
 // next returns the asks that the last round has left, to be answered at once.
 func (s *session) next() (asks []*ask) {
-	asks, s.later = s.later, nil
+	asks, s.deferred = s.deferred, nil
 	if len(s.unused) > 0 {
-		asks = append(asks, &ask{release: s.unused, done: make(chan struct{})})
+		asks = append(asks, &ask{releases: s.unused, done: make(chan struct{})})
 		s.unused = nil
 	}
 	return asks
@@ -206,13 +206,13 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// due reports whether it is time for the releases that are still to be made.
-func (s *session) due() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.notBefore) }
+// retryDue reports whether it is time for the releases that are still to be made.
+func (s *session) retryDue() bool { return len(s.pending) > 0 && !time.Now().Before(s.notBefore) }
 
-// remain says which releases are still to be made.
-func (s *session) remain(some []release) {
-	s.unreleased = some
-	if s.rest = min(max(releaseRest, 2*s.rest), s.bounds.Heartbeat/2); len(some) == 0 {
+// setPending says which releases are still to be made, and when they are tried again.
+func (s *session) setPending(pending []release) {
+	s.pending = pending
+	if s.rest = min(max(releaseRest, 2*s.rest), s.bounds.Heartbeat/2); len(pending) == 0 {
 		s.rest = 0
 	}
 	s.notBefore = time.Now().Add(s.rest)
@@ -220,12 +220,12 @@ func (s *session) remain(some []release) {
 
 // beat tells the server that the worker lives, with the releases that are still to be made.
 func (s *session) beat() error {
-	tried := s.due()
-	err := s.bounded(nil, tried)
+	retries := s.retryDue()
+	err := s.bounded(nil, retries)
 	if err == nil || !Refused(err) {
 		return err
 	}
-	if tried {
+	if retries {
 		return s.releaseApart(err)
 	}
 	return nil
@@ -234,19 +234,19 @@ func (s *session) beat() error {
 // releaseApart makes the releases one by one that the server has refused together. It tries again what is refused, but
 // not at once: what it could not try for want of time comes first then.
 func (s *session) releaseApart(why error) error {
-	begun, all := time.Now(), s.unreleased
+	begun, all := time.Now(), s.pending
 	rest := s.bounds.Heartbeat / 2
 	var refused []release
 	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < rest; {
-		s.unreleased = all[:1:1]
+		s.pending = all[:1:1]
 		if why = s.bounded(nil, true); why != nil && !Refused(why) {
 			return why
 		}
-		refused = append(refused, s.unreleased...)
+		refused = append(refused, s.pending...)
 		all = all[1:]
 	}
 	s.rest = rest
-	s.remain(slices.Concat(all, refused))
+	s.setPending(slices.Concat(all, refused))
 	return nil
 }
 
@@ -278,16 +278,16 @@ func locked(err error) bool {
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
-	tried := s.due()
-	err := s.bounded(asks, tried)
+	retries := s.retryDue()
+	err := s.bounded(asks, retries)
 	refused := err != nil && Refused(err)
 	switch {
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
 		for _, a := range asks {
-			s.unreleased = append(s.unreleased, a.release...)
+			s.pending = append(s.pending, a.releases...)
 		}
-	case refused && tried:
+	case refused && retries:
 		if err := s.releaseApart(err); err != nil {
 			return err
 		}
@@ -300,14 +300,14 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.unreleased = append(s.unreleased, asks[0].release...)
+		s.pending = append(s.pending, asks[0].releases...)
 	}
 	for _, a := range asks {
-		if a.later && err == nil {
-			s.later = append(s.later, a)
+		if a.deferred && err == nil {
+			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.unreleased = err, len(s.unreleased)+len(s.unused) > 0; err == nil {
+		if a.err, a.pending = err, len(s.pending)+len(s.unused) > 0; err == nil {
 			a.err = a.refused
 		}
 		close(a.done)
@@ -319,8 +319,8 @@ func (s *session) answer(asks []*ask) error {
 }
 
 // bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. If
-// release is true, the releases that are still to be made are part of it.
-func (s *session) bounded(asks []*ask, release bool) (err error) {
+// retries is true, the releases that are still to be made are part of it.
+func (s *session) bounded(asks []*ask, retries bool) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer s.hears.unless(s.bounds.Silence, func() { cancel(errSilent) })()
@@ -329,7 +329,7 @@ func (s *session) bounded(asks []*ask, release bool) (err error) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	r := newRound(s, asks, release)
+	r := newRound(s, asks, retries)
 	if r.idle() {
 		return s.conn.Ping(ctx)
 	}
