@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -63,8 +62,7 @@ func (l *Loan) draw(ctx context.Context, key groups.Key, xid string) (token int6
 // fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has
 // lost its newest commits and never heard of it.
 func fenceLost(err error) error {
-	pgErr := (*pgconn.PgError)(nil)
-	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pgErr) && pgErr.Code == "22023" {
+	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == "22023" {
 		err = ErrLost
 	}
 	return fmt.Errorf("lease: fence: %w", err)

@@ -14,14 +14,14 @@ import (
 // fence runs a handler that asks for a token.
 func (s *stage) fence(h *Hold) (token int64, err error) {
 	s.Helper()
-	require.NoError(s, h.lane.Lend(func() { token, err = h.loan.Fence(s.Context(), h.Key) }))
+	require.NoError(s, h.loan.lane.Lend(func() { token, err = h.loan.Fence(s.Context(), h.Key) }))
 	return token, err
 }
 
 // claimXID runs a handler that gets as far as knowing its claim.
 func (s *stage) claimXID(h *Hold) (xid string) {
 	s.Helper()
-	require.NoError(s, h.lane.Lend(func() {
+	require.NoError(s, h.loan.lane.Lend(func() {
 		var err error
 		xid, err = h.loan.claim(s.Context(), h.Key)
 		require.NoError(s, err)

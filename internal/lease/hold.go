@@ -22,7 +22,6 @@ type Hold struct {
 	// Apart are the numbers of groups that were given back, because their heads are to be claimed by themselves.
 	Apart []int
 
-	lane    *Lane
 	loan    Loan   // the first one
 	unsure  bool   // the claim is to be made again: it has locked more groups than it may work
 	claimed []Held // of a claim of many groups: all heads that it got

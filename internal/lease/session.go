@@ -268,12 +268,7 @@ var errSilent = errors.New("lease: the server is silent")
 // ErrBusy is returned for a claim that a lock on a whole table has kept waiting.
 var ErrBusy = errors.New("lease: somebody has a table locked")
 
-const lockNotAvailable = "55P03"
-
-func locked(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	return errors.As(err, &pgErr) && pgErr.Code == lockNotAvailable
-}
+func locked(err error) bool { return sqlState(err) == lockNotAvailable }
 
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.

@@ -81,21 +81,13 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 // may run again, on another session.
 var ErrUnsettled = errors.New("lease: the session could not settle its job, which has not failed")
 
-const (
-	noSuchStatement    = "26000"
-	statementCancelled = "57014"
-)
-
 // unsettled makes an error of settling ErrUnsettled if it is one. A function, or DO, can take statements away without
 // anybody seeing it. After the first time, the Dialer's lanes prepare them again behind each handler that has had the
 // transaction, so the job that did it is completed when it runs again.
 func (l *Lane) unsettled(err error) error {
-	pgErr := (*pgconn.PgError)(nil)
-	switch {
-	case !errors.As(err, &pgErr):
-		return err
-	case pgErr.Code == statementCancelled && l.stream.late.Load():
-	case pgErr.Code == noSuchStatement && l.loan.taken() && !l.loan.prepared:
+	switch code := sqlState(err); {
+	case code == statementCancelled && l.stream.late.Load():
+	case code == noSuchStatement && l.loan.taken() && !l.loan.prepared:
 		l.wary.Store(true)
 	default:
 		return err

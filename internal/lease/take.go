@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -35,8 +34,8 @@ var boundBy = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtB
 
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	return errors.As(err, &pgErr) && (pgErr.Code == lockNotAvailable || pgErr.Code == statementCancelled)
+	code := sqlState(err)
+	return code == lockNotAvailable || code == statementCancelled
 }
 
 // take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
@@ -78,7 +77,7 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 		l.rollback(ctx)
 		return fmt.Errorf("lease: take: %w", err)
 	}
-	l.hold = &Hold{Held: hold.Held, Rest: hold.Rest, lane: l} // as if it had claimed them
+	l.hold = &Hold{Held: hold.Held, Rest: hold.Rest} // as if it had claimed them
 	l.hold.Seen.XID = heads[0].Seen.XID
 	l.loan, l.inTx = loan, true
 	loan.lane = l
