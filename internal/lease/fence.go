@@ -31,13 +31,13 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	case l.lane.control == nil:
 		return 0, ErrNoControl
 	}
+	token := int64(0)
 	xid, err := l.claim(ctx, key)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		token, err = l.draw(ctx, key, xid)
 	}
-	token, err := l.draw(ctx, key, xid)
 	if err != nil {
-		return 0, fenceLost(err)
+		return 0, l.fenceError(err)
 	}
 	if l.fences == nil {
 		l.fences = make(map[groups.Key]int64)
@@ -59,20 +59,11 @@ func (l *Loan) draw(ctx context.Context, key groups.Key, xid string) (token int6
 	return token, err
 }
 
-// fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has
-// lost its newest commits and never heard of it.
-func fenceLost(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == "22023" {
-		err = ErrLost
-	}
-	return fmt.Errorf("lease: fence: %w", err)
-}
-
 // claim returns the id of the transaction that claimed the group, which must be the one that is open.
 func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error) {
 	tx, err := l.beside(ctx)
 	if err != nil {
-		return "", l.fenceError(err)
+		return "", err
 	}
 	sql := fenceClaimSQL
 	if l.shared {
@@ -82,10 +73,7 @@ func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error
 	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
 		err = rolled
 	}
-	if err != nil {
-		return "", l.fenceError(err)
-	}
-	return xid, nil
+	return xid, err
 }
 
 // beside returns a transaction of its own within the job's, also if the handler has one.
@@ -99,8 +87,10 @@ func (l *Loan) beside(ctx context.Context) (pgx.Tx, error) {
 	return l.PgxTx(ctx)
 }
 
+// fenceError returns an error as Fence does: it is ErrLost if the claim's transaction has ended, or if the server has
+// lost its newest commits and never heard of it.
 func (l *Loan) fenceError(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) || l.lane.Closed() {
+	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == "22023" || l.lane.Closed() {
 		err = errors.Join(ErrLost, err)
 	}
 	return fmt.Errorf("lease: fence: %w", err)

@@ -273,6 +273,6 @@ func TestFenceOfAForgottenClaim(t *testing.T) {
 		require.NoError(t, err)
 		var token int64
 		err = s.Pool.QueryRow(t.Context(), s.Schema.Qualify(fenceSQL), queue, "a", xid+"00000").Scan(&token)
-		require.ErrorIs(t, fenceLost(err), ErrLost)
+		require.ErrorIs(t, h.loan.fenceError(err), ErrLost)
 	}))
 }

@@ -298,12 +298,8 @@ func (t laneTx) Commit() error { return t.end(false) }
 func (t laneTx) Rollback() error { return t.end(true) }
 
 func (t laneTx) end(rollback bool) error {
-	l := t.loan
-	l.mu.Lock()
-	ended := l.ended
-	l.mu.Unlock()
-	if ended {
+	if t.loan.Ended() {
 		return nil // the savepoint goes with the job's transaction
 	}
-	return l.close(context.Background(), t.nest, rollback)
+	return t.loan.close(context.Background(), t.nest, rollback)
 }
