@@ -30,18 +30,21 @@ func (a *array) int(n int64) {
 	a.text = strconv.AppendInt(a.text, n, 10)
 }
 
-func (a *array) intOrNull(n *int64) {
-	if n != nil {
-		a.int(*n)
-		return
-	}
-	a.next()
-	a.text = append(a.text, "NULL"...)
-}
-
 func (a *array) bytes() []byte {
 	if a.text == nil {
 		return []byte("{}")
 	}
 	return append(a.text, '}')
+}
+
+// headArgs returns the queues, the group ids, the tokens and the ids of jobs, pairwise.
+func headArgs(heads []*Held) [][]byte {
+	var queues, ids, tokens, jobs array
+	for _, h := range heads {
+		queues.string(h.Queue)
+		ids.string(h.GroupID)
+		tokens.int(h.token)
+		jobs.int(h.ID)
+	}
+	return [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
 }

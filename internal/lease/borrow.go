@@ -69,7 +69,7 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 			return err
 		}
 		slow := b.keeper.slow.is(hold.Key)
-		b.have(of, lane)
+		b.setLane(of, lane)
 		if hold.changed() && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind }) {
 			lane.rollback(ctx)
 			b.giveBack()
@@ -142,7 +142,7 @@ func (b *Borrower) cut() {
 	}
 }
 
-func (b *Borrower) have(of *Lanes, lane *Lane) {
+func (b *Borrower) setLane(of *Lanes, lane *Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lane, b.of = lane, of
@@ -156,7 +156,7 @@ func (b *Borrower) giveBack() {
 		return
 	}
 	of := b.of
-	b.have(nil, nil)
+	b.setLane(nil, nil)
 	if lane.inTx {
 		lane.Abandon()
 	}

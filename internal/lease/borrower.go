@@ -57,7 +57,7 @@ func (b *Borrower) Step(ctx context.Context, calls []Call, next *Request) (hold 
 	if b.hold != nil {
 		err := b.settle(ctx, calls)
 		if errors.Is(err, ErrGivenBack) { // nothing of it was committed but that
-			_ = b.let(keptHeads(b.hold), nil)
+			_ = b.release(keptHeads(b.hold), 0)
 		}
 		if err != nil {
 			return nil, false, err
@@ -98,13 +98,13 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 		b.Forfeit(ctx)
 		return nil
 	case len(calls) == 0 && b.lane == nil:
-		return b.let(heads, nil)
+		return b.release(heads, 0)
 	}
 	wait := waitBriefly
 	if s := b.settlement(heads, calls); s != nil {
 		err := b.keeper.settle(s)
 		if err == nil || errors.Is(err, errNoRow) {
-			b.freed(heads)
+			b.settled(heads)
 		}
 		if err != errApart { //nolint:errorlint // itself
 			return err
@@ -118,7 +118,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 		err = b.end(ctx, b.hold, calls, b.marked)
 	}
 	if err == nil || errors.Is(err, errNoRow) {
-		b.freed(heads)
+		b.settled(heads)
 	}
 	return err
 }
@@ -141,23 +141,23 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	return s
 }
 
-// freed says that heads are let go, and with them the slot.
-func (b *Borrower) freed(heads []*Held) {
-	some := b.drop(heads, nil)
-	if some.groups = nil; !some.empty() { // they are free
-		_ = b.session.do(&ask{release: some}) // if not, the session is dead, and the slot is free
+// settled says that heads are settled, which has let their groups go, and gives the slot back.
+func (b *Borrower) settled(heads []*Held) {
+	slots := slices.DeleteFunc(b.drop(heads, 0), func(r release) bool { return r.slot == 0 })
+	if len(slots) > 0 { // the groups are free
+		_ = b.session.do(&ask{releases: slots}) // if not, the session is dead, and the slot is free
 	}
 	if len(keptHeads(b.hold)) == 0 {
 		b.forget()
 	}
 }
 
-// let lets heads go without a call: they are given back, or, with the number of a session that does not live, lost.
-func (b *Borrower) let(heads []*Held, next *int64) error {
+// release lets heads go without a call: they are given back, or, with the number of a session that does not live, lost.
+func (b *Borrower) release(heads []*Held, next int64) error {
 	if len(heads) == 0 {
 		return nil
 	}
-	err := b.session.do(&ask{release: b.drop(heads, next)})
+	err := b.session.do(&ask{releases: b.drop(heads, next)})
 	if errors.Is(err, ErrBusy) || Refused(err) { // it is tried again
 		err = nil
 	}
@@ -168,12 +168,12 @@ func (b *Borrower) let(heads []*Held, next *int64) error {
 }
 
 // drop says that heads are not held any more, and returns what is to be released for that.
-func (b *Borrower) drop(heads []*Held, next *int64) (some releases) {
+func (b *Borrower) drop(heads []*Held, next int64) (some []release) {
 	b.mu.Lock()
 	for _, h := range heads {
-		some.groups = append(some.groups, release{h.Key, h.token, next})
+		some = append(some, release{Key: h.Key, token: h.token, next: next})
 		if h.slot != 0 {
-			some.slots = append(some.slots, slot{h.Queue, h.slot})
+			some = append(some, release{Key: h.Key, slot: h.slot})
 		}
 		h.token, h.slot = 0, 0
 	}
@@ -199,7 +199,7 @@ func (b *Borrower) Forfeit(context.Context) {
 	}
 	b.giveBack()
 	dead := 1 + rand.Int64N(1<<62)
-	_ = b.let(keptHeads(b.hold), &dead) // if not, the session is dead, and the attempt is lost as well
+	_ = b.release(keptHeads(b.hold), dead) // if not, the session is dead, and the attempt is lost as well
 	if b.hold != nil {
 		b.forget()
 	}
@@ -223,7 +223,7 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	}
 	err := b.by(ctx, own, calls, lost, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
-		b.freed([]*Held{head})
+		b.settled([]*Held{head})
 	}
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)

@@ -66,46 +66,33 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error
 	if err != nil {
 		return nil, err
 	}
-	if next.Jobs > 1 {
-		hold, err := readBatch(pipeline, next, groupXID)
-		if !locked {
-			hold = nil
-		}
-		return hold, err
+	hold, err := readJobs(pipeline, next, groupXID)
+	if err != nil || hold == nil || !locked { // a session has the group
+		return nil, err
 	}
-	hold, err := readHead(pipeline, next, groupXID)
-	if !locked { // a session has the group
-		hold = nil
-	}
-	if hold != nil {
+	if next.Jobs <= 1 {
 		hold.Seen.Ahead = max(ahead-1, 0)
 		hold.More = hold.Seen.Ahead > 0
 	}
-	return hold, err
-}
-
-// readHead reads the answer of claim.sql.
-func readHead(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
-	err = eachRow(pipeline, func(r *rowReader) {
-		hold = &Hold{Held: Held{Key: next.Key, N: next.N}}
-		hold.scan(r, groupXID)
-	})
-	return hold, err
-}
-
-// readBatch reads the answer of claim_batch.sql.
-func readBatch(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (*Hold, error) {
-	list := make([]Held, 0, next.Jobs+1)
-	err := eachRow(pipeline, func(r *rowReader) {
-		list = append(list, Held{Key: next.Key, N: next.N})
-		list[len(list)-1].scan(r, groupXID)
-	})
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	hold := &Hold{Held: list[0]}
-	hold.batch(list[1:])
 	return hold, nil
+}
+
+// readJobs reads the answer of claim.sql or of claim_batch.sql.
+func readJobs(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
+	var behind []Held
+	err = eachRow(pipeline, func(r *rowReader) {
+		h := Held{Key: next.Key, N: next.N}
+		h.scan(r, groupXID)
+		if hold == nil {
+			hold = &Hold{Held: h}
+		} else {
+			behind = append(behind, h)
+		}
+	})
+	if hold != nil {
+		hold.batch(behind)
+	}
+	return hold, err
 }
 
 // batch adds the jobs behind the head of a group, up to the first that is to run alone, and says whether there is more.
@@ -220,6 +207,18 @@ func (h *Hold) Heads() iter.Seq[*Held] {
 			}
 		}
 	}
+}
+
+// exchange sends what is in a pipeline, has the answers read, and ends the pipeline. It returns the first error.
+func exchange(pipeline *pgconn.Pipeline, read func() error) error {
+	err := pipeline.Sync()
+	if err == nil {
+		err = read()
+	}
+	if closeErr := pipeline.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 // eachRow reads one statement's answer.

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -119,49 +120,23 @@ func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Log
 		}
 	}
 	for _, kv := range set {
-		err := drain(pipeline)
+		_, err := readTag(pipeline)
 		// A pooler's refusal, say.
 		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
 			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
 		} else if err != nil {
 			return err
 		}
+		if err := readSync(pipeline); err != nil {
+			return err
+		}
 	}
 	return pipeline.Close()
 }
 
-// drain reads the results of one synced statement.
-func drain(pipeline *pgconn.Pipeline) error {
-	var first error
-	for {
-		res, err := pipeline.GetResults()
-		if err != nil && first == nil {
-			first = err
-		}
-		switch r := res.(type) {
-		case *pgconn.ResultReader:
-			if _, err := r.Close(); err != nil && first == nil {
-				first = err
-			}
-		case *pgconn.PipelineSync:
-			return first
-		case nil:
-			if pgErr := new(pgconn.PgError); !errors.As(err, &pgErr) {
-				return first
-			}
-		}
-	}
-}
-
 // serverVersion returns the major version, or 0 if the server does not tell.
 func serverVersion(conn *pgconn.PgConn) int {
-	v := conn.ParameterStatus("server_version")
 	n := 0
-	for _, c := range v {
-		if c < '0' || c > '9' {
-			break
-		}
-		n = n*10 + int(c-'0')
-	}
+	_, _ = fmt.Sscanf(conn.ParameterStatus("server_version"), "%d", &n) // such as 18.1, or 19beta1
 	return n
 }

@@ -142,7 +142,7 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]st
 		return nil, errNotWatched
 	}
 	l := &Lane{
-		conn: conn, wire: w, db: d.DB, log: d.Logger, stream: watched, pid: pid,
+		conn: conn, wire: w, db: d.DB, stream: watched, pid: pid,
 		heartbeat: bounds.Heartbeat, silent: bounds.Silence, bound: bounds.ServerSilence,
 		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
 		texts: d.Statements, wary: &d.wary,

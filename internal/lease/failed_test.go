@@ -71,7 +71,7 @@ func TestNotRolledBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
-			err := h.lane.Lend(func() { x.do(s, h) })
+			err := h.loan.lane.Lend(func() { x.do(s, h) })
 			require.ErrorIs(t, err, errNotRolledBack)
 			require.EqualError(t, err, errNotRolledBack.Error()+x.text)
 			if x.code != "" {
@@ -88,13 +88,13 @@ func TestNotRolledBack(t *testing.T) {
 func TestNotRolledBackByAnother(t *testing.T) {
 	t.Parallel()
 	s, h, settled := effects(t)
-	require.ErrorIs(t, h.lane.Lend(func() {
+	require.ErrorIs(t, h.loan.lane.Lend(func() {
 		_, _ = s.pgxTx(h).Exec(t.Context(), "SELECT FROM nowhere")
 	}), errNotRolledBack)
-	require.NoError(t, h.lane.Undo(t.Context()))
-	require.NoError(t, h.lane.Keep(t.Context()))
-	err := h.lane.Lend(func() {
-		tx, err := h.lane.Loan().PgxTx(t.Context())
+	require.NoError(t, h.loan.lane.Undo(t.Context()))
+	require.NoError(t, h.loan.lane.Keep(t.Context()))
+	err := h.loan.lane.Lend(func() {
+		tx, err := h.loan.lane.Loan().PgxTx(t.Context())
 		require.NoError(t, err)
 		_, _ = tx.Conn().PgConn().Exec(t.Context(), "SELECT 1/0").ReadAll()
 	})

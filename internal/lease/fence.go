@@ -7,13 +7,9 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
-
-// ErrNoFences is returned by Fence of a lane whose Dialer has no Control pool.
-var ErrNoFences = errors.New("lease: fencing tokens need a Control pool")
 
 // Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
 // earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx
@@ -27,22 +23,21 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	if token, ok := l.fences[key]; ok {
 		return token, nil
 	}
-	if l.from != nil && l.Ended() {
+	switch {
+	case l.from != nil && l.Ended():
 		return 0, ErrEnded
-	}
-	if l.from != nil {
+	case l.from != nil:
 		return l.from.fence(key)
+	case l.lane.control == nil:
+		return 0, ErrNoControl
 	}
-	if l.lane.control == nil {
-		return 0, ErrNoFences
-	}
+	token := int64(0)
 	xid, err := l.claim(ctx, key)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		token, err = l.draw(ctx, key, xid)
 	}
-	token, err := l.draw(ctx, key, xid)
 	if err != nil {
-		return 0, fenceLost(err)
+		return 0, l.fenceError(err)
 	}
 	if l.fences == nil {
 		l.fences = make(map[groups.Key]int64)
@@ -64,21 +59,11 @@ func (l *Loan) draw(ctx context.Context, key groups.Key, xid string) (token int6
 	return token, err
 }
 
-// fenceLost returns the error of fence.sql, which is ErrLost if the claim's transaction has ended, or if the server has
-// lost its newest commits and never heard of it.
-func fenceLost(err error) error {
-	pgErr := (*pgconn.PgError)(nil)
-	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pgErr) && pgErr.Code == "22023" {
-		err = ErrLost
-	}
-	return fmt.Errorf("lease: fence: %w", err)
-}
-
 // claim returns the id of the transaction that claimed the group, which must be the one that is open.
 func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error) {
 	tx, err := l.beside(ctx)
 	if err != nil {
-		return "", l.fenceError(err)
+		return "", err
 	}
 	sql := fenceClaimSQL
 	if l.shared {
@@ -88,10 +73,7 @@ func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error
 	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
 		err = rolled
 	}
-	if err != nil {
-		return "", l.fenceError(err)
-	}
-	return xid, nil
+	return xid, err
 }
 
 // beside returns a transaction of its own within the job's, also if the handler has one.
@@ -105,8 +87,10 @@ func (l *Loan) beside(ctx context.Context) (pgx.Tx, error) {
 	return l.PgxTx(ctx)
 }
 
+// fenceError returns an error as Fence does: it is ErrLost if the claim's transaction has ended, or if the server has
+// lost its newest commits and never heard of it.
 func (l *Loan) fenceError(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) || l.lane.Closed() {
+	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == "22023" || l.lane.Closed() {
 		err = errors.Join(ErrLost, err)
 	}
 	return fmt.Errorf("lease: fence: %w", err)

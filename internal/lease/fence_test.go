@@ -14,14 +14,14 @@ import (
 // fence runs a handler that asks for a token.
 func (s *stage) fence(h *Hold) (token int64, err error) {
 	s.Helper()
-	require.NoError(s, h.lane.Lend(func() { token, err = h.loan.Fence(s.Context(), h.Key) }))
+	require.NoError(s, h.loan.lane.Lend(func() { token, err = h.loan.Fence(s.Context(), h.Key) }))
 	return token, err
 }
 
 // claimXID runs a handler that gets as far as knowing its claim.
 func (s *stage) claimXID(h *Hold) (xid string) {
 	s.Helper()
-	require.NoError(s, h.lane.Lend(func() {
+	require.NoError(s, h.loan.lane.Lend(func() {
 		var err error
 		xid, err = h.loan.claim(s.Context(), h.Key)
 		require.NoError(s, err)
@@ -238,7 +238,7 @@ func TestFenceNeedsAControlPool(t *testing.T) {
 	d := s.dialer(Bounds{})
 	d.Control = nil
 	_, err := s.fence(s.claim(s.dial(d), "a"))
-	require.ErrorIs(t, err, ErrNoFences)
+	require.ErrorIs(t, err, ErrNoControl)
 }
 
 // The wall clock may jump while a handler runs.
@@ -273,6 +273,6 @@ func TestFenceOfAForgottenClaim(t *testing.T) {
 		require.NoError(t, err)
 		var token int64
 		err = s.Pool.QueryRow(t.Context(), s.Schema.Qualify(fenceSQL), queue, "a", xid+"00000").Scan(&token)
-		require.ErrorIs(t, fenceLost(err), ErrLost)
+		require.ErrorIs(t, h.loan.fenceError(err), ErrLost)
 	}))
 }

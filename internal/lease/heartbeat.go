@@ -106,6 +106,10 @@ func (l *Lane) lose(lease int, why error) error {
 	return l.cut(why)
 }
 
+// Abandon cuts the connection for good while a handler still uses it: the handler's transaction cannot commit any more,
+// and the lane's own goroutine leaves the connection alone. Any goroutine may call it.
+func (l *Lane) Abandon() { _ = l.cut(nil) }
+
 // cut gives the connection up.
 func (l *Lane) cut(why error) error {
 	l.lost.Store(true)

@@ -23,7 +23,6 @@ type Hold struct {
 	// Apart are the numbers of groups that were given back, because their heads are to be claimed by themselves.
 	Apart []int
 
-	lane    *Lane
 	loan    Loan   // the first one
 	unsure  bool   // the claim is to be made again: it has locked more groups than it may work
 	claimed []Held // of a claim of many groups: all heads that it got
@@ -157,6 +156,14 @@ func (r *rowReader) xid() (id uint32, ok bool) {
 	return binary.BigEndian.Uint32(v), true
 }
 
+func (r *rowReader) place() Place {
+	v := r.column(6, false)
+	if v == nil {
+		return Place{}
+	}
+	return Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
+}
+
 func (r *rowReader) bool() bool {
 	v := r.column(1, false)
 	return v != nil && v[0] != 0
@@ -183,9 +190,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 	h.EnqueuedAt = timeFromPG(r.int64())
 	h.scanDue(r)
-	if v := r.column(6, false); v != nil {
-		h.Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
-	}
+	h.Place = r.place()
 	h.lastXID = claimer(r.uint32(), groupXID)
 	h.Suspect, h.marked = r.bool(), r.bool()
 	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()

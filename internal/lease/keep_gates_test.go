@@ -114,7 +114,7 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 	s.Enqueue(1, "a")
 	s.limit(1)
 	k := s.keeperOf(s.dialer(Bounds{Heartbeat: time.Hour, Silence: 2 * time.Hour, ServerSilence: 9 * time.Hour}))
-	k.session().tried = 1 << 20 // so it rests half an hour
+	k.session().tries = 1 << 20 // so it rests half an hour
 	operator := s.Session()
 	operator.Do("BEGIN")
 	operator.Do("SELECT FROM pgfifo.queue_groups FOR UPDATE")

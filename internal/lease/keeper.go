@@ -119,7 +119,7 @@ func (k *Keeper) Close(wait time.Duration) {
 	}
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
-		for !s.released() {
+		for !s.flush() {
 			time.Sleep(tuning.Rest)
 		}
 		last.Stop()

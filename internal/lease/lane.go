@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,8 +30,6 @@ type Lane struct {
 	stream    *stream
 	pid       uint32 // the server's process
 	heartbeat time.Duration
-
-	log *slog.Logger
 
 	control *pgxpool.Pool
 	schema  schema.Name
@@ -85,17 +82,31 @@ func Refused(err error) bool {
 // ServerWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is
 // going down, or has become a standby. Then no group is to blame.
 func ServerWide(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	if !errors.As(err, &pgErr) || len(pgErr.Code) != 5 {
+	code := sqlState(err)
+	if len(code) != 5 {
 		return false
 	}
-	switch pgErr.Code[:2] { // see "PostgreSQL Error Codes" in the manual
+	switch code[:2] { // see "PostgreSQL Error Codes" in the manual
 	case "53", "58": // insufficient resources, system error
 		return true
 	case "57": // operator intervention, but for a cancelled statement
-		return pgErr.Code != statementCancelled
+		return code != statementCancelled
 	}
-	return pgErr.Code == "25006" // read only
+	return code == "25006" // read only
+}
+
+const (
+	lockNotAvailable   = "55P03"
+	noSuchStatement    = "26000"
+	statementCancelled = "57014"
+)
+
+// sqlState returns the code of a server's error, or "" if it is none.
+func sqlState(err error) string {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
+		return pgErr.Code
+	}
+	return ""
 }
 
 // Blames reports whether a server refuses for a reason of the groups that are asked for, as a trigger has. It is not
@@ -238,17 +249,14 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	if next != nil {
 		l.sendClaim(pipeline, next)
 	}
-	err = pipeline.Sync()
 	l.forget()
-	if err == nil {
+	err = exchange(pipeline, func() (err error) {
 		settled, err = s.read(pipeline)
 		if err == nil && next != nil {
 			hold, err = l.readClaim(pipeline, next)
 		}
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+		return err
+	})
 	// Not if the transaction has ended, and another is open: a call found nothing.
 	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
@@ -265,7 +273,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.inTx, l.hold = next != nil, hold
 	if hold != nil {
-		hold.lane, hold.loan.lane, hold.loan.shared, l.loan = l, l, hold.Shared, &hold.loan
+		hold.loan.lane, hold.loan.shared, l.loan = l, hold.Shared, &hold.loan
 	}
 	return hold, settled, nil
 }

@@ -256,14 +256,7 @@ func (l *Lane) release(ctx context.Context) error {
 	pipeline := l.pg().StartPipeline(ctx)
 	l.send(pipeline, stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
 	l.send(pipeline, stmtRelease, nil, nil)
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < 2; i++ {
-		_, err = readTag(pipeline)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return exchange(pipeline, func() error { return readTags(pipeline, 2) })
 }
 
 // Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.

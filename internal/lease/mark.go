@@ -66,11 +66,6 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 
 // unmarkArgs returns the parameters of unmark.sql for jobs.
 func unmarkArgs(heads []*Held) [][]byte {
-	var queues, ids, jobs array
-	for _, h := range heads {
-		queues.string(h.Queue)
-		ids.string(h.GroupID)
-		jobs.int(h.ID)
-	}
-	return [][]byte{queues.bytes(), ids.bytes(), jobs.bytes()}
+	args := headArgs(heads)
+	return [][]byte{args[0], args[1], args[3]}
 }

@@ -279,7 +279,7 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 		return nil, err
 	}
 	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
-		c.loan.abandon(n)
+		c.loan.shut(n) // whether its savepoint is there is not known
 		return nil, err
 	}
 	c.ticket.nest = n
@@ -298,12 +298,8 @@ func (t laneTx) Commit() error { return t.end(false) }
 func (t laneTx) Rollback() error { return t.end(true) }
 
 func (t laneTx) end(rollback bool) error {
-	l := t.loan
-	l.mu.Lock()
-	ended := l.ended
-	l.mu.Unlock()
-	if ended {
+	if t.loan.Ended() {
 		return nil // the savepoint goes with the job's transaction
 	}
-	return l.close(context.Background(), t.nest, rollback)
+	return t.loan.close(context.Background(), t.nest, rollback)
 }

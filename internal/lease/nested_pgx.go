@@ -37,7 +37,7 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	tx, err := l.lane.conn.Conn().BeginTx(context.WithoutCancel(ctx),
 		pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
 	if err != nil {
-		l.abandon(n)
+		l.shut(n) // whether its savepoint is there is not known
 		return nil, fmt.Errorf("lease: begin: %w", err)
 	}
 	l.pgxTx = &nestedTx{Tx: tx, loan: l, nest: n}
@@ -100,7 +100,7 @@ func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 		return nil, err
 	}
 	if _, err := t.Tx.Exec(ctx, begin); err != nil {
-		t.loan.abandon(n)
+		t.loan.shut(n) // whether its savepoint is there is not known
 		return nil, err
 	}
 	return &nestedTx{Tx: t.Tx, loan: t.loan, nest: n, parent: t}, nil

@@ -246,7 +246,7 @@ func TestStatementAfterTheHandler(t *testing.T) {
 	t.Parallel()
 	s, h, settled := effects(t)
 	var tx *sql.Tx
-	require.NoError(t, h.lane.Lend(func() { tx = s.bunTx(h).Tx }))
+	require.NoError(t, h.loan.lane.Lend(func() { tx = s.bunTx(h).Tx }))
 	_, err := tx.ExecContext(t.Context(), "INSERT INTO effects VALUES ('late')")
 	require.ErrorIs(t, err, sql.ErrTxDone)
 	require.Empty(t, settled(true))

@@ -105,7 +105,15 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls 
 func (l *Lane) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
-	queue, group, xids := []byte(head.Queue), []byte(head.GroupID), xidArray(lost)
+	queue, group := []byte(head.Queue), []byte(head.GroupID)
+	var xids []byte // NULL: not known
+	if len(lost) > 0 {
+		var ids array
+		for _, xid := range lost {
+			ids.int(int64(xid))
+		}
+		xids = ids.bytes()
+	}
 	bound := appendInt(max(l.bound.Milliseconds(), 1))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
@@ -136,21 +144,6 @@ func (l *Lane) relock(
 			return 0, ctx.Err()
 		}
 	}
-}
-
-// xidArray returns an array in text format, or nil for none.
-func xidArray(xids []uint32) []byte {
-	if xids == nil {
-		return nil
-	}
-	b := []byte{'{'}
-	for i, xid := range xids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(b, uint64(xid), 10)
-	}
-	return append(b, '}')
 }
 
 // record runs one statement, and reports whether it found one row.

@@ -7,31 +7,34 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A round is one transaction of the session.
 type round struct {
 	*session
-	release releases
+	groups  []release // to be let go
+	slots   []release
 	limited []*ask // claims that need a slot
 	claims  []*ask // the others, and those that have got one
 	batches bool   // some claims are of several jobs of a group
 
-	tried  bool     // the releases that could not be made are part of it
-	left   releases // that could not be made
-	unused releases // of what it has claimed for nothing
+	retries bool      // the releases that could not be made are part of it
+	failed  []release // that could not be made
+	unused  []release // of what it has claimed for nothing
 }
 
-func newRound(s *session, asks []*ask, release bool) *round {
-	r := &round{session: s, tried: release}
-	if release {
-		r.release.add(s.unreleased)
+func newRound(s *session, asks []*ask, retries bool) *round {
+	r := &round{session: s, retries: retries}
+	if retries {
+		r.release(s.pending)
 	} else { // these are not tried
-		r.left.add(s.unreleased)
+		r.failed = append(r.failed, s.pending...)
 	}
 	for _, a := range asks {
-		a.hold, a.over, a.later, a.refused = nil, false, false, nil
-		r.release.add(a.release)
+		a.hold, a.over, a.deferred, a.refused = nil, false, false, nil
+		r.release(a.releases)
 		switch {
 		case a.claim == nil:
 		case a.claim.Slot:
@@ -43,7 +46,17 @@ func newRound(s *session, asks []*ask, release bool) *round {
 	return r
 }
 
-func (r *round) idle() bool { return r.release.empty() && len(r.limited)+len(r.claims) == 0 }
+func (r *round) release(some []release) {
+	for _, one := range some {
+		if one.slot == 0 {
+			r.groups = append(r.groups, one)
+		} else {
+			r.slots = append(r.slots, one)
+		}
+	}
+}
+
+func (r *round) idle() bool { return len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 }
 
 func (r *round) run(ctx context.Context) error {
 	pipeline := r.conn.PgConn().StartPipeline(ctx)
@@ -58,7 +71,7 @@ func (r *round) run(ctx context.Context) error {
 func (r *round) send(p *pgconn.Pipeline) error {
 	p.SendQueryStatement(r.stmts[stmtBegin], nil, nil, nil)
 	queues := r.sendFirst(p)
-	var taken map[string][]slot
+	var taken map[string][]int32
 	if len(queues) > 0 {
 		err := p.Sync()
 		if err == nil {
@@ -88,34 +101,34 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots(taken)
-	r.session.unused.add(r.unused)
-	if r.tried || !r.left.empty() && r.unreleased.empty() {
-		r.remain(r.left)
+	r.session.unused = append(r.session.unused, r.unused...)
+	if r.retries || len(r.failed) > 0 && len(r.pending) == 0 {
+		r.setPending(r.failed)
 	} else {
-		r.unreleased = r.left
+		r.pending = r.failed
 	}
 	return nil
 }
 
 // sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
 func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
-	if len(r.release.groups) > 0 {
+	if len(r.groups) > 0 {
 		var keys, tokens, next array
 		var ids array
-		for _, g := range r.release.groups {
+		for _, g := range r.groups {
 			keys.string(g.Queue)
 			ids.string(g.GroupID)
 			tokens.int(g.token)
-			next.intOrNull(g.next)
+			next.int(g.next)
 		}
 		args := [][]byte{keys.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtKeepFree], args, nil, claimFormats)
 	}
-	if len(r.release.slots) > 0 {
+	if len(r.slots) > 0 {
 		var names, ns array
-		for _, s := range r.release.slots {
-			names.string(s.queue)
-			ns.int(int64(s.n))
+		for _, s := range r.slots {
+			names.string(s.Queue)
+			ns.int(int64(s.slot))
 		}
 		args := [][]byte{names.bytes(), ns.bytes(), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtFreeSlots], args, nil, claimFormats)
@@ -137,27 +150,23 @@ func (r *round) readFirst(p *pgconn.Pipeline) error {
 	if _, err := readTag(p); err != nil { // BEGIN
 		return err
 	}
-	if len(r.release.groups) > 0 {
-		err := eachNth(p, len(r.release.groups), func(_ *rowReader, n int) {
-			r.left.groups = append(r.left.groups, r.release.groups[n])
-		})
+	for _, sent := range [][]release{r.groups, r.slots} {
+		if len(sent) == 0 {
+			continue
+		}
+		err := eachNth(p, len(sent), func(_ *rowReader, n int) { r.failed = append(r.failed, sent[n]) })
 		if err != nil {
 			return err
 		}
-	}
-	if len(r.release.slots) > 0 {
-		return eachNth(p, len(r.release.slots), func(_ *rowReader, n int) {
-			r.left.slots = append(r.left.slots, r.release.slots[n])
-		})
 	}
 	return nil
 }
 
 // readSlots gives the slots that were got to claims. The others have met the limit.
-func (r *round) readSlots(p *pgconn.Pipeline, queues []string) (map[string][]slot, error) {
-	taken := make(map[string][]slot)
+func (r *round) readSlots(p *pgconn.Pipeline, queues []string) (map[string][]int32, error) {
+	taken := make(map[string][]int32)
 	for _, q := range queues {
-		err := eachRow(p, func(row *rowReader) { taken[q] = append(taken[q], slot{q, int32(row.uint32())}) })
+		err := eachRow(p, func(row *rowReader) { taken[q] = append(taken[q], int32(row.uint32())) })
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +186,7 @@ func (r *round) readSlots(p *pgconn.Pipeline, queues []string) (map[string][]slo
 }
 
 // giveSlots says which holds have the slots that were taken. Those of claims that have missed are given back.
-func (r *round) giveSlots(taken map[string][]slot) {
+func (r *round) giveSlots(taken map[string][]int32) {
 	for _, a := range r.claims {
 		slots := taken[a.claim.Queue]
 		if !a.claim.Slot || len(slots) == 0 {
@@ -185,9 +194,9 @@ func (r *round) giveSlots(taken map[string][]slot) {
 		}
 		taken[a.claim.Queue] = slots[1:]
 		if a.hold != nil && a.hold.token != 0 {
-			a.hold.slot = slots[0].n
+			a.hold.slot = slots[0]
 		} else {
-			r.unused.slots = append(r.unused.slots, slots[0])
+			r.unused = append(r.unused, release{Key: groups.Key{Queue: a.claim.Queue}, slot: slots[0]})
 		}
 	}
 }
@@ -262,7 +271,7 @@ func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
 			r.giveUp(a, held)
 			continue
 		}
-		if a.later = !slices.ContainsFunc(held, Held.sent); a.later {
+		if a.deferred = !slices.ContainsFunc(held, Held.sent); a.deferred {
 			continue
 		}
 		a.hold = r.together(held)
@@ -278,7 +287,7 @@ func (r *round) giveUp(a *ask, heads []Held) {
 	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
 	for _, h := range heads {
 		if h.token != 0 {
-			r.unused.groups = append(r.unused.groups, release{Key: h.Key, token: h.token})
+			r.unused = append(r.unused, release{Key: h.Key, token: h.token})
 		}
 	}
 }
@@ -301,7 +310,7 @@ func (r *round) together(heads []Held) *Hold {
 		if h := &heads[i]; h.Seen.Alone {
 			hold.Apart = append(hold.Apart, h.N)
 			if h.token != 0 {
-				r.unused.groups = append(r.unused.groups, release{Key: h.Key, token: h.token})
+				r.unused = append(r.unused, release{Key: h.Key, token: h.token})
 			}
 		}
 	}

@@ -201,15 +201,8 @@ func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
 		n++
 	}
 	l.send(pipeline, stmtCommit, nil, nil)
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < n; i++ {
-		_, err = readTag(pipeline)
-	}
-	return pipeline.Close() == nil && err == nil
+	return exchange(pipeline, func() error { return readTags(pipeline, n) }) == nil
 }
-
-// abandon says that a transaction could not be begun. Whether its savepoint is there is not known.
-func (l *Loan) abandon(n *nest) { l.shut(n) }
 
 // close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.
 func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {

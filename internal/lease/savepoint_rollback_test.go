@@ -22,13 +22,13 @@ func TestSavepointsByAnyName(t *testing.T) {
 	t.Run("the attempt fails", func(t *testing.T) {
 		t.Parallel()
 		s, h, settled := effects(t)
-		require.NoError(t, h.lane.Lend(func() { byHand(s, s.pgxTx(h)) }))
+		require.NoError(t, h.loan.lane.Lend(func() { byHand(s, s.pgxTx(h)) }))
 		require.Empty(t, settled(false))
 	})
 	t.Run("a transaction is rolled back", func(t *testing.T) {
 		t.Parallel()
 		s, h, settled := effects(t)
-		require.NoError(t, h.lane.Lend(func() {
+		require.NoError(t, h.loan.lane.Lend(func() {
 			outer := s.pgxTx(h)
 			s.write(outer, "outer")
 			inner, err := outer.Begin(ctx)
@@ -45,7 +45,7 @@ func TestRollbackBesideOpenRows(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, h, settled := effects(t)
-	require.ErrorIs(t, h.lane.Lend(func() {
+	require.ErrorIs(t, h.loan.lane.Lend(func() {
 		tx := s.pgxTx(h)
 		s.write(tx, "1")
 		rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
@@ -107,7 +107,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
-			require.ErrorIs(t, h.lane.Lend(func() { do(s, h) }), errNotUndone)
+			require.ErrorIs(t, h.loan.lane.Lend(func() { do(s, h) }), errNotUndone)
 			require.Empty(t, settled(false))
 		})
 	}
@@ -120,7 +120,7 @@ func TestNoTransactionAfterItsEndByHand(t *testing.T) {
 		t.Run(sql, func(t *testing.T) {
 			t.Parallel()
 			s, h, _ := effects(t)
-			require.ErrorIs(t, h.lane.Lend(func() {
+			require.ErrorIs(t, h.loan.lane.Lend(func() {
 				s.bunTx(h)
 				_, err := s.pgxTx(h).Exec(t.Context(), sql)
 				require.NoError(t, err)

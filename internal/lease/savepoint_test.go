@@ -43,9 +43,9 @@ func TestOneSavepointForAJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
-			require.NoError(t, h.lane.Lend(func() { do(s, h) }))
+			require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
 			require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
-				WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.lane.pg().PID()))
+				WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.loan.lane.pg().PID()))
 			settled(true)
 		})
 	}
@@ -346,14 +346,14 @@ func TestTransactionsSideBySide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
-			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
-			require.Zero(t, h.lane.db.Stats().OpenConnections)
+			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
+			require.Zero(t, h.loan.lane.db.Stats().OpenConnections)
 			require.Equal(t, x.want, settled(true))
 		})
 		t.Run(name+", and the attempt fails", func(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
-			require.NoError(t, h.lane.Lend(func() { x.do(s, h) }))
+			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
 			require.Empty(t, settled(false))
 		})
 	}

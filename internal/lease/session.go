@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,61 +32,33 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	later      []*ask    // claims for which there was no room beside others
-	unused     releases  // of what the last round has claimed for nothing
-	unreleased releases  // that could not be made
-	tried      int       // how often, one after the other
-	notBefore  time.Time // are they tried again
+	deferred  []*ask    // claims for which there was no room beside others
+	unused    []release // of what the last round has claimed for nothing
+	pending   []release // that could not be made
+	tries     int       // how often that was tried, one after the other
+	notBefore time.Time // is it tried again
 }
 
-// Releases are groups that are to be let go, and slots.
-type releases struct {
-	groups []release
-	slots  []slot
-}
-
-func (r releases) empty() bool { return len(r.groups)+len(r.slots) == 0 }
-
-func (r *releases) add(more releases) {
-	r.groups, r.slots = append(r.groups, more.groups...), append(r.slots, more.slots...)
-}
-
-// apart returns each by itself.
-func (r releases) apart() (all []releases) {
-	for i := range r.groups {
-		all = append(all, releases{groups: r.groups[i : i+1 : i+1]})
-	}
-	for i := range r.slots {
-		all = append(all, releases{slots: r.slots[i : i+1 : i+1]})
-	}
-	return all
-}
-
-// A release is a group that is to be let go.
+// A release is a group that is to be let go, or a slot of a queue that has a limit.
 type release struct {
 	groups.Key
 	token int64
-	next  *int64 // the row's session then; nil: it is given back
-}
-
-// A slot is of a queue that has a limit.
-type slot struct {
-	queue string
-	n     int32
+	next  int64 // the row's session then; 0: it is given back
+	slot  int32 // 0: it is a group
 }
 
 // An ask is what somebody wants of the session: a claim, or releases.
 type ask struct {
-	claim   *Request
-	release releases
+	claim    *Request
+	releases []release
 
-	hold       *Hold
-	over       bool // no slot was free
-	later      bool // it was not made yet: the payloads of others were too much beside it
-	unreleased bool // some releases are still to be made
-	refused    error
-	err        error
-	done       chan struct{}
+	hold     *Hold
+	over     bool // no slot was free
+	deferred bool // it was not made yet: the payloads of others were too much beside it
+	pending  bool // some releases are still to be made
+	refused  error
+	err      error
+	done     chan struct{}
 }
 
 const (
@@ -172,11 +145,11 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// released tries the releases that are still to be made, and reports whether none is left.
-func (s *session) released() bool {
+// flush tries the releases that are still to be made, and reports whether none is left.
+func (s *session) flush() bool {
 	a := &ask{}
 	err := s.do(a)
-	return errors.Is(err, ErrLost) || err == nil && !a.unreleased
+	return errors.Is(err, ErrLost) || err == nil && !a.pending
 }
 
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
@@ -186,7 +159,7 @@ func (s *session) run() {
 	defer s.close()
 	for {
 		wait := s.bounds.Heartbeat / 2
-		if !s.unreleased.empty() {
+		if len(s.pending) > 0 {
 			wait = min(wait, max(time.Until(s.notBefore), 0))
 		}
 		if next := s.next(); len(next) > 0 && !s.ended() {
@@ -215,10 +188,10 @@ func (s *session) run() {
 
 // next returns the asks that the last round has left, to be answered at once.
 func (s *session) next() (asks []*ask) {
-	asks, s.later = s.later, nil
-	if !s.unused.empty() {
-		asks = append(asks, &ask{release: s.unused, done: make(chan struct{})})
-		s.unused = releases{}
+	asks, s.deferred = s.deferred, nil
+	if len(s.unused) > 0 {
+		asks = append(asks, &ask{releases: s.unused, done: make(chan struct{})})
+		s.unused = nil
 	}
 	return asks
 }
@@ -230,26 +203,26 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// due reports whether it is time for the releases that are still to be made.
-func (s *session) due() bool { return !s.unreleased.empty() && !time.Now().Before(s.notBefore) }
+// retryDue reports whether it is time for the releases that are still to be made.
+func (s *session) retryDue() bool { return len(s.pending) > 0 && !time.Now().Before(s.notBefore) }
 
-// remain says which releases are still to be made.
-func (s *session) remain(some releases) {
-	s.unreleased = some
-	if s.tried++; some.empty() {
-		s.tried = 0
+// setPending says which releases are still to be made, and when they are tried again.
+func (s *session) setPending(pending []release) {
+	s.pending = pending
+	if s.tries++; len(pending) == 0 {
+		s.tries = 0
 	}
-	s.notBefore = time.Now().Add(rest.Nth(s.tried, tuning.Rest, s.bounds.Heartbeat/2))
+	s.notBefore = time.Now().Add(rest.Nth(s.tries, tuning.Rest, s.bounds.Heartbeat/2))
 }
 
 // beat tells the server that the worker lives, with the releases that are still to be made.
 func (s *session) beat() error {
-	tried := s.due()
-	err := s.bounded(nil, tried)
+	retries := s.retryDue()
+	err := s.bounded(nil, retries)
 	if err == nil || !Refused(err) {
 		return err
 	}
-	if tried {
+	if retries {
 		return s.releaseApart(err)
 	}
 	return nil
@@ -258,23 +231,18 @@ func (s *session) beat() error {
 // releaseApart makes the releases one by one that the server has refused together. It tries again what is refused, but
 // not at once: what it could not try for want of time comes first then.
 func (s *session) releaseApart(why error) error {
-	begun, all := time.Now(), s.unreleased.apart()
+	begun, all := time.Now(), s.pending
 	wait := s.bounds.Heartbeat / 2
-	var refused releases
+	var refused []release
 	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < wait; {
-		s.unreleased = all[0]
+		s.pending = all[:1:1]
 		if why = s.bounded(nil, true); why != nil && !Refused(why) {
 			return why
 		}
-		refused.add(s.unreleased)
+		refused = append(refused, s.pending...)
 		all = all[1:]
 	}
-	var left releases
-	for _, one := range all {
-		left.add(one)
-	}
-	left.add(refused)
-	s.remain(left)
+	s.setPending(slices.Concat(all, refused))
 	s.notBefore = time.Now().Add(wait)
 	return nil
 }
@@ -298,26 +266,21 @@ var errSilent = errors.New("lease: the server is silent")
 // ErrBusy is returned for a claim that a lock on a whole table has kept waiting.
 var ErrBusy = errors.New("lease: somebody has a table locked")
 
-const lockNotAvailable = "55P03"
-
-func locked(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	return errors.As(err, &pgErr) && pgErr.Code == lockNotAvailable
-}
+func locked(err error) bool { return sqlState(err) == lockNotAvailable }
 
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
-	tried := s.due()
-	err := s.bounded(asks, tried)
+	retries := s.retryDue()
+	err := s.bounded(asks, retries)
 	refused := err != nil && Refused(err)
 	switch {
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
 		for _, a := range asks {
-			s.unreleased.add(a.release)
+			s.pending = append(s.pending, a.releases...)
 		}
-	case refused && tried:
+	case refused && retries:
 		if err := s.releaseApart(err); err != nil {
 			return err
 		}
@@ -330,14 +293,14 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.unreleased.add(asks[0].release)
+		s.pending = append(s.pending, asks[0].releases...)
 	}
 	for _, a := range asks {
-		if a.later && err == nil {
-			s.later = append(s.later, a)
+		if a.deferred && err == nil {
+			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.unreleased = err, !s.unreleased.empty() || !s.unused.empty(); err == nil {
+		if a.err, a.pending = err, len(s.pending)+len(s.unused) > 0; err == nil {
 			a.err = a.refused
 		}
 		close(a.done)
@@ -349,8 +312,8 @@ func (s *session) answer(asks []*ask) error {
 }
 
 // bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. If
-// release is true, the releases that are still to be made are part of it.
-func (s *session) bounded(asks []*ask, release bool) (err error) {
+// retries is true, the releases that are still to be made are part of it.
+func (s *session) bounded(asks []*ask, retries bool) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer s.hears.unless(s.bounds.Silence, func() { cancel(errSilent) })()
@@ -359,7 +322,7 @@ func (s *session) bounded(asks []*ask, release bool) (err error) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	r := newRound(s, asks, release)
+	r := newRound(s, asks, retries)
 	if r.idle() {
 		return s.conn.Ping(ctx)
 	}

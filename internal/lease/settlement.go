@@ -108,17 +108,12 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string
 	begun := l.beginSettlements(pipeline, some, relax)
 	l.send(pipeline, stmtDone, settlementArgs(some), claimFormats)
 	l.send(pipeline, stmtCommit, nil, nil)
-	err := pipeline.Sync()
-	if err == nil {
-		err = readHeld(pipeline, begun, some)
-	}
-	if err == nil {
-		err = readTags(pipeline, 1)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return exchange(pipeline, func() error {
+		if err := readHeld(pipeline, begun, some); err != nil {
+			return err
+		}
+		return readTags(pipeline, 1) // COMMIT
+	})
 }
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
@@ -127,20 +122,16 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) e
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.beginSettlements(pipeline, some, relax)
 	l.send(pipeline, stmtTake, settlementArgs(some)[:3], claimFormats)
-	err := pipeline.Sync()
-	if err == nil {
-		err = readHeld(pipeline, begun, some)
-	}
-	if err == nil {
-		err = readSync(pipeline)
-	}
-	if err == nil {
-		err = l.callHeld(pipeline, some)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return exchange(pipeline, func() error {
+		err := readHeld(pipeline, begun, some)
+		if err == nil {
+			err = readSync(pipeline)
+		}
+		if err == nil {
+			err = l.callHeld(pipeline, some)
+		}
+		return err
+	})
 }
 
 // beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the
@@ -158,16 +149,12 @@ func (l *Lane) beginSettlements(pipeline *pgconn.Pipeline, some []*settlement, r
 	return begun
 }
 
-// settlementArgs are the queues, the group ids, the tokens and the ids of jobs that are to be settled.
 func settlementArgs(some []*settlement) [][]byte {
-	var queues, ids, tokens, jobs array
-	for _, s := range some {
-		queues.string(s.head.Queue)
-		ids.string(s.head.GroupID)
-		tokens.int(s.head.token)
-		jobs.int(s.head.ID)
+	heads := make([]*Held, len(some))
+	for i, s := range some {
+		heads[i] = s.head
 	}
-	return [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
+	return headArgs(heads)
 }
 
 // readHeld reads which groups are the claims' still. The others have ErrNotHeld.

@@ -25,20 +25,18 @@ func prepare(
 		}
 		pipeline.SendPrepare(stmt, texts[stmt], nil)
 	}
-	err = pipeline.Sync()
-	for i := 0; err == nil && i < len(names); i++ {
-		var res any
-		if res, err = pipeline.GetResults(); err == nil {
+	err = exchange(pipeline, func() error {
+		for _, stmt := range names {
+			res, err := pipeline.GetResults()
+			if err != nil {
+				return fmt.Errorf("lease: prepare %s: %w", stmt, err)
+			}
 			sd := res.(*pgconn.StatementDescription)
-			sd.Name, sd.SQL = names[i], texts[names[i]] // not in the answer
-			stmts[names[i]] = sd
-		} else {
-			err = fmt.Errorf("lease: prepare %s: %w", names[i], err)
+			sd.Name, sd.SQL = stmt, texts[stmt] // not in the answer
+			stmts[stmt] = sd
 		}
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+		return nil
+	})
 	return stmts, err
 }
 
@@ -64,13 +62,12 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 		pipeline.SendDeallocate(name) // it may be there yet
 		pipeline.SendPrepare(name, l.stmts[name].SQL, nil)
 	}
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < 2*len(names); i++ {
-		_, err = pipeline.GetResults()
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+	err := exchange(pipeline, func() (err error) {
+		for i := 0; err == nil && i < 2*len(names); i++ {
+			_, err = pipeline.GetResults()
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
@@ -84,21 +81,13 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 // may run again, on another session.
 var ErrUnsettled = errors.New("lease: the session could not settle its job, which has not failed")
 
-const (
-	noSuchStatement    = "26000"
-	statementCancelled = "57014"
-)
-
 // unsettled makes an error of settling ErrUnsettled if it is one. A function, or DO, can take statements away without
 // anybody seeing it. After the first time, the Dialer's lanes prepare them again behind each handler that has had the
 // transaction, so the job that did it is completed when it runs again.
 func (l *Lane) unsettled(err error) error {
-	pgErr := (*pgconn.PgError)(nil)
-	switch {
-	case !errors.As(err, &pgErr):
-		return err
-	case pgErr.Code == statementCancelled && l.stream.late.Load():
-	case pgErr.Code == noSuchStatement && l.loan.taken() && !l.loan.prepared:
+	switch code := sqlState(err); {
+	case code == statementCancelled && l.stream.late.Load():
+	case code == noSuchStatement && l.loan.taken() && !l.loan.prepared:
 		l.wary.Store(true)
 	default:
 		return err

@@ -378,7 +378,7 @@ const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_eve
 // activity asks for that on the control connection.
 func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
 	if l.control == nil {
-		return false, false, errors.New("lease: no Control pool")
+		return false, false, ErrNoControl
 	}
 	pid := int32(l.pid) //nolint:gosec // as PostgreSQL has it
 	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)

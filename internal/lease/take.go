@@ -2,8 +2,6 @@ package lease
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -36,8 +34,8 @@ var boundBy = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtB
 
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	return errors.As(err, &pgErr) && (pgErr.Code == lockNotAvailable || pgErr.Code == statementCancelled)
+	code := sqlState(err)
+	return code == lockNotAvailable || code == statementCancelled
 }
 
 // take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
@@ -46,42 +44,32 @@ func tooLong(err error) bool {
 func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) error {
 	l.loan = nil // that of the job before
 	heads, behind := keptHeads(hold), keptBehind(hold)
-	var queues, ids, tokens, jobs array
-	for _, h := range heads {
-		queues.string(h.Queue)
-		ids.string(h.GroupID)
-		tokens.int(h.token)
-		jobs.int(h.ID)
-	}
-	keys := [][]byte{queues.bytes(), ids.bytes()}
+	args := headArgs(heads)
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
 	if bound := boundBy[wait]; bound != "" {
 		l.send(pipeline, bound, nil, nil)
 		begun++
 	}
-	l.send(pipeline, stmtTake, append(keys[:2:2], tokens.bytes()), nil)
-	l.send(pipeline, stmtTakeJobs, append(keys[:2:2], jobs.bytes(), tokens.bytes()), claimFormats)
+	l.send(pipeline, stmtTake, args[:3], nil)
+	l.send(pipeline, stmtTakeJobs, [][]byte{args[0], args[1], args[3], args[2]}, claimFormats)
 	if len(behind) > 0 {
 		l.send(pipeline, stmtSame, sameArgs(behind), claimFormats)
 	}
 	if wait == waitToTake {
 		l.send(pipeline, stmtWaitLong, nil, nil)
 	}
-	err := pipeline.Sync()
 	taken := 0
-	if err == nil {
+	err := exchange(pipeline, func() (err error) {
 		taken, err = readTake(pipeline, begun, heads)
-	}
-	if err == nil && len(behind) > 0 {
-		err = readSame(pipeline, behind)
-	}
-	if err == nil && wait == waitToTake {
-		_, err = readTag(pipeline)
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
+		if err == nil && len(behind) > 0 {
+			err = readSame(pipeline, behind)
+		}
+		if err == nil && wait == waitToTake {
+			err = readTags(pipeline, 1)
+		}
+		return err
+	})
 	if err == nil && taken < len(heads) {
 		err = ErrNotHeld
 	}
@@ -89,7 +77,7 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 		l.rollback(ctx)
 		return fmt.Errorf("lease: take: %w", err)
 	}
-	l.hold = &Hold{Held: hold.Held, Rest: hold.Rest, lane: l} // as if it had claimed them
+	l.hold = &Hold{Held: hold.Held, Rest: hold.Rest} // as if it had claimed them
 	l.hold.Seen.XID = heads[0].Seen.XID
 	l.loan, l.inTx = loan, true
 	loan.lane = l
@@ -151,9 +139,7 @@ func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, e
 		return 0, err
 	}
 	err = eachNth(pipeline, len(heads), func(r *rowReader, n int) {
-		if v := r.column(6, false); v != nil {
-			heads[n].Place = Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
-		}
+		heads[n].Place = r.place()
 		heads[n].Seen.XID = r.int64()
 		taken++
 	})
@@ -163,14 +149,11 @@ func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, e
 // endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one
 // that may be as it was.
 func endCall(heads []*Held, settled []int64) Call {
-	var queues, ids, tokens, jobs array
-	for i, h := range heads {
-		queues.string(h.Queue)
-		ids.string(h.GroupID)
-		tokens.int(h.token)
-		jobs.int(settled[i])
+	var jobs array
+	for _, id := range settled {
+		jobs.int(id)
 	}
-	return Call{Statement: stmtEnd, Args: [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}}
+	return Call{Statement: stmtEnd, Args: append(headArgs(heads)[:3], jobs.bytes())}
 }
 
 // settledBy returns which jobs of the groups are to be settled by the calls, for endCall. Calls that settle several

@@ -246,7 +246,7 @@ func TestTransactionsHaveTheirIsolation(t *testing.T) {
 	tx := s.bunTx(h)
 	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 	_ = err // bun's savepoints ignore it
-	_, err = h.lane.db.WithQueryHook(&ticket{loan: &h.loan}).BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	_, err = h.loan.lane.db.WithQueryHook(&ticket{loan: &h.loan}).BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	require.ErrorContains(t, err, "isolation level already")
 	require.Empty(t, settled(true))
 }
@@ -316,7 +316,7 @@ func TestTransactionThatCannotBegin(t *testing.T) {
 			s, h, settled := effects(t)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			require.NoError(t, h.lane.Lend(func() {
+			require.NoError(t, h.loan.lane.Lend(func() {
 				require.ErrorIs(t, begin(h, ended), context.Canceled)
 				s.write(s.pgxTx(h), "kept")
 			}))
@@ -325,13 +325,13 @@ func TestTransactionThatCannotBegin(t *testing.T) {
 		t.Run(name+" after an error", func(t *testing.T) {
 			t.Parallel()
 			s, h, settled := effects(t)
-			err := h.lane.Lend(func() {
+			err := h.loan.lane.Lend(func() {
 				_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
 				require.Error(t, err)
 				require.ErrorContains(t, begin(h, t.Context()), "25P02")
 			})
 			require.ErrorContains(t, err, "did not roll it back")
-			require.False(t, h.lane.Closed())
+			require.False(t, h.loan.lane.Closed())
 			require.Equal(t, []string{"a", "a/1"}, s.Locked())
 			require.Empty(t, settled(false))
 		})
