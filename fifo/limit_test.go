@@ -57,9 +57,14 @@ func (b *bed) sendMany(queue string, groups, n int) {
 	b.sendAll(msgs...)
 }
 
-// gauged returns a worker of eight lanes that works q, so much at a time.
+// gauged returns a worker that works q in eight lanes, so much at a time.
 func (b *bed) gauged(g *gauge, batch fifo.Queue) *fifo.Worker {
-	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w := &fifo.Worker{
+		Client: b.client, Concurrency: 8, SessionConcurrency: 8, PollInterval: 100 * time.Millisecond,
+	}
+	if b.by == bySession {
+		w.Concurrency = 1 // for transactions, which these handlers do not ask for
+	}
 	batch.Handler = b.ledger.record(g.handle)
 	w.HandleQueue("q", batch)
 	return w
