@@ -29,13 +29,18 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	return newSiteAt(t, pgtest.URL(t))
+	url, pool := pgtest.Lend(t)
+	return siteWith(t, url, pool)
 }
 
 // newSiteAt returns a site in a database that is there, and migrated.
 func newSiteAt(t *testing.T, url string) *site {
 	t.Helper()
-	pool := pgtest.Connect(t, url)
+	return siteWith(t, url, pgtest.Connect(t, url))
+}
+
+func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
+	t.Helper()
 	s := &site{
 		T: t, url: url, pool: pool, client: fifo.Open(pool, nil),
 		journal: filepath.Join(t.TempDir(), "journal"), killed: make(map[string]bool),

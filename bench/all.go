@@ -25,7 +25,6 @@ func (c command) all(ctx context.Context, args []string) error {
 	short := flags.Bool("quick", false, "the short form of each, for a first look")
 	only := flags.String("only", "", "these `scenarios` alone: drain,backlog")
 	out := flags.String("out", ".", "`folder` of RESULTS.md and "+chartFolder+"/")
-	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (c command) all(ctx context.Context, args []string) error {
 			break
 		}
 	}
-	return errors.Join(c.print(r.results(), *asJSON), r.err(), context.Cause(ctx))
+	return errors.Join(printTable(c.out, r.results()), r.err(), context.Cause(ctx))
 }
 
 // choose returns the scenarios of a list in their order, or all.

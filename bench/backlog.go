@@ -69,7 +69,7 @@ func (s *backlog) run(ctx context.Context, b *bench) error {
 			systems = append(systems, h.system)
 		}
 	}
-	rates, err := alternate(ctx, b, s.rounds, each, systems)
+	rates, err := alternate(ctx, s.rounds, each, systems)
 	if err != nil {
 		return err
 	}
@@ -86,14 +86,12 @@ func (s *backlog) run(ctx context.Context, b *bench) error {
 func (s *backlog) heaps(
 	ctx context.Context, b *bench, sizes, spread []int, counted bool,
 ) (bySize, byGroups []*heap, err error) {
-	b.progress.begin("fill", len(sizes)+len(spread))
 	for _, size := range sizes {
 		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, min(s.groups, size), counted)
 		if err != nil {
 			return nil, nil, err
 		}
 		bySize = append(bySize, h)
-		b.progress.add()
 	}
 	most := bySize[len(bySize)-1]
 	for _, groups := range spread {
@@ -109,7 +107,6 @@ func (s *backlog) heaps(
 			}
 		}
 		byGroups = append(byGroups, h)
-		b.progress.add()
 	}
 	return bySize, byGroups, nil
 }
@@ -192,7 +189,6 @@ func reportHeaps(b *bench, rates rounds, heaps []*heap) {
 func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
 	var first *system
 	rates := make(rounds)
-	b.progress.begin("naive", len(sizes))
 	for _, size := range sizes {
 		q := newNaive(b.database, min(s.groups, size), s.lanes)
 		if err := q.prepare(ctx); err != nil {
@@ -202,7 +198,6 @@ func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
 			"backlog": size, "groups": q.groups, "lanes": s.lanes,
 		}}
 		took, err := drainRivalFor(b.database, q, s.naive)(ctx, size)
-		b.progress.add()
 		switch {
 		case errors.Is(err, errNone):
 			b.notef("%s: no job in %v", sys.name, s.naive)

@@ -21,7 +21,7 @@ func hold(ctx context.Context, b *bench, count, n int, contests []contest) error
 			systems = append(systems, c.system)
 		}
 	}
-	rates, err := alternate(ctx, b, count, n, systems)
+	rates, err := alternate(ctx, count, n, systems)
 	if err != nil {
 		return err
 	}

@@ -51,12 +51,10 @@ func (s *delayed) run(ctx context.Context, b *bench) error {
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
-	b.progress.begin(b.scenario, 3)
 	err = s.serve(ctx, b, newPunctuality(0), func(ctx context.Context, _ *fifo.Client) error { return s.idle(ctx, b) })
 	if err != nil {
 		return err
 	}
-	b.progress.add()
 	for _, settle := range []time.Duration{s.settle, 0} {
 		l := newPunctuality(s.messages)
 		err := s.serve(ctx, b, l, func(ctx context.Context, client *fifo.Client) error {
@@ -69,7 +67,6 @@ func (s *delayed) run(ctx context.Context, b *bench) error {
 			return err
 		}
 		l.report(b, s.groups, settle == 0)
-		b.progress.add()
 	}
 	return nil
 }

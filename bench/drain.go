@@ -15,7 +15,6 @@ import (
 type drain struct {
 	jobs, groups, lanes, rounds int
 	naive                       time.Duration
-	node                        bool
 }
 
 func (d *drain) flags(f *flag.FlagSet) {
@@ -24,7 +23,6 @@ func (d *drain) flags(f *flag.FlagSet) {
 	f.IntVar(&d.lanes, "lanes", 16,
 		"jobs at once, connections of the ceiling, topics of Watermill; not River's, which has its best settings")
 	f.IntVar(&d.rounds, "rounds", 5, "rounds")
-	f.BoolVar(&d.node, "node", false, "with the queues of Node.js that keep an order; npm installs them on first use")
 	f.DurationVar(&d.naive, "naive", 5*time.Second,
 		"the time after which a round of naive is stopped; 0: without naive")
 }
@@ -89,11 +87,6 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		contests = append(contests, contest{
 			system: d.system(poc.name(), poc.drain(d.naive)), to: one, extra: poc.extra,
 		})
-	}
-	if d.node {
-		for _, s := range nodeSystems(ctx, b, d.groups) {
-			contests = append(contests, contest{system: s, to: one})
-		}
 	}
 	return hold(ctx, b, d.rounds, max(d.jobs/d.rounds, 1), contests)
 }

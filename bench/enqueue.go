@@ -24,7 +24,7 @@ type enqueue struct {
 func (s *enqueue) flags(f *flag.FlagSet) {
 	f.StringVar(&s.mix, "mix", "1x1,1x8,1x32,100x8,10000x1,10000x4,100000x1", "messages per call x producers")
 	f.StringVar(&s.variants, "variants", "1x8,10000x1",
-		"of these, which also in transactions, into new and held groups, and without notifications; or all")
+		"of these, which also in transactions, into new and held groups, and without notifications")
 	f.DurationVar(&s.window, "for", time.Second, "time of each system in a round")
 	f.IntVar(&s.groups, "groups", 1000, "idle groups")
 	f.IntVar(&s.held, "held", 16, "groups that a worker holds, for the messages into held groups")
@@ -40,10 +40,8 @@ func (s *enqueue) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	var varied []load
-	if s.variants == "all" {
-		varied = loads
-	} else if varied, err = parseLoads(s.variants); err != nil {
+	varied, err := parseLoads(s.variants)
+	if err != nil {
 		return err
 	}
 	if err := preparePlain(ctx, b.database); err != nil {

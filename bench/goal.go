@@ -7,12 +7,12 @@ import (
 
 // Goal is what a line is to reach: one bound of one of its numbers. A line may have more than one.
 type Goal struct {
-	Of    string  `json:"of"` // "ratio", "jobs_per_s", "p50_ms", "p99_ms", or a key of Extra
-	Op    string  `json:"op"` // ">=" or "<="
-	Value float64 `json:"value"`
+	Of    string // "ratio", "jobs_per_s", "p50_ms", "p99_ms", or a key of Extra
+	Op    string // ">=" or "<="
+	Value float64
 	// Seen and Met are filled in when the line is reported. What was not measured is not met.
-	Seen float64 `json:"seen"`
-	Met  bool    `json:"met"`
+	Seen float64
+	Met  bool
 }
 
 // goals are all bounds of a line. Their zero value is none.
@@ -35,7 +35,7 @@ func (g goals) judge(r Result) goals {
 	return g
 }
 
-// number returns one of a line's numbers, by its name in JSON, and whether it was measured.
+// number returns one of a line's numbers, by its name, and whether it was measured.
 func (r Result) number(name string) (v float64, measured bool) {
 	switch name {
 	case "ratio":

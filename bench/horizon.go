@@ -48,7 +48,6 @@ func (s *horizon) run(ctx context.Context, b *bench) error {
 	}
 	b.notef("each system runs under a snapshot of its own, one after the other")
 	names := strings.Split(s.systems, ",")
-	b.progress.begin(b.scenario, len(names)*int(s.measure/s.every))
 	seconds := axis{label: "seconds under the snapshot"}
 	rates := chart{name: "rate", title: "Jobs while a snapshot is held", x: seconds, y: axis{label: "jobs/s"}}
 	claims := chart{

@@ -26,7 +26,6 @@ func (s *idle) run(ctx context.Context, b *bench) error {
 	if err := b.openStatements(ctx); err != nil {
 		return err
 	}
-	b.progress.begin(b.scenario, 2)
 	for _, pollOnly := range []bool{false, true} {
 		perSecond, err := s.count(ctx, b, pollOnly)
 		if err != nil {
@@ -36,7 +35,6 @@ func (s *idle) run(ctx context.Context, b *bench) error {
 			System: "pgfifo", Params: map[string]any{"lanes": s.lanes, "poll_only": pollOnly},
 			Extra: map[string]float64{"statements_per_s": perSecond}, Goal: atMost(2, "statements_per_s"),
 		})
-		b.progress.add()
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -19,9 +18,6 @@ type latency struct {
 	measure       time.Duration
 	groups, lanes int
 	rounds        int
-	calls         string
-	alone         bool
-	ways          int // of the receivers: pgfifo, the rest are others
 }
 
 func (s *latency) flags(f *flag.FlagSet) {
@@ -30,10 +26,10 @@ func (s *latency) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its own settings")
 	f.IntVar(&s.rounds, "rounds", 2, "rounds")
-	f.StringVar(&s.calls, "calls", "Enqueue,EnqueuePgxTx,InTx",
-		"ways to enqueue; the first is what the others stand beside")
-	f.BoolVar(&s.alone, "alone", false, "without River")
 }
+
+// ways are those to enqueue. The first is what the others stand beside.
+var ways = []string{"Enqueue", "EnqueuePgxTx", "InTx"}
 
 // A receiver is a system whose workers wait for messages. It sends all arrivals, and returns when all of them were
 // worked, with the time that this took.
@@ -45,18 +41,15 @@ type receiver struct {
 
 func (s *latency) run(ctx context.Context, b *bench) error {
 	var receivers []receiver
-	for call := range strings.SplitSeq(s.calls, ",") {
+	for _, call := range ways {
 		receivers = append(receivers, s.pgfifo(b, call))
 	}
-	s.ways = len(receivers)
-	if !s.alone {
-		for _, settings := range []riverSettings{{best: true}, {}} {
-			r := newRiver(b.database, settings)
-			if err := r.prepare(ctx); err != nil {
-				return fmt.Errorf("%s: %w", r.name(), err)
-			}
-			receivers = append(receivers, rivalReceiver(r))
+	for _, settings := range []riverSettings{{best: true}, {}} {
+		r := newRiver(b.database, settings)
+		if err := r.prepare(ctx); err != nil {
+			return fmt.Errorf("%s: %w", r.name(), err)
 		}
+		receivers = append(receivers, rivalReceiver(r))
 	}
 	var all [][]*stream
 	list, err := numbers("rate", s.rates, 1)
@@ -70,7 +63,6 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 		}
 		all = append(all, streams)
 	}
-	b.progress.begin(b.scenario, s.rounds*len(all)*len(receivers))
 	for round := range s.rounds {
 		for _, streams := range all {
 			times := poisson(streams[0].rate, s.measure, s.groups)
@@ -82,7 +74,6 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 				if err := st.round(ctx, times); err != nil {
 					return fmt.Errorf("%s, rate %v: %w", st.receiver.name, st.rate, err)
 				}
-				b.progress.add()
 			}
 		}
 	}
@@ -98,10 +89,10 @@ func (s *latency) report(b *bench, streams []*stream) {
 	for _, from := range []string{"enqueue", "arrival"} {
 		for i, st := range streams {
 			r := st.result(from)
-			if i == 0 && len(streams) > s.ways {
-				st.compare(&r, streams[s.ways], from)
+			if i == 0 {
+				st.compare(&r, streams[len(ways)], from)
 			}
-			if 0 < i && i < s.ways {
+			if 0 < i && i < len(ways) {
 				st.beside(&r, streams[0], from)
 			}
 			b.report(r)

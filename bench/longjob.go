@@ -46,7 +46,6 @@ func (s *longJob) run(ctx context.Context, b *bench) error {
 	h.traffic.arrive(s.rate)
 	c := &crew{db: b.database, groups: s.groups + s.long, lanes: s.lanes, handler: h.handle, jobTimeout: -1}
 	c.prepare()
-	b.progress.begin(b.scenario, int(s.measure/s.window))
 	y := newTally(len(h.traffic.passages) + s.long)
 	err := c.run(ctx, &fifo.Config{Hooks: h.traffic.hooks(y)}, func(ctx context.Context) error {
 		defer h.end() // also if something fails: the worker waits for its handlers

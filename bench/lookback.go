@@ -34,7 +34,6 @@ func (s *lookback) run(ctx context.Context, b *bench) error {
 	if s.backlog < 1 || s.groups < 1 || s.rounds < 1 {
 		return errors.New("-backlog, -groups and -rounds must be over 0")
 	}
-	b.progress.begin("fill", 1)
 	behind, alone := s.view(b, "behind", s.backlog), s.view(b, "alone", 0)
 	for _, v := range []*outlook{behind, alone} {
 		if err := v.prepare(ctx); err != nil {
@@ -42,7 +41,7 @@ func (s *lookback) run(ctx context.Context, b *bench) error {
 		}
 	}
 	systems := []*system{behind.system, alone.system}
-	rates, err := alternate(ctx, b, s.rounds, s.groups, systems)
+	rates, err := alternate(ctx, s.rounds, s.groups, systems)
 	if err != nil {
 		return err
 	}

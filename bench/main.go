@@ -16,7 +16,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"text/tabwriter"
@@ -53,36 +52,32 @@ func (c command) run(ctx context.Context, args []string) error {
 	if args[0] == "all" {
 		return c.all(ctx, args[1:])
 	}
+	o := c.one(ctx, args)
+	return errors.Join(o.err, printTable(c.out, o.results))
+}
+
+// one runs the scenario that the arguments begin with.
+func (c command) one(ctx context.Context, args []string) outcome {
 	e, err := find(args[0])
 	if err != nil {
 		c.usage()
-		return err
+		return outcome{err: err}
 	}
 	s := e.make()
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(c.errs)
-	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
-	charts := flags.String("plot", "", "draw charts into this `folder`, as SVG")
 	short := flags.Bool("quick", false, "shorten: smaller defaults, for a first look")
 	s.flags(flags)
 	if err := parse(flags, args[1:]); err != nil {
-		return err
+		return outcome{err: err}
 	}
 	if q, ok := s.(quicker); ok && *short {
 		q.quick()
 		if err := parse(flags, args[1:]); err != nil { // what was given by name goes before the smaller defaults
-			return err
+			return outcome{err: err}
 		}
 	}
-	o := c.measure(ctx, e, s)
-	if *charts != "" {
-		files, err := drawCharts(*charts, o.scenario, o.results, o.charts)
-		o.err = errors.Join(o.err, err)
-		for _, f := range files {
-			_, _ = fmt.Fprintln(c.errs, filepath.Join(*charts, f))
-		}
-	}
-	return errors.Join(o.err, c.print(o.results, *asJSON))
+	return c.measure(ctx, e, s)
 }
 
 func parse(flags *flag.FlagSet, args []string) error {
@@ -93,13 +88,6 @@ func parse(flags *flag.FlagSet, args []string) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	return nil
-}
-
-func (c command) print(results []Result, asJSON bool) error {
-	if asJSON {
-		return printJSON(c.out, results)
-	}
-	return printTable(c.out, results)
 }
 
 // An outcome is all that came of a scenario. What was measured before an error is there.
@@ -130,12 +118,9 @@ func (c command) measure(ctx context.Context, e entry, s scenario) (o outcome) {
 	}
 	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", e.name, db.version, db.source)
 	var notes strings.Builder
-	b := &bench{
-		database: db, scenario: e.name, progress: newProgress(c.out, c.errs), notes: io.MultiWriter(c.errs, &notes),
-	}
+	b := &bench{database: db, scenario: e.name, notes: io.MultiWriter(c.errs, &notes)}
 	begin := time.Now()
 	o.err = c.guarded(func() error { return s.run(ctx, b) })
-	b.progress.end()
 	o.took, o.results, o.charts, o.notes = time.Since(begin), b.results, b.charts, notes.String()
 	return o
 }

@@ -92,7 +92,7 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 	}
 	stop := make(chan struct{})
 	watched := make(chan error, 1)
-	go func() { watched <- d.watch(ctx, b, c, groups, stop) }()
+	go func() { watched <- d.watch(ctx, c, groups, stop) }()
 	took, err := c.work(ctx, groups)
 	close(stop)
 	if err = errors.Join(err, <-watched); err != nil {
@@ -110,24 +110,16 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 	return r, err
 }
 
-// barSteps are those of the progress bar.
-const barSteps = 50
-
-func (d *draining) watch(ctx context.Context, b *bench, c *crew, groups int, stop <-chan struct{}) error {
-	b.progress.begin(fmt.Sprintf("%s, %d groups", b.scenario, groups), barSteps)
+func (d *draining) watch(ctx context.Context, c *crew, groups int, stop <-chan struct{}) error {
 	tick := time.NewTicker(d.every)
 	defer tick.Stop()
-	for shown := 0; ; {
+	for {
 		now, err := d.resident(ctx)
 		if err != nil {
 			return err
 		}
 		d.most = max(d.most, now)
-		part := float64(c.ledger.count.Load()) / float64(groups)
-		d.curve.add(part, now)
-		for ; shown < int(part*barSteps); shown++ {
-			b.progress.add()
-		}
+		d.curve.add(float64(c.ledger.count.Load())/float64(groups), now)
 		select {
 		case <-stop:
 			return nil

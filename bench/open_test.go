@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
@@ -104,27 +103,4 @@ func TestLatency(t *testing.T) {
 	require.Equal(t, "pgfifo Enqueue's p50", results[1].RatioTo)
 	require.Len(t, results[1].Goal, 2)
 	require.Positive(t, results[0].Extra["p99_ratio"])
-}
-
-func TestQueuesOfNode(t *testing.T) {
-	if testing.Short() {
-		t.Skip("npm installs packages")
-	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("npm is not there")
-	}
-	t.Parallel()
-	db, err := openDatabase(t.Context(), serveShared, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.close()) }()
-	for _, s := range nodeSystems(t.Context(), &bench{database: db, notes: t.Output()}, 20) {
-		took, err := s.work(t.Context(), 100)
-		require.NoError(t, err, s.name)
-		require.Positive(t, took, s.name)
-	}
-}
-
-func TestNodeIsMissing(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	require.Empty(t, nodeSystems(t.Context(), &bench{notes: t.Output()}, 5))
 }

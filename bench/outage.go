@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 type outage struct {
 	groups, lanes, attempts int
 	down                    time.Duration
-	say                     string
 }
 
 func (s *outage) flags(f *flag.FlagSet) {
@@ -26,23 +23,13 @@ func (s *outage) flags(f *flag.FlagSet) {
 	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
 	f.IntVar(&s.attempts, "attempts", fifo.DefaultMaxAttempts, "of each job")
 	f.DurationVar(&s.down, "for", time.Minute, "how long it is down")
-	f.StringVar(&s.say, "say", "", "what handlers return, Unavailable or error; by default one after the other")
 }
 
 func (s *outage) run(ctx context.Context, b *bench) error {
-	say := []string{"Unavailable", "error"}
-	switch {
-	case slices.Contains(say, s.say):
-		say = []string{s.say}
-	case s.say != "":
-		return fmt.Errorf("-say is Unavailable or error, not %q", s.say)
-	}
-	b.progress.begin(b.scenario, len(say))
-	for _, say := range say {
+	for _, say := range []string{"Unavailable", "error"} {
 		if err := s.suffer(ctx, b, say); err != nil {
 			return err
 		}
-		b.progress.add()
 	}
 	return nil
 }

@@ -69,13 +69,6 @@ func TestBarsOfOneLine(t *testing.T) {
 	require.Empty(t, names, "nothing to compare")
 }
 
-func TestPlotFlag(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "charts")
-	run(t, "test-fine", "-plot", dir)
-	require.FileExists(t, filepath.Join(dir, "test-fine-time.svg"))
-}
-
 func TestTicks(t *testing.T) {
 	t.Parallel()
 	labels := func(ticks []plot.Tick) (list []string) {

@@ -35,7 +35,6 @@ var kinds = []struct {
 }{{1, false}, {1, true}, {0, false}}
 
 func (s *priority) run(ctx context.Context, b *bench) error {
-	b.progress.begin(b.scenario, len(kinds))
 	c := &crew{db: b.database, groups: s.groups + len(kinds)*s.messages, lanes: s.lanes}
 	c.prepare()
 	if err := c.fill(ctx, s.groups); err != nil {
@@ -62,7 +61,6 @@ func (s *priority) run(ctx context.Context, b *bench) error {
 			if err := s.send(ctx, b, c, i, starts[i*s.messages:(i+1)*s.messages]); err != nil {
 				return err
 			}
-			b.progress.add()
 		}
 		return nil
 	})

@@ -54,9 +54,8 @@ func (s *queues) meet(ctx context.Context, b *bench, kept int) error {
 	worker := &fifo.Worker{Concurrency: s.lanes}
 	worker.Handle(queue, m.backlogged)
 	worker.HandleQueue("beside", fifo.Queue{Handler: m.beside, MinLanes: kept})
-	b.progress.begin(b.scenario, int(s.measure/s.every))
 	err := b.employ(ctx, worker, new(fifo.Config), nil, func(ctx context.Context, client *fifo.Client) error {
-		return m.send(ctx, b, client)
+		return m.send(ctx, client)
 	})
 	if err != nil {
 		return err
@@ -109,7 +108,7 @@ func (m *meeting) beside(_ context.Context, job *fifo.Job) error {
 }
 
 // send sends a job each time, and waits until all have started.
-func (m *meeting) send(ctx context.Context, b *bench, client *fifo.Client) error {
+func (m *meeting) send(ctx context.Context, client *fifo.Client) error {
 	tick := time.NewTicker(m.every)
 	defer tick.Stop()
 	n := int64(m.measure / m.every)
@@ -122,7 +121,6 @@ func (m *meeting) send(ctx context.Context, b *bench, client *fifo.Client) error
 		if _, err := client.Enqueue(ctx, fifo.Message{Queue: "beside", GroupID: "g"}); err != nil {
 			return err
 		}
-		b.progress.add()
 	}
 	return until(ctx, func() (bool, error) {
 		m.mu.Lock()

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"io"
@@ -60,7 +59,7 @@ func TestAll(t *testing.T) {
 	dir := t.TempDir()
 	c := command{out: &out, errs: t.Output(), serve: serveShared}
 	err := c.run(t.Context(), []string{
-		"all", "-quick", "-only", "test-fine,test-failing,test-panic", "-out", dir, "-json",
+		"all", "-quick", "-only", "test-fine,test-failing,test-panic", "-out", dir,
 	})
 	require.EqualError(t, err, "test-failing: out of luck\ntest-panic: panic: no luck")
 
@@ -84,13 +83,7 @@ func TestAll(t *testing.T) {
 		require.FileExists(t, filepath.Join(dir, "results", name))
 	}
 
-	var first map[string]any
-	require.NoError(t, json.NewDecoder(&out).Decode(&first))
-	for _, key := range []string{
-		"scenario", "system", "params", "jobs_per_s", "p50_ms", "p99_ms", "ratio_to", "ratio", "goal",
-	} {
-		require.Contains(t, first, key)
-	}
+	require.Contains(t, out.String(), "statements_per_s", "the table of all")
 }
 
 func TestAllStopsWhenInterrupted(t *testing.T) {
@@ -158,20 +151,4 @@ func TestMachineFacts(t *testing.T) {
 	require.Equal(t, 90*time.Second, (&report{sections: []section{
 		{outcome: outcome{took: time.Minute}}, {outcome: outcome{took: 30 * time.Second}},
 	}}).took())
-}
-
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := &progress{w: &out}
-	p.begin("fill", 2)
-	p.add()
-	p.begin("drain", 0) // starts over
-	p.add()
-	p.end()
-	p.add() // after the end it does nothing
-	p.end()
-	require.Contains(t, out.String(), "fill")
-	require.Contains(t, out.String(), "(1/2)")
-	require.Contains(t, out.String(), "[0s:")
 }

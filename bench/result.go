@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -15,16 +14,16 @@ import (
 
 // A Result is one line of the table. Zero numbers were not measured.
 type Result struct {
-	Scenario string             `json:"scenario"`
-	System   string             `json:"system"`
-	Params   map[string]any     `json:"params,omitempty"`
-	Rate     float64            `json:"jobs_per_s,omitempty"`
-	P50      float64            `json:"p50_ms,omitempty"`
-	P99      float64            `json:"p99_ms,omitempty"`
-	RatioTo  string             `json:"ratio_to,omitempty"`
-	Ratio    float64            `json:"ratio,omitempty"`
-	Goal     goals              `json:"goal,omitempty"`
-	Extra    map[string]float64 `json:"extra,omitempty"`
+	Scenario string
+	System   string
+	Params   map[string]any
+	Rate     float64
+	P50      float64
+	P99      float64
+	RatioTo  string
+	Ratio    float64
+	Goal     goals
+	Extra    map[string]float64
 }
 
 // quantiles fills in the latencies.
@@ -44,16 +43,6 @@ func newHistogram() *hdrhistogram.Histogram {
 // record adds a duration. One that is off the scale counts as its end.
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(d.Microseconds(), 1), h.HighestTrackableValue()))
-}
-
-func printJSON(w io.Writer, results []Result) error {
-	enc := json.NewEncoder(w)
-	for _, r := range results {
-		if err := enc.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // printTable is the table of the report for a terminal, with all parameters on each line.

@@ -20,9 +20,8 @@ type rounds map[*system][]float64
 
 // alternate has every system do n units in each round, one after the other. Every second round goes the other way, so
 // that none is always the first after a pause.
-func alternate(ctx context.Context, b *bench, count, n int, systems []*system) (rounds, error) {
+func alternate(ctx context.Context, count, n int, systems []*system) (rounds, error) {
 	rates := make(rounds)
-	b.progress.begin(b.scenario, count*len(systems))
 	for i := range count {
 		order := slices.Clone(systems)
 		if i%2 == 1 {
@@ -34,7 +33,6 @@ func alternate(ctx context.Context, b *bench, count, n int, systems []*system) (
 				return nil, fmt.Errorf("%s, round %d: %w", s.name, i+1, err)
 			}
 			rates[s] = append(rates[s], float64(n)/took.Seconds())
-			b.progress.add()
 		}
 	}
 	return rates, nil

@@ -27,7 +27,7 @@ func TestRatioIsMadePairByPair(t *testing.T) {
 		}}
 	}
 	a, b := member("a", 2*time.Millisecond), member("b", time.Millisecond)
-	rates, err := alternate(t.Context(), &bench{progress: &progress{}}, 4, 12, []*system{a, b})
+	rates, err := alternate(t.Context(), 4, 12, []*system{a, b})
 	require.NoError(t, err)
 	require.Equal(t, "abbaabba", order)
 	require.InDelta(t, 2, rates.ratio(b, a), 1e-9)

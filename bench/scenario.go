@@ -93,7 +93,6 @@ func find(name string) (entry, error) {
 type bench struct {
 	*database
 	scenario string
-	progress *progress
 	notes    io.Writer
 	results  []Result
 	charts   []chart

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"io"
 	"os"
@@ -44,22 +42,15 @@ func serveShared(ctx context.Context, _ map[string]string) (*pgserver.Server, fu
 	return shared.server, func() error { return nil }, shared.err
 }
 
-// run runs the program and returns the lines that it printed.
+// run runs a scenario and returns its lines.
 func run(t *testing.T, args ...string) []Result {
 	t.Helper()
-	var out bytes.Buffer
-	require.NoError(t, command{out: &out, errs: t.Output(), serve: serveShared}.run(t.Context(), append(args, "-json")))
-	var results []Result
-	for dec := json.NewDecoder(&out); ; {
-		var r Result
-		err := dec.Decode(&r)
-		if errors.Is(err, io.EOF) {
-			return results
-		}
-		require.NoError(t, err)
+	o := command{out: io.Discard, errs: t.Output(), serve: serveShared}.one(t.Context(), args)
+	require.NoError(t, o.err)
+	for _, r := range o.results {
 		require.Equal(t, args[0], r.Scenario)
-		results = append(results, r)
 	}
+	return o.results
 }
 
 func TestStatements(t *testing.T) {
@@ -128,7 +119,6 @@ func TestTable(t *testing.T) {
 	require.NoError(t, c.run(t.Context(), strings.Split(args, " ")))
 	require.Contains(t, out.String(), "groups=4 lanes=2")
 	require.NotContains(t, out.String(), "naive")
-	require.NotContains(t, out.String(), "\x1b", "no progress where there is no terminal")
 }
 
 func TestArguments(t *testing.T) {

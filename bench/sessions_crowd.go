@@ -30,7 +30,6 @@ func (s *sessions) gather(ctx context.Context, b *bench) error {
 	few := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: s.connections - inPool - besideLanes}}
 	wide := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: min(s.crowdLanes, s.crowd)}}
 	all := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: lanes, atOnce: s.crowd}, whole: true}
-	b.progress.begin(b.scenario+", crowd", 3)
 	for i, g := range []*gathering{few, wide, all} {
 		g.takes, g.want = s.takes, g.crew.lanes
 		if g.whole {
@@ -39,7 +38,6 @@ func (s *sessions) gather(ctx context.Context, b *bench) error {
 		if err := g.run(ctx, b, fmt.Sprintf("sessions_crowd_%d", i)); err != nil {
 			return err
 		}
-		b.progress.add()
 	}
 	for _, g := range []*gathering{few, wide, all} {
 		r := Result{

@@ -24,7 +24,6 @@ func (s *sessions) kill(ctx context.Context, b *bench) error {
 		{true, true, few, s.kills, nil},
 		{true, true, s.killed, s.kills, atMost(1000, "p99_ms")},
 	}
-	b.progress.begin(b.scenario+", kill", len(cases))
 	for i, k := range cases {
 		r := Result{
 			System: "killed, " + defaultLease, Params: map[string]any{"running": k.jobs, "go_on": k.goOn}, Goal: k.goal,
@@ -54,7 +53,6 @@ func (s *sessions) kill(ctx context.Context, b *bench) error {
 		}
 		r.quantiles(h)
 		b.report(r)
-		b.progress.add()
 	}
 	return nil
 }

@@ -88,7 +88,6 @@ func (l *longBeside) run(ctx context.Context, b *bench) (Result, error) {
 	l.traffic = newTraffic(max(int(l.rate*l.measure.Seconds()), 1), l.groups, even)
 	l.traffic.arrive(l.rate)
 	y := newTally(len(l.traffic.passages) + l.drain + l.long)
-	b.progress.begin(b.scenario+", long", 1)
 	var drained time.Duration
 	err := c.run(ctx, &fifo.Config{Schema: c.schema, Hooks: l.traffic.hooks(y)}, func(ctx context.Context) error {
 		defer l.end() // also if something fails: the worker waits for its handlers
@@ -108,7 +107,6 @@ func (l *longBeside) run(ctx context.Context, b *bench) (Result, error) {
 		l.end()
 		return y.wait(ctx, c.failed)
 	})
-	b.progress.add()
 	if err != nil {
 		return Result{}, err
 	}

@@ -24,7 +24,7 @@ func (s *sessions) noops(ctx context.Context, b *bench) error {
 		}
 		systems = append(systems, sys)
 	}
-	rates, err := alternate(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), systems)
+	rates, err := alternate(ctx, s.rounds, max(s.jobs/s.rounds, 1), systems)
 	if err != nil {
 		return err
 	}

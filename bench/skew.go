@@ -38,7 +38,6 @@ func (s *skew) run(ctx context.Context, b *bench) error {
 	for _, sh := range skews {
 		sides = append(sides, newSide(sh))
 	}
-	b.progress.begin(b.scenario, 2*s.rounds*len(sides))
 	for range s.rounds {
 		for _, d := range sides {
 			if err := s.round(ctx, b, d); err != nil {
@@ -68,7 +67,6 @@ func (s *skew) round(ctx context.Context, b *bench, d *side) error {
 		return err
 	}
 	d.before.add(t, took, 2*s.lanes)
-	b.progress.add()
 
 	rate := s.load * float64(len(t.passages)) / took.Seconds()
 	t = newTraffic(max(int(rate*s.measure.Seconds()), 1), s.groups, d.shape)
@@ -77,7 +75,6 @@ func (s *skew) round(ctx context.Context, b *bench, d *side) error {
 		return err
 	}
 	d.arriving.add(t, took, 0)
-	b.progress.add()
 	return nil
 }
 

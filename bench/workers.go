@@ -60,7 +60,7 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 			all, systems = append(all, t), append(systems, t.system)
 		}
 	}
-	rates, err := alternate(ctx, b, s.rounds, max(int(s.measure/s.handler), 1), systems)
+	rates, err := alternate(ctx, s.rounds, max(int(s.measure/s.handler), 1), systems)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func TestBatchErrors(t *testing.T) {
 	t.Parallel()
 	const nilPointer = "fifo: method of an error panicked: *fifo_test.oddError: " +
 		"runtime error: invalid memory address or nil pointer dereference"
-	for name, x := range map[string]struct {
+	cases := map[string]struct {
 		err     func(jobs []*fifo.Job) error
 		done    int // of four
 		buried  bool
@@ -93,42 +93,56 @@ func TestBatchErrors(t *testing.T) {
 		"no reason, beside another's": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[0].ID: nil, jobs[1].ID: fifo.DeadLetter(errOnPurpose)}
 		}, 0, false, true, "fifo: the BatchError names the job without a reason"},
-	} {
+	}
+	b := newList(t)
+	ids, settled := make(map[string][]int64), 0 // ids of each case's group
+	for name, x := range cases {
+		ids[name] = b.send(name, nil, nil, nil, nil)
+		switch {
+		case x.buried:
+			settled += 4
+		case x.retried:
+			settled += x.done + 1
+		default:
+			settled += x.done
+		}
+	}
+	called := make(map[string]bool)
+	w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+		name := jobs[0].GroupID
+		if called[name] {
+			return noteAll(ctx, jobs)
+		}
+		called[name] = true
+		err := cases[name].err(jobs)
+		jobs[0], jobs[3] = jobs[3], jobs[0] // the slice is the handler's
+		return err
+	}, func(w *fifo.Worker) { w.Retry = waiting(time.Hour) })
+	r := b.run(w)
+	await(t, "the outcomes", func() bool {
+		s := w.Stats()
+		return int(s.Succeeded+s.Buried+s.Retried) == settled
+	})
+	require.NoError(t, r.stop())
+	left, dead := make(map[string][]fifo.Job), make(map[string][]fifo.Job)
+	for _, job := range b.jobs() {
+		left[job.GroupID] = append(left[job.GroupID], job)
+	}
+	for _, letter := range b.deadLetters() {
+		dead[letter.GroupID] = append(dead[letter.GroupID], letter)
+	}
+	batches := b.batches()
+	for name, x := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newList(t)
-			ids := b.send("g", nil, nil, nil, nil)
-			hour := func(w *fifo.Worker) { w.Retry = func(*fifo.Job, error) time.Duration { return time.Hour } }
-			calls := 0
-			w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
-				if calls++; calls > 1 {
-					return noteAll(ctx, jobs)
-				}
-				err := x.err(jobs)
-				jobs[0], jobs[3] = jobs[3], jobs[0] // the slice is the handler's
-				return err
-			}, hour)
-			r := b.run(w)
-			settled := x.done
-			if x.buried {
-				settled = 4
-			} else if x.retried {
-				settled++
-			}
-			await(t, "the outcomes", func() bool {
-				s := w.Stats()
-				return int(s.Succeeded+s.Buried+s.Retried) == settled
-			})
-			require.NoError(t, r.stop())
+			jobs, letters, ids := left[name], dead[name], ids[name]
 			switch {
 			case x.buried:
-				require.Equal(t, [][]int64{ids[x.done+1:]}, b.batches(), "the rest went on")
-				letters := b.deadLetters()
+				require.Contains(t, batches, ids[x.done+1:], "the rest went on")
+				require.Empty(t, jobs)
 				require.Len(t, letters, 1)
 				require.Equal(t, ids[x.done], letters[0].ID)
 				require.Equal(t, x.text, letters[0].Failures[0].Error)
 			case x.retried:
-				jobs := b.jobs()
 				require.Len(t, jobs, 4-x.done)
 				require.Equal(t, ids[x.done], jobs[0].ID)
 				require.Equal(t, 1, jobs[0].Attempts)
@@ -138,10 +152,12 @@ func TestBatchErrors(t *testing.T) {
 					require.Zero(t, job.Attempts)
 				}
 			default:
-				require.Empty(t, b.jobs())
+				require.Empty(t, jobs)
 			}
+			require.Equal(t, x.buried, len(letters) > 0)
 		})
 	}
+	require.Len(t, batches, len(dead), "nothing else ran again")
 }
 
 // A failure concerns its own group: the others' jobs are done, also those behind it in the batch.

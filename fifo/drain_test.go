@@ -59,54 +59,60 @@ func testDrain(t *testing.T, by lease) {
 func TestDrainTimeout(t *testing.T) { overLeases(t, testDrainTimeout) }
 
 func testDrainTimeout(t *testing.T, by lease) {
+	last := map[string]fifo.Handler{
+		"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
+		"asks then": func(ctx context.Context, job *fifo.Job) error {
+			_, err := job.Tx(ctx)
+			_, perr := job.PgxTx(ctx)
+			return errors.Join(err, perr, ctx.Err())
+		},
+		"panics": func(ctx context.Context, _ *fifo.Job) error { panic(ctx.Err()) },
+	}
 	for _, drain := range []time.Duration{-1, 50 * time.Millisecond} {
-		for name, last := range map[string]func(ctx context.Context, job *fifo.Job) error{
-			"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
-			"asks then": func(ctx context.Context, job *fifo.Job) error {
-				_, err := job.Tx(ctx)
-				_, perr := job.PgxTx(ctx)
-				return errors.Join(err, perr, ctx.Err())
-			},
-			"panics": func(ctx context.Context, _ *fifo.Job) error { panic(ctx.Err()) },
-		} {
-			t.Run(name+drain.String(), func(t *testing.T) {
-				t.Parallel()
-				b := by.on(newEffects(t))
-				h := newBlocking()
-				id := b.send("g", nil, nil)[0]
-				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-					if name != "asks then" {
-						if err := write(ctx, job, 1); err != nil {
-							return err
-						}
+		t.Run(drain.String(), func(t *testing.T) {
+			t.Parallel()
+			b := by.on(newEffects(t))
+			h := newBlocking()
+			var ids []int64
+			for group := range last {
+				ids = append(ids, b.send(group, nil, nil)...)
+			}
+			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+				if job.GroupID != "asks then" {
+					if err := write(ctx, job, int(job.ID)); err != nil {
+						return err
 					}
-					if err := h.handle(ctx, job); err == nil {
-						return nil
-					}
-					return last(ctx, job)
-				}, func(w *fifo.Worker) { w.DrainTimeout = drain })
-				r := b.run(w)
-				receive(t, h.started, "the handler")
-				require.NoError(t, r.stop())
-				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
-				require.Equal(t, []fifo.Outcome{fifo.Returned}, b.ledger.outcomes())
-				require.Error(t, b.ledger.errs()[0])
-				require.EqualValues(t, 1, w.Stats().Returned)
-				jobs := b.jobs()
-				require.Len(t, jobs, 2)
-				require.Equal(t, id, jobs[0].ID)
-				require.Zero(t, jobs[0].Attempts)
-				require.Empty(t, jobs[0].Failures)
-				require.Empty(t, b.effects())
-
-				var attempts []int // and the next worker sees no crash in it
-				b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-					attempts = append(attempts, job.Attempt())
+				}
+				if err := h.handle(ctx, job); err == nil {
 					return nil
-				}))
-				require.Equal(t, []int{1, 1}, attempts)
-			})
-		}
+				}
+				return last[job.GroupID](ctx, job)
+			}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(last), drain })
+			r := b.run(w)
+			for range last {
+				receive(t, h.started, "a handler")
+			}
+			require.NoError(t, r.stop())
+			for range last {
+				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+			}
+			require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Returned, fifo.Returned}, b.ledger.outcomes())
+			for _, err := range b.ledger.errs() {
+				require.Error(t, err)
+			}
+			require.EqualValues(t, len(last), w.Stats().Returned)
+			require.ElementsMatch(t, ids, query[[]int64](b, "SELECT array_agg(id) FROM pgfifo.jobs"))
+			for _, job := range b.jobs() {
+				require.Zero(t, job.Attempts)
+				require.Empty(t, job.Failures)
+			}
+			require.Empty(t, b.effects())
+
+			b.work(b.worker(func(_ context.Context, job *fifo.Job) error { // and it sees no crash in it
+				require.Equal(t, 1, job.Attempt())
+				return nil
+			}, oneLane))
+		})
 	}
 }
 

@@ -135,8 +135,8 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 			b.killAll(name)
 			die()
 			return errOnPurpose
-		}, watchful, func(w *fifo.Worker) {
-			w.Concurrency, w.MaxAttempts, w.Name, w.DrainTimeout = 6, 4, name, -1
+		}, watchful, by.atOnce(6), func(w *fifo.Worker) {
+			w.MaxAttempts, w.Name, w.DrainTimeout = 4, name, -1
 			w.Retry = waiting(delay)
 		})
 		ended := make(chan error, 1)

@@ -16,34 +16,42 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A rig is what the inputs of a fuzz target share: a database, and a worker that takes a job with each RunOne.
+// A rig is what the inputs of a fuzz target share: a database, and a worker that is told of each job at once.
 type rig struct {
-	client *fifo.Client
-	worker *fifo.Worker
-	got    *fifo.Job
-	err    error // the handler's answer
+	client  *fifo.Client
+	settled chan *fifo.Job
 }
 
+// newRig returns one. The jobs of queue bad fail, with their payloads as the errors.
 func newRig(f *testing.F) *rig {
 	f.Helper()
-	r := &rig{client: fifo.Open(pgtest.Pool(f), &fifo.Config{PollOnly: true, Logger: slog.New(slog.DiscardHandler)})}
-	f.Cleanup(func() { require.NoError(f, r.client.Close()) })
-	r.worker = &fifo.Worker{Client: r.client}
-	r.worker.Handle("q", func(_ context.Context, job *fifo.Job) error {
-		r.got = job
-		return r.err
+	r := &rig{settled: make(chan *fifo.Job)}
+	r.client = fifo.Open(pgtest.Pool(f), &fifo.Config{
+		Logger: slog.New(slog.DiscardHandler),
+		Hooks: []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+			r.settled <- job
+		}}},
+	})
+	w := &fifo.Worker{Client: r.client, Concurrency: 1}
+	w.Handle("q", nop)
+	w.Handle("bad", func(_ context.Context, job *fifo.Job) error {
+		return fifo.DeadLetter(errors.New(string(job.Payload)))
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	f.Cleanup(func() {
+		stop()
+		require.NoError(f, <-ended)
+		require.NoError(f, r.client.Close())
 	})
 	return r
 }
 
-// one runs the only job there is, with an answer of its handler.
-func (r *rig) one(t *testing.T, answer error) *fifo.Job {
+// one waits for the end of the only job there is.
+func (r *rig) one(t *testing.T) *fifo.Job {
 	t.Helper()
-	r.got, r.err = nil, answer
-	ran, err := r.worker.RunOne(t.Context())
-	require.NoError(t, err)
-	require.True(t, ran)
-	return r.got
+	return receive(t, r.settled, "the job")
 }
 
 // A group id is refused as invalid, or comes out as it went in, whichever way it went in.
@@ -65,14 +73,14 @@ func FuzzGroupID(f *testing.F) {
 		}
 		require.NoError(t, err)
 		require.True(t, utf8.ValidString(id) && id != "" && len(id) <= groups.MaxIDBytes)
-		require.Equal(t, id, r.one(t, nil).GroupID)
+		require.Equal(t, id, r.one(t).GroupID)
 
 		tx, err := r.client.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = r.client.EnqueueTx(t.Context(), tx, msg)
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit())
-		require.Equal(t, id, r.one(t, nil).GroupID)
+		require.Equal(t, id, r.one(t).GroupID)
 	})
 }
 
@@ -94,7 +102,7 @@ func FuzzPayload(f *testing.F) {
 			return
 		}
 		require.NoError(t, err)
-		require.True(t, bytes.Equal(p, r.one(t, nil).Payload))
+		require.True(t, bytes.Equal(p, r.one(t).Payload))
 
 		tx, err := r.client.DB().BeginTx(t.Context(), nil)
 		require.NoError(t, err)
@@ -102,7 +110,7 @@ func FuzzPayload(f *testing.F) {
 		_, err = r.client.EnqueueTx(t.Context(), tx, msg)
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit())
-		require.True(t, bytes.Equal(p, r.one(t, nil).Payload))
+		require.True(t, bytes.Equal(p, r.one(t).Payload))
 	})
 }
 
@@ -118,9 +126,9 @@ func FuzzErrorText(f *testing.F) {
 	}
 	r := newRig(f)
 	f.Fuzz(func(t *testing.T, s string) {
-		_, err := r.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
+		_, err := r.client.Enqueue(t.Context(), fifo.Message{Queue: "bad", GroupID: "g", Payload: s})
 		require.NoError(t, err)
-		id := r.one(t, fifo.DeadLetter(errors.New(s))).ID
+		id := r.one(t).ID
 		letters, err := r.client.DeadLetters(t.Context(), fifo.Letters{})
 		require.NoError(t, err)
 		require.Len(t, letters, 1)
@@ -133,7 +141,7 @@ func FuzzErrorText(f *testing.F) {
 		if len(s) <= 4<<10 && utf8.ValidString(s) && !strings.Contains(s, "\x00") {
 			require.Equal(t, s, stored)
 		}
-		n, err := r.client.Queue("q").DeleteDeadLetters(t.Context(), named(id))
+		n, err := r.client.Queue("bad").DeleteDeadLetters(t.Context(), named(id))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	})

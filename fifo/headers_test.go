@@ -143,20 +143,27 @@ func TestInvalidHeaders(t *testing.T) {
 func TestHeadersByHand(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	for stored, want := range map[string]fifo.Headers{
+	all := map[string]fifo.Headers{
 		`[1]`: nil, `"text"`: nil, `{}`: nil, `null`: nil,
 		`{"n": 1, "o": {"a": [true]}, "z": null, "b": {"base64": "?"}, "c": {"base64": "AA==", "more": 1}}`: {
 			"n": "1", "o": `{"a": [true]}`, "z": "null", "b": `{"base64": "?"}`, "c": `{"more": 1, "base64": "AA=="}`,
 		},
-	} {
-		b.send("g", "")
-		b.exec("UPDATE pgfifo.jobs SET headers = $1::text::jsonb", stored)
-		require.Equal(t, want, b.jobs()[0].Headers)
-		b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-			require.Equal(t, want, job.Headers)
-			return nil
-		}))
 	}
+	want := make(map[int64]fifo.Headers)
+	for stored, headers := range all {
+		id := b.send("g", "")[0]
+		b.exec("UPDATE pgfifo.jobs SET headers = $1::text::jsonb WHERE id = $2", stored, id)
+		want[id] = headers
+	}
+	jobs := b.jobs()
+	require.Len(t, jobs, len(all))
+	for _, job := range jobs {
+		require.Equal(t, want[job.ID], job.Headers)
+	}
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		require.Equal(t, want[job.ID], job.Headers)
+		return nil
+	}))
 }
 
 // An Enqueue hook adds headers, and the caller's stay as they are.

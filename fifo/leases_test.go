@@ -50,6 +50,17 @@ func seats(w *fifo.Worker) {
 	}
 }
 
+// atOnce has a worker run n jobs at once. By session they share the one connection for transactions, for which these
+// jobs must not ask.
+func (by lease) atOnce(n int) func(*fifo.Worker) {
+	return func(w *fifo.Worker) {
+		w.Concurrency, w.SessionConcurrency = n, n
+		if by == bySession {
+			w.Concurrency = 1
+		}
+	}
+}
+
 // keeper returns the backend of the session that has the group of queue q, or 0.
 func (b *bed) keeper(group string) int {
 	b.t.Helper()

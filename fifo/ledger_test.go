@@ -124,6 +124,23 @@ func (l *ledger) outcomes() []fifo.Outcome {
 	return list
 }
 
+// of returns what became of the attempts in one group, why, and of which jobs they were.
+func (l *ledger) of(group string) (outcomes []fifo.Outcome, errs []error, order []int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.settled {
+		if s.job.GroupID == group {
+			outcomes, errs = append(outcomes, s.outcome), append(errs, s.err)
+		}
+	}
+	for _, job := range l.starts {
+		if job.GroupID == group {
+			order = append(order, job.ID)
+		}
+	}
+	return outcomes, errs, order
+}
+
 // errs returns why, in the same order.
 func (l *ledger) errs() []error {
 	l.mu.Lock()

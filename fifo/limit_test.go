@@ -57,9 +57,10 @@ func (b *bed) sendMany(queue string, groups, n int) {
 	b.sendAll(msgs...)
 }
 
-// gauged returns a worker of eight lanes that works q, so much at a time.
+// gauged returns a worker that works q in eight lanes, so much at a time.
 func (b *bed) gauged(g *gauge, batch fifo.Queue) *fifo.Worker {
-	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w := &fifo.Worker{Client: b.client, PollInterval: 100 * time.Millisecond}
+	b.by.atOnce(8)(w)
 	batch.Handler = b.ledger.record(g.handle)
 	w.HandleQueue("q", batch)
 	return w
@@ -137,7 +138,8 @@ func testLimitMadeBesideWorkers(t *testing.T, by lease) {
 	before, under := newGauge(), newGauge()
 	var now atomic.Pointer[gauge]
 	now.Store(before)
-	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+	w := &fifo.Worker{Client: b.client, PollInterval: 100 * time.Millisecond}
+	by.atOnce(8)(w)
 	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
 		return now.Load().handle(ctx, job)
 	}))

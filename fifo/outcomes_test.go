@@ -92,7 +92,7 @@ func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("plain")
 	odd := error((*oddError)(nil))
-	for name, x := range map[string]struct {
+	cases := map[string]struct {
 		handler fifo.Handler
 		limit   int // of the message
 		kinds   []string
@@ -145,38 +145,47 @@ func TestOutcomes(t *testing.T) {
 		"runtime error": {func(_ context.Context, job *fifo.Job) error {
 			return fmt.Errorf("no such payload byte: %d", job.Payload[len(job.Payload)])
 		}, 1, []string{"panic"}, "index out of range", true},
-	} {
+	}
+	b := newBed(t)
+	b.exec(`CREATE TABLE history (n serial, id bigint, failures jsonb);
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN INSERT INTO history (id, failures) VALUES (new.id, new.failures); RETURN NULL; END $$;
+		CREATE TRIGGER keep AFTER UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION keep();
+		CREATE TRIGGER keep AFTER INSERT ON pgfifo.dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`)
+	ids := make(map[string][]int64) // of each case's group
+	for name, x := range cases {
+		ids[name] = b.sendAll(fifo.Message{Queue: "q", GroupID: name, Payload: "x", MaxAttempts: x.limit},
+			fifo.Message{Queue: "q", GroupID: name, Payload: "next"})
+	}
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "next" {
+			return nil
+		}
+		return cases[job.GroupID].handler(ctx, job)
+	}, oneLane))
+	letters := make(map[string]fifo.Job)
+	for _, letter := range b.deadLetters() {
+		letters[letter.GroupID] = letter
+	}
+	for name, x := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			id := b.sendAll(fifo.Message{Queue: "q", GroupID: "g", Payload: "x", MaxAttempts: x.limit})[0]
-			b.exec(`CREATE TABLE history (id serial, failures jsonb);
-				CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$
-					BEGIN INSERT INTO history (failures) VALUES (new.failures); RETURN NULL; END $$;
-				CREATE TRIGGER keep AFTER UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION keep();
-				CREATE TRIGGER keep AFTER INSERT ON pgfifo.dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`)
-			next := b.send("g", "next")[0]
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == next {
-					return nil
-				}
-				return x.handler(ctx, job)
-			}, func(w *fifo.Worker) { w.Concurrency = 1 }))
-
+			id, next := ids[name][0], ids[name][1]
+			outcomes, errs, order := b.ledger.of(name)
 			var want []fifo.Outcome
-			var order []int64
+			var starts []int64
 			for range x.kinds {
-				want, order = append(want, fifo.Retried), append(order, id)
+				want, starts = append(want, fifo.Retried), append(starts, id)
 			}
 			if x.dead {
 				want[len(want)-1] = fifo.Buried
 			} else {
-				want, order = append(want, fifo.Succeeded), append(order, id)
+				want, starts = append(want, fifo.Succeeded), append(starts, id)
 			}
-			require.Equal(t, append(want, fifo.Succeeded), b.ledger.outcomes())
-			require.Equal(t, append(order, next), b.ledger.order())
+			require.Equal(t, append(want, fifo.Succeeded), outcomes)
+			require.Equal(t, append(starts, next), order)
 
-			failures := query[[]fifo.Failure](b, "SELECT failures FROM history ORDER BY id DESC LIMIT 1")
+			failures := query[[]fifo.Failure](b, "SELECT failures FROM history WHERE id = $1 ORDER BY n DESC LIMIT 1",
+				id)
 			require.Len(t, failures, len(x.kinds))
 			for i, f := range failures {
 				require.Equal(t, i+1, f.Attempt)
@@ -184,22 +193,21 @@ func TestOutcomes(t *testing.T) {
 				require.Contains(t, f.Error, x.text)
 				require.Contains(t, f.Worker, "pgfifo ")
 				require.Equal(t, f.Kind == fifo.KindPanic, f.Stack != "")
-				require.ErrorContains(t, b.ledger.errs()[i], x.text)
+				require.ErrorContains(t, errs[i], x.text)
 				if f.Kind == fifo.KindPanic {
 					require.Contains(t, f.Stack, "fifo_test.", "where it panicked")
-					require.ErrorAs(t, b.ledger.errs()[i], new(*fifo.PanicError))
+					require.ErrorAs(t, errs[i], new(*fifo.PanicError))
 				}
 			}
-			letters := b.deadLetters()
-			if !x.dead {
-				require.Empty(t, letters)
+			letter, dead := letters[name]
+			require.Equal(t, x.dead, dead)
+			if !dead {
 				return
 			}
-			require.Len(t, letters, 1)
-			require.Equal(t, id, letters[0].ID)
-			require.Equal(t, "x", string(letters[0].Payload))
-			require.Equal(t, len(x.kinds), letters[0].Attempts)
-			require.Equal(t, failures, letters[0].Failures)
+			require.Equal(t, id, letter.ID)
+			require.Equal(t, "x", string(letter.Payload))
+			require.Equal(t, len(x.kinds), letter.Attempts)
+			require.Equal(t, failures, letter.Failures)
 		})
 	}
 }
@@ -293,8 +301,7 @@ func TestWhatErrorsSay(t *testing.T) {
 // Whatever an error says, the attempt is recorded, and soon after that the text is cut.
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	for text, want := range map[string]string{
+	texts := map[string]string{
 		"":                         "",
 		"a\x00b":                   "a\ufffdb",
 		"\xff\xfe":                 "\ufffd",
@@ -303,13 +310,22 @@ func TestErrorTexts(t *testing.T) {
 		"\ufffe\uffff\u200b\x01":   "\ufffe\uffff\u200b\x01",
 		strings.Repeat("x", 1<<20): strings.Repeat("x", 4<<10) + "…",
 		strings.Repeat("€", 1<<18): strings.Repeat("€", (4<<10)/3) + "…",
-	} {
-		id := b.send("g", text)[0]
-		b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errors.New(text)) }))
-		letters := b.deadLetters()
-		last := letters[len(letters)-1]
-		require.Equal(t, id, last.ID)
-		require.Equal(t, want, last.Failures[0].Error)
+	}
+	b := newBed(t)
+	var ids []int64
+	answers := make(map[int64]string)
+	for text := range texts {
+		id := b.send("g", nil)[0]
+		ids, answers[id] = append(ids, id), text
+	}
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		return fifo.DeadLetter(errors.New(answers[job.ID]))
+	}))
+	letters := b.deadLetters()
+	require.Len(t, letters, len(ids))
+	for i, letter := range letters {
+		require.Equal(t, ids[i], letter.ID)
+		require.Equal(t, texts[answers[letter.ID]], letter.Failures[0].Error)
 	}
 }
 

@@ -29,7 +29,7 @@ func testManyLostAtOnce(t *testing.T, by lease) {
 		started <- struct{}{}
 		<-ctx.Done()
 		return ctx.Err()
-	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.Name, w.DrainTimeout = n, "dies", -1 })
+	}, watchful, by.atOnce(n), func(w *fifo.Worker) { w.Name, w.DrainTimeout = "dies", -1 })
 	go func() { ended <- w.Run(ctx) }()
 	for range n {
 		receive(t, started, "all handlers")

@@ -31,7 +31,8 @@ var shelf struct {
 
 // Lend returns the URL of a migrated database and a pool on it. There are no rows, no ids were drawn, and nobody else
 // is connected. The pool may have idle connections. When the test ends and has passed, another one may get both, unless
-// the test has changed more than rows. Tests that look at what the server counts take a new database: URL.
+// the test has changed more than rows and tables of its own. Tests that look at what the server counts take a new
+// database: URL.
 func Lend(tb testing.TB) (string, *pgxpool.Pool) {
 	tb.Helper()
 	l := fromShelf()
@@ -91,7 +92,7 @@ func (l *lent) drop() error {
 // leaving is how long what a test has stopped may take to end its sessions.
 const leaving = 2 * time.Second
 
-// shapeSQL tells whether anything but rows was changed.
+// shapeSQL tells whether anything but rows was changed, and tables that were dropped.
 //
 //go:embed shape.sql
 var shapeSQL string
@@ -100,6 +101,16 @@ const (
 	// strangersSQL tells who is connected beside these sessions.
 	strangersSQL = `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> ALL ($1::integer[])`
+	// dropSQL drops the tables that the test has made: a new database costs much more.
+	dropSQL = `DO $$
+		DECLARE made text;
+		BEGIN
+			SELECT string_agg(oid::regclass::text, ', ') INTO made FROM pg_class
+			WHERE relnamespace = 'public'::regnamespace AND relkind = 'r';
+			IF made IS NOT NULL THEN
+				EXECUTE 'DROP TABLE ' || made;
+			END IF;
+		END $$`
 	emptySQL = `DO $$
 		DECLARE used text;
 		BEGIN
@@ -158,6 +169,9 @@ func (l *lent) empty(ctx context.Context, c *pgx.Conn, pids []uint32) error {
 	shape := func() (s string, err error) {
 		err = c.QueryRow(ctx, shapeSQL, pgx.QueryExecModeSimpleProtocol).Scan(&s)
 		return s, err
+	}
+	if _, err := c.Exec(ctx, dropSQL); err != nil {
+		return err
 	}
 	left, err := shape()
 	if err == nil && left != l.shape {

@@ -24,10 +24,12 @@ func TestRenew(t *testing.T) {
 	db := &DB{T: t, URL: l.url, Pool: l.pool}
 	for range 2 {
 		require.Equal(t, []int64{1, 2}, db.Enqueue(1, "a", "b"))
+		db.Exec("CREATE TABLE mine (n bigserial UNIQUE, why text)")
 		db.Exec("SET work_mem = '1MB'; LISTEN x; SELECT pg_advisory_lock(1)")
 		require.True(t, l.renew())
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pgfifo.jobs"))
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pgfifo.queue_groups"))
+		require.True(t, One[bool](db, "SELECT to_regclass('mine') IS NULL"))
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pg_listening_channels()"))
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = "+
 			"(SELECT oid FROM pg_database WHERE datname = current_database())"))
@@ -39,7 +41,8 @@ func TestRenew(t *testing.T) {
 func TestNoRenewal(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(db *DB){
-		"a table":         func(db *DB) { db.Exec("CREATE TABLE mine ()") },
+		"a table of ours": func(db *DB) { db.Exec("CREATE TABLE pgfifo.mine ()") },
+		"a view":          func(db *DB) { db.Exec("CREATE TABLE mine (); CREATE VIEW yours AS SELECT FROM mine") },
 		"a dropped index": func(db *DB) { db.Exec("DROP INDEX pgfifo.jobs_due") },
 		"a column":        func(db *DB) { db.Exec("ALTER TABLE pgfifo.jobs ADD mine text") },
 		"a default":       func(db *DB) { db.Exec("ALTER TABLE pgfifo.jobs ALTER run_at SET DEFAULT now()") },
