@@ -63,7 +63,7 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error
 //
 // The Client tells workers when tx has committed. It asks the server about all such transactions in one statement:
 // every millisecond while they are young, then each time when they have grown older by a sixteenth, and at least every
-// second. It keeps 1,000 transactions in mind, each for an hour. For others, and if the process ends before it has
+// second. It keeps 32,768 transactions in mind, each for an hour. For others, and if the process ends before it has
 // told, workers find the jobs at their next poll.
 func (c *Client) EnqueueTx(ctx context.Context, tx Tx, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, c.all().In(tx), msgs)

@@ -73,7 +73,7 @@
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
-// handlers run: the first eight of each lane after the start of its worker, and all of jobs that have failed or were
+// handlers run: the first ten of each lane after the start of its worker, and all of jobs that have failed or were
 // lost before. A mark is taken back in the transaction that settles the attempt. One that is found when the group is
 // ours is of an attempt that died. Hence a job that kills its worker at each start is counted each time, and so is
 // every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks are
