@@ -19,8 +19,8 @@ import (
 func (c *cluster) freezeWalWriter() (thaw func()) {
 	c.Helper()
 	pid := query[int](c, c.port, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
-	flushes := func() bool {
-		ctx, cancel := context.WithTimeout(c.Context(), time.Second)
+	flushes := func() bool { // more than there are buffers for, so that each of them is made anew
+		ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, c.url(c.port))
 		if err != nil {
@@ -28,13 +28,13 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 		}
 		defer func() { _ = conn.Close(context.Background()) }()
 		_, err = conn.Exec(ctx, "BEGIN; SET LOCAL synchronous_commit = on; "+
-			"SELECT pg_logical_emit_message(true, 'frozen', ''); COMMIT")
+			"SELECT pg_logical_emit_message(true, 'frozen', repeat(' ', 5 << 20)); COMMIT")
 		return err == nil
 	}
 	for frozen := false; !frozen; {
 		require.NoError(c, c.Context().Err())
 		require.NoError(c, syscall.Kill(pid, syscall.SIGSTOP))
-		if frozen = flushes(); !frozen { // it holds the lock that every flush needs
+		if frozen = flushes(); !frozen { // it holds a lock that others need
 			require.NoError(c, syscall.Kill(pid, syscall.SIGCONT))
 		}
 	}
@@ -55,7 +55,7 @@ func (c *cluster) left() *cluster {
 
 // lazy has what no commit flushes stay in memory until the crash.
 var lazy = map[string]string{
-	"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "16MB", "checkpoint_timeout": "1h",
+	"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "4MB", "checkpoint_timeout": "1h",
 }
 
 // The server crashes in the middle of the work, and workers and producer find it again by themselves. With durable
