@@ -24,7 +24,7 @@ const traps = `
 		body text := $$ LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''trapped by foreign code''; END'$$;
 	BEGIN
 		FOREACH l IN ARRAY types LOOP
-			FOREACH f IN ARRAY '{unnest,cardinality,count,ceil,length,pg_xact_status,pg_advisory_xact_lock,
+			FOREACH f IN ARRAY '{unnest,array_agg,cardinality,count,ceil,length,pg_xact_status,pg_advisory_xact_lock,
 					pg_try_advisory_xact_lock,hashtextextended,jsonb_strip_nulls,jsonb_array_length,
 					current_setting,host}'::text[] LOOP
 				EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s', f, l,

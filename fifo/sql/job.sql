@@ -13,16 +13,16 @@ SELECT job.group_id, false AS dead,
                                          LIMIT $4) few) AS ahead,
        0 AS attempts, NULL::timestamptz AS enqueued_at, NULL::timestamptz AS died_at, NULL::jsonb AS last_failure,
        coalesce(q.group_limit, 0) AS most,
-       coalesce(cardinality(run.xids), 0) AS running,
+       coalesce(pg_catalog.cardinality(run.xids), 0) AS running,
        run.xids IS NOT NULL
        AND NOT EXISTS (SELECT FROM pgfifo.jobs b
                        WHERE b.queue = $1 AND b.group_id = job.group_id AND b.id < $3
                          AND b.xmax <> ALL (run.xids)) AS next
 FROM (SELECT j.queue, j.group_id FROM pgfifo.jobs j WHERE j.id + 0 = $3::bigint OFFSET 0) job
 LEFT JOIN pgfifo.queues q ON q.queue = job.queue
-LEFT JOIN LATERAL (SELECT array_agg(s.xmax) AS xids
+LEFT JOIN LATERAL (SELECT pg_catalog.array_agg(s.xmax) AS xids
                    FROM pgfifo.group_slots s
-                   JOIN pg_stat_activity a ON a.backend_xid = s.xmax
+                   JOIN pg_catalog.pg_stat_activity a ON a.backend_xid = s.xmax
                    WHERE s.queue = $1 AND s.group_id = job.group_id) run ON q.group_limit > 0
 WHERE job.queue = $1 AND ($2::text IS NULL OR job.group_id = $2)
 UNION ALL

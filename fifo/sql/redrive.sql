@@ -63,8 +63,8 @@ WITH chosen AS (
     SELECT group_id, id FROM back UNION ALL SELECT group_id, id FROM tail
 )
 SELECT p.group_id, p.id, p.job_id, pg_current_xact_id()::text::bigint AS xid
-FROM unnest((SELECT array_agg(l.group_id::text ORDER BY l.group_id, l.id) FROM letter l),
-            (SELECT array_agg(l.id ORDER BY l.group_id, l.id) FROM letter l),
-            (SELECT array_agg(j.id ORDER BY j.group_id, j.id) FROM job j))
+FROM unnest((SELECT pg_catalog.array_agg(l.group_id::text ORDER BY l.group_id, l.id) FROM letter l),
+            (SELECT pg_catalog.array_agg(l.id ORDER BY l.group_id, l.id) FROM letter l),
+            (SELECT pg_catalog.array_agg(j.id ORDER BY j.group_id, j.id) FROM job j))
      WITH ORDINALITY AS p (group_id, id, job_id, n)
 ORDER BY p.n

@@ -22,7 +22,7 @@ FROM (
     SELECT k.n::integer, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)
     CROSS JOIN LATERAL (
-        SELECT array_agg(h.ctid) AS two
+        SELECT pg_catalog.array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
               FROM pgfifo.jobs h
               WHERE h.queue = $1 AND h.group_id = k.group_id AND h.id > k.floor

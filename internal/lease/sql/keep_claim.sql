@@ -30,7 +30,7 @@ WITH head AS MATERIALIZED (
     FROM unnest($1::text[], $2::text[], $3::bigint[], $6::boolean[])
          WITH ORDINALITY AS k (queue, group_id, floor, slotted, n)
     CROSS JOIN LATERAL (
-        SELECT array_agg(h.ctid) AS two
+        SELECT pg_catalog.array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
               FROM pgfifo.jobs h
               WHERE h.queue = k.queue AND h.group_id = k.group_id AND h.id > k.floor
