@@ -99,7 +99,7 @@ func newClocks(t *testing.T) *clocks {
 		}
 		return h.handle(ctx, job, task{})
 	})
-	c.stop = c.employ(c.worker)
+	c.stop = background(c.T, c.worker.Run)
 	return c
 }
 

@@ -129,19 +129,6 @@ func newLoad(c *cluster, url string) *load {
 	return l
 }
 
-// run runs the worker until the test ends or the returned function is called.
-func (l *load) run() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- l.worker.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(l, <-ended)
-	})
-	l.Cleanup(stop)
-	return stop
-}
-
 // produce enqueues as fast as it goes, and once that fails every 20 milliseconds, until so many enqueues in all have
 // failed and enough says so.
 func (l *load) produce(failures int64, enough func() bool) {

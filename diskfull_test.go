@@ -27,7 +27,7 @@ func TestDiskFull(t *testing.T) {
 	url := databaseURL(t, c.url(c.port), "small")
 	l := newLoad(c, url)
 	makeRoom := c.ballast(disk, 6)
-	stop := l.run()
+	stop := background(t, l.worker.Run)
 	l.untilFull(func() bool { return true })
 	require.NotZero(t, l.refusals["53100"], "disk_full: %v", l.refusals)
 	require.Zero(t, l.unknown.Load(), "every error says that nothing was enqueued")
@@ -54,7 +54,7 @@ func TestLogDiskFull(t *testing.T) {
 	// A replica that never comes back: the usual reason why a log grows and grows.
 	c.exec(c.port, "SELECT pg_create_physical_replication_slot('gone', true)")
 	makeRoom := c.ballast(disk, 58) // enough until the slot is gone, for the work goes on
-	stop := l.run()
+	stop := background(t, l.worker.Run)
 	l.untilFull(func() bool {
 		text, err := os.ReadFile(filepath.Join(c.dir, "log"))
 		require.NoError(t, err)

@@ -150,8 +150,7 @@ func (h *sinner) handle(ctx context.Context, job *fifo.Job) error {
 	h.mu.Lock()
 	h.seen = append(h.seen, x)
 	h.mu.Unlock()
-	_, err = tx.Exec(ctx, "INSERT INTO public.effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
-		job.GroupID, job.ID, job.Attempt())
+	_, err = writeEffect(ctx, job)
 	if err == nil && job.ID == h.first && job.Attempt() == 1 {
 		err = h.do(ctx, tx, job)
 	}
@@ -188,7 +187,7 @@ func testVice(t *testing.T, v vice, batch fifo.Queue) {
 	batch.Handler = h.handle
 	w.HandleQueue(queue, batch)
 	w.Handle("q2", h.handle)
-	stop := s.employ(w)
+	stop := background(s.T, w.Run)
 	s.drained()
 	want["late"] = s.enqueue(message("late", task{}))
 	s.drained()
@@ -215,18 +214,4 @@ func testVice(t *testing.T, v vice, batch fifo.Queue) {
 		}
 	}
 	require.Equal(t, v.fails, attempts == 2, "%+v", h.seen)
-}
-
-// employ runs a worker in this process; the returned function stops it, and requires that it ends well.
-func (s *site) employ(w *fifo.Worker) (stop func()) {
-	s.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(s, <-ended)
-	})
-	s.Cleanup(stop)
-	return stop
 }

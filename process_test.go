@@ -301,14 +301,8 @@ func (s *site) terminate(p *process) {
 // await waits for a worker process to end in peace.
 func (s *site) await(p *process) {
 	s.Helper()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-p.exited:
-		require.NoError(s, p.err, p.name)
-	case <-timer.C:
-		require.FailNow(s, "waited in vain for the end of "+p.name)
-	}
+	receive(s.T, patience, p.exited, "the end of "+p.name)
+	require.NoError(s, p.err, p.name)
 }
 
 // stop tells worker processes to end, and waits until they have.

@@ -16,9 +16,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -127,12 +127,8 @@ func (c *cluster) exec(port int, sql string) {
 	require.NoError(c, err, sql)
 }
 
-// migrate makes the library's schema and the table of effects.
+// migrate makes the library's schema.
 func (c *cluster) migrate() {
 	c.Helper()
-	pool, err := pgxpool.New(c.Context(), c.url(c.port))
-	require.NoError(c, err)
-	defer pool.Close()
-	require.NoError(c, migrations.Up(c.Context(), pool, nil))
-	c.exec(c.port, effectsTable)
+	require.NoError(c, migrations.Up(c.Context(), pgtest.Connect(c, c.url(c.port)), nil))
 }

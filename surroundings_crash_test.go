@@ -72,7 +72,7 @@ func TestServerCrash(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, lazy)
 			c.migrate()
-			s := siteOn(t, c.url(c.port))
+			s := newSiteAt(t, c.url(c.port))
 			backlog := s.fill(80, 20)
 			if off != "" {
 				c.exec(c.port, off)
@@ -131,7 +131,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, lazy)
 			c.migrate()
-			s := siteOn(t, c.url(c.port))
+			s := newSiteAt(t, c.url(c.port))
 			s.fill(80, 40)
 			c.exec(c.port, "CHECKPOINT")
 			thaw := c.freezeWalWriter()

@@ -56,7 +56,7 @@ func TestPromotedStandby(t *testing.T) {
 						"SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
 				})
 			}
-			s := siteOn(t, strings.Replace(primary.url(primary.port, standby.port), "=any", "=read-write", 1))
+			s := newSiteAt(t, strings.Replace(primary.url(primary.port, standby.port), "=any", "=read-write", 1))
 			s.gate()
 			gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
 			p := s.produce()
@@ -122,7 +122,7 @@ func TestMarksDoNotWaitForAStandby(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
 	c.migrate()
-	s := siteOn(t, c.url(c.port))
+	s := newSiteAt(t, c.url(c.port))
 	for range 5 { // each would wait for Worker.Silence
 		s.enqueue(message("g", task{}))
 	}
