@@ -47,7 +47,7 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 // left returns a copy of what a crash has left.
 func (c *cluster) left() *cluster {
 	c.Helper()
-	left := &cluster{bin: c.bin, daemon: newDaemon(c.T, syscall.SIGQUIT), port: freePort(c.T), set: c.set}
+	left := &cluster{newProgram(c.T, syscall.SIGQUIT), c.bin, c.set}
 	left.run("cp", "-R", c.data(), left.data())
 	left.run("rm", "-f", filepath.Join(left.data(), "postmaster.pid"))
 	return left
