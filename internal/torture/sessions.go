@@ -2,8 +2,8 @@ package torture
 
 // A worker of the queues whose groups a session holds has few lanes, and runs many more jobs at once.
 const (
-	keptLanes    = 2
-	handsPerLane = 4
+	keptLanes   = 2
+	jobsPerLane = 4
 )
 
 // keepsAt reports whether the processes of a slot work these queues: half of them do, as each takes many connections.

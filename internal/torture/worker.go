@@ -80,7 +80,7 @@ func work(o order, book *journal) error {
 func (h *handlers) worker(o order, session bool) *fifo.Worker {
 	worker := h.newWorker(o)
 	if session {
-		worker.Concurrency, worker.SessionConcurrency = keptLanes, handsPerLane*keptLanes
+		worker.Concurrency, worker.SessionConcurrency = keptLanes, jobsPerLane*keptLanes
 	}
 	for name, q := range queues {
 		if mayKeep(name) != session || name == queueStubborn || o.Batch == 1 && name != queuePlain {
