@@ -13,8 +13,8 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// A misuse is something that a handler should not do to the connection and the tables that are lent to it. It does so in
-// its first attempt, after it has written its effect.
+// A misuse is something that a handler should not do to the connection and the tables that are lent to it. It does so
+// in its first attempt, after it has written its effect.
 type misuse struct {
 	do       func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error
 	fails    bool   // the attempt fails, and the next one is another

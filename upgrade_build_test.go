@@ -76,7 +76,8 @@ func buildWith(t *testing.T, texts map[string]string) (program string) {
 	list, err := overlay.Write(dir, all)
 	require.NoError(t, err)
 	program = filepath.Join(dir, "other.test.exe")
-	out, err := exec.CommandContext(t.Context(), tool, "test", "-c", "-overlay", list, "-o", program, ".").CombinedOutput()
+	build := exec.CommandContext(t.Context(), tool, "test", "-c", "-overlay", list, "-o", program, ".")
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }

@@ -1,5 +1,5 @@
-// Package overlay builds Go programs with other texts in the place of some files (go build -overlay), which stay as they
-// are.
+// Package overlay builds Go programs with other texts in the place of some files, which stay as they are: go build
+// -overlay.
 package overlay
 
 import (

@@ -46,7 +46,7 @@ type Config struct {
 	// promise was broken.
 	Dir string
 	// Logf is told of the progress, if it is not nil.
-	Logf func(format string, args ...any)
+	Logf func(format string, args ...any) `json:"-"`
 }
 
 // Profiles are Configs by name.

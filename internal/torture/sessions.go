@@ -26,8 +26,8 @@ func (c *checker) hit(m *mark, t *turn) bool {
 	return t.pid == m.pid && t.pid != 0
 }
 
-// When the handler of a queue whose groups a session may hold asks for the job's transaction, which holds the group only
-// from then on.
+// When the handler of a queue whose groups a session may hold asks for the job's transaction, which holds the group
+// only from then on.
 const (
 	txLate  = "late"  // when all else is done
 	txNever = "never" // the effect is that of a trigger, with the job's completion
