@@ -1,8 +1,6 @@
 package pgfifo_test
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,41 +40,29 @@ func init() { jumpWall = time.JumpWall }
 // readings are how Now reads the clock, in one release of Go or another.
 var readings = []string{"\tsec, nsec, mono := runtimeNow()\n", "\tsec, nsec, mono := now()\n"}
 
-var errOtherGo = errors.New("this release of Go reads its clock in another way than the test knows")
-
-// overlay writes the files, and the list of what they replace, and returns the path of that.
-func overlay(dir, goroot, here string) (string, error) {
-	std := filepath.Join(goroot, "src", "time")
-	source, err := os.ReadFile(filepath.Join(std, "time.go"))
+// jumping returns the files of a test binary with such a clock, or skips the test.
+func jumping(t *testing.T) map[string]string {
+	t.Helper()
+	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
-		return "", err
+		t.Skip("no go command to build a process with another clock: ", err)
 	}
+	std := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
+	source, err := os.ReadFile(filepath.Join(std, "time.go"))
+	require.NoError(t, err)
 	patched, count := string(source), 0
 	for _, reading := range readings {
 		count += strings.Count(patched, reading)
 		patched = strings.Replace(patched, reading, reading+"\tsec += wallJump.Load()\n", 1)
 	}
 	if count != 1 {
-		return "", errOtherGo
+		t.Skip("this release of Go reads its clock in another way than the test knows")
 	}
-	replace := make(map[string]string)
-	for path, text := range map[string]string{
-		filepath.Join(std, "time.go"):                   patched,
-		filepath.Join(std, "jump.go"):                   jumpInTime,
-		filepath.Join(here, "clock_jump_added_test.go"): jumpInTest,
-	} {
-		file := filepath.Join(dir, filepath.Base(path))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return "", err
-		}
-		replace[path] = file
+	return map[string]string{
+		filepath.Join(std, "time.go"): patched,
+		filepath.Join(std, "jump.go"): jumpInTime,
+		"clock_jump_added_test.go":    jumpInTest,
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, list, 0o600)
 }
 
 // inJumpingProcess runs the calling test once more in a process whose wall clock can jump, on the same server.
@@ -85,26 +71,10 @@ func inJumpingProcess(t *testing.T) {
 	if os.Getenv("PGFIFO_TEST_CLOCK") == "" {
 		t.Skip("PGFIFO_TEST_CLOCK is not set: it builds Go's standard library once more")
 	}
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("no go command to build a process with another clock: ", err)
-	}
-	goroot, err := exec.CommandContext(t.Context(), tool, "env", "GOROOT").Output()
-	require.NoError(t, err)
-	here, err := os.Getwd()
-	require.NoError(t, err)
-	dir := t.TempDir()
-	list, err := overlay(dir, strings.TrimSpace(string(goroot)), here)
-	if errors.Is(err, errOtherGo) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	exe := filepath.Join(dir, "jumping.test.exe")
-	out, err := exec.CommandContext(t.Context(), tool, "test", "-c", "-overlay", list, "-o", exe, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	exe := buildWith(t, jumping(t))
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
 	cmd.Env = append(os.Environ(), pgserver.EnvSource+"=url", pgserver.EnvURL+"="+pgtest.URL(t))
-	out, err = cmd.CombinedOutput()
+	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	require.NoError(t, err)
 	require.Contains(t, string(out), "--- PASS: "+t.Name())

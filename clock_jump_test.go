@@ -71,7 +71,7 @@ func newClocks(t *testing.T) *clocks {
 	c.start(2)
 	book, err := openJournal(c.journal, "jumping")
 	require.NoError(t, err)
-	h := &hand{pool: c.pool, client: c.client, book: book}
+	h := &taskHandler{pool: c.pool, client: c.client, book: book}
 	c.worker = &fifo.Worker{
 		Client: c.client, Name: "jumping", Concurrency: 4, JobTimeout: clockTimeout,
 		// So short that a heartbeat that is not sent costs the group.
@@ -99,7 +99,7 @@ func newClocks(t *testing.T) *clocks {
 		}
 		return h.handle(ctx, job, task{})
 	})
-	c.stop = c.employ(c.worker)
+	c.stop = background(c.T, c.worker.Run)
 	return c
 }
 

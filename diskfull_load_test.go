@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -25,48 +24,40 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/daemon"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // newDisk mounts a small disk of a cluster's own below its folder, and returns its folder, for the cluster's owner.
-func (d *daemon) newDisk(name string, megabytes int) string {
-	d.Helper()
+func (p *program) newDisk(name string, megabytes int) string {
+	p.Helper()
 	if os.Geteuid() != 0 {
-		d.Skip("skipped: it takes root to mount a small disk that can be full")
+		p.Skip("skipped: it takes root to mount a small disk that can be full")
 	}
-	dir := filepath.Join(d.dir, name)
-	require.NoError(d, os.Mkdir(dir, 0o700))
+	dir := filepath.Join(p.Dir, name)
+	require.NoError(p, os.Mkdir(dir, 0o700))
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
-		d.Skip("skipped: this machine mounts no tmpfs: ", err)
+		p.Skip("skipped: this machine mounts no tmpfs: ", err)
 	}
-	// The shell unmounts it when our end of the pipe is closed without our having done so: when we are killed.
-	guard := exec.Command("sh", "-c", `cat >/dev/null; umount -l "$1" 2>/dev/null; :`, "sh", dir)
-	guard.Dir = "/"
-	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	alive, err := guard.StdinPipe()
-	require.NoError(d, err)
-	require.NoError(d, guard.Start())
-	d.Cleanup(func() {
-		d.end(syscall.SIGQUIT)
-		require.NoError(d, syscall.Unmount(dir, 0))
-		require.NoError(d, alive.Close())
-		require.NoError(d, guard.Wait())
+	guard, err := daemon.NewGuard(`cat >/dev/null; umount -l "$1" 2>/dev/null; :`, dir) // if we are killed
+	require.NoError(p, err)
+	p.Cleanup(func() {
+		require.NoError(p, p.Stop())
+		require.NoError(p, syscall.Unmount(dir, 0))
+		require.NoError(p, guard.Close())
 	})
 	data := filepath.Join(dir, "data") // initdb wants an empty folder that it may close to others
-	require.NoError(d, os.Mkdir(data, 0o700))
-	if d.cred != nil {
-		require.NoError(d, os.Chown(dir, int(d.cred.Uid), int(d.cred.Gid)))
-		require.NoError(d, os.Chown(data, int(d.cred.Uid), int(d.cred.Gid)))
-	}
+	require.NoError(p, os.Mkdir(data, 0o700))
+	require.NoError(p, errors.Join(p.Own(dir), p.Own(data)))
 	return data
 }
 
 // ballast fills some of a disk with what can be removed.
-func (d *daemon) ballast(disk string, megabytes int) (remove func()) {
-	d.Helper()
+func (p *program) ballast(disk string, megabytes int) (remove func()) {
+	p.Helper()
 	path := filepath.Join(filepath.Dir(disk), "ballast")
-	require.NoError(d, os.WriteFile(path, make([]byte, megabytes<<20), 0o600))
-	return func() { require.NoError(d, os.Remove(path)) }
+	require.NoError(p, os.WriteFile(path, make([]byte, megabytes<<20), 0o600))
+	return func() { require.NoError(p, os.Remove(path)) }
 }
 
 // A load is what producers and a worker do while the disk fills up. Each producer has groups of its own, so that it
@@ -127,19 +118,6 @@ func newLoad(c *cluster, url string) *load {
 		n integer NOT NULL)`)
 	require.NoError(c, err)
 	return l
-}
-
-// run runs the worker until the test ends or the returned function is called.
-func (l *load) run() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- l.worker.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(l, <-ended)
-	})
-	l.Cleanup(stop)
-	return stop
 }
 
 // produce enqueues as fast as it goes, and once that fails every 20 milliseconds, until so many enqueues in all have

@@ -4,17 +4,12 @@ package pgfifo_test
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgfifo/pgfifo/internal/pgtest"
-	"github.com/pgfifo/pgfifo/migrations"
 )
 
 // While there is no space for data, what needs some is refused, and the rest goes on.
@@ -27,7 +22,7 @@ func TestDiskFull(t *testing.T) {
 	url := databaseURL(t, c.url(c.port), "small")
 	l := newLoad(c, url)
 	makeRoom := c.ballast(disk, 6)
-	stop := l.run()
+	stop := background(t, l.worker.Run)
 	l.untilFull(func() bool { return true })
 	require.NotZero(t, l.refusals["53100"], "disk_full: %v", l.refusals)
 	require.Zero(t, l.unknown.Load(), "every error says that nothing was enqueued")
@@ -42,21 +37,18 @@ func TestDiskFull(t *testing.T) {
 // Without space for its log, the server stops. It is started again when there is some.
 func TestLogDiskFull(t *testing.T) {
 	t.Parallel()
-	c := &cluster{bin: serverBin(t), daemon: newDaemon(t, syscall.SIGQUIT), port: freePort(t), set: map[string]string{
-		"min_wal_size": "2MB", "max_wal_size": "8MB",
-	}}
+	c := emptyCluster(t, map[string]string{"min_wal_size": "2MB", "max_wal_size": "8MB"})
 	disk := c.newDisk("wal", 96)
-	c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
-		"--wal-segsize=1", "--waldir", disk)
+	c.initdb("--wal-segsize=1", "--waldir", disk)
 	c.serve(c.port)
-	require.NoError(t, migrations.Up(t.Context(), pgtest.Connect(t, c.url(c.port)), nil))
+	c.migrate()
 	l := newLoad(c, c.url(c.port))
 	// A replica that never comes back: the usual reason why a log grows and grows.
 	c.exec(c.port, "SELECT pg_create_physical_replication_slot('gone', true)")
 	makeRoom := c.ballast(disk, 58) // enough until the slot is gone, for the work goes on
-	stop := l.run()
+	stop := background(t, l.worker.Run)
 	l.untilFull(func() bool {
-		text, err := os.ReadFile(filepath.Join(c.dir, "log"))
+		text, err := os.ReadFile(c.LogFile())
 		require.NoError(t, err)
 		return strings.Contains(string(text), "PANIC") && strings.Contains(string(text), "No space left on device")
 	})
@@ -93,13 +85,10 @@ func (l *load) trouble() int64 {
 func (c *cluster) revive() {
 	c.Helper()
 	c.await("the server's recovery", func() bool {
-		select {
-		case <-c.exited:
+		if c.Ended() {
 			c.Log("the server had stopped")
-			c.end(syscall.SIGQUIT) // it has; its guard does not know
 			c.serve(c.port)
 			return true
-		default:
 		}
 		conn, err := pgx.Connect(c.Context(), c.url(c.port))
 		return err == nil && conn.Close(c.Context()) == nil

@@ -27,31 +27,13 @@ func (s *site) stubborn(job int64, do func(ctx context.Context, tx pgx.Tx, job *
 	w.Handle(queue, func(ctx context.Context, j *fifo.Job) error {
 		book.write("start", j)
 		defer book.write("end", j)
-		tx, err := j.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
-			j.GroupID, j.ID, j.Attempt())
+		tx, err := writeEffect(ctx, j)
 		if err == nil && j.ID == job && j.Attempt() == 1 {
 			err = do(ctx, tx, j)
 		}
 		return err
 	})
 	return w
-}
-
-// hear waits for what a channel has to tell.
-func hear[T any](s *site, from <-chan T, what string) (v T) {
-	s.Helper()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case v = <-from:
-	case <-timer.C:
-		require.FailNow(s, "waited in vain for "+what)
-	}
-	return v
 }
 
 func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
@@ -76,8 +58,8 @@ func TestHandlerIgnoresItsTimeout(t *testing.T) {
 		return err
 	})
 	w.JobTimeout = 300 * time.Millisecond
-	stop := s.employ(w)
-	require.Equal(t, fifo.ErrJobTimeout, hear(s, timedOut, "the timeout"))
+	stop := background(s.T, w.Run)
+	require.Equal(t, fifo.ErrJobTimeout, receive(s.T, patience, timedOut, "the timeout"))
 	other := s.fill(3, 5)
 	s.within(patience, "the other groups", func() bool { return s.number("SELECT count(*) FROM effects") == 15 })
 	require.Empty(t, s.find("start", ids[1]), "the group is taken")
@@ -115,10 +97,10 @@ func TestHandlerIgnoresItsLoss(t *testing.T) {
 		after.Store(err)
 		return nil
 	})
-	stop := s.employ(w)
-	require.ErrorIs(t, hear(s, told, "the loss"), fifo.ErrLost)
+	stop := background(s.T, w.Run)
+	require.ErrorIs(t, receive(s.T, patience, told, "the loss"), fifo.ErrLost)
 	other := s.stubborn(0, nil)
-	stopOther := s.employ(other)
+	stopOther := background(s.T, other.Run)
 	s.drained()
 	release()
 	stop()
@@ -154,10 +136,10 @@ func TestGoroutineInAStatement(t *testing.T) {
 		return err
 	})
 	w.Concurrency = 1
-	stop := s.employ(w)
+	stop := background(s.T, w.Run)
 	s.drained()
 	stop()
-	require.Error(t, hear(s, leaked, "the end of the statement"))
+	require.Error(t, receive(s.T, patience, leaked, "the end of the statement"))
 	require.Equal(t, map[string][]int64{"g": ids}, s.effects())
 }
 
@@ -180,10 +162,10 @@ func TestPreparedTransaction(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), pool, nil))
 	s := newSiteAt(t, server.URL)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
-	stop := s.employ(s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
+	stop := background(t, s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
 		_, err := tx.Exec(ctx, "PREPARE TRANSACTION 'left behind'")
 		return err
-	}))
+	}).Run)
 	s.until("the prepared transaction", func() bool { return s.number("SELECT count(*) FROM pg_prepared_xacts") == 1 })
 	want := s.fill(3, 5)
 	s.within(patience, "the other groups", func() bool { return s.jobs() == len(ids) })

@@ -51,7 +51,7 @@ func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) 
 			}
 			return do(s, ctx, tx)
 		})
-		s.employ(w)
+		background(s.T, w.Run)
 	}
 	require.Len(t, ids, 1)
 	s.drained()

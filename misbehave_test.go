@@ -13,16 +13,16 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// A vice is something that a handler should not do to the connection and the tables that are lent to it. It does so in
-// its first attempt, after it has written its effect.
-type vice struct {
+// A misuse is something that a handler should not do to the connection and the tables that are lent to it. It does so
+// in its first attempt, after it has written its effect.
+type misuse struct {
 	do       func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error
 	fails    bool   // the attempt fails, and the next one is another
 	replaced bool   // the connection is certainly another one afterwards
 	leaves   string // what the next handlers on that connection find of it, as in any pool of connections
 }
 
-var vices = map[string]vice{
+var misuses = map[string]misuse{
 	// What lasts for longer than the transaction costs the connection.
 	"SET of a session":     {do: statement("SET statement_timeout = '1h'"), replaced: true},
 	"SET search_path":      {do: statement("set search_path to pg_catalog"), replaced: true},
@@ -129,16 +129,16 @@ type sight struct {
 	symptoms string
 }
 
-// A sinner is a handler with a vice.
-type sinner struct {
-	vice
+// A misuser is a handler that does one.
+type misuser struct {
+	misuse
 	first int64 // the id of the job that has it
 
 	mu   sync.Mutex
 	seen []sight
 }
 
-func (h *sinner) handle(ctx context.Context, job *fifo.Job) error {
+func (h *misuser) handle(ctx context.Context, job *fifo.Job) error {
 	tx, err := job.PgxTx(ctx)
 	if err != nil {
 		return err
@@ -150,8 +150,7 @@ func (h *sinner) handle(ctx context.Context, job *fifo.Job) error {
 	h.mu.Lock()
 	h.seen = append(h.seen, x)
 	h.mu.Unlock()
-	_, err = tx.Exec(ctx, "INSERT INTO public.effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
-		job.GroupID, job.ID, job.Attempt())
+	_, err = writeEffect(ctx, job)
 	if err == nil && job.ID == h.first && job.Attempt() == 1 {
 		err = h.do(ctx, tx, job)
 	}
@@ -160,19 +159,19 @@ func (h *sinner) handle(ctx context.Context, job *fifo.Job) error {
 
 // Whatever a handler does to what it is lent: each job has its effect once, its group's later jobs run in order, so do
 // those of another queue, and the one lane there is stays of use or is replaced.
-func TestVices(t *testing.T) {
+func TestMisuse(t *testing.T) {
 	t.Parallel()
-	for name, v := range vices {
+	for name, v := range misuses {
 		for mode, batch := range map[string]fifo.Queue{"": {}, " in a batch": {BatchJobs: 3}} {
 			t.Run(name+mode, func(t *testing.T) {
 				t.Parallel()
-				testVice(t, v, batch)
+				testMisuse(t, v, batch)
 			})
 		}
 	}
 }
 
-func testVice(t *testing.T, v vice, batch fifo.Queue) {
+func testMisuse(t *testing.T, v misuse, batch fifo.Queue) {
 	s := newSite(t)
 	client := fifo.Open(s.pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
@@ -180,7 +179,7 @@ func testVice(t *testing.T, v vice, batch fifo.Queue) {
 		"g":     s.enqueue(message("g", task{}), message("g", task{}), message("g", task{})),
 		"other": s.enqueue(fifo.Message{Queue: "q2", GroupID: "other"}, fifo.Message{Queue: "q2", GroupID: "other"}),
 	}
-	h := &sinner{vice: v, first: want["g"][0]}
+	h := &misuser{misuse: v, first: want["g"][0]}
 	w := &fifo.Worker{
 		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
@@ -188,7 +187,7 @@ func testVice(t *testing.T, v vice, batch fifo.Queue) {
 	batch.Handler = h.handle
 	w.HandleQueue(queue, batch)
 	w.Handle("q2", h.handle)
-	stop := s.employ(w)
+	stop := background(s.T, w.Run)
 	s.drained()
 	want["late"] = s.enqueue(message("late", task{}))
 	s.drained()
@@ -199,34 +198,20 @@ func testVice(t *testing.T, v vice, batch fifo.Queue) {
 	if batch.BatchJobs > 1 {
 		return // which of the batch run again, other tests say
 	}
-	attempts, sinner := 0, 0
+	attempts, before := 0, 0
 	for _, x := range h.seen {
 		want := ""
-		if sinner != 0 {
+		if before != 0 {
 			if v.replaced || v.leaves != "" {
-				require.Equal(t, v.replaced, x.backend != sinner, "%+v", h.seen)
+				require.Equal(t, v.replaced, x.backend != before, "%+v", h.seen)
 			}
 			want = v.leaves
 		}
 		require.Equal(t, want, x.symptoms, "%+v", h.seen)
 		if x.job == h.first {
 			attempts++
-			sinner = h.seen[0].backend // there was one lane, with one connection so far
+			before = h.seen[0].backend // there was one lane, with one connection so far
 		}
 	}
 	require.Equal(t, v.fails, attempts == 2, "%+v", h.seen)
-}
-
-// employ runs a worker in this process; the returned function stops it, and requires that it ends well.
-func (s *site) employ(w *fifo.Worker) (stop func()) {
-	s.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(s, <-ended)
-	})
-	s.Cleanup(stop)
-	return stop
 }

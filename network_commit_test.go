@@ -62,52 +62,26 @@ func (s *site) remote() *remote {
 }
 
 func (r *remote) handle(ctx context.Context, job *fifo.Job) error {
-	tx, err := job.PgxTx(ctx)
-	if err != nil {
+	if _, err := writeEffect(ctx, job); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
-		job.GroupID, job.ID, job.Attempt())
-	if err != nil {
-		return err
+	select {
+	case r.started <- job:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	for _, step := range []func() bool{
-		func() bool {
-			select {
-			case r.started <- job:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		},
-		func() bool {
-			select {
-			case <-r.proceed:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		},
-	} {
-		if !step() {
-			return context.Cause(ctx)
-		}
+	select {
+	case <-r.proceed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return nil
 }
 
 // next waits for the next handler, and returns its job.
 func (r *remote) next() *fifo.Job {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	select {
-	case job := <-r.started:
-		return job
-	case <-ctx.Done():
-		require.FailNow(r, "waited in vain for a handler")
-		return nil
-	}
+	return receive(r.T, patience, r.started, "a handler")
 }
 
 func (r *remote) settled() []settled {

@@ -103,7 +103,7 @@ func work(text string) error {
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	defer func() { _ = client.Close() }()
-	h := &hand{pool: pool, client: client, book: book}
+	h := &taskHandler{pool: pool, client: client, book: book}
 	worker := &fifo.Worker{
 		Client: client, Name: a.Name, Concurrency: a.Lanes, MaxAttempts: a.MaxAttempts,
 		Heartbeat: a.Heartbeat, Silence: a.Silence, ServerSilence: a.ServerSilence,
@@ -113,14 +113,14 @@ func work(text string) error {
 	return worker.Run(ctx)
 }
 
-// A hand is the handler of a worker process.
-type hand struct {
+// A taskHandler is the handler of a worker process.
+type taskHandler struct {
 	pool   *pgxpool.Pool
 	client *fifo.Client
 	book   *journal
 }
 
-func (h *hand) handle(ctx context.Context, job *fifo.Job, t task) error {
+func (h *taskHandler) handle(ctx context.Context, job *fifo.Job, t task) error {
 	h.book.write("start", job)
 	defer h.book.write("end", job)
 	tx, err := job.Tx(ctx)
@@ -138,7 +138,7 @@ func (h *hand) handle(ctx context.Context, job *fifo.Job, t task) error {
 	return nil
 }
 
-func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
+func (h *taskHandler) act(ctx context.Context, job *fifo.Job, what string) error {
 	switch what {
 	case "":
 		return nil
@@ -191,7 +191,7 @@ func (h *hand) act(ctx context.Context, job *fifo.Job, what string) error {
 }
 
 // census counts the jobs that run, its own included, as the server has it: whose transactions are in progress.
-func (h *hand) census(ctx context.Context, job *fifo.Job) error {
+func (h *taskHandler) census(ctx context.Context, job *fifo.Job) error {
 	tx, err := job.PgxTx(ctx)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func execute(ctx context.Context, job *fifo.Job, sql string) error {
 }
 
 // wait leaves the job's transaction idle until the test opens the gate.
-func (h *hand) wait(ctx context.Context, job *fifo.Job) error {
+func (h *taskHandler) wait(ctx context.Context, job *fifo.Job) error {
 	h.book.write("wait", job)
 	_, err := h.pool.Exec(ctx, "SELECT pg_advisory_xact_lock_shared($1)", gateKey)
 	return err
@@ -301,14 +301,8 @@ func (s *site) terminate(p *process) {
 // await waits for a worker process to end in peace.
 func (s *site) await(p *process) {
 	s.Helper()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-p.exited:
-		require.NoError(s, p.err, p.name)
-	case <-timer.C:
-		require.FailNow(s, "waited in vain for the end of "+p.name)
-	}
+	receive(s.T, patience, p.exited, "the end of "+p.name)
+	require.NoError(s, p.err, p.name)
 }
 
 // stop tells worker processes to end, and waits until they have.

@@ -28,105 +28,109 @@ func eachSchema(t *testing.T, test func(t *testing.T, s *staff)) {
 
 func TestProducerRole(t *testing.T) {
 	t.Parallel()
-	eachSchema(t, func(t *testing.T, s *staff) {
-		ctx, pool := t.Context(), s.as(s.roles.Producer)
-		listener := pgtest.Conn(t, s.url)
-		_, err := listener.Exec(ctx, "LISTEN "+ident(cmp.Or(s.schema, "pgfifo")))
+	eachSchema(t, producerRole)
+}
+
+func producerRole(t *testing.T, s *staff) {
+	ctx, pool := t.Context(), s.as(s.roles.Producer)
+	listener := pgtest.Conn(t, s.url)
+	_, err := listener.Exec(ctx, "LISTEN "+ident(cmp.Or(s.schema, "pgfifo")))
+	require.NoError(t, err)
+	want := 0
+	for _, inOrder := range []bool{false, true} {
+		client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = inOrder })
+		one := message("g", task{})
+		one.Delay, one.MaxAttempts = time.Second, 3
+		ids, err := client.Enqueue(ctx, one)
 		require.NoError(t, err)
-		want := 0
-		for _, inOrder := range []bool{false, true} {
-			client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = inOrder })
-			one := message("g", task{})
-			one.Delay, one.MaxAttempts = time.Second, 3
-			ids, err := client.Enqueue(ctx, one)
-			require.NoError(t, err)
-			require.Len(t, ids, 1)
-			ids, err = client.Enqueue(ctx, one, message("h", task{}), one)
-			require.NoError(t, err)
-			require.Len(t, ids, 3)
-			require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				_, err := client.EnqueuePgxTx(ctx, tx, one)
-				return err
-			}))
-			tx, err := client.DB().BeginTx(ctx, nil)
-			require.NoError(t, err)
-			_, err = client.EnqueueTx(ctx, tx, one, one)
-			require.NoError(t, err)
-			require.NoError(t, tx.Commit())
-			want += 7
-		}
-		first := message("d", task{})
-		first.DedupID, first.Priority = "a", 1
-		for _, duplicate := range []bool{false, true} {
-			got, err := s.client(pool).Enqueue(ctx, first)
-			require.NoError(t, err)
-			require.Equal(t, duplicate, got[0].Duplicate)
-			require.False(t, got[0].Replaced)
-		}
-		first.Replace = true
+		require.Len(t, ids, 1)
+		ids, err = client.Enqueue(ctx, one, message("h", task{}), one)
+		require.NoError(t, err)
+		require.Len(t, ids, 3)
+		require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			_, err := client.EnqueuePgxTx(ctx, tx, one)
+			return err
+		}))
+		tx, err := client.DB().BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = client.EnqueueTx(ctx, tx, one, one)
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		want += 7
+	}
+	first := message("d", task{})
+	first.DedupID, first.Priority = "a", 1
+	for _, duplicate := range []bool{false, true} {
 		got, err := s.client(pool).Enqueue(ctx, first)
 		require.NoError(t, err)
-		require.True(t, got[0].Replaced)
-		want++
-		require.Equal(t, want, s.number("SELECT count(*) FROM pgfifo.jobs"))
-		waiting, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		_, err = listener.WaitForNotification(waiting)
-		require.NoError(t, err, "it tells workers")
+		require.Equal(t, duplicate, got[0].Duplicate)
+		require.False(t, got[0].Replaced)
+	}
+	first.Replace = true
+	got, err := s.client(pool).Enqueue(ctx, first)
+	require.NoError(t, err)
+	require.True(t, got[0].Replaced)
+	want++
+	require.Equal(t, want, s.number("SELECT count(*) FROM pgfifo.jobs"))
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err = listener.WaitForNotification(waiting)
+	require.NoError(t, err, "it tells workers")
 
-		q := s.client(pool).Queue(queue)
-		requireRefused(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may not choose settings")
-		s.exec("INSERT INTO pgfifo.queues VALUES ('" + queue + "', 300000000, true)")
-		require.NoError(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may look")
-		require.ErrorIs(t, q.Configure(ctx, fifo.Settings{}), fifo.ErrConflict)
+	q := s.client(pool).Queue(queue)
+	requireRefused(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may not choose settings")
+	s.exec("INSERT INTO pgfifo.queues VALUES ('" + queue + "', 300000000, true)")
+	require.NoError(t, q.Configure(ctx, fifo.Settings{DedupByGroup: true}), "it may look")
+	require.ErrorIs(t, q.Configure(ctx, fifo.Settings{}), fifo.ErrConflict)
 
-		_, _, err = q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
-		requireRefused(t, err, "through the API, too")
-		require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
-	})
+	_, _, err = q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{All: true}})
+	requireRefused(t, err, "through the API, too")
+	require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
 }
 
 func TestReaderRole(t *testing.T) {
 	t.Parallel()
-	eachSchema(t, func(t *testing.T, s *staff) {
-		ctx, pool := t.Context(), s.as(s.roles.Reader)
-		s.stock()
-		holder, err := s.owner.Begin(ctx)
-		require.NoError(t, err)
-		defer func() { _ = holder.Rollback(context.Background()) }()
-		_, err = holder.Exec(ctx, s.sql("SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE"))
-		require.NoError(t, err)
+	eachSchema(t, readerRole)
+}
 
-		client := s.client(pool)
-		s.look(client)
-		list, err := client.Queue(queue).Group("a").Groups(ctx, fifo.Page{})
-		require.NoError(t, err)
-		require.Len(t, list, 1)
-		require.True(t, list[0].Held)
-		require.Equal(t, int(holder.Conn().PgConn().PID()), list[0].PID)
-		require.Zero(t, list[0].HeldSince, "another role's session is not for everybody to see")
-		require.Empty(t, list[0].ClientAddr)
-		s.exec("GRANT pg_read_all_stats TO " + ident(s.roles.Reader))
-		list, err = client.Queue(queue).Group("a").Groups(ctx, fifo.Page{})
-		require.NoError(t, err)
-		require.NotZero(t, list[0].HeldSince)
-		require.NotEmpty(t, list[0].ClientAddr)
+func readerRole(t *testing.T, s *staff) {
+	ctx, pool := t.Context(), s.as(s.roles.Reader)
+	s.stock()
+	holder, err := s.owner.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = holder.Rollback(context.Background()) }()
+	_, err = holder.Exec(ctx, s.sql("SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE"))
+	require.NoError(t, err)
 
-		require.NoError(t, holder.Rollback(ctx))
-		jobs, err := client.Queue(queue).Group("a").Jobs(ctx, fifo.Page{})
-		require.NoError(t, err)
-		s.keep(jobs[0])
-		list, err = client.Queue(queue).Group("a").Groups(ctx, fifo.Page{}, fifo.Held)
-		require.NoError(t, err)
-		require.Len(t, list, 1, "a session runs it")
+	client := s.client(pool)
+	s.look(client)
+	list, err := client.Queue(queue).Group("a").Groups(ctx, fifo.Page{})
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.True(t, list[0].Held)
+	require.Equal(t, int(holder.Conn().PgConn().PID()), list[0].PID)
+	require.Zero(t, list[0].HeldSince, "another role's session is not for everybody to see")
+	require.Empty(t, list[0].ClientAddr)
+	s.exec("GRANT pg_read_all_stats TO " + ident(s.roles.Reader))
+	list, err = client.Queue(queue).Group("a").Groups(ctx, fifo.Page{})
+	require.NoError(t, err)
+	require.NotZero(t, list[0].HeldSince)
+	require.NotEmpty(t, list[0].ClientAddr)
 
-		_, err = client.Queue(queue).Purge(ctx)
-		require.Error(t, err)
-		_, err = client.Queue(queue).DeleteDeadLetters(ctx, fifo.Letters{All: true})
-		require.Error(t, err)
-		_, err = client.Enqueue(ctx, message("g", task{}))
-		requireRefused(t, err, "through the API, too")
-	})
+	require.NoError(t, holder.Rollback(ctx))
+	jobs, err := client.Queue(queue).Group("a").Jobs(ctx, fifo.Page{})
+	require.NoError(t, err)
+	s.keep(jobs[0])
+	list, err = client.Queue(queue).Group("a").Groups(ctx, fifo.Page{}, fifo.Held)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "a session runs it")
+
+	_, err = client.Queue(queue).Purge(ctx)
+	require.Error(t, err)
+	_, err = client.Queue(queue).DeleteDeadLetters(ctx, fifo.Letters{All: true})
+	require.Error(t, err)
+	_, err = client.Enqueue(ctx, message("g", task{}))
+	requireRefused(t, err, "through the API, too")
 }
 
 // one is the dead letter with that id.
@@ -161,62 +165,82 @@ func (s *staff) look(client *fifo.Client) {
 	pauses, err := client.Pauses(ctx)
 	require.NoError(s, err)
 	require.Len(s, pauses, 1)
-	depth, err := client.Queue(queue).Measure(ctx)
-	require.NoError(s, err)
-	require.Equal(s, 3, depth.DeadLetters)
+	for scope, want := range map[fifo.Scope]int{client.Queue(queue): 3, client.Queue(queue).Group("b"): 2} {
+		depth, err := scope.Measure(ctx)
+		require.NoError(s, err)
+		require.Equal(s, want, depth.DeadLetters)
+	}
 }
 
 func TestAdminRole(t *testing.T) {
 	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
-		ctx, pool := t.Context(), s.as(s.roles.Admin)
-		s.stock()
-		client := s.client(pool)
-		group := client.Queue(queue).Group("c")
-		s.look(client)
-		require.NoError(t, pausing(group.Pause(ctx, "why")))
-		require.NoError(t, pausing(group.Pause(ctx, "why not")))
-		require.NoError(t, pausing(client.Queue(queue).Pause(ctx, "all")))
-		require.Equal(t, 3, s.number("SELECT count(*) FROM pgfifo.pauses"))
-		resumed, err := group.Resume(ctx)
-		require.NoError(t, err)
-		require.True(t, resumed)
-		require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
-
-		require.NoError(t, client.Queue(queue).Configure(ctx, fifo.Settings{}))
-		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{}, fifo.Settings{Limit: 2}))
-		require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{Limit: 2},
-			fifo.Settings{DedupByGroup: true}))
-
-		back, _, err := client.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001)})
-		require.NoError(t, err)
-		require.Len(t, back, 1)
-		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE id = 1001"), "its old place")
-		n, err := client.Queue(queue).DeleteDeadLetters(ctx, one(1002))
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		jobs, err := client.Queue(queue).Jobs(ctx, fifo.Page{})
-		require.NoError(t, err)
-		s.keep(jobs[0])
-		require.ErrorIs(t, client.Queue(queue).RetryNow(ctx, jobs[0].ID), fifo.ErrJobHeld)
-		taken, err := client.Queue(queue).Group(jobs[0].GroupID).Terminate(ctx)
-		require.NoError(t, err, "no session is ended for that")
-		require.True(t, taken)
-		require.NoError(t, client.Queue(queue).RetryNow(ctx, jobs[0].ID))
-		require.NoError(t, client.Queue(queue).Edit(ctx, jobs[0].ID, func(job *fifo.Job) error {
-			job.Payload = []byte("mended")
-			return nil
-		}))
-		require.NoError(t, client.Queue(queue).Bury(ctx, jobs[0].ID, "why"))
-		require.NoError(t, client.Queue(queue).Delete(ctx, jobs[1].ID))
-		n, err = client.Queue(queue).Purge(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 2, n)
-		require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
-
-		requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema, DropJobs: true}),
-			"the tables are not its own")
+		adminRole(t, s)
+		adminOfJobs(t, s)
 	})
+}
+
+// adminOfJobs does what is done to single jobs.
+func adminOfJobs(t *testing.T, s *staff) {
+	s.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', 'x'), ('q', 'a', 'y')")
+	ctx, group := t.Context(), s.client(s.as(s.roles.Admin)).Queue(queue).Group("a")
+	jobs, err := group.Jobs(ctx, fifo.Page{})
+	require.NoError(t, err)
+	s.keep(jobs[0])
+	require.ErrorIs(t, group.RetryNow(ctx, jobs[0].ID), fifo.ErrJobHeld)
+	taken, err := group.Terminate(ctx)
+	require.NoError(t, err, "no session is ended for that")
+	require.True(t, taken)
+	require.NoError(t, group.RetryNow(ctx, jobs[0].ID))
+	require.NoError(t, group.Edit(ctx, jobs[0].ID, func(job *fifo.Job) error {
+		job.Payload = []byte("mended")
+		return nil
+	}))
+	require.NoError(t, group.Bury(ctx, jobs[0].ID, "why"))
+	require.NoError(t, group.Delete(ctx, jobs[1].ID))
+	require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
+}
+
+func adminRole(t *testing.T, s *staff) {
+	ctx, pool := t.Context(), s.as(s.roles.Admin)
+	s.stock()
+	client := s.client(pool)
+	group := client.Queue(queue).Group("c")
+	s.look(client)
+	require.NoError(t, pausing(group.Pause(ctx, "why")))
+	require.NoError(t, pausing(group.Pause(ctx, "why not")))
+	require.NoError(t, pausing(client.Queue(queue).Pause(ctx, "all")))
+	require.Equal(t, 3, s.number("SELECT count(*) FROM pgfifo.pauses"))
+	resumed, err := group.Resume(ctx)
+	require.NoError(t, err)
+	require.True(t, resumed)
+	require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.pauses"))
+
+	require.NoError(t, client.Queue(queue).Configure(ctx, fifo.Settings{}))
+	require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{}, fifo.Settings{Limit: 2}))
+	require.NoError(t, client.Queue(queue).Reconfigure(ctx, fifo.Settings{Limit: 2},
+		fifo.Settings{DedupByGroup: true}))
+
+	back, _, err := client.Queue(queue).Redrive(ctx, fifo.Redrive{
+		Letters: fifo.Letters{Kind: "error", Error: "e", Limit: 1},
+	})
+	require.NoError(t, err)
+	require.Len(t, back, 1)
+	require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE id = 1000"), "its old place")
+	inOrder := s.client(pool, func(c *fifo.Config) { c.CommitOrder = true })
+	back, _, err = inOrder.Queue(queue).Group("b").Redrive(ctx, fifo.Redrive{Letters: one(1001), ToTail: true})
+	require.NoError(t, err)
+	require.Len(t, back, 1)
+	n, err := client.Queue(queue).DeleteDeadLetters(ctx, one(1002))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	n, err = client.Queue(queue).Purge(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+	require.Zero(t, s.number("SELECT count(*) FROM pgfifo.jobs"))
+
+	requireRefused(t, migrations.Down(ctx, pool, &migrations.Config{Schema: s.schema, DropJobs: true}),
+		"the tables are not its own")
 }
 
 // keep has a session run a job, without a transaction.

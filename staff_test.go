@@ -95,8 +95,8 @@ func (s *staff) number(sql string, args ...any) (n int) {
 	return n
 }
 
-// as returns a pool of a role's login, with settings such as "search_path", "public".
-func (s *staff) as(role string, settings ...string) *pgxpool.Pool {
+// as returns a pool of a role's login.
+func (s *staff) as(role string) *pgxpool.Pool {
 	s.Helper()
 	u, err := url.Parse(s.url)
 	require.NoError(s, err)
@@ -104,11 +104,6 @@ func (s *staff) as(role string, settings ...string) *pgxpool.Pool {
 		role = strings.TrimPrefix(u.Path, "/") + "-" + outsider
 	}
 	u.User = url.UserPassword(login(role), "meager")
-	q := u.Query()
-	for i := 0; i < len(settings); i += 2 {
-		q.Set(settings[i], settings[i+1])
-	}
-	u.RawQuery = q.Encode()
 	return pgtest.Connect(s, u.String())
 }
 

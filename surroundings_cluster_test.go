@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,53 +14,48 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/pgserver"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
 // A cluster is a PostgreSQL server of a test's own, to be crashed, restarted, copied and promoted.
 type cluster struct {
-	*daemon
-	bin  string
-	port int
-	set  map[string]string
+	*program
+	bin string
+	set map[string]string
 }
 
-// serverBin returns the folder of the server's binaries, or skips the test.
-func serverBin(t *testing.T) string {
+// emptyCluster is a cluster without data, or skips the test.
+func emptyCluster(t *testing.T, set map[string]string) *cluster {
 	t.Helper()
-	if path, err := exec.LookPath("postgres"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			return filepath.Dir(path)
-		}
+	bin, err := pgserver.Binaries(t.Context())
+	if err != nil {
+		t.Skip("skipped: no PostgreSQL server is installed here, and this test crashes one of its own: ", err)
 	}
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
-		if dir := strings.TrimSpace(string(out)); isFile(filepath.Join(dir, "postgres")) {
-			return dir
-		}
-	}
-	t.Skip("skipped: no PostgreSQL server is installed here (postgres in PATH, or where pg_config says), " +
-		"and this test crashes one of its own")
-	return ""
+	return &cluster{newProgram(t, syscall.SIGQUIT), bin, set}
 }
 
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
+// initdb makes the data.
+func (c *cluster) initdb(arg ...string) {
+	c.Helper()
+	c.run(filepath.Join(c.bin, "initdb"), append([]string{
+		"-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
+	}, arg...)...)
 }
 
 // newCluster makes a cluster and starts it, with the given settings.
 func newCluster(t *testing.T, set map[string]string) *cluster {
 	t.Helper()
-	c := &cluster{bin: serverBin(t), daemon: newDaemon(t, syscall.SIGQUIT), port: freePort(t), set: set}
-	c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+	c := emptyCluster(t, set)
+	c.initdb()
 	c.serve(c.port)
 	return c
 }
 
-func (c *cluster) data() string { return filepath.Join(c.dir, "data") }
+func (c *cluster) data() string { return filepath.Join(c.Dir, "data") }
 
 // serve starts the server on a port and waits until it answers.
 func (c *cluster) serve(port int) {
@@ -77,13 +70,9 @@ func (c *cluster) serve(port int) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		args = append(args, "-c", name+"="+set[name])
 	}
-	c.start(filepath.Join(c.bin, "postgres"), args...)
+	require.NoError(c, c.Start(filepath.Join(c.bin, "postgres"), args...))
 	c.await("the server's answer", func() bool {
-		select {
-		case <-c.exited:
-			require.FailNow(c, "the server ended", "%s", c.log())
-		default:
-		}
+		require.False(c, c.Ended(), "%s", c.said())
 		conn, err := pgx.Connect(c.Context(), c.url(port))
 		if err != nil {
 			return false
@@ -95,7 +84,7 @@ func (c *cluster) serve(port int) {
 // crash is an immediate shutdown: no checkpoint, nothing more is written.
 func (c *cluster) crash() {
 	c.Helper()
-	c.end(syscall.SIGQUIT)
+	require.NoError(c, c.Stop())
 }
 
 func (c *cluster) url(ports ...int) string {
@@ -127,12 +116,8 @@ func (c *cluster) exec(port int, sql string) {
 	require.NoError(c, err, sql)
 }
 
-// migrate makes the library's schema and the table of effects.
+// migrate makes the library's schema.
 func (c *cluster) migrate() {
 	c.Helper()
-	pool, err := pgxpool.New(c.Context(), c.url(c.port))
-	require.NoError(c, err)
-	defer pool.Close()
-	require.NoError(c, migrations.Up(c.Context(), pool, nil))
-	c.exec(c.port, effectsTable)
+	require.NoError(c, migrations.Up(c.Context(), pgtest.Connect(c, c.url(c.port)), nil))
 }

@@ -47,7 +47,7 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 // left returns a copy of what a crash has left.
 func (c *cluster) left() *cluster {
 	c.Helper()
-	left := &cluster{bin: c.bin, daemon: newDaemon(c.T, syscall.SIGQUIT), port: freePort(c.T), set: c.set}
+	left := &cluster{newProgram(c.T, syscall.SIGQUIT), c.bin, c.set}
 	left.run("cp", "-R", c.data(), left.data())
 	left.run("rm", "-f", filepath.Join(left.data(), "postmaster.pid"))
 	return left
@@ -72,7 +72,7 @@ func TestServerCrash(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, lazy)
 			c.migrate()
-			s := siteOn(t, c.url(c.port))
+			s := newSiteAt(t, c.url(c.port))
 			backlog := s.fill(80, 20)
 			if off != "" {
 				c.exec(c.port, off)
@@ -131,7 +131,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, lazy)
 			c.migrate()
-			s := siteOn(t, c.url(c.port))
+			s := newSiteAt(t, c.url(c.port))
 			s.fill(80, 40)
 			c.exec(c.port, "CHECKPOINT")
 			thaw := c.freezeWalWriter()

@@ -64,12 +64,9 @@ func TestSessionLeaseBehindPooler(t *testing.T) {
 		}
 		return err
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(ctx) }()
+	stop := background(t, worker.Run)
 	s.until("the end of all jobs", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 	stop()
-	require.NoError(t, <-ended)
 	require.Positive(t, failed.Load())
 	require.Zero(t, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
 	require.Equal(t, s.number("SELECT count(*) FROM generate_series(1, $1::bigint) n WHERE n % 3 <> 0", groups*each),

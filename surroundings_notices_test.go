@@ -48,7 +48,7 @@ func (s *site) requireNotices(producer, worker *fifo.Client) {
 		})
 		_, err := producer.Enqueue(s.Context(), message("notice", task{}))
 		require.NoError(s, err)
-		if awaitValue(s, told, "the job") {
+		if receive(s.T, 3*patience, told, "the job") {
 			return
 		}
 	}
@@ -161,7 +161,7 @@ func (m mute) requireNoHarm() {
 	}
 	count := make(map[string]int)
 	for range 50 {
-		count[awaitValue(m.site, done, "a job")]++
+		count[receive(m.T, 3*patience, done, "a job")]++
 	}
 	require.Equal(m, map[string]int{"pgx": 10, "bun": 10, "InTx": 10, "feeds": 10, "fed": 10}, count)
 	m.drained()

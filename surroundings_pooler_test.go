@@ -25,9 +25,8 @@ import (
 
 // A bouncer is a pgbouncer in front of the test server.
 type bouncer struct {
-	*daemon
-	program string
-	port    int
+	*program
+	path string
 }
 
 // bouncerProgram returns the path of pgbouncer, or skips the test.
@@ -58,11 +57,11 @@ func bouncerVersion(t *testing.T) int {
 // newBouncer starts a pgbouncer, or skips the test.
 func newBouncer(t *testing.T, mode string, set map[string]string) *bouncer {
 	t.Helper()
-	program := bouncerProgram(t)
+	path := bouncerProgram(t)
 	target, err := url.Parse(pgtest.EmptyURL(t))
 	require.NoError(t, err)
 	password, _ := target.User.Password()
-	b := &bouncer{daemon: newDaemon(t, syscall.SIGTERM), program: program, port: freePort(t)}
+	b := &bouncer{newProgram(t, syscall.SIGTERM), path}
 	all := map[string]string{
 		"listen_addr": "127.0.0.1", "listen_port": strconv.Itoa(b.port), "unix_socket_dir": "",
 		"auth_type": "trust", "auth_file": b.file("users"), "pool_mode": mode,
@@ -84,19 +83,17 @@ func newBouncer(t *testing.T, mode string, set map[string]string) *bouncer {
 	return b
 }
 
-func (b *bouncer) file(name string) string { return filepath.Join(b.dir, name) }
+func (b *bouncer) file(name string) string { return filepath.Join(b.Dir, name) }
 
 func (b *bouncer) write(name, text string) {
 	b.Helper()
 	require.NoError(b, os.WriteFile(b.file(name), []byte(text), 0o600))
-	if b.cred != nil {
-		require.NoError(b, os.Chown(b.file(name), int(b.cred.Uid), int(b.cred.Gid)))
-	}
+	require.NoError(b, b.Own(b.file(name)))
 }
 
 func (b *bouncer) serve() {
 	b.Helper()
-	b.start(b.program, b.file("ini"))
+	require.NoError(b, b.Start(b.path, b.file("ini")))
 	probe := b.through(pgtest.EmptyURL(b.T))
 	b.await("pgbouncer's answer", func() bool {
 		conn, err := pgx.Connect(b.Context(), probe)
@@ -109,7 +106,7 @@ func (b *bouncer) serve() {
 
 func (b *bouncer) kill() {
 	b.Helper()
-	b.end(syscall.SIGKILL)
+	require.NoError(b, b.Kill())
 }
 
 // endedItself tells whether this pgbouncer, which refuses connections, has died of a cancel request, as 1.18.0 and
@@ -119,8 +116,8 @@ func (b *bouncer) endedItself() bool {
 	if bouncerVersion(b.T) >= 20 {
 		return false
 	}
-	b.await("the end of pgbouncer", b.ended)
-	return strings.Contains(b.log(), "bad client state")
+	b.await("the end of pgbouncer", b.Ended)
+	return strings.Contains(b.said(), "bad client state")
 }
 
 // through returns the URL of the same database behind the bouncer.

@@ -160,7 +160,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	for range 4 {
 		require.NoError(t, <-errs)
 	}
-	s := siteOn(t, url)
+	s := newSiteAt(t, url)
 	pool := connectIn(t, b.through(url), pgx.QueryExecModeExec)
 	client := fifo.Open(pool, nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
@@ -175,7 +175,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	})
 	ids, err := receipt.IDs(client.Enqueue(ctx, message("g", task{})))
 	require.NoError(t, err)
-	require.Equal(t, ids[0], awaitValue(s, done, "the job"))
+	require.Equal(t, ids[0], receive(s.T, 3*patience, done, "the job"))
 
 	group := client.Queue(queue).Group("paused")
 	require.NoError(t, pausing(group.Pause(ctx, "why")))

@@ -82,7 +82,7 @@ func TestSessionBehindPooler(t *testing.T) {
 		return ctx.Err()
 	})
 	s.enqueue(message("g", task{}))
-	v := awaitValue(s, sights, "the first job")
+	v := receive(s.T, 3*patience, sights, "the first job")
 	require.NoError(t, v.err, "a cancelled statement leaves the transaction to the handler")
 	require.Equal(t, "4s", v.timeout)
 	require.Equal(t, "read committed", v.isolation)
@@ -107,7 +107,7 @@ func TestSessionBehindPooler(t *testing.T) {
 		func(pid int) { s.number("SELECT pg_terminate_backend($1)::int", pid) },
 		func(int) { b.kill() },
 	} {
-		end(awaitValue(s, running, "a handler"))
-		require.ErrorIs(t, awaitValue(s, lost, "the news of the lost session"), fifo.ErrLost)
+		end(receive(s.T, 3*patience, running, "a handler"))
+		require.ErrorIs(t, receive(s.T, 3*patience, lost, "the news of the lost session"), fifo.ErrLost)
 	}
 }

@@ -15,12 +15,12 @@ import (
 // copy returns a streaming standby of the cluster, or skips the test.
 func (c *cluster) copy() *cluster {
 	c.Helper()
-	program := filepath.Join(c.bin, "pg_basebackup")
-	if !isFile(program) {
+	backup := filepath.Join(c.bin, "pg_basebackup")
+	if !isFile(backup) {
 		c.Skip("skipped: no pg_basebackup beside " + filepath.Join(c.bin, "postgres"))
 	}
-	standby := &cluster{bin: c.bin, daemon: newDaemon(c.T, syscall.SIGQUIT), port: freePort(c.T), set: c.set}
-	standby.run(program, "-D", standby.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
+	standby := &cluster{newProgram(c.T, syscall.SIGQUIT), c.bin, c.set}
+	standby.run(backup, "-D", standby.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", c.port))
 	standby.serve(standby.port)
 	c.await("the standby's stream", func() bool {
@@ -56,7 +56,7 @@ func TestPromotedStandby(t *testing.T) {
 						"SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
 				})
 			}
-			s := siteOn(t, strings.Replace(primary.url(primary.port, standby.port), "=any", "=read-write", 1))
+			s := newSiteAt(t, strings.Replace(primary.url(primary.port, standby.port), "=any", "=read-write", 1))
 			s.gate()
 			gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
 			p := s.produce()
@@ -122,7 +122,7 @@ func TestMarksDoNotWaitForAStandby(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
 	c.migrate()
-	s := siteOn(t, c.url(c.port))
+	s := newSiteAt(t, c.url(c.port))
 	for range 5 { // each would wait for Worker.Silence
 		s.enqueue(message("g", task{}))
 	}

@@ -5,11 +5,8 @@ package pgfifo_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,25 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/receipt"
 )
-
-const effectsTable = `CREATE TABLE effects (
-	n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, attempt integer NOT NULL)`
-
-// siteOn returns a site on a database that has the library's schema and the table of effects.
-func siteOn(t *testing.T, url string) *site {
-	t.Helper()
-	s := &site{
-		T: t, url: url, pool: pgtest.Connect(t, url),
-		journal: filepath.Join(t.TempDir(), "journal"), killed: make(map[string]bool),
-	}
-	s.client = fifo.Open(s.pool, nil)
-	t.Cleanup(func() { _ = s.client.Close() })
-	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
-	return s
-}
 
 // atWork waits until each of so many processes has begun a job: one that is still starting ends if the server does.
 func (s *site) atWork(procs int) {

@@ -1,7 +1,6 @@
 package pgfifo_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/overlay"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -32,10 +32,6 @@ func nextRelease(t *testing.T) (program string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("not in -short: it builds another release")
-	}
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("no go command to build another release: ", err)
 	}
 	const latest = migrations.Latest
 	texts := map[string]string{
@@ -61,20 +57,27 @@ func nextRelease(t *testing.T) (program string) {
 		}
 		texts[file] = text
 	}
-	here, err := os.Getwd()
-	require.NoError(t, err)
-	dir, replace := t.TempDir(), make(map[string]string)
-	for file, text := range texts {
-		to := filepath.Join(dir, filepath.Base(file))
-		require.NoError(t, os.WriteFile(to, []byte(text), 0o600))
-		replace[filepath.Join(here, filepath.FromSlash(file))] = to
+	return buildWith(t, texts)
+}
+
+// buildWith builds this test binary once more, with other texts in the place of some files, or skips the test.
+func buildWith(t *testing.T, texts map[string]string) (program string) {
+	t.Helper()
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command to build this test binary once more: ", err)
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
+	dir, all := t.TempDir(), make(map[string]string)
+	for file, text := range texts {
+		path, err := filepath.Abs(filepath.FromSlash(file))
+		require.NoError(t, err)
+		all[path] = text
+	}
+	list, err := overlay.Write(dir, all)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600))
-	program = filepath.Join(dir, "next.test.exe")
-	out, err := exec.CommandContext(t.Context(), tool, "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"),
-		"-o", program, ".").CombinedOutput()
+	program = filepath.Join(dir, "other.test.exe")
+	build := exec.CommandContext(t.Context(), tool, "test", "-c", "-overlay", list, "-o", program, ".")
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }

@@ -29,12 +29,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 				return 0
 			}}
 			w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err != nil {
-					return err
-				}
-				_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
-					job.GroupID, job.ID, job.Attempt())
+				tx, err := writeEffect(ctx, job)
 				if err != nil {
 					return err
 				}
@@ -45,7 +40,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 				_, err = pgx.CollectRows(rows, pgx.RowToMap)
 				return err
 			})
-			s.employ(w)
+			background(s.T, w.Run)
 			s.fill(1, 2)
 			s.drained()
 			_, err = s.pool.Exec(t.Context(), "ALTER TABLE accounts ADD COLUMN note text")

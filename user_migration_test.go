@@ -33,12 +33,7 @@ func newOffice(t *testing.T, lanes int) *office {
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
 	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
-			job.GroupID, job.ID, job.Attempt())
+		tx, err := writeEffect(ctx, job)
 		if err == nil && job.GroupID != "elsewhere" {
 			_, err = tx.Exec(ctx,
 				"INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET n = accounts.n + 1", job.GroupID)
@@ -55,7 +50,7 @@ func newOffice(t *testing.T, lanes int) *office {
 		}
 		return nil
 	})
-	stop := o.employ(w)
+	stop := background(o.T, w.Run)
 	t.Cleanup(func() { // before stop
 		o.finish()
 		stop()
@@ -134,13 +129,13 @@ func TestMigrationOfAUsersTable(t *testing.T) {
 			})
 			require.Empty(o, o.effects()["1"])
 			o.finish()
-			require.NoError(o, hear(o.site, ended, "the migration"))
+			require.NoError(o, receive(o.T, patience, ended, "the migration"))
 		}},
 		"with a lock_timeout": {impatient, func(o *office, ended <-chan error) {
 			for _, g := range []string{"1", "2"} {
 				o.send(g, "a", "b")
 			}
-			requireLockTimeout(o.T, hear(o.site, ended, "the migration"))
+			requireLockTimeout(o.T, receive(o.T, patience, ended, "the migration"))
 			o.until("everybody but the long job", func() bool { return o.jobs() == 2 })
 			require.Empty(o, o.effects()["g"])
 			o.finish()
@@ -150,7 +145,7 @@ func TestMigrationOfAUsersTable(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, 4)
 			ids := o.send("g", "long", "next")
-			hear(o.site, o.began, "the long job")
+			receive(o.T, patience, o.began, "the long job")
 			x.check(o, o.migrate(x.settings, sql))
 			o.drained()
 			require.Equal(t, ids, o.effects()["g"])
@@ -179,7 +174,7 @@ func TestMigrationOfTheJobsTable(t *testing.T) {
 		t.Parallel()
 		o := newOffice(t, 4)
 		ids := o.send("g", "long", "next")
-		hear(o.site, o.began, "the long job")
+		receive(o.T, patience, o.began, "the long job")
 		ended := o.migrate(patient, sql)
 		o.migrationWaits()
 		sent := make(chan error, 1)
@@ -192,8 +187,8 @@ func TestMigrationOfTheJobsTable(t *testing.T) {
 				AND wait_event_type = 'Lock' AND query LIKE '%INSERT INTO pgfifo.jobs%'`) == 1
 		})
 		o.finish()
-		require.NoError(t, hear(o.site, ended, "the migration"))
-		require.NoError(t, hear(o.site, sent, "the producer"))
+		require.NoError(t, receive(o.T, patience, ended, "the migration"))
+		require.NoError(t, receive(o.T, patience, sent, "the producer"))
 		o.drained()
 		require.Equal(t, ids, o.effects()["g"])
 		o.once()
@@ -212,8 +207,8 @@ func TestMigrationOfTheJobsTable(t *testing.T) {
 		t.Parallel()
 		o := newOffice(t, 4)
 		ids := o.send("g", "long", "next")
-		hear(o.site, o.began, "the long job")
-		requireLockTimeout(t, hear(o.site, o.migrate(impatient, sql), "the migration"))
+		receive(o.T, patience, o.began, "the long job")
+		requireLockTimeout(t, receive(o.T, patience, o.migrate(impatient, sql), "the migration"))
 		other := o.send("other", "a", "b", "c")
 		o.until("the other group", func() bool { return len(o.effects()["other"]) == len(other) })
 		o.finish()

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -59,20 +56,7 @@ const sessionLanes = 4
 
 // RunCrowd kills a process that runs many jobs, and measures as Run does. No survivor has any other job.
 func RunCrowd(ctx context.Context, cfg CrowdConfig) (Report, error) {
-	pool, err := pgxpool.New(ctx, cfg.URL)
-	if err != nil {
-		return Report{}, err
-	}
-	defer pool.Close()
-	client := fifo.Open(pool, nil)
-	defer func() { _ = client.Close() }()
-	b := &bench{pool: pool, client: client, starts: make(chan start, 1024)}
-	defer b.stop()
-	if err := b.crowd(ctx, cfg); err != nil {
-		return b.report, fmt.Errorf("killbench: %w", err)
-	}
-	slices.Sort(b.report.Recoveries)
-	return b.report, nil
+	return measure(ctx, Config{URL: cfg.URL, Logf: cfg.Logf}, func(b *bench) error { return b.crowd(ctx, cfg) })
 }
 
 // employ starts a process with room for so many jobs.
@@ -105,23 +89,7 @@ func (b *bench) crowd(ctx context.Context, cfg CrowdConfig) error {
 	if err := pause.For(ctx, 500*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
 		return err
 	}
-	killed := time.Now()
-	if err := victim.kill(); err != nil {
-		return err
-	}
-	b.report.Kills++
-	for len(orphans) > 0 {
-		s, err := b.soon(ctx)
-		if err != nil {
-			return fmt.Errorf("%d jobs of a killed worker were not started again: %w", len(orphans), err)
-		}
-		if orphans[s.job] && s.proc != victim {
-			delete(orphans, s.job)
-			b.report.Recoveries = append(b.report.Recoveries, s.at.Sub(killed))
-		}
-	}
-	cfg.Logf("the last of %d jobs of a killed worker: %v", cfg.Jobs, b.report.Recoveries[len(b.report.Recoveries)-1])
-	return nil
+	return b.orphan(ctx, victim, orphans)
 }
 
 // occupy has the only process run jobs, which it returns.
@@ -140,7 +108,7 @@ func (b *bench) occupy(ctx context.Context, cfg CrowdConfig) (orphans map[int64]
 		orphans[r.ID] = true
 	}
 	for begun := 0; begun < len(orphans); {
-		s, err := b.soon(ctx)
+		s, err := b.next(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("only %d of %d jobs run: %w", begun, len(orphans), err)
 		}
@@ -149,11 +117,4 @@ func (b *bench) occupy(ctx context.Context, cfg CrowdConfig) (orphans map[int64]
 		}
 	}
 	return orphans, nil
-}
-
-// soon returns the next start, for which it waits for as long as patience lasts.
-func (b *bench) soon(ctx context.Context) (start, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no progress for %v", patience))
-	defer cancel()
-	return b.next(ctx)
 }

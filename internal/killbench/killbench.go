@@ -68,7 +68,28 @@ func (r Report) String() string {
 // Run kills workers in the middle of jobs, as often as cfg says, and measures. A victim is idle in its jobs'
 // transactions when it dies. All processes share one host's clock.
 func Run(ctx context.Context, cfg Config) (Report, error) {
-	cfg = cfg.withDefaults()
+	return measure(ctx, cfg.withDefaults(), func(b *bench) error {
+		for range b.cfg.Survivors + 1 {
+			if err := b.spawn(ctx); err != nil {
+				return err
+			}
+		}
+		if b.cfg.Busy {
+			rest, stop := context.WithCancel(ctx)
+			defer stop()
+			go b.feed(rest)
+		}
+		for range b.cfg.Kills {
+			if err := b.round(ctx); err != nil {
+				return fmt.Errorf("after %d kills: %w", b.report.Kills, err)
+			}
+		}
+		return nil
+	})
+}
+
+// measure has kills made, and reports what they took.
+func measure(ctx context.Context, cfg Config, kills func(*bench) error) (Report, error) {
 	pool, err := pgxpool.New(ctx, cfg.URL)
 	if err != nil {
 		return Report{}, err
@@ -78,20 +99,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	defer func() { _ = client.Close() }()
 	b := &bench{cfg: cfg, pool: pool, client: client, starts: make(chan start, 1024), holder: make(map[int64]*process)}
 	defer b.stop()
-	for range cfg.Survivors + 1 {
-		if err := b.spawn(ctx); err != nil {
-			return b.report, err
-		}
-	}
-	if cfg.Busy {
-		rest, stop := context.WithCancel(ctx)
-		defer stop()
-		go b.feed(rest)
-	}
-	for range cfg.Kills {
-		if err := b.round(ctx); err != nil {
-			return b.report, fmt.Errorf("killbench: after %d kills: %w", b.report.Kills, err)
-		}
+	if err := kills(b); err != nil {
+		return b.report, fmt.Errorf("killbench: %w", err)
 	}
 	slices.Sort(b.report.Recoveries)
 	return b.report, nil
@@ -125,6 +134,15 @@ func (b *bench) round(ctx context.Context) error {
 		return err
 	}
 	victim, orphans := b.victim()
+	if err := b.orphan(ctx, victim, orphans); err != nil {
+		return err
+	}
+	b.procs = slices.DeleteFunc(b.procs, func(p *process) bool { return p == victim })
+	return b.spawn(ctx)
+}
+
+// orphan kills a worker that has those jobs, and waits until others have started them again.
+func (b *bench) orphan(ctx context.Context, victim *process, orphans map[int64]bool) error {
 	killed := time.Now()
 	if err := victim.kill(); err != nil {
 		return err
@@ -137,13 +155,12 @@ func (b *bench) round(ctx context.Context) error {
 		}
 		if orphans[s.job] && s.proc != victim {
 			delete(orphans, s.job)
-			delete(b.holder, s.job) // the second attempt ends at once
+			delete(b.holder, s.job) // the second attempt ends at once, or is no round's
 			b.report.Recoveries = append(b.report.Recoveries, s.at.Sub(killed))
 		}
 	}
-	b.cfg.Logf("kill %d of %d: %v", b.report.Kills, b.cfg.Kills, b.report.Recoveries[len(b.report.Recoveries)-1])
-	b.procs = slices.DeleteFunc(b.procs, func(p *process) bool { return p == victim })
-	return b.spawn(ctx)
+	b.cfg.Logf("kill %d: the last job after %v", b.report.Kills, b.report.Recoveries[len(b.report.Recoveries)-1])
+	return nil
 }
 
 // hold enqueues jobs, a group each, until enough of them run.
@@ -182,7 +199,10 @@ func (b *bench) victim() (victim *process, orphans map[int64]bool) {
 	return nil, nil // not with a job that runs
 }
 
+// next returns the next start, for which it waits for as long as patience lasts.
 func (b *bench) next(ctx context.Context) (start, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no progress for %v", patience))
+	defer cancel()
 	select {
 	case s := <-b.starts:
 		return s, nil

@@ -4,14 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"github.com/pgfifo/pgfifo/internal/daemon"
 )
 
 // A Net is a network namespace with a cable to this machine's own, for processes that are to lose their connection. It
@@ -21,8 +21,7 @@ type Net struct {
 	name         string
 	hostEnd, end string // the cable's ends: here, and in the namespace
 	hostIP, inIP net.IP
-	guard        io.Closer // its end has the namespace removed
-	swept        <-chan struct{}
+	guard        *daemon.Guard // its end has the namespace removed
 
 	mu     sync.Mutex
 	closed bool
@@ -49,7 +48,7 @@ func NewNet() (*Net, error) {
 		ip: ip, name: fmt.Sprintf("pgfifo-%x", id), hostEnd: fmt.Sprintf("pgf%x", id), end: "up0",
 		hostIP: address(subnet, 1), inIP: address(subnet, 2),
 	}
-	if err := n.watch(); err != nil {
+	if n.guard, err = daemon.NewGuard(sweep, n.ip, n.hostEnd, n.name); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNet, err)
 	}
 	if err := n.setUp(); err != nil {
@@ -60,27 +59,6 @@ func NewNet() (*Net, error) {
 
 // sweep removes what a Net has left. The cable goes with either of its ends.
 const sweep = `cat >/dev/null; "$1" link del "$2" 2>/dev/null; "$1" netns del "$3" 2>/dev/null; :`
-
-// watch starts the shell that removes the namespace when its input ends.
-func (n *Net) watch() error {
-	cmd := exec.Command("sh", "-c", sweep, "netfault-guard", n.ip, n.hostEnd, n.name)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to our process group are not for it
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		_ = cmd.Wait() // its last command always succeeds
-	}()
-	n.guard, n.swept = pipe, swept
-	return nil
-}
 
 func (n *Net) setUp() error {
 	for _, args := range [][]string{
@@ -174,7 +152,6 @@ func (n *Net) Close() error {
 	}
 	n.closed = true
 	err := n.guard.Close()
-	<-n.swept
 	if _, statErr := os.Stat("/run/netns/" + n.name); statErr == nil {
 		err = errors.Join(err, fmt.Errorf("netfault: %s is still there", n.name))
 	}

@@ -27,6 +27,17 @@ var knownBinDirs = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
+// Binaries returns the folder of the PostgreSQL server that is installed here,
+// with all its programs: PATH may have links to some.
+func Binaries(ctx context.Context) (string, error) {
+	dir, err := newStarter(nil, os.Getenv).findBinaries(ctx)
+	if err != nil {
+		return "", err
+	}
+	path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"+exeSuffix()))
+	return filepath.Dir(path), err
+}
+
 // findBinaries returns the folder that has initdb and postgres side by side:
 // one of PATH, then the one that pg_config tells, then the newest of the
 // folders known.

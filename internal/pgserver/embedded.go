@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+
+	"github.com/pgfifo/pgfifo/internal/daemon"
 )
 
 // startEmbedded makes a temporary cluster with binaries that embedded-postgres
@@ -20,7 +22,7 @@ func (s *starter) startEmbedded(ctx context.Context) (*Server, error) {
 	}
 	fetched := make(chan error, 1)
 	go func() {
-		dir, err := s.fetch(c.dir)
+		dir, err := s.fetch(c.Dir)
 		c.bin = dir
 		fetched <- err
 	}()
@@ -45,7 +47,7 @@ func (s *starter) startEmbedded(ctx context.Context) (*Server, error) {
 // start a server from data that no server starts from: it fetches, and fails.
 func (s *starter) fetch(dir string) (bin string, err error) {
 	const version = embeddedpostgres.V17
-	port, err := freePort()
+	port, err := daemon.FreePort()
 	if err != nil {
 		return "", err
 	}

@@ -24,7 +24,7 @@ func repository(t *testing.T) string {
 	if runtime.GOOS == "windows" {
 		t.Skip("the archive's programs are shell scripts")
 	}
-	real, err := newStarter(nil, os.Getenv).findBinaries(t.Context())
+	real, err := Binaries(t.Context())
 	if err != nil {
 		t.Skip(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/pgfifo/pgfifo/internal/daemon"
 )
 
 // templates are the data of clusters before their first start, by the folder of the binaries that made them. A process
@@ -38,7 +40,7 @@ func (c *cluster) fill(ctx context.Context) error {
 		return c.initdb(ctx)
 	}
 	if t.home == nil {
-		home, err := newCluster(filepath.Dir(c.dir))
+		home, err := newCluster(filepath.Dir(c.Dir))
 		if err != nil {
 			return err
 		}
@@ -48,7 +50,7 @@ func (c *cluster) fill(ctx context.Context) error {
 		}
 		t.home = home
 	}
-	return c.owner.copy(c.data(), t.home.data())
+	return copyTo(c.Daemon, c.data(), t.home.data())
 }
 
 // unfill is told that the cluster's data has gone.
@@ -70,8 +72,8 @@ func (c *cluster) unfill() error {
 	return t.home.close()
 }
 
-// copy copies a folder of the owner's, for the owner alone.
-func (o *owner) copy(to, from string) error {
+// copyTo copies a folder of a daemon's, for the daemon alone.
+func copyTo(d *daemon.Daemon, to, from string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -89,6 +91,6 @@ func (o *owner) copy(to, from string) error {
 				err = os.WriteFile(dest, data, 0o600)
 			}
 		}
-		return errors.Join(err, o.own(dest))
+		return errors.Join(err, d.Own(dest))
 	})
 }

@@ -7,27 +7,20 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
-)
 
-// stopTimeout bounds how long a server may take to end when told to.
-const stopTimeout = 10 * time.Second
+	"github.com/pgfifo/pgfifo/internal/daemon"
+)
 
 // cluster is a temporary PostgreSQL cluster, run by this process.
 type cluster struct {
-	bin    string    // folder of the server's binaries
-	dir    string    // all that the cluster writes: its data and its log
-	listen []string  // where it listens beside 127.0.0.1
-	owner  *owner    // whom its programs run as
-	guard  *guard    // cleans up if this process is killed
-	cmd    *exec.Cmd // the server, once it was started
-	argv   []string  // its arguments
+	*daemon.Daemon
+	bin    string   // folder of the server's binaries
+	listen []string // where it listens beside 127.0.0.1
+	argv   []string // the server's arguments
 	url    string
-	exited chan struct{}
 	filled bool // its data counts for the template's end
 }
 
@@ -64,28 +57,18 @@ func (s *starter) startCluster(ctx context.Context, c *cluster) (*Server, error)
 		err = fmt.Errorf("%w%s", err, c.logTail()) // before close removes the log
 		return nil, errors.Join(err, c.close())
 	}
-	return &Server{URL: url, Log: c.log(), stop: c.close, halt: c.stop, resume: c.resume}, nil
+	return &Server{URL: url, Log: c.LogFile(), stop: c.close, halt: c.Stop, resume: c.resume}, nil
 }
 
 // newCluster makes the cluster's folder, empty yet, in a folder that is there;
 // "" is the one for temporary files.
 func newCluster(parent string) (*cluster, error) {
-	owner, err := clusterOwner()
+	d, err := daemon.New(parent)
 	if err != nil {
 		return nil, err
 	}
-	// Not testing's TempDir, even in a test: its parent is closed to others.
-	dir, err := os.MkdirTemp(parent, "pgfifo-")
-	if err != nil {
-		return nil, err
-	}
-	c := &cluster{dir: dir, owner: owner}
-	if c.guard, err = newGuard(dir); err == nil {
-		err = owner.own(dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.close())
-	}
+	c := &cluster{Daemon: d}
+	d.Quit = c.quit
 	return c, nil
 }
 
@@ -105,30 +88,14 @@ func (c *cluster) start(ctx context.Context, set map[string]string) (string, err
 	return url, err
 }
 
-func (c *cluster) data() string { return filepath.Join(c.dir, "data") }
-func (c *cluster) log() string  { return filepath.Join(c.dir, "log") }
+func (c *cluster) data() string { return filepath.Join(c.Dir, "data") }
+
+// program returns the path of one of PostgreSQL's programs.
+func (c *cluster) program(name string) string { return filepath.Join(c.bin, name+exeSuffix()) }
 
 func (c *cluster) initdb(ctx context.Context) error {
-	cmd, err := c.command("initdb", "-D", c.data(), "-U", superuser, "-A", "trust",
+	return c.Execute(ctx, c.program("initdb"), "-D", c.data(), "-U", superuser, "-A", "trust",
 		"-E", "UTF8", "--no-sync", "--no-instructions")
-	if err != nil {
-		return err
-	}
-	exited, err := c.run(cmd)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-exited:
-	case <-ctx.Done():
-		_ = cmd.Process.Kill() // it may have ended just now
-		<-exited
-		return fmt.Errorf("initdb: %w", ctx.Err())
-	}
-	if !cmd.ProcessState.Success() {
-		return fmt.Errorf("initdb: %s", cmd.ProcessState)
-	}
-	return nil
 }
 
 // admit lets in who comes from the networks where the cluster listens beside
@@ -147,12 +114,12 @@ func (c *cluster) admit() error {
 
 // serve starts the server on a free port and waits until it answers.
 func (c *cluster) serve(ctx context.Context, set map[string]string) (string, error) {
-	port, err := freePort()
+	port, err := daemon.FreePort()
 	if err != nil {
 		return "", err
 	}
 	set = maps.Clone(set)
-	name := filepath.Base(c.dir)
+	name := filepath.Base(c.Dir)
 	maps.Copy(set, loopbackOnly(port, name))
 	set["listen_addresses"] = strings.Join(append([]string{set["listen_addresses"]}, c.listen...), ",")
 	c.argv = append([]string{"-D", c.data()}, args(set)...)
@@ -162,15 +129,10 @@ func (c *cluster) serve(ctx context.Context, set map[string]string) (string, err
 
 // resume starts the server where it was before, and waits until it answers.
 func (c *cluster) resume(ctx context.Context) error {
-	cmd, err := c.command("postgres", c.argv...)
-	if err != nil {
+	if err := c.Start(c.program("postgres"), c.argv...); err != nil {
 		return err
 	}
-	if c.exited, err = c.run(cmd); err != nil {
-		return err
-	}
-	c.cmd = cmd
-	return waitReady(ctx, c.url, filepath.Base(c.dir), c.exited)
+	return waitReady(ctx, c.url, filepath.Base(c.Dir), c.Exited)
 }
 
 // loopbackOnly returns the settings of a server that listens on a port of
@@ -185,75 +147,12 @@ func loopbackOnly(port int, clusterName string) map[string]string {
 	}
 }
 
-// command returns one of the server's programs, to be run by the cluster's
-// owner in the cluster's folder and log: the caller's folder may be closed to
-// the owner, and the caller's output must not be held open by a server that
-// outlives it.
-func (c *cluster) command(program string, arg ...string) (*exec.Cmd, error) {
-	log, err := os.OpenFile(c.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(filepath.Join(c.bin, program+exeSuffix()), arg...)
-	cmd.Dir = c.dir
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	c.owner.apply(cmd)
-	return cmd, nil
-}
-
-// run starts a command of the cluster's and tells the guard of it. The channel
-// is closed when the command has ended.
-func (c *cluster) run(cmd *exec.Cmd) (chan struct{}, error) {
-	err := cmd.Start()
-	_ = cmd.Stdout.(*os.File).Close() // the command has its own copy
-	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, c.owner.hint())
-	}
-	c.guard.watch(cmd.Process.Pid)
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // its result is in cmd.ProcessState
-		c.guard.watch(0)
-		close(exited)
-	}()
-	return exited, nil
-}
-
-// close ends the server, removes the folder, then lets the guard go.
-func (c *cluster) close() error {
-	var errs []error
-	if c.cmd != nil {
-		errs = append(errs, c.stop())
-	}
-	errs = append(errs, os.RemoveAll(c.dir), c.unfill())
-	if c.guard != nil {
-		errs = append(errs, c.guard.release())
-	}
-	return errors.Join(errs...)
-}
-
-// stop ends the server without the niceties of a shutdown: its data goes, too.
-func (c *cluster) stop() error {
-	select {
-	case <-c.exited:
-		return nil
-	default:
-	}
-	c.quit()
-	select {
-	case <-c.exited:
-		return nil
-	case <-time.After(stopTimeout):
-	}
-	err := c.cmd.Process.Kill()
-	<-c.exited
-	return errors.Join(fmt.Errorf("pgserver: postgres did not stop within %s and was killed", stopTimeout), err)
-}
+// close ends the server, and removes the folder.
+func (c *cluster) close() error { return errors.Join(c.Close(), c.unfill()) }
 
 // logTail returns the end of the cluster's log, for an error's text.
 func (c *cluster) logTail() string {
-	text, err := os.ReadFile(c.log())
+	text, err := os.ReadFile(c.LogFile())
 	if err != nil {
 		return ""
 	}

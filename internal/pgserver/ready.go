@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,15 +79,4 @@ const (
 // serverURL returns the URL of the database postgres of a server at host:port.
 func serverURL(hostPort string) string {
 	return "postgres://" + superuser + ":" + password + "@" + hostPort + "/postgres?sslmode=disable"
-}
-
-// freePort returns a TCP port of 127.0.0.1 that nothing listened on a moment
-// ago. Another process may take it before it is used.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }

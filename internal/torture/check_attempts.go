@@ -114,7 +114,7 @@ func (c *checker) faults() func(from, to int64) int32 {
 // returns while a statement is under way takes the other groups of its batch along.
 func (c *checker) eaters() (at []int64) {
 	for _, t := range c.turns {
-		if t.do == doInFlight && t.end != forever && acrossGroups(queueOf(t.group, c.batches)) {
+		if t.do == doInFlight && t.end != forever && acrossGroups(t.queue) {
 			at = append(at, t.end)
 		}
 	}

@@ -23,8 +23,8 @@ func (c *checker) checkLocks() {
 		if t.pid != 0 {
 			busy[t.pid] = append(busy[t.pid], t)
 		}
-		if queue := queueOf(t.group, c.batches); mayKeep(queue) {
-			held[c.name(t.proc)+queue] = append(held[c.name(t.proc)+queue], t)
+		if mayKeep(t.queue) {
+			held[c.name(t.proc)+t.queue] = append(held[c.name(t.proc)+t.queue], t)
 		}
 	}
 	for _, s := range c.samples {
@@ -65,8 +65,8 @@ func (c *checker) checkLocks() {
 
 // works reports whether a turn is, or may be in a batch with, one of the group with that queue and id.
 func (c *checker) works(t *turn, group string) bool {
-	queue := queueOf(t.group, c.batches)
-	return group == queue+"/"+groupID(t.group) || acrossGroups(queue) && strings.HasPrefix(group, queue+"/")
+	return group == t.queue+"/"+groupID(t.group) ||
+		acrossGroups(t.queue) && strings.HasPrefix(group, t.queue+"/")
 }
 
 // thawed returns until when the process of a turn was frozen that was frozen when it ended.

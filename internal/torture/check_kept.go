@@ -5,7 +5,7 @@ package torture
 // has lost its session. A former holder may complete it if nobody has taken its group.
 func (c *checker) checkKept() {
 	for job, turns := range c.byJob {
-		if !keeps(queueOf(turns[0].group, c.batches)) {
+		if !keeps(turns[0].queue) {
 			continue
 		}
 		for _, t := range turns {

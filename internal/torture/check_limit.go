@@ -5,16 +5,16 @@ package torture
 func (c *checker) checkLimit() {
 	limited := make(map[string][]*turn)
 	for _, t := range c.turns {
-		if queue := queueOf(t.group, c.batches); queueSettings[queue].Limit > 0 {
-			limited[queue] = append(limited[queue], t)
+		if queues[t.queue].settings.Limit > 0 {
+			limited[t.queue] = append(limited[t.queue], t)
 		}
 	}
-	for queue, turns := range limited {
-		c.count("jobs at once of the queue "+queue+", at most", c.atOnce(turns, queueSettings[queue].Limit))
+	for name, turns := range limited {
+		c.count("jobs at once of the queue "+name+", at most", c.atOnce(turns, queues[name].settings.Limit))
 	}
 	most := 0
-	for group, turns := range c.byGroup {
-		if queueOf(group, c.batches) == queueSeveral {
+	for _, turns := range c.byGroup {
+		if turns[0].queue == queueSeveral {
 			most = max(most, c.atOnce(turns, severalOf))
 		}
 	}

@@ -41,13 +41,13 @@ func (c *checker) mayBeMissed(lost, next *turn) string {
 		return missedBehind
 	case c.untold(lost, next):
 		return missedTold
-	case keeps(queueOf(lost.group, c.batches)): // the group's row tells of it
+	case keeps(lost.queue): // the group's row tells of it
 		return ""
 	case lost.mark <= 0 && c.unmarkedBefore(lost):
 		return missedMark
-	case lost.attempt > 1 || c.firsts[lost] || queueOf(lost.group, c.batches) == queueSeveral:
+	case lost.attempt > 1 || c.firsts[lost] || lost.queue == queueSeveral:
 		return ""
-	case queueOf(lost.group, c.batches) == queueMixed:
+	case lost.queue == queueMixed:
 		return missedLease
 	case c.serverWent(lost.start, next.start):
 		return missedServer
@@ -164,7 +164,7 @@ func (c *checker) checkCharged(charged map[*turn][]int64) {
 func (c *checker) readBatches() {
 	begun := make(map[int32]int)
 	for _, t := range c.turns {
-		if begun[t.proc] < firstTurns && queueOf(t.group, c.batches) != queueStubborn {
+		if begun[t.proc] < firstTurns && t.queue != queueStubborn {
 			begun[t.proc]++
 			c.firsts[t] = true
 		}
@@ -174,8 +174,8 @@ func (c *checker) readBatches() {
 			c.unmarked[e.proc] = append(c.unmarked[e.proc], e.at)
 		}
 	}
-	for group, turns := range c.byGroup {
-		if queue := queueOf(group, c.batches); queue != queueEach && queue != queueSlice && queue != queueKeptEach {
+	for _, turns := range c.byGroup {
+		if !ofGroup(turns[0].queue) {
 			continue
 		}
 		var open []*turn // of one batch

@@ -78,7 +78,7 @@ func (c *checker) effectTurn(e *effect) *turn {
 // checkSeveral for where several may run.
 func (c *checker) checkStarts() {
 	for group, turns := range c.byGroup {
-		if queueOf(group, c.batches) == queueSeveral {
+		if turns[0].queue == queueSeveral {
 			continue
 		}
 		highest := -1 // where
@@ -112,7 +112,7 @@ func (c *checker) checkStarts() {
 // takenBack reports whether a job runs again behind the turn because the server went down meanwhile, with a completion
 // that it had not written yet.
 func (c *checker) takenBack(x, again *turn) bool {
-	return queueOf(x.group, c.batches) == queueRelaxed && c.serverWent(x.start, again.start) &&
+	return x.queue == queueRelaxed && c.serverWent(x.start, again.start) &&
 		slices.ContainsFunc(c.byJob[again.job], func(t *turn) bool {
 			return t.start < x.start && (t.outcome == "succeeded" || t.outcome == "unknown" || t.outcome == "")
 		})
@@ -120,8 +120,7 @@ func (c *checker) takenBack(x, again *turn) bool {
 
 // sameBatch reports whether a job had run just before, in the same batch as the turn, which was undone as a whole then.
 func (c *checker) sameBatch(before []*turn, x *turn, job int64) bool {
-	switch queueOf(x.group, c.batches) {
-	case queuePlain, queueRelaxed, queueLimited, queueKept, queueKeptLimited, queueMixed:
+	if !ofGroup(x.queue) && !acrossGroups(x.queue) {
 		return false
 	}
 	for i := len(before) - 1; i >= 0; i-- {

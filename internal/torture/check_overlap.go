@@ -164,7 +164,7 @@ func (c *checker) checkFence() {
 	for of, turns := range c.byHolder {
 		tokens[of] = make(map[int64]int)
 		var last *turn
-		kept := mayKeep(queueOf(turns[0].group, c.batches))
+		kept := mayKeep(turns[0].queue)
 		for i, t := range turns {
 			if t.token == 0 {
 				continue

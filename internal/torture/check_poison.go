@@ -54,7 +54,7 @@ func (c *checker) checkPatience(deaths []*turn) {
 			hit[b.job]++
 			c.count("innocents that were charged beside a job that kills", 1)
 			most := once
-			if mayKeep(queueOf(b.group, c.batches)) {
+			if mayKeep(b.queue) {
 				most++ // it begins beside others until it was lost twice
 			}
 			if hit[b.job] > most {

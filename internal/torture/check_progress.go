@@ -117,11 +117,11 @@ func (c *checker) compare(what string, some, others []*wait, slack int64) {
 // wait for those of their batch. Those that faults have to do with are left out: a job that was claimed before, or
 // whose group had been held by somebody who did not say when he was done with it.
 func (c *checker) waits() (list []wait) {
-	for group, turns := range c.byGroup {
-		queue, most := queueOf(group, c.batches), 1
-		if queue == queueSeveral {
+	for _, turns := range c.byGroup {
+		most := 1
+		if turns[0].queue == queueSeveral {
 			most = severalOf
-		} else if queue != queuePlain && queue != queueKept {
+		} else if !turns[0].inTurn() {
 			continue
 		}
 		for i, t := range turns {
@@ -133,13 +133,16 @@ func (c *checker) waits() (list []wait) {
 			}
 			due := e.back + e.delay
 			list = append(list, wait{
-				t, max(before, due), e.delay > int64(50*time.Millisecond) && due >= before, queue == queueSeveral,
+				t, max(before, due), e.delay > int64(50*time.Millisecond) && due >= before, t.queue == queueSeveral,
 			})
 		}
 	}
 	slices.SortFunc(list, func(a, b wait) int { return compare(a.turn.start, b.turn.start) })
 	return list
 }
+
+// inTurn reports whether jobs of its queue are worked one by one, as soon as there is a lane.
+func (t *turn) inTurn() bool { return t.queue == queuePlain || t.queue == queueKept }
 
 // room returns since when there was room for one more beside the turns of a group, in their order, of which only so
 // many may be under way, and all had started; forever, if that is not known.
@@ -161,9 +164,7 @@ func room(turns []*turn, most int) (since int64) {
 func (c *checker) checkSettled() {
 	causes := c.causes()
 	for _, t := range c.turns {
-		queue := queueOf(t.group, c.batches)
-		if t.end == forever || t.settled == forever || queue != queuePlain && queue != queueSeveral &&
-			queue != queueKept {
+		if t.end == forever || t.settled == forever || !t.inTurn() && t.queue != queueSeveral {
 			continue
 		}
 		c.did("I12", 1)

@@ -18,7 +18,7 @@ const (
 func (c *checker) checkSeveral() {
 	between := c.faults()
 	for group, turns := range c.byGroup {
-		if queueOf(group, c.batches) != queueSeveral {
+		if turns[0].queue != queueSeveral {
 			continue
 		}
 		var firsts []*turn // of their jobs

@@ -46,7 +46,7 @@ type Config struct {
 	// promise was broken.
 	Dir string
 	// Logf is told of the progress, if it is not nil.
-	Logf func(format string, args ...any)
+	Logf func(format string, args ...any) `json:"-"`
 }
 
 // Profiles are Configs by name.
@@ -130,79 +130,3 @@ const (
 	// statement TCP tells it, 2.25 s after the last sign of life (Worker.Silence).
 	learn = 2250*time.Millisecond + 500*time.Millisecond
 )
-
-// Queues and what they are worked with.
-const (
-	queuePlain = "plain" // one job a transaction
-	queueEach  = "each"  // HandleEach, several jobs of one group
-	queueSlice = "slice" // HandleBatch, several jobs of one group
-	queueWide  = "wide"  // HandleEach, one job each of several groups
-	// queueRelaxed is as queuePlain, and its completions do not wait for the disk.
-	queueRelaxed = "relaxed"
-	// queueLimited runs at most limit jobs at once.
-	queueLimited = "limited"
-	limit        = 4
-	// queueSeveral runs up to severalOf jobs of a group at once. Their effects have no order, and no hash chain.
-	queueSeveral = "several"
-	severalOf    = 3
-	// queueLoose is that of messages of no group, one job each of several. Number n counts as group looseFrom + n.
-	queueLoose = "loose"
-	looseFrom  = 1 << 21
-	// queueStubborn is that of handlers that do not end. Its groups are numbered from stubbornFrom on.
-	queueStubborn = "stubborn"
-	stubbornFrom  = 1 << 20
-)
-
-// queueOf returns the queue of a group. A quarter of the groups is plain, and the groups that a Zipf distribution
-// prefers are of every kind.
-func queueOf(group int32, batches bool) string {
-	switch {
-	case group >= looseFrom:
-		return queueLoose
-	case group >= stubbornFrom:
-		return queueStubborn
-	}
-	if !batches {
-		return queuePlain
-	}
-	if queue := sessionQueueOf(group); queue != "" {
-		return queue
-	}
-	switch group % 10 {
-	case 3:
-		return queueEach
-	case 4:
-		return queueSeveral
-	case 5:
-		return queueLimited
-	case 6:
-		return queueSlice
-	case 8:
-		return queueRelaxed
-	case 9:
-		return queueWide
-	default:
-		return queuePlain
-	}
-}
-
-// acrossGroups reports whether a queue is worked in batches of one job each of several groups.
-func acrossGroups(queue string) bool {
-	return queue == queueWide || queue == queueLoose || queue == queueKeptWide
-}
-
-// holder names what one attempt at most may hold at a time: a group, or a job where several of its group may run.
-func holder(group int32, job int64, batches bool) int64 {
-	if queueOf(group, batches) == queueSeveral {
-		return -job
-	}
-	return int64(group)
-}
-
-// groupID returns the id of a group. One in four takes more bytes than letters.
-func groupID(group int32) string {
-	if group%4 == 2 {
-		return fmt.Sprint("g", group, "-Zürich")
-	}
-	return fmt.Sprint("g", group)
-}

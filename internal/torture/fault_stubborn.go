@@ -29,12 +29,10 @@ func injectStubborn(ctx context.Context, r *run, _ *rand.Rand) error {
 }
 
 // workStubborn works the queue of the handlers that do not end, until ctx is done.
-func workStubborn(ctx context.Context, o order, h *handlers) {
-	worker := &fifo.Worker{
-		Client: h.client, Name: o.Name, Concurrency: 1, JobTimeout: timeout, AbandonAfter: abandon,
-		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
-		DrainTimeout: time.Second, MaxAttempts: mostLives, Retry: retry, SweepInterval: -1,
-	}
+func (h *handlers) workStubborn(ctx context.Context, o order) {
+	worker := h.newWorker(o)
+	worker.Concurrency, worker.JobTimeout, worker.AbandonAfter = 1, timeout, abandon
+	worker.DrainTimeout, worker.SweepInterval, worker.GroupIdle = time.Second, -1, 0
 	worker.Handle(queueStubborn, h.handle)
 	var again redial
 	for ctx.Err() == nil {

@@ -19,22 +19,14 @@ const orderEnv = "PGFIFO_TORTURE_ORDER"
 
 // An order is what a process is told, in an environment variable: the URL may hold a password.
 type order struct {
+	Config         // of the run; Dir is that of its logs
 	Role    string // "worker" or "producer"
 	Name    string
 	URL     string
-	Dir     string // of the logs
 	Hub     string // the socket of the harness
-	Lanes   int
-	Keeps   bool // whether a worker works the queues with Settings.SessionLease
-	Batch   int
-	Groups  int
-	Zipf    float64
-	Seed    uint64
-	Jobs    int
+	Keeps   bool   // whether a worker works the queues with Settings.SessionLease
 	Prepare bool   // whether transactions can be prepared
 	Tenant  string // a role without any right to the queue's tables; "": there is none
-	Only    string // what handlers do beside writing their effects, separated by commas; "": all of it
-	Soak    bool   // Config.Soak
 	Super   bool   // whether the login may set session_replication_role
 }
 

@@ -68,7 +68,7 @@ func TestPartitionsDoNotOverlap(t *testing.T) {
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	const many = 20_000
-	o := order{Groups: 50, Jobs: many}
+	o := order{Config: Config{Groups: 50, Jobs: many}}
 	counts := make(map[string]int)
 	rng, again := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))
 	for n := range int64(many) {

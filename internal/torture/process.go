@@ -48,11 +48,11 @@ func (r *run) spawn(role, name string, slot int, w way) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg := r.cfg
+	cfg.Dir = r.dir
 	text, err := json.Marshal(order{
-		Role: role, Name: name, URL: r.way(w), Dir: r.dir, Hub: filepath.Join(r.hubs, "hub"), Lanes: r.cfg.Lanes,
-		Keeps: r.cfg.Batch > 1 && keepsAt(slot),
-		Batch: r.cfg.Batch, Groups: r.cfg.Groups, Zipf: r.cfg.Zipf, Seed: r.cfg.Seed, Jobs: r.cfg.Jobs,
-		Tenant: r.tenant, Super: r.super, Soak: r.cfg.Soak, Only: r.cfg.Only, Prepare: r.prepare,
+		Config: cfg, Role: role, Name: name, URL: r.way(w), Hub: filepath.Join(r.hubs, "hub"),
+		Keeps: cfg.Batch > 1 && keepsAt(slot), Tenant: r.tenant, Super: r.super, Prepare: r.prepare,
 	})
 	if err != nil {
 		return nil, err

@@ -22,13 +22,13 @@ import (
 // longestDelay is how long a message may be delayed, and its group with it.
 const longestDelay = 1200 * time.Millisecond
 
-// hands is how many goroutines of a producer process enqueue beside each other.
-const hands = 3
+// senders is how many goroutines of a producer process enqueue beside each other.
+const senders = 3
 
 // produce is the life of a producer process, until there is no more to send.
 func produce(o order, book *journal) error {
 	ctx := context.Background()
-	pool, err := o.connect(ctx, hands)
+	pool, err := o.connect(ctx, senders)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func produce(o order, book *journal) error {
 		before = atRest(pool)
 	}
 	var all sync.WaitGroup
-	errs := make([]error, hands)
+	errs := make([]error, senders)
 	for i := range errs {
 		all.Go(func() { errs[i] = p.run(ctx) })
 	}

@@ -216,8 +216,11 @@ func (r *run) openDatabase(ctx context.Context) error {
 		r.locks = true
 	}
 	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(logLines{r.probes})})
-	for queue, settings := range queueSettings {
-		if err := r.client.Queue(queue).Configure(ctx, settings); err != nil {
+	for name, q := range queues {
+		if q.settings == (fifo.Settings{}) {
+			continue
+		}
+		if err := r.client.Queue(name).Configure(ctx, q.settings); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,7 @@ type turn struct {
 	do      string // what its handler was to do
 	word    string // how its handler ended
 	outcome string // what became of it
+	queue   string
 	group   int32
 	attempt int32
 	proc    int32
@@ -64,7 +65,7 @@ func (c *checker) readTurns() {
 		case e.kind == evStart:
 			t = &turn{
 				start: e.at, end: forever, lost: forever, told: forever, died: c.deaths[e.proc], settled: forever,
-				wrote: forever, rows: forever, read: forever,
+				wrote: forever, rows: forever, read: forever, queue: queueOf(e.group, c.batches),
 				job: e.job, msg: e.arg, do: e.word, group: e.group, attempt: e.attempt, proc: e.proc,
 			}
 			current[k] = t

@@ -164,10 +164,8 @@ func (r *run) state(ctx context.Context) (s [5]int64) {
 }
 
 // jobsSQL counts the jobs but for those of delayedID.
-const jobsSQL = `SELECT count(*) FROM pgfifo.jobs
-	WHERE queue IN ('plain', 'each', 'slice', 'wide', 'relaxed', 'limited', 'several', 'loose', 'stubborn',
-	                'kept', 'kept-each', 'kept-wide', 'kept-limited', 'mixed')
-	  AND group_id NOT LIKE 'z%'`
+var jobsSQL = `SELECT count(*) FROM pgfifo.jobs
+	WHERE queue IN (` + queueList + `) AND group_id NOT LIKE 'z%'`
 
 // jobs returns how many there are, or -1.
 func (r *run) jobs(ctx context.Context) int {

@@ -37,24 +37,6 @@ func work(o order, book *journal) error {
 	})
 	defer func() { _ = client.Close() }()
 	h.client, h.pool = client, pool
-	worker := &fifo.Worker{
-		Client: client, Name: o.Name, Concurrency: o.Lanes, MaxAttempts: mostLives, Retry: retry,
-		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
-		SweepInterval: sweepEvery, GroupIdle: groupIdle,
-	}
-	worker.HandleQueue(queuePlain, fifo.Queue{Handler: h.handle, Share: share, Weights: map[string]int{"1": 3}})
-	if o.Batch > 1 {
-		worker.HandleQueue(queueRelaxed, fifo.Queue{Handler: h.handle, Relaxed: true})
-		worker.Handle(queueLimited, h.handle)
-		worker.HandleQueue(queueSeveral, fifo.Queue{
-			BatchJobs: o.Batch, // it takes one at a time all the same
-			Handler:   h.handle,
-		})
-		worker.HandleQueue(queueLoose, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
-		worker.HandleQueue(queueEach, fifo.Queue{BatchJobs: o.Batch, Handler: h.handle})
-		worker.HandleQueue(queueWide, fifo.Queue{BatchGroups: o.Batch, Handler: h.handle})
-		worker.HandleQueue(queueSlice, fifo.Queue{BatchJobs: o.Batch, BatchHandler: h.handleBatch})
-	}
 	go untilOrphaned(func(word string) {
 		if word == "stop" {
 			stop()
@@ -71,13 +53,13 @@ func work(o order, book *journal) error {
 		before = atRest(pool)
 	}
 	var beside sync.WaitGroup
-	beside.Go(func() { workStubborn(ctx, o, h) })
+	beside.Go(func() { h.workStubborn(ctx, o) })
 	var keptErr error
 	if o.Keeps {
-		beside.Go(func() { keptErr = h.supervise(ctx, keptWorker(o, h), &h.bounce[1]) })
+		beside.Go(func() { keptErr = h.supervise(ctx, h.worker(o, true), &h.bounce[1]) })
 	}
 	book.write(evUp, 0, 0, 0, 0, "-")
-	err = h.supervise(ctx, worker, &h.bounce[0])
+	err = h.supervise(ctx, h.worker(o, false), &h.bounce[0])
 	beside.Wait()
 	err = errors.Join(err, keptErr)
 	if err == nil {
@@ -91,6 +73,36 @@ func work(o order, book *journal) error {
 		book.write(evLeft, 0, 0, 0, int64(len(more)), strings.Join(more, "; "))
 	}
 	return err
+}
+
+// worker returns the worker of the queues whose groups a session holds, or of the others. The first has few lanes, runs
+// many more jobs at once, and has both leases while queueMixed has the other one.
+func (h *handlers) worker(o order, session bool) *fifo.Worker {
+	worker := h.newWorker(o)
+	if session {
+		worker.Concurrency, worker.SessionConcurrency = keptLanes, jobsPerLane*keptLanes
+	}
+	for name, q := range queues {
+		if mayKeep(name) != session || name == queueStubborn || o.Batch == 1 && name != queuePlain {
+			continue
+		}
+		q.BatchJobs *= o.Batch
+		q.BatchGroups *= o.Batch
+		if q.Handler = h.handle; name == queueSlice {
+			q.Handler, q.BatchHandler = nil, h.handleBatch
+		}
+		worker.HandleQueue(name, q.Queue)
+	}
+	return worker
+}
+
+// newWorker returns a worker with the bounds of all.
+func (h *handlers) newWorker(o order) *fifo.Worker {
+	return &fifo.Worker{
+		Client: h.client, Name: o.Name, Concurrency: o.Lanes, MaxAttempts: mostLives, Retry: retry,
+		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
+		SweepInterval: sweepEvery, GroupIdle: groupIdle,
+	}
 }
 
 // A redial is how long a worker waits that could not connect: longer each time. Many that try again and again keep a

@@ -115,7 +115,7 @@ var effects = []Mutant{
 		Breaks: "a job whose handler had the transaction is deleted by its ctid: " +
 			"a handler that moved the row runs again",
 		Edits: []Edit{{handleFile, "		if used {\n", "		if used && len(done) == 0 {\n"}},
-		Test:  Test{".", "TestVices"},
+		Test:  Test{".", "TestMisuse"},
 	},
 	{
 		Name:   "session-left-spoiled",

@@ -4,7 +4,6 @@
 package mutants
 
 import (
-	"encoding/json"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -12,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pgfifo/pgfifo/internal/overlay"
 )
 
 // Files that they change.
@@ -119,20 +120,11 @@ func (m *Mutant) Overlay(root, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	replace := make(map[string]string)
+	texts := make(map[string]string)
 	for name, text := range files {
-		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
-		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
-			return "", err
-		}
-		replace[filepath.Join(root, filepath.FromSlash(name))] = to
+		texts[filepath.Join(root, filepath.FromSlash(name))] = text
 	}
-	b, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "  ")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, b, 0o600)
+	return overlay.Write(dir, texts)
 }
 
 // CaughtBy returns which of the broken invariants were to break, in their order.

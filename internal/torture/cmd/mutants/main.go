@@ -32,7 +32,6 @@ func main() {
 func run() error {
 	pattern := flag.String("run", "", "only mutants whose names match; and no control unless they need it")
 	keep := flag.String("keep", "", "folder to keep the logs and reports in")
-	list := flag.Bool("list", false, "print the list, and run nothing")
 	parallel := flag.Int("parallel", 2*runtime.NumCPU(), "builds and runs beside each other")
 	flag.Parse()
 	match, err := regexp.Compile(*pattern)
@@ -40,10 +39,6 @@ func run() error {
 		return err
 	}
 	cases := choose(match)
-	if *list {
-		printList(cases)
-		return nil
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	g := &gate{began: time.Now(), parallel: *parallel}

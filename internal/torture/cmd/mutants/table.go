@@ -48,12 +48,3 @@ func printTable(to io.Writer, results []result, took time.Duration) error {
 	}
 	return nil
 }
-
-// printList prints the mutants.
-func printList(all []subject) {
-	for _, s := range all {
-		if !s.control {
-			fmt.Printf("%-34s %s\n", s.Name, s.Breaks)
-		}
-	}
-}

@@ -65,10 +65,8 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	flags.IntVar(&cfg.Groups, "groups", 0, "message groups")
 	flags.IntVar(&cfg.Processes, "processes", 0, "worker processes")
 	flags.IntVar(&cfg.Lanes, "lanes", 0, "lanes of each")
-	flags.IntVar(&cfg.Producers, "producers", 0, "producer processes")
 	flags.IntVar(&cfg.Batch, "batch", 0, "size of batches, in the queues that have them; 1: none")
 	flags.IntVar(&cfg.Delayed, "delayed", 0, "jobs that wait all through the run")
-	flags.Float64Var(&cfg.Zipf, "zipf", 0, "exponent of the distribution of jobs over groups, more than 1; 0: even")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "of the plan and the jobs; 0: a random one")
 	flags.DurationVar(&cfg.For, "for", 0, "send and inject no more after that time; 0: no limit")
 	flags.StringVar(&cfg.Only, "only", "",
@@ -92,9 +90,6 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 		if err := flags.Parse(args); err != nil { // what was given by name goes before the profile
 			return cfg, "", err
 		}
-	}
-	if cfg.Zipf != 0 && cfg.Zipf <= 1 {
-		return cfg, "", fmt.Errorf("-zipf must be more than 1, or 0")
 	}
 	return cfg, path, nil
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package pgserver
+package daemon
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// owner is the user who runs a cluster: PostgreSQL refuses to run as root.
+// owner is the user who runs programs: PostgreSQL's refuse to run as root.
 type owner struct {
 	name string // "" is ourselves
 	cred *syscall.Credential
 }
 
-// clusterOwner returns ourselves or, when we are root, the user postgres or
+// newOwner returns ourselves or, when we are root, the user postgres or
 // else nobody.
-func clusterOwner() (*owner, error) {
+func newOwner() (*owner, error) {
 	if os.Geteuid() != 0 {
 		return &owner{}, nil
 	}
@@ -63,9 +63,4 @@ func (o *owner) hint() string {
 	}
 	return fmt.Sprintf(" (as user %s, since we are root: that user must be able to enter the folder for "+
 		"temporary files, TMPDIR, and a container must let root become another user)", o.name)
-}
-
-// quit tells the server to end at once (PostgreSQL's immediate shutdown).
-func (c *cluster) quit() {
-	_ = c.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended just now
 }
