@@ -56,6 +56,7 @@ func TestForeignOverloads(t *testing.T) {
 	t.Parallel()
 	for name, role := range map[string]func(*testing.T, *staff){
 		"producer": producerRole, "worker": workerRole, "reader": readerRole, "admin": adminRole,
+		"admin of jobs": adminOfJobs,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

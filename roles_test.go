@@ -248,7 +248,8 @@ func (s *staff) keep(job fifo.Job) {
 	s.Helper()
 	_, err := pgtest.Conn(s.T, s.url).Exec(s.Context(), "SELECT pg_advisory_lock(77)")
 	require.NoError(s, err)
-	s.exec("UPDATE pgfifo.queues SET session_lease = true WHERE queue = $1", job.Queue)
+	s.exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, session_lease) "+
+		"VALUES ($1, 1, false, true) ON CONFLICT (queue) DO UPDATE SET session_lease = true", job.Queue)
 	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since) "+
 		"VALUES ($1, $2, 77, 1, $3, 1, now())", job.Queue, job.GroupID, job.ID)
 }
