@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -102,23 +101,18 @@ func (d *Dialer) connect(
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts) }
 
 // lend opens a lane that a Borrower borrows. It claims nothing.
-func (d *Dialer) lend(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.Pool, borrowTexts) }
+func (d *Dialer) lend(ctx context.Context) (*Lane, error) {
+	return d.dial(ctx, d.Pool, borrowTexts, boundSQL)
+}
 
 var (
 	// claimTexts are the statements of a lane that claims.
-	claimTexts = slotted(map[string]string{
-		stmtChain: commitAndChainSQL,
-		stmtLock:  lockSQL, stmtLockMany: lockManySQL, stmtAhead: aheadSQL, stmtLockSlot: lockSlotSQL,
-		stmtClaim: claimSQL, stmtClaimBatch: claimBatchSQL, stmtClaimMany: claimManySQL,
-		stmtLockShared: lockSharedSQL, stmtLockNext: lockNextSQL, stmtClaimShared: claimSharedSQL,
-		stmtEvidence: evidenceSQL,
-	})
+	claimTexts = slotted(schema.Prepared(files,
+		stmtLock, stmtLockMany, stmtAhead, stmtLockSlot, stmtClaim, stmtClaimBatch, stmtClaimMany,
+		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark,
+	))
 	// borrowTexts are those of a lane that is borrowed.
-	borrowTexts = map[string]string{
-		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
-		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL,
-		stmtBound: boundSQL, stmtBoundRest: boundRestSQL, stmtBarely: barelySQL,
-	}
+	borrowTexts = schema.Prepared(files, stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)
 )
 
 // slotted adds the looks of claims that have a slot.
@@ -130,7 +124,7 @@ func slotted(texts map[string]string) map[string]string {
 }
 
 // dial opens a lane with its own statements and those that all have.
-func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]string) (*Lane, error) {
+func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own ...map[string]string) (*Lane, error) {
 	bounds := d.Bounds.WithDefaults()
 	conn, w, pid, err := d.connect(ctx, to, true)
 	if err != nil {
@@ -145,21 +139,19 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]st
 		conn: conn, wire: w, db: d.DB, stream: watched, pid: pid,
 		heartbeat: bounds.Heartbeat, silent: bounds.Silence, bound: bounds.ServerSilence,
 		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
-		texts: d.Statements, wary: &d.wary,
+		wary: &d.wary,
 	}
-	texts := maps.Clone(own)
-	maps.Copy(texts, d.Statements)
-	maps.Copy(texts, savepointSQL)
-	texts[stmtBegin], texts[stmtCommit], texts[stmtUnmark] = beginSQL, commitSQL, unmarkSQL
-	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
+	restore, err := restoreSQL(ctx, l.pg())
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	l.dialed = dials.Add(1)
+	l.stmts = unprepared(d.Schema, append(own, d.Statements, savepointSQL, transactionSQL)...)
+	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if l.pooled {
-		texts[stmtLocal] = bounds.localSQL()
-		l.stmts = unprepared(d.Schema, texts)
-	} else if l.stmts, err = prepare(ctx, l.pg(), d.Schema, texts); err != nil {
+		l.stmts.add(stmtLocal, bounds.localSQL())
+	} else if err := l.stmts.prepare(ctx, l.pg()); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

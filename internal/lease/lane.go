@@ -22,8 +22,7 @@ import (
 // Its methods are for one goroutine, except Beat and Kill. Whoever dialed it closes it.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
-	stmts map[string]*pgconn.StatementDescription
-	texts map[string]string // of the statements that settle, by name
+	stmts statements
 	wire  *wire
 	db    *bun.DB
 
@@ -127,11 +126,11 @@ const ( // names of prepared statements
 	stmtUnmark     = "pgfifo_unmark"
 	stmtRestore    = "pgfifo_restore"
 
-	stmtTake      = "pgfifo_take"
-	stmtTakeJobs  = "pgfifo_take_jobs"
-	stmtSame      = "pgfifo_same"
-	stmtEnd       = "pgfifo_end"
-	stmtDone      = "pgfifo_done"
+	stmtTake      = "pgfifo_keep_take"
+	stmtTakeJobs  = "pgfifo_keep_take_jobs"
+	stmtSame      = "pgfifo_keep_same"
+	stmtEnd       = "pgfifo_keep_end"
+	stmtDone      = "pgfifo_keep_done"
 	stmtBound     = "pgfifo_bound"
 	stmtBoundRest = "pgfifo_bound_rest"
 	stmtBarely    = "pgfifo_barely"
