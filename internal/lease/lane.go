@@ -36,6 +36,7 @@ type Lane struct {
 	wary   *atomic.Bool // the Dialer's
 	dialed int64        // which one of the process's lanes this is
 	pooled bool         // its session is a pooler's: see pooled.go
+	of     *Lanes       // to which it goes back when it was lent; nil: it claims for itself
 
 	inTx      bool    // a transaction is open as far as the lane knows
 	hold      *Hold   // what it holds, if anything
