@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -138,10 +139,8 @@ func (l *Lane) relock(
 		if err != nil || !found || time.Now().After(until) {
 			return 0, err
 		}
-		select {
-		case <-time.After(tuning.Rest):
-		case <-ctx.Done():
-			return 0, ctx.Err()
+		if err := pause.For(ctx, tuning.Rest); err != nil {
+			return 0, err
 		}
 	}
 }
