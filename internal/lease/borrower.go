@@ -99,21 +99,16 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lane.Load() == nil:
 		return b.release(heads, 0)
 	}
-	wait := waitBriefly
+	err, wait := errApart, waitBriefly
 	if s := b.settlement(heads, calls); s != nil {
-		err := b.keeper.settle(s)
-		if err == nil || errors.Is(err, errNoRow) {
-			b.settled(heads)
-		}
-		if err != errApart { //nolint:errorlint // itself
-			return err
-		}
+		err = b.keeper.settle(s)
 		wait = waitBarely // what it needs may be locked, and others are not to wait for that again
 	}
-	var err error
-	if b.lane.Load() == nil {
+	switch {
+	case err != errApart: //nolint:errorlint // itself
+	case b.lane.Load() == nil:
 		err = b.by(ctx, b.hold, calls, b.marked, wait)
-	} else {
+	default:
 		err = b.end(ctx, b.hold, calls, b.marked)
 	}
 	if err == nil || errors.Is(err, errNoRow) {

@@ -105,7 +105,7 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	}
 	if err == nil {
 		s.stmts = unprepared(d.Schema, keepTexts, transactionSQL)
-		err = s.stmts.prepare(ctx, conn.PgConn())
+		err = s.stmts.prepare(ctx, conn.PgConn(), false)
 	}
 	if err != nil {
 		_ = conn.Close(ctx)

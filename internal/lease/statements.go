@@ -30,15 +30,23 @@ func (s statements) add(name, sql string) {
 	s[name] = &pgconn.StatementDescription{Name: name, SQL: sql}
 }
 
-// prepare prepares all of them in one round trip.
-func (s statements) prepare(ctx context.Context, conn *pgconn.PgConn) error {
+// prepare prepares all of them in one round trip, for the first time or again.
+func (s statements) prepare(ctx context.Context, conn *pgconn.PgConn, again bool) error {
 	names := slices.Sorted(maps.Keys(s))
 	pipeline := conn.StartPipeline(ctx)
 	for _, name := range names {
+		if again {
+			pipeline.SendDeallocate(name) // it may be there yet
+		}
 		pipeline.SendPrepare(name, s[name].SQL, nil)
 	}
 	return exchange(pipeline, func() error {
 		for _, name := range names {
+			if again {
+				if _, err := pipeline.GetResults(); err != nil {
+					return err
+				}
+			}
 			res, err := pipeline.GetResults()
 			if err != nil {
 				return fmt.Errorf("lease: prepare %s: %w", name, err)
@@ -67,19 +75,7 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if _, err := l.pg().ExecParams(ctx, l.stmts[stmtRestore].SQL, xid, nil, nil, nil).Close(); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
-	pipeline := l.pg().StartPipeline(ctx)
-	names := slices.Sorted(maps.Keys(l.stmts))
-	for _, name := range names {
-		pipeline.SendDeallocate(name) // it may be there yet
-		pipeline.SendPrepare(name, l.stmts[name].SQL, nil)
-	}
-	err := exchange(pipeline, func() (err error) {
-		for i := 0; err == nil && i < 2*len(names); i++ {
-			_, err = pipeline.GetResults()
-		}
-		return err
-	})
-	if err != nil {
+	if err := l.stmts.prepare(ctx, l.pg(), true); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
 	l.stream.deallocated.Store(false)
