@@ -153,13 +153,15 @@ func (c *crew) lostSession(why error) {
 	}
 }
 
-// dialed tells "too many connections" (of the server, the database or the role) from other failures to connect.
+// dialed tells "too many connections" (of the server, the database or the role) from other failures to connect: which
+// one was refused, of how many.
 func dialed(err error, n, of int) error {
 	if err == nil {
 		return nil
 	}
 	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "53300" {
-		return connectionsError(n, of, err)
+		return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs; lower Concurrency, "+
+			"or raise max_connections or the role's CONNECTION LIMIT: %w", ErrConnections, n, of, err)
 	}
 	return fmt.Errorf("fifo: connect: %w", err)
 }
@@ -172,13 +174,17 @@ func (c *crew) run(ctx context.Context) error {
 	defer c.teller.end(c.log)
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
-	beside.Go(func() { c.runScout(ctx) })
+	beside.Go(func() {
+		c.runBeside(ctx, newRedialer(c.log, "scout", &c.scoutSetback), &c.scoutConn, c.scout.Run)
+	})
 	beside.Go(func() { c.runHeartbeat(aside) })
 	if c.set.sweeps {
 		beside.Go(func() { c.runSweeper(ctx) })
 	}
 	if !c.worker.Client.cfg.PollOnly {
-		beside.Go(func() { c.runListener(ctx) })
+		beside.Go(func() {
+			c.runBeside(ctx, newRedialer(c.log, "listener", new(atomic.Pointer[setback])), &c.listenConn, c.listen)
+		})
 	}
 
 	var lanes sync.WaitGroup
@@ -275,19 +281,20 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// runScout keeps the scout going, on one connection after another.
-func (c *crew) runScout(ctx context.Context) {
-	retry := newRedialer(c.log, "scout", &c.scoutSetback)
+// runBeside runs what stands beside the lanes, on one connection after another. The first one is there.
+func (c *crew) runBeside(
+	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
+) {
 	for ctx.Err() == nil {
-		conn := c.scoutConn
-		c.scoutConn = nil
+		conn := *first
+		*first = nil
 		var err error
 		if conn == nil {
 			conn, err = c.dialer.Connect(ctx)
 		}
 		if err == nil {
 			retry.reset()
-			err = c.scout.Run(ctx, conn)
+			err = run(ctx, conn)
 			closeConn(conn)
 		}
 		retry.wait(ctx, err)

@@ -3,33 +3,14 @@ package fifo
 import (
 	"context"
 	"encoding/json"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
 
-// runListener hears what producers announce, on a connection of its own: a session that listens inside a long
-// transaction would hold up the notification queue of the whole cluster. What it misses, polling finds.
-func (c *crew) runListener(ctx context.Context) {
-	retry := newRedialer(c.log, "listener", new(atomic.Pointer[setback]))
-	for ctx.Err() == nil {
-		conn := c.listenConn
-		c.listenConn = nil
-		var err error
-		if conn == nil {
-			conn, err = c.dialer.Connect(ctx)
-		}
-		if err == nil {
-			retry.reset()
-			err = c.listen(ctx, conn)
-			closeConn(conn)
-		}
-		retry.wait(ctx, err)
-	}
-}
-
+// listen hears what producers announce, on a connection of its own: a session that listens inside a long transaction
+// would hold up the notification queue of the whole cluster. What it misses, polling finds.
 func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+c.worker.Client.schema.Ident()); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -41,18 +42,13 @@ func (r *redialer) wait(ctx context.Context, err error) {
 		r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
 	}
 	r.last.Store(&setback{err, time.Now()})
-	timer := time.NewTimer(r.next())
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	_ = pause.For(ctx, r.next())
 }
 
 // next returns the next pause, less a random part of up to a half: a server that goes down cuts off all lanes of all
 // processes at once, and they are not to come back in step while it recovers.
 func (r *redialer) next() time.Duration {
 	r.failed++
-	pause := rest.Nth(r.failed, tuning.Rest, tuning.Grace)
-	return pause - time.Duration(rand.Int64N(int64(pause)/2+1))
+	wait := rest.Nth(r.failed, tuning.Rest, tuning.Grace)
+	return wait - time.Duration(rand.Int64N(int64(wait)/2+1))
 }

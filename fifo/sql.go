@@ -2,7 +2,8 @@ package fifo
 
 import (
 	"embed"
-	"strings"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
 // The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
@@ -12,13 +13,7 @@ import (
 var files embed.FS
 
 // statement returns that of a file.
-func statement(name string) string {
-	sql, err := files.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		panic(err)
-	}
-	return string(sql)
-}
+func statement(name string) string { return schema.Statement(files, name) }
 
 var (
 	enqueueSQL           = statement("enqueue")
@@ -57,7 +52,7 @@ var (
 	sweepSQL             = statement("sweep")
 )
 
-// Names of the statements that settle a job, prepared on every lane: each is "pgfifo_" and its file's.
+// Names of the statements that settle a job, prepared on every lane.
 const (
 	succeedStmt      = "pgfifo_succeed"
 	succeedUsedStmt  = "pgfifo_succeed_used"
@@ -74,15 +69,7 @@ const (
 	discardStmt      = "pgfifo_discard"
 )
 
-var settleStatements = prepared(
+var settleStatements = schema.Prepared(files,
 	succeedStmt, succeedUsedStmt, succeedBatchStmt, leaveStmt, failedBatchStmt, relaxStmt, retryStmt, snoozeStmt,
 	buryStmt, forwardStmt, blockStmt, blockUsedUpStmt, discardStmt,
 )
-
-func prepared(names ...string) map[string]string {
-	statements := make(map[string]string, len(names))
-	for _, name := range names {
-		statements[name] = statement(strings.TrimPrefix(name, "pgfifo_"))
-	}
-	return statements
-}

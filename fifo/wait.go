@@ -3,9 +3,9 @@ package fifo
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -24,12 +24,8 @@ func (s Scope) WaitEmpty(ctx context.Context) error {
 		if err != nil || !some {
 			return err
 		}
-		timer := time.NewTimer(gap)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return s.failed(verb, context.Cause(ctx))
+		if err := pause.For(ctx, gap); err != nil {
+			return s.failed(verb, err)
 		}
 	}
 }

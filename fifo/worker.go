@@ -360,11 +360,5 @@ func (c *counters) snapshot() Stats {
 	}
 }
 
-// connectionsError explains a refused connection: which, of how many.
-func connectionsError(n, of int, err error) error {
-	return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs; lower Concurrency, "+
-		"or raise max_connections or the role's CONNECTION LIMIT: %w", ErrConnections, n, of, err)
-}
-
 // parallelDials bounds how many connections are opened at once: each is a process that PostgreSQL forks.
 func parallelDials() int { return max(4, runtime.GOMAXPROCS(0)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -93,12 +94,8 @@ func (m *migrator) tryStep(ctx context.Context, pool *pgxpool.Pool, target int) 
 		if n >= m.lockTries {
 			return s, fmt.Errorf("%w: after %d tries: %w", ErrLocked, n, err)
 		}
-		pause := time.NewTimer(2 * m.lockTimeout) // for those who waited behind the step
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return s, fmt.Errorf("%w: %w: %w", ErrLocked, context.Cause(ctx), err)
+		if ended := pause.For(ctx, 2*m.lockTimeout); ended != nil { // for those who waited behind the step
+			return s, fmt.Errorf("%w: %w: %w", ErrLocked, ended, err)
 		}
 	}
 }

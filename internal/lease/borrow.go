@@ -21,21 +21,19 @@ const quick = tuning.Wait / 2
 //
 // The lane that only settles is for what is quick, and so are those of handlers, while some are free. A group that was
 // not quick is settled by a handlers' lane, as long as that takes.
-func (b *Borrower) settling(
-	ctx context.Context, hold *Hold, wait patience,
-) (lane *Lane, of *Lanes, err error) {
+func (b *Borrower) settling(ctx context.Context, hold *Hold, wait patience) (*Lane, error) {
 	for n := 1; ; n++ {
 		or := b.keeper.Others
 		if b.keeper.slow.is(hold.Key) {
 			or, wait = b.keeper.Lanes, waitToTake
 		}
-		lane, of, err = taken(ctx, b.keeper.Lanes, or, hold, new(Loan), wait)
+		lane, err := taken(ctx, b.keeper.Lanes, or, hold, new(Loan), wait)
 		wait = waitBarely // somebody has a row locked: others are not to wait as well
 		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
-			return lane, of, err
+			return lane, err
 		}
 		if pause.For(ctx, rest.Nth(n, tuning.Rest, tuning.Wait)) != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }
@@ -44,32 +42,32 @@ func (b *Borrower) settling(
 // nothing, so another one is tried.
 func taken(
 	ctx context.Context, from, or *Lanes, hold *Hold, loan *Loan, wait patience,
-) (lane *Lane, of *Lanes, err error) {
+) (lane *Lane, err error) {
 	for range 2 {
-		if lane, of, err = from.either(ctx, or); err != nil {
-			return nil, nil, err
+		if lane, err = from.either(ctx, or); err != nil {
+			return nil, err
 		}
 		if err = lane.take(ctx, hold, loan, wait); err == nil {
-			return lane, of, nil
+			return lane, nil
 		}
-		of.put(lane)
+		lane.of.put(lane)
 		if Refused(err) || ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, nil, err
+	return nil, err
 }
 
 // by settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the hold for
 // it. If it fails, the groups are held still; but not if the error is errNoRow.
 func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held, wait patience) error {
 	for {
-		lane, of, err := b.settling(ctx, hold, wait)
+		lane, err := b.settling(ctx, hold, wait)
 		if err != nil {
 			return err
 		}
 		slow := b.keeper.slow.is(hold.Key)
-		b.setLane(of, lane)
+		b.setLane(lane)
 		if hold.changed() && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind }) {
 			lane.rollback(ctx)
 			b.giveBack()
@@ -85,7 +83,7 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 
 // end makes the calls in the transaction of the lane that is borrowed, lets the groups go, and gives the lane back.
 func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call, lost []*Held) error {
-	lane, heads := b.lane, keptHeads(hold)
+	lane, heads := b.lane.Load(), keptHeads(hold)
 	lane.marked = append(lane.marked, lost...)
 	begin := time.Now()
 	end := endCall(heads, settledBy(heads, calls))
@@ -104,7 +102,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	if loan.Ended() || loan != b.loan {
 		return ErrEnded
 	}
-	if b.lane != nil {
+	if b.lane.Load() != nil {
 		return nil
 	}
 	lends := b.waits != nil // to a handler
@@ -114,7 +112,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 		defer cancel()
 		defer context.AfterFunc(b.waits, cancel)()
 	}
-	lane, of, err := taken(ctx, b.keeper.Lanes, b.keeper.Lanes, b.hold, loan, waitForever)
+	lane, err := taken(ctx, b.keeper.Lanes, b.keeper.Lanes, b.hold, loan, waitForever)
 	if errors.Is(err, ErrNotHeld) || err != nil && b.session.ended() {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -124,8 +122,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	if lends {
 		lane.lend()
 	}
-	b.lane, b.of = lane, of
-	b.at.Store(lane)
+	b.lane.Store(lane)
 	if b.session.ended() { // cut may have come before
 		lane.Abandon()
 		return ErrLost
@@ -137,30 +134,28 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 func (b *Borrower) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lane != nil {
-		b.lane.Abandon()
+	if lane := b.lane.Load(); lane != nil {
+		lane.Abandon()
 	}
 }
 
-func (b *Borrower) setLane(of *Lanes, lane *Lane) {
+func (b *Borrower) setLane(lane *Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lane, b.of = lane, of
-	b.at.Store(lane)
+	b.lane.Store(lane)
 }
 
 // giveBack gives the lane back. A transaction that is open on it is cut off.
 func (b *Borrower) giveBack() {
-	lane := b.lane
+	lane := b.lane.Load()
 	if lane == nil {
 		return
 	}
-	of := b.of
-	b.setLane(nil, nil)
+	b.setLane(nil)
 	if lane.inTx {
 		lane.Abandon()
 	}
-	of.put(lane)
+	lane.of.put(lane)
 }
 
 // fence returns the token of the claim for one of the groups that it holds. It waits for nobody.
@@ -189,8 +184,8 @@ func (b *Borrower) holds(hold *Hold) {
 func (b *Borrower) Lend(handler func()) error {
 	b.mu.Lock()
 	b.waits, b.stop = context.WithCancel(b.session.lives)
-	if b.lane != nil { // of the job before in the batch
-		b.lane.lend()
+	if lane := b.lane.Load(); lane != nil { // of the job before in the batch
+		lane.lend()
 	}
 	b.mu.Unlock()
 	uncut := context.AfterFunc(b.session.lives, b.cut)
@@ -203,10 +198,10 @@ func (b *Borrower) Lend(handler func()) error {
 	defer b.mu.Unlock()
 	b.waits = nil
 	var err error
-	if b.lane == nil {
+	if lane := b.lane.Load(); lane == nil {
 		b.loan.end()
 	} else {
-		err = b.lane.takeBack()
+		err = lane.takeBack()
 		b.lost = errors.Is(err, ErrLost)
 	}
 	if b.session.ended() || b.closed.Load() {
@@ -217,23 +212,24 @@ func (b *Borrower) Lend(handler func()) error {
 
 // Keep is Lane.Keep.
 func (b *Borrower) Keep(ctx context.Context) error {
-	if b.lane == nil {
+	lane := b.lane.Load()
+	if lane == nil {
 		b.mu.Lock()
 		b.loan = &Loan{from: b}
 		b.mu.Unlock()
 		return nil
 	}
-	err := b.lane.Keep(ctx)
+	err := lane.Keep(ctx)
 	b.mu.Lock()
-	b.loan = b.lane.loan
+	b.loan = lane.loan
 	b.mu.Unlock()
 	return err
 }
 
 // Undo is Lane.Undo.
 func (b *Borrower) Undo(ctx context.Context) error {
-	if b.lane == nil {
-		return nil
+	if lane := b.lane.Load(); lane != nil {
+		return lane.Undo(ctx)
 	}
-	return b.lane.Undo(ctx)
+	return nil
 }

@@ -23,19 +23,18 @@ type Borrower struct {
 	session *session // of the present hold, or the next one
 	closed  atomic.Bool
 
+	lane   atomic.Pointer[Lane] // nil: none is borrowed; it is set under mu
+	tokens atomic.Pointer[map[groups.Key]int64]
+
 	mu     sync.Mutex // what is below; held while a lane is borrowed
-	lane   *Lane      // nil: none is borrowed
-	of     *Lanes     // to which it goes back
 	hold   *Hold
 	loan   *Loan
 	marked []*Held // heads of which a lost attempt is to be counted
 	over   bool    // the last claim was missed for want of a slot
 	lost   bool    // the connection that was borrowed broke while the handler had it
 
-	waits  context.Context // of who waits for a lane; it ends with the handler, or the session
-	stop   context.CancelFunc
-	at     atomic.Pointer[Lane] // the borrowed lane, as others see it
-	tokens atomic.Pointer[map[groups.Key]int64]
+	waits context.Context // of who waits for a lane; it ends with the handler, or the session
+	stop  context.CancelFunc
 }
 
 // Borrow returns a Borrower of the present session, which is opened if there is none.
@@ -97,24 +96,19 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	case len(calls) == 0 && b.lost:
 		b.Forfeit(ctx)
 		return nil
-	case len(calls) == 0 && b.lane == nil:
+	case len(calls) == 0 && b.lane.Load() == nil:
 		return b.release(heads, 0)
 	}
-	wait := waitBriefly
+	err, wait := errApart, waitBriefly
 	if s := b.settlement(heads, calls); s != nil {
-		err := b.keeper.settle(s)
-		if err == nil || errors.Is(err, errNoRow) {
-			b.settled(heads)
-		}
-		if err != errApart { //nolint:errorlint // itself
-			return err
-		}
+		err = b.keeper.settle(s)
 		wait = waitBarely // what it needs may be locked, and others are not to wait for that again
 	}
-	var err error
-	if b.lane == nil {
+	switch {
+	case err != errApart: //nolint:errorlint // itself
+	case b.lane.Load() == nil:
 		err = b.by(ctx, b.hold, calls, b.marked, wait)
-	} else {
+	default:
 		err = b.end(ctx, b.hold, calls, b.marked)
 	}
 	if err == nil || errors.Is(err, errNoRow) {
@@ -125,7 +119,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 
 // settlement returns how a job is settled together with others, or nil if it is not.
 func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
-	if b.lane != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
+	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
 		return nil
 	}
 	s := &settlement{head: heads[0], lost: slices.Contains(b.marked, heads[0])}
@@ -253,8 +247,8 @@ func (b *Borrower) Loan() *Loan { return b.loan }
 
 // Aside is Lane.Aside.
 func (b *Borrower) Aside(f func()) {
-	if b.lane != nil {
-		b.lane.Aside(f)
+	if lane := b.lane.Load(); lane != nil {
+		lane.Aside(f)
 		return
 	}
 	f()
@@ -264,7 +258,10 @@ func (b *Borrower) Aside(f func()) {
 func (b *Borrower) Used() bool { return true }
 
 // Spoiled is Lane.Spoiled, of the lane that is borrowed.
-func (b *Borrower) Spoiled() bool { return b.lane != nil && b.lane.Spoiled() }
+func (b *Borrower) Spoiled() bool {
+	lane := b.lane.Load()
+	return lane != nil && lane.Spoiled()
+}
 
 // Closed reports whether it can claim nothing more.
 func (b *Borrower) Closed() bool { return b.closed.Load() || b.session.ended() }
@@ -277,13 +274,13 @@ func (b *Borrower) Close() error {
 
 // HungUp reports whether the session has ended, or the connection of the lane that is borrowed.
 func (b *Borrower) HungUp() bool {
-	lane := b.at.Load()
+	lane := b.lane.Load()
 	return b.session.ended() || lane != nil && lane.HungUp()
 }
 
 // Abandon cuts the connection that is borrowed.
 func (b *Borrower) Abandon() {
-	if lane := b.at.Load(); lane != nil {
+	if lane := b.lane.Load(); lane != nil {
 		lane.Abandon()
 	}
 	b.closed.Store(true)
@@ -297,7 +294,7 @@ func (b *Borrower) OverLimit() bool { return b.over }
 
 // Running returns for how long heartbeats are needed: while a lane is borrowed. The session has its own.
 func (b *Borrower) Running() time.Duration {
-	if lane := b.at.Load(); lane != nil {
+	if lane := b.lane.Load(); lane != nil {
 		return lane.Running()
 	}
 	return 0
@@ -305,7 +302,7 @@ func (b *Borrower) Running() time.Duration {
 
 // Beat is Lane.Beat, of the lane that is borrowed.
 func (b *Borrower) Beat(ctx context.Context) error {
-	if lane := b.at.Load(); lane != nil {
+	if lane := b.lane.Load(); lane != nil {
 		return lane.Beat(ctx)
 	}
 	return nil

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -49,11 +48,11 @@ type Dialer struct {
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
 func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, _, _, err := d.connect(ctx, d.direct(), false)
+	l, err := d.connect(ctx, d.direct(), false)
 	if err != nil {
 		return nil, err
 	}
-	return conn.Conn(), nil
+	return l.Conn(), nil
 }
 
 func (d *Dialer) direct() *pgxpool.Config {
@@ -63,62 +62,55 @@ func (d *Dialer) direct() *pgxpool.Config {
 	return d.Pool
 }
 
-func (d *Dialer) connect(
-	ctx context.Context, to *pgxpool.Config, lane bool,
-) (*stdlib.Conn, *wire, uint32, error) {
-	bounds, shared := d.Bounds.WithDefaults(), d.Direct != nil && to == d.Pool
+// connect opens a connection, as a lane that has no statements.
+func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*Lane, error) {
+	bounds := d.Bounds.WithDefaults()
 	cfg, err := bounds.connConfig(ctx, to, d.Name, lane)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
-	w := newWire(cfg.Tracer)
-	cfg.Tracer = w
-	dc, err := stdlib.GetConnector(*cfg).Connect(ctx)
+	l := &Lane{wire: newWire(cfg.Tracer), pooled: to != d.direct()}
+	cfg.Tracer = l.wire
+	conn, err := stdlib.GetConnector(*cfg).Connect(ctx)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
-	conn := dc.(*stdlib.Conn)
-	pid := uint32(0) // of a shared session, nobody knows
-	if !shared {
-		pid, err = d.own(ctx, conn.Conn().PgConn())
+	l.conn = conn.(*stdlib.Conn)
+	if !l.pooled { // of a shared session, nobody knows the process
+		l.pid, err = d.own(ctx, l.pg())
 	}
-	if err == nil && !shared {
-		err = bounds.apply(ctx, conn.Conn().PgConn(), d.Logger)
+	if err == nil && !l.pooled {
+		err = bounds.apply(ctx, l.pg(), d.Logger)
 	}
 	if err == nil && to.AfterConnect != nil {
-		err = to.AfterConnect(ctx, conn.Conn())
+		err = to.AfterConnect(ctx, l.Conn())
 	}
 	if err == nil { // for handlers that use bun
-		err = conforming.Check(conn.Conn().PgConn())
+		err = conforming.Check(l.pg())
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, nil, 0, err
+		return nil, err
 	}
-	return conn, w, pid, nil
+	return l, nil
 }
 
 // Dial opens a lane.
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts) }
 
 // lend opens a lane that a Borrower borrows. It claims nothing.
-func (d *Dialer) lend(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.Pool, borrowTexts) }
+func (d *Dialer) lend(ctx context.Context) (*Lane, error) {
+	return d.dial(ctx, d.Pool, borrowTexts, boundSQL)
+}
 
 var (
 	// claimTexts are the statements of a lane that claims.
-	claimTexts = slotted(map[string]string{
-		stmtChain: commitAndChainSQL,
-		stmtLock:  lockSQL, stmtLockMany: lockManySQL, stmtAhead: aheadSQL, stmtLockSlot: lockSlotSQL,
-		stmtClaim: claimSQL, stmtClaimBatch: claimBatchSQL, stmtClaimMany: claimManySQL,
-		stmtLockShared: lockSharedSQL, stmtLockNext: lockNextSQL, stmtClaimShared: claimSharedSQL,
-		stmtEvidence: evidenceSQL,
-	})
+	claimTexts = slotted(schema.Prepared(files,
+		stmtLock, stmtLockMany, stmtAhead, stmtLockSlot, stmtClaim, stmtClaimBatch, stmtClaimMany,
+		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark,
+	))
 	// borrowTexts are those of a lane that is borrowed.
-	borrowTexts = map[string]string{
-		stmtTake: keepTakeSQL, stmtTakeJobs: keepTakeJobsSQL, stmtSame: keepSameSQL,
-		stmtEnd: keepEndSQL, stmtDone: keepDoneSQL,
-		stmtBound: boundSQL, stmtBoundRest: boundRestSQL, stmtBarely: barelySQL,
-	}
+	borrowTexts = schema.Prepared(files, stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)
 )
 
 // slotted adds the looks of claims that have a slot.
@@ -130,40 +122,39 @@ func slotted(texts map[string]string) map[string]string {
 }
 
 // dial opens a lane with its own statements and those that all have.
-func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own map[string]string) (*Lane, error) {
-	bounds := d.Bounds.WithDefaults()
-	conn, w, pid, err := d.connect(ctx, to, true)
+func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own ...map[string]string) (*Lane, error) {
+	l, err := d.connect(ctx, to, true)
 	if err != nil {
 		return nil, err
 	}
-	watched, ok := conn.Conn().PgConn().Conn().(*stream)
-	if !ok {
-		_ = conn.Close()
-		return nil, errNotWatched
-	}
-	l := &Lane{
-		conn: conn, wire: w, db: d.DB, stream: watched, pid: pid,
-		heartbeat: bounds.Heartbeat, silent: bounds.Silence, bound: bounds.ServerSilence,
-		control: d.Control, schema: d.Schema, pooled: to != d.direct(),
-		texts: d.Statements, wary: &d.wary,
-	}
-	texts := maps.Clone(own)
-	maps.Copy(texts, d.Statements)
-	maps.Copy(texts, savepointSQL)
-	texts[stmtBegin], texts[stmtCommit], texts[stmtUnmark] = beginSQL, commitSQL, unmarkSQL
-	if texts[stmtRestore], err = restoreSQL(ctx, conn.Conn().PgConn()); err != nil {
-		_ = conn.Close()
+	if err := d.equip(ctx, l, own); err != nil {
+		_ = l.conn.Close()
 		return nil, err
+	}
+	return l, nil
+}
+
+func (d *Dialer) equip(ctx context.Context, l *Lane, own []map[string]string) error {
+	watched, ok := l.pg().Conn().(*stream)
+	if !ok {
+		return errNotWatched
+	}
+	bounds := d.Bounds.WithDefaults()
+	l.heartbeat, l.silent, l.bound = bounds.Heartbeat, bounds.Silence, bounds.ServerSilence
+	l.stream, l.db, l.control, l.schema, l.wary = watched, d.DB, d.Control, d.Schema, &d.wary
+	restore, err := restoreSQL(ctx, l.pg())
+	if err != nil {
+		return err
 	}
 	l.dialed = dials.Add(1)
+	l.stmts = unprepared(d.Schema, append(own, d.Statements, savepointSQL, transactionSQL)...)
+	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if l.pooled {
-		texts[stmtLocal] = bounds.localSQL()
-		l.stmts = unprepared(d.Schema, texts)
-	} else if l.stmts, err = prepare(ctx, l.pg(), d.Schema, texts); err != nil {
-		_ = conn.Close()
-		return nil, err
+		l.stmts.add(stmtLocal, bounds.localSQL())
+	} else if err := l.stmts.prepare(ctx, l.pg(), false); err != nil {
+		return err
 	}
 	watched.spoiled.Store(false) // what has made the session as it is
 	watched.deallocated.Store(false)
-	return l, nil
+	return nil
 }

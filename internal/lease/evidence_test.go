@@ -191,7 +191,7 @@ func TestEvidenceArithmetic(t *testing.T) {
 	for _, xid := range []int64{
 		0, 1, 2, 3, 4, next + 1_000_000, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32 - 1, math.MaxUint32,
 	} {
-		require.NotContains(t, pgtest.Column[bool](s.DB, evidenceSQL, xid), true, xid)
+		require.NotContains(t, pgtest.Column[bool](s.DB, statement("evidence"), xid), true, xid)
 	}
 
 	c := s.Session()
@@ -200,16 +200,16 @@ func TestEvidenceArithmetic(t *testing.T) {
 	require.NoError(t, c.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&xid))
 	id, err := strconv.ParseInt(xid, 10, 64)
 	require.NoError(t, err)
-	require.NotContains(t, pgtest.Column[bool](s.DB, evidenceSQL, id), true, "in progress")
+	require.NotContains(t, pgtest.Column[bool](s.DB, statement("evidence"), id), true, "in progress")
 	c.Do("ROLLBACK")
-	require.Equal(t, []bool{true}, pgtest.Column[bool](s.DB, evidenceSQL, id&math.MaxUint32))
+	require.Equal(t, []bool{true}, pgtest.Column[bool](s.DB, statement("evidence"), id&math.MaxUint32))
 }
 
 // As it will be after the first wraparound, four billion transactions from now.
 func TestEvidenceEpochs(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	sql := pgtest.Mutate(t, evidenceSQL,
+	sql := pgtest.Mutate(t, statement("evidence"),
 		"coalesce(pg_xact_status(w.xid::text::xid8) = 'aborted', false) AS lost", "w.xid")
 	sql = pgtest.Mutate(t, sql, "pg_snapshot_xmax(pg_current_snapshot())::text::bigint", "$2::bigint")
 	const epoch = 1 << 32

@@ -29,16 +29,18 @@ func TestLockedIsNotFree(t *testing.T) {
 	require.Equal(t, 1, rows("SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE"))
 
 	one, groups, none := []string{queue}, []string{"a"}, []int64{0}
-	take := func(token int64) int { return rows(keepTakeJobsSQL, one, groups, []int64{1}, []int64{token}) }
+	take := func(token int64) int {
+		return rows(statement("keep_take_jobs"), one, groups, []int64{1}, []int64{token})
+	}
 	require.Zero(t, take(6), "that of a former holder")
 	require.Equal(t, 1, take(7))
 
 	claims := map[string]func() int{
 		"for a session": func() int {
-			return rows(keepClaimSQL, one, groups, none, maxBatchBytes, 9, []bool{false})
+			return rows(statement("keep_claim"), one, groups, none, maxBatchBytes, 9, []bool{false})
 		},
-		"of many":     func() int { return rows(claimManySQL, queue, groups, none, maxBatchBytes) },
-		"with a slot": func() int { return rows(withSlot.Replace(claimSQL), queue, "a", 0) },
+		"of many":     func() int { return rows(statement("claim_many"), queue, groups, none, maxBatchBytes) },
+		"with a slot": func() int { return rows(withSlot.Replace(statement("claim")), queue, "a", 0) },
 	}
 	for name, claim := range claims {
 		require.Zero(t, claim(), name)
@@ -92,7 +94,7 @@ func TestSlotsAreAsManyAsAsked(t *testing.T) {
 		s.Exec("ANALYZE pgfifo.slots")
 		c, err := s.dialer(Bounds{}).Connect(t.Context())
 		require.NoError(t, err)
-		_, err = c.Prepare(t.Context(), "take", s.Schema.Qualify(keepSlotsSQL))
+		_, err = c.Prepare(t.Context(), "take", s.Schema.Qualify(statement("keep_slots")))
 		require.NoError(t, err)
 		for _, n := range []int{1, 2, 3} {
 			tx, err := c.Begin(t.Context())

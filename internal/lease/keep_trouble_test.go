@@ -308,9 +308,10 @@ func TestClaimWithoutRoom(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	queues, ids, none := []string{queue, queue}, []string{"a", "b"}, []int64{0, 0}
-	_, err = tx.Exec(t.Context(), s.Schema.Qualify(keepLockSQL), queues, ids)
+	_, err = tx.Exec(t.Context(), s.Schema.Qualify(statement("keep_lock")), queues, ids)
 	require.NoError(t, err)
-	rows, err := tx.Query(t.Context(), s.Schema.Qualify(keepClaimSQL), queues, ids, none, 10, 9, []bool{false, false})
+	rows, err := tx.Query(t.Context(), s.Schema.Qualify(statement("keep_claim")),
+		queues, ids, none, 10, 9, []bool{false, false})
 	require.NoError(t, err)
 	told, err := pgx.CollectRows(rows, pgx.RowToMap)
 	require.NoError(t, err)
@@ -377,7 +378,7 @@ func TestLockedSlotKeepsNoOther(t *testing.T) {
 	require.Equal(t, 1, pgtest.One[int](s.DB, taken))
 	c := s.Session()
 	c.Do("SET lock_timeout = '100ms'")
-	rows, err := c.Query(t.Context(), s.Schema.Qualify(keepSlotsFreeSQL),
+	rows, err := c.Query(t.Context(), s.Schema.Qualify(statement("keep_slots_free")),
 		[]string{queue, queue}, []int{1, 2}, k.session().number)
 	require.NoError(t, err)
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int])

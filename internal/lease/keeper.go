@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
@@ -38,9 +40,11 @@ type Keeper struct {
 	// Lost is told why a session has ended that was not closed. Required.
 	Lost func(why error)
 
+	opening singleflight.Group // of a session, for all who want it meanwhile
+
 	mu     sync.Mutex
 	now    *session // the last one
-	next   *opening // of the next one, if that is under way, or nil
+	stop   func()   // ends the last opening
 	failed int      // openings, one after the other
 	closed bool
 
@@ -48,38 +52,28 @@ type Keeper struct {
 	slow         slowSet
 }
 
-// An opening of a session is one for all who want it meanwhile.
-type opening struct {
-	done   chan struct{}
-	err    error
-	cancel context.CancelFunc
-}
-
 // Connect opens the session, if there is none that lives.
 func (k *Keeper) Connect(ctx context.Context) error {
-	k.mu.Lock()
-	if k.now != nil && !k.now.ended() {
-		k.mu.Unlock()
-		return nil
-	}
-	o := k.next
-	if o == nil {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // for others as well
-		o = &opening{done: make(chan struct{}), cancel: cancel}
-		k.next = o
-		go k.open(ctx, o, rest.Nth(k.failed, tuning.Rest, tuning.Wait))
-	}
-	k.mu.Unlock()
+	opened := k.opening.DoChan("", func() (any, error) { return nil, k.open(context.WithoutCancel(ctx)) })
 	select {
-	case <-o.done:
-		return o.err
+	case o := <-opened:
+		return o.Err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (k *Keeper) open(ctx context.Context, o *opening, wait time.Duration) {
-	defer o.cancel()
+func (k *Keeper) open(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k.mu.Lock()
+	if k.now != nil && !k.now.ended() {
+		k.mu.Unlock()
+		return nil
+	}
+	k.stop = cancel
+	wait := rest.Nth(k.failed, tuning.Rest, tuning.Wait)
+	k.mu.Unlock()
 	var s *session
 	err := pause.For(ctx, wait)
 	if err == nil {
@@ -97,8 +91,7 @@ func (k *Keeper) open(ctx context.Context, o *opening, wait time.Duration) {
 	} else {
 		k.failed++
 	}
-	o.err, k.next = err, nil
-	close(o.done)
+	return err
 }
 
 func (k *Keeper) session() *session {
@@ -111,11 +104,11 @@ func (k *Keeper) session() *session {
 // what is given back: the attempts of what is not, because somebody has a table locked say, are lost.
 func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Lock()
-	s, o := k.now, k.next
+	s, stop := k.now, k.stop
 	k.closed = true
 	k.mu.Unlock()
-	if o != nil {
-		o.cancel()
+	if stop != nil {
+		stop()
 	}
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })

@@ -22,8 +22,7 @@ import (
 // Its methods are for one goroutine, except Beat and Kill. Whoever dialed it closes it.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
-	stmts map[string]*pgconn.StatementDescription
-	texts map[string]string // of the statements that settle, by name
+	stmts statements
 	wire  *wire
 	db    *bun.DB
 
@@ -37,6 +36,7 @@ type Lane struct {
 	wary   *atomic.Bool // the Dialer's
 	dialed int64        // which one of the process's lanes this is
 	pooled bool         // its session is a pooler's: see pooled.go
+	of     *Lanes       // to which it goes back when it was lent; nil: it claims for itself
 
 	inTx      bool    // a transaction is open as far as the lane knows
 	hold      *Hold   // what it holds, if anything
@@ -127,11 +127,11 @@ const ( // names of prepared statements
 	stmtUnmark     = "pgfifo_unmark"
 	stmtRestore    = "pgfifo_restore"
 
-	stmtTake      = "pgfifo_take"
-	stmtTakeJobs  = "pgfifo_take_jobs"
-	stmtSame      = "pgfifo_same"
-	stmtEnd       = "pgfifo_end"
-	stmtDone      = "pgfifo_done"
+	stmtTake      = "pgfifo_keep_take"
+	stmtTakeJobs  = "pgfifo_keep_take_jobs"
+	stmtSame      = "pgfifo_keep_same"
+	stmtEnd       = "pgfifo_keep_end"
+	stmtDone      = "pgfifo_keep_done"
 	stmtBound     = "pgfifo_bound"
 	stmtBoundRest = "pgfifo_bound_rest"
 	stmtBarely    = "pgfifo_barely"

@@ -32,7 +32,7 @@ func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err err
 	eg.SetLimit(atOnce)
 	for n := range cap(l.free) {
 		eg.Go(func() error {
-			lane, err := l.dialer.lend(ctx)
+			lane, err := l.dial(ctx)
 			if err != nil {
 				return failed(n, err)
 			}
@@ -44,23 +44,18 @@ func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err err
 }
 
 // get waits for a lane. Who has got one puts it back.
-func (l *Lanes) get(ctx context.Context) (*Lane, error) {
-	lane, _, err := l.either(ctx, l)
-	return lane, err
-}
+func (l *Lanes) get(ctx context.Context) (*Lane, error) { return l.either(ctx, l) }
 
-// either waits for a lane of these or of those, and tells which it is of.
-func (l *Lanes) either(ctx context.Context, other *Lanes) (lane *Lane, of *Lanes, err error) {
+// either waits for a lane of these or of those.
+func (l *Lanes) either(ctx context.Context, other *Lanes) (*Lane, error) {
 	select {
 	case <-l.free:
-		of = l
+		return l.ready(ctx)
 	case <-other.free:
-		of = other
+		return other.ready(ctx)
 	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	lane, err = of.ready(ctx)
-	return lane, of, err
 }
 
 // ready returns a lane for who has a place.
@@ -71,11 +66,19 @@ func (l *Lanes) ready(ctx context.Context) (*Lane, error) {
 		}
 		_ = lane.Close()
 	}
-	lane, err := l.dialer.lend(ctx)
+	lane, err := l.dial(ctx)
 	if err != nil {
 		l.free <- struct{}{}
+	}
+	return lane, err
+}
+
+func (l *Lanes) dial(ctx context.Context) (*Lane, error) {
+	lane, err := l.dialer.lend(ctx)
+	if err != nil {
 		return nil, err
 	}
+	lane.of = l
 	return lane, nil
 }
 

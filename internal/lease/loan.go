@@ -164,6 +164,19 @@ func (l *Loan) borrow(ctx context.Context) error {
 	return l.from.borrow(ctx, l)
 }
 
+// nest opens another transaction for the handler.
+func (l *Loan) nest(ctx context.Context) (*nest, error) {
+	n, begin, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.lane.conn.Conn().Exec(ctx, begin); err != nil {
+		l.shut(n) // whether its savepoint is there is not known
+		return nil, err
+	}
+	return n, nil
+}
+
 // Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
 // if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
 // the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away

@@ -274,12 +274,8 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	}
 	c.loan.mu.Lock()
 	defer c.loan.mu.Unlock()
-	n, begin, err := c.loan.open()
+	n, err := c.loan.nest(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := c.Conn.Conn().Exec(ctx, begin); err != nil {
-		c.loan.shut(n) // whether its savepoint is there is not known
 		return nil, err
 	}
 	c.ticket.nest = n

@@ -95,12 +95,8 @@ func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := t.open(); err != nil {
 		return nil, err
 	}
-	n, begin, err := t.loan.open()
+	n, err := t.loan.nest(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := t.Tx.Exec(ctx, begin); err != nil {
-		t.loan.shut(n) // whether its savepoint is there is not known
 		return nil, err
 	}
 	return &nestedTx{Tx: t.Tx, loan: t.loan, nest: n, parent: t}, nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -133,16 +132,4 @@ func (b Bounds) localSQL() string {
 		sql += " pg_catalog.set_config('" + kv[0] + "', '" + kv[1] + "', true)"
 	}
 	return sql
-}
-
-// unprepared returns the statements of a lane that prepares none.
-func unprepared(name schema.Name, texts map[string]string) map[string]*pgconn.StatementDescription {
-	stmts := make(map[string]*pgconn.StatementDescription, len(texts))
-	for stmt, text := range texts {
-		if stmt != stmtRestore {
-			text = name.Qualify(text)
-		}
-		stmts[stmt] = &pgconn.StatementDescription{Name: stmt, SQL: text}
-	}
-	return stmts
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -77,15 +78,15 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls 
 	own, err = l.relock(ctx, pg, head, lost, len(calls) > 0)
 	held := own != 0
 	for i := 0; err == nil && held && i < len(calls); i++ {
-		held, err = l.record(ctx, pg, l.texts[calls[i].Statement], calls[i].Args)
+		held, err = l.record(ctx, pg, l.stmts[calls[i].Statement].SQL, calls[i].Args)
 		if unchanged := false; err == nil && !held {
-			if unchanged, err = l.record(ctx, pg, unchangedSQL, calls[i].Args[:4]); unchanged {
+			if unchanged, err = l.record(ctx, pg, l.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
 				err = errUnchanged
 			}
 		}
 	}
 	if err == nil && held {
-		_, err = l.record(ctx, pg, unmarkSQL, unmarkArgs([]*Held{head}))
+		_, err = l.record(ctx, pg, l.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 	}
 	if err != nil {
 		return own, fmt.Errorf("lease: record: %w", err)
@@ -134,20 +135,18 @@ func (l *Lane) relock(
 			xid, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 			return uint32(xid), err
 		}
-		found, err := l.record(ctx, pg, ending, append([][]byte{queue, group, xids}, args[4:]...))
+		found, err := l.record(ctx, pg, l.schema.Qualify(ending), append([][]byte{queue, group, xids}, args[4:]...))
 		if err != nil || !found || time.Now().After(until) {
 			return 0, err
 		}
-		select {
-		case <-time.After(tuning.Rest):
-		case <-ctx.Done():
-			return 0, ctx.Err()
+		if err := pause.For(ctx, tuning.Rest); err != nil {
+			return 0, err
 		}
 	}
 }
 
 // record runs one statement, and reports whether it found one row.
 func (l *Lane) record(ctx context.Context, pg *pgconn.PgConn, sql string, args [][]byte) (bool, error) {
-	tag, err := pg.ExecParams(ctx, l.schema.Qualify(sql), args, nil, nil, nil).Close()
+	tag, err := pg.ExecParams(ctx, sql, args, nil, nil, nil).Close()
 	return tag.RowsAffected() == 1, err
 }

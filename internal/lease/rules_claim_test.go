@@ -81,20 +81,12 @@ type kind struct{ lock, look string }
 func (s *stage) gatedLane(at site, k kind) *Lane {
 	s.Helper()
 	l := s.lane()
-	texts := map[string]string{
-		stmtLock: lockSQL, stmtLockMany: lockManySQL,
-		stmtClaim: claimSQL, stmtClaimBatch: claimBatchSQL, stmtClaimMany: claimManySQL,
-		stmtLockSlot: lockSlotSQL,
-	}
-	for look, slotted := range slotLooks {
-		texts[slotted] = withSlot.Replace(texts[look])
-	}
 	name := k.lock
 	if at.looks {
 		name = k.look
 	}
-	sql := at.put(texts[name])
-	require.NotEqual(s, texts[name], sql)
+	sql := at.put(claimTexts[name])
+	require.NotEqual(s, claimTexts[name], sql)
 	gated, err := l.pg().Prepare(s.Context(), "gated", sql, nil)
 	require.NoError(s, err)
 	l.stmts[name] = gated

@@ -34,9 +34,9 @@ func TestHeadIsNotFiltered(t *testing.T) {
 
 func TestFilteredHeadIsOvertaken(t *testing.T) {
 	t.Parallel()
-	filtered := pgtest.Mutate(t, claimSQL, "h.id > $3",
+	filtered := pgtest.Mutate(t, statement("claim"), "h.id > $3",
 		"h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
-	r := nextAfterBackoff(t, shape{lockSQL, filtered, true})
+	r := nextAfterBackoff(t, shape{statement("lock"), filtered, true})
 	require.Equal(t, []string{"g0: 2 before 1"}, r.Overtook)
 }
 
@@ -87,7 +87,7 @@ func TestReadinessIsAsOfTheStatement(t *testing.T) {
 	old.Do("SELECT 1")
 	s.Exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp()") // after the beginning of that transaction
 	dueIn := func(sql string) time.Duration {
-		old.Do(lockSQL, queue, "g0")
+		old.Do(statement("lock"), queue, "g0")
 		rows, err := old.Query(t.Context(), sql, queue, "g0", int64(0))
 		require.NoError(t, err)
 		defer rows.Close()
@@ -96,7 +96,7 @@ func TestReadinessIsAsOfTheStatement(t *testing.T) {
 		require.NoError(t, err)
 		return max(v[5].(time.Time).Sub(v[6].(time.Time)), 0)
 	}
-	require.Zero(t, dueIn(claimSQL))
+	require.Zero(t, dueIn(statement("claim")))
 	var early bool
 	require.NoError(t, old.QueryRow(t.Context(), "SELECT run_at > now() FROM pgfifo.jobs").Scan(&early))
 	require.True(t, early, "by the transaction's clock it is not due")

@@ -116,11 +116,11 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 			s.Exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
 			worker := s.Session()
 			worker.Do(beginSQL)
-			lock := lockSQL
+			lock := statement("lock")
 			if strength != "FOR NO KEY UPDATE" {
 				lock = pgtest.Mutate(t, lock, "FOR NO KEY UPDATE SKIP LOCKED", strength+" SKIP LOCKED")
 			}
-			_, job, err := shape{lock, claimSQL, true}.claim(t.Context(), worker.Conn, "a")
+			_, job, err := shape{lock, statement("claim"), true}.claim(t.Context(), worker.Conn, "a")
 			require.NoError(t, err)
 			require.Equal(t, int64(1), job)
 			insert := "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')"

@@ -30,7 +30,7 @@ type shape struct {
 }
 
 var (
-	rightShape  = shape{lockSQL, claimSQL, true}
+	rightShape  = shape{statement("lock"), statement("claim"), true}
 	brokenShape = shape{"", brokenClaimSQL, false}
 )
 

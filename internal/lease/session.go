@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/rest"
+	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -23,7 +23,7 @@ type session struct {
 	hears  *hearing // below it
 	number int64    // of its lock
 	dialed int64    // as of a Lane
-	stmts  map[string]*pgconn.StatementDescription
+	stmts  statements
 	bounds Bounds
 
 	asks  chan *ask
@@ -70,6 +70,9 @@ const (
 	stmtFreeSlots = "pgfifo_keep_slots_free"
 )
 
+var keepTexts = schema.Prepared(files,
+	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
+
 // keep opens a session that holds groups.
 func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	conn, err := d.Connect(ctx)
@@ -101,11 +104,8 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 		err = errors.New("somebody has its lock")
 	}
 	if err == nil {
-		s.stmts, err = prepare(ctx, conn.PgConn(), d.Schema, map[string]string{
-			stmtBegin: beginSQL, stmtCommit: commitSQL, stmtKeepLock: keepLockSQL, stmtKeepClaim: keepClaimSQL,
-			stmtKeepMore: keepBehindSQL, stmtKeepFree: keepFreeSQL,
-			stmtKeepSlots: keepSlotsSQL, stmtFreeSlots: keepSlotsFreeSQL,
-		})
+		s.stmts = unprepared(d.Schema, keepTexts, transactionSQL)
+		err = s.stmts.prepare(ctx, conn.PgConn(), false)
 	}
 	if err != nil {
 		_ = conn.Close(ctx)

@@ -129,15 +129,15 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 				return int(tag.RowsAffected())
 			}
 			c.Do(beginSQL)
-			require.Equal(t, 1, rows(lockSharedSQL))
-			require.Equal(t, 1, rows(lockNextSQL))
+			require.Equal(t, 1, rows(statement("lock_shared")))
+			require.Equal(t, 1, rows(statement("lock_next")))
 			require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
 			want := 1
 			if change != nil {
 				change(s, first, h)
 				want = 0
 			}
-			require.Equal(t, want, rows(claimSharedSQL))
+			require.Equal(t, want, rows(statement("claim_shared")))
 		})
 	}
 }

@@ -12,32 +12,51 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
-// prepare prepares all statements in one round trip.
-func prepare(
-	ctx context.Context, conn *pgconn.PgConn, name schema.Name, texts map[string]string,
-) (stmts map[string]*pgconn.StatementDescription, err error) {
-	names := slices.Sorted(maps.Keys(texts))
-	stmts = make(map[string]*pgconn.StatementDescription, len(names))
-	pipeline := conn.StartPipeline(ctx)
-	for _, stmt := range names {
-		if stmt != stmtRestore { // in which a name may be the session's
-			texts[stmt] = name.Qualify(texts[stmt])
+// statements are those of a session, by name.
+type statements map[string]*pgconn.StatementDescription
+
+// unprepared returns statements as they are before they are prepared.
+func unprepared(name schema.Name, some ...map[string]string) statements {
+	s := make(statements)
+	for _, texts := range some {
+		for stmt, text := range texts {
+			s.add(stmt, name.Qualify(text))
 		}
-		pipeline.SendPrepare(stmt, texts[stmt], nil)
 	}
-	err = exchange(pipeline, func() error {
-		for _, stmt := range names {
+	return s
+}
+
+func (s statements) add(name, sql string) {
+	s[name] = &pgconn.StatementDescription{Name: name, SQL: sql}
+}
+
+// prepare prepares all of them in one round trip, for the first time or again.
+func (s statements) prepare(ctx context.Context, conn *pgconn.PgConn, again bool) error {
+	names := slices.Sorted(maps.Keys(s))
+	pipeline := conn.StartPipeline(ctx)
+	for _, name := range names {
+		if again {
+			pipeline.SendDeallocate(name) // it may be there yet
+		}
+		pipeline.SendPrepare(name, s[name].SQL, nil)
+	}
+	return exchange(pipeline, func() error {
+		for _, name := range names {
+			if again {
+				if _, err := pipeline.GetResults(); err != nil {
+					return err
+				}
+			}
 			res, err := pipeline.GetResults()
 			if err != nil {
-				return fmt.Errorf("lease: prepare %s: %w", stmt, err)
+				return fmt.Errorf("lease: prepare %s: %w", name, err)
 			}
 			sd := res.(*pgconn.StatementDescription)
-			sd.Name, sd.SQL = stmt, texts[stmt] // not in the answer
-			stmts[stmt] = sd
+			sd.Name, sd.SQL = name, s[name].SQL // not in the answer
+			s[name] = sd
 		}
 		return nil
 	})
-	return stmts, err
 }
 
 // prepareAgain prepares the lane's statements again if a handler may have taken them away, with which its job is to be
@@ -56,19 +75,7 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if _, err := l.pg().ExecParams(ctx, l.stmts[stmtRestore].SQL, xid, nil, nil, nil).Close(); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
-	pipeline := l.pg().StartPipeline(ctx)
-	names := slices.Sorted(maps.Keys(l.stmts))
-	for _, name := range names {
-		pipeline.SendDeallocate(name) // it may be there yet
-		pipeline.SendPrepare(name, l.stmts[name].SQL, nil)
-	}
-	err := exchange(pipeline, func() (err error) {
-		for i := 0; err == nil && i < 2*len(names); i++ {
-			_, err = pipeline.GetResults()
-		}
-		return err
-	})
-	if err != nil {
+	if err := l.stmts.prepare(ctx, l.pg(), true); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
 	l.stream.deallocated.Store(false)

@@ -19,15 +19,15 @@ const (
 )
 
 // What a transaction begins with that waits for nobody for long: for a lock, or for a trigger of the user's.
-const (
-	boundSQL = "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
-		"pg_catalog.set_config('statement_timeout', '1s', true)"
+var boundSQL = map[string]string{
+	stmtBound: "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
+		"pg_catalog.set_config('statement_timeout', '1s', true)",
 	// What is left of a second since the transaction began is for the next statement.
-	boundRestSQL = "SELECT pg_catalog.set_config('statement_timeout', GREATEST(1, 1000 - " +
-		"1000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.now()))::integer::text, true)"
-	barelySQL = "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
-		"pg_catalog.set_config('statement_timeout', '1s', true)"
-)
+	stmtBoundRest: "SELECT pg_catalog.set_config('statement_timeout', GREATEST(1, 1000 - " +
+		"1000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.now()))::integer::text, true)",
+	stmtBarely: "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
+		"pg_catalog.set_config('statement_timeout', '1s', true)",
+}
 
 // boundBy has the statements that bound a transaction.
 var boundBy = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtBound, waitBarely: stmtBarely}

@@ -1,53 +1,37 @@
 package schedule
 
 import (
-	_ "embed"
+	"embed"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
 // The statements that find groups, each with its contract on top. They are written for the schema "pgfifo" and run in
 // psql as they are; but those that look for heads have one end in common.
-var (
-	//go:embed sql/candidates.sql
-	candidatesWalk string
-	//go:embed sql/candidates_adjacent.sql
-	candidatesAdjacentWalk string
-	//go:embed sql/position.sql
-	positionSQL string
-	//go:embed sql/new.sql
-	newSQL string
-	//go:embed sql/due.sql
-	dueSQL string
-	//go:embed sql/urgent.sql
-	urgentSQL string
-	//go:embed sql/probe.sql
-	probeWalk string
-	//go:embed sql/heads.sql
-	headsSQL string
-	//go:embed sql/ensure.sql
-	ensureSQL string
-	//go:embed sql/ensure_shared.sql
-	ensureSharedSQL string
-	//go:embed sql/ended.sql
-	endedSQL string
-	//go:embed sql/released.sql
-	releasedSQL string
-	//go:embed sql/reclaim.sql
-	reclaimSQL string
-	//go:embed sql/writers.sql
-	writersSQL string
-	//go:embed sql/firsts.sql
-	firstsWalk string
-	//go:embed sql/collect_lock.sql
-	collectLockSQL string
-	//go:embed sql/collect.sql
-	collectSQL string
-	//go:embed sql/collect_rest.sql
-	collectRestSQL string
-)
+//
+//go:embed sql/*.sql
+var files embed.FS
+
+// statement returns that of a file.
+func statement(name string) string { return schema.Statement(files, name) }
 
 var (
-	candidatesSQL         = candidatesWalk + headsSQL
-	candidatesAdjacentSQL = candidatesAdjacentWalk + headsSQL
-	probeSQL              = probeWalk + headsSQL
-	firstsSQL             = firstsWalk + headsSQL
+	headsSQL              = statement("heads")
+	candidatesSQL         = statement("candidates") + headsSQL
+	candidatesAdjacentSQL = statement("candidates_adjacent") + headsSQL
+	probeSQL              = statement("probe") + headsSQL
+	firstsSQL             = statement("firsts") + headsSQL
+	positionSQL           = statement("position")
+	newSQL                = statement("new")
+	dueSQL                = statement("due")
+	urgentSQL             = statement("urgent")
+	ensureSQL             = statement("ensure")
+	ensureSharedSQL       = statement("ensure_shared")
+	endedSQL              = statement("ended")
+	releasedSQL           = statement("released")
+	reclaimSQL            = statement("reclaim")
+	writersSQL            = statement("writers")
+	collectLockSQL        = statement("collect_lock")
+	collectSQL            = statement("collect")
+	collectRestSQL        = statement("collect_rest")
 )
