@@ -57,14 +57,16 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 			return taken, err
 		}
 	}
+	if err := s.look(ctx, verb); err != nil {
+		return false, err
+	}
 	ended, still := false, false
 	err := s.read(ctx, verb, terminateSQL, func(r row) error {
 		var one, has bool
 		err := r.Scan(&one, &has)
 		ended, still = ended || one, still || has
 		return err
-	},
-		s.queue, s.group)
+	}, s.queue, s.group)
 	if err != nil || !still {
 		return ended, err
 	}

@@ -140,6 +140,16 @@ func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, ar
 	return s.failed(verb, each(ctx, db, s.client.schema.Qualify(sql), f, args...))
 }
 
+// look is to come before a read of what other sessions do: what a transaction has once seen of that, it goes on seeing
+// until it forgets it (PostgreSQL manual, "The Cumulative Statistics System").
+func (s Scope) look(ctx context.Context, verb string) error {
+	if s.in == nil {
+		return nil
+	}
+	const forget = "SELECT pg_catalog.pg_stat_clear_snapshot()"
+	return s.read(ctx, verb, forget, func(row) error { return nil })
+}
+
 // readAll is read for a list, of which scan reads a row.
 func readAll[T any](
 	ctx context.Context, s Scope, verb, sql string, scan func(row) (T, error), args ...any,

@@ -113,7 +113,11 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 
 // groupsBehind returns groups from the next job on, which is taken for the head of its group.
 func (s Scope) groupsBehind(ctx context.Context, from position, limit int, states ...State) ([]Status, error) {
-	return readAll(ctx, s, "list groups of", groupsSQL, func(r row) (g Status, err error) {
+	const verb = "list groups of"
+	if err := s.look(ctx, verb); err != nil {
+		return nil, err
+	}
+	return readAll(ctx, s, verb, groupsSQL, func(r row) (g Status, err error) {
 		var due, heldSince, since *time.Time
 		var failure []byte
 		err = r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,

@@ -16,7 +16,7 @@ import (
 // is changing, and ErrJobNotFound. Jobs that run in a batch behind the head of their group are not held: they are
 // changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
-	return s.one(ctx, "retry", id, func(g Scope, _ *Job) (int64, error) {
+	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
 		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
 	})
 }
@@ -39,7 +39,7 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 
 // takeOut takes a job out of its group, with the block that it has made. reason is a text, or nil.
 func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) error {
-	return s.one(ctx, verb, id, func(g Scope, _ *Job) (xid int64, err error) {
+	return s.one(ctx, verb, id, nil, func(g Scope) (xid int64, err error) {
 		err = g.unblocking(ctx, verb, func(g Scope) error {
 			xid, err = g.alter(ctx, verb+" a job of", takeOutSQL, g.queue, g.group, id, bury, reason, maxFailures)
 			return err
@@ -56,8 +56,13 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	if f == nil {
 		return errors.New("fifo: Edit: nil function")
 	}
-	return s.one(ctx, "edit", id, func(g Scope, job *Job) (int64, error) {
-		if err := f(job); err != nil {
+	var job Job
+	read := func(r row) (err error) {
+		job, err = scanJob(r)
+		return err
+	}
+	return s.one(ctx, "edit", id, read, func(g Scope) (int64, error) {
+		if err := f(&job); err != nil {
 			return 0, err
 		}
 		payload, headers, err := Message{Payload: job.Payload, Headers: job.Headers}.encodeContent()
@@ -68,10 +73,10 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	})
 }
 
-// one locks a job, calls change with it, which returns the transaction's id, and tells workers. If it cannot lock the
-// job, the error says why.
+// one locks a job, has it read, unless read is nil, and calls change with its group, which returns the transaction's
+// id, or 0 if others have the job locked after all. Then it tells workers. If the job is not changed, the error says why.
 func (s Scope) one(
-	ctx context.Context, verb string, id int64, change func(group Scope, job *Job) (int64, error),
+	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
 ) error {
 	var why Status
 	xid := int64(0)
@@ -80,9 +85,9 @@ func (s Scope) one(
 			return err
 		}
 		group := s.Group(why.GroupID)
-		job, err := group.lock(ctx, id)
-		if err == nil && job != nil {
-			xid, err = change(group, job)
+		locked, err := group.lock(ctx, id, read)
+		if err == nil && locked {
+			xid, err = change(group)
 		}
 		if err == nil && xid == 0 {
 			why, err = s.WhyJob(ctx, id)
@@ -103,11 +108,14 @@ func (s Scope) one(
 	}
 }
 
-// lock returns a job of the group, locked, or nil.
-func (s Scope) lock(ctx context.Context, id int64) (*Job, error) {
-	jobs, err := readAll(ctx, s, "lock a job of", lockJobSQL, scanJob, s.queue, s.group, id)
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	return &jobs[0], nil
+// lock locks a job of the group, and reports whether it could.
+func (s Scope) lock(ctx context.Context, id int64, read func(row) error) (locked bool, err error) {
+	err = s.read(ctx, "lock a job of", lockJobSQL, func(r row) error {
+		locked = true
+		if read == nil { // it may have been written by hand, and be unreadable
+			return nil
+		}
+		return read(r)
+	}, s.queue, s.group, id)
+	return locked && err == nil, err
 }

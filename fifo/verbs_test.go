@@ -288,3 +288,83 @@ func TestNextOfADelayedHead(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	await(t, "the next jobs", func() bool { return w.Stats().Succeeded == done+7 })
 }
+
+// Whoever refers to a job by a foreign key has it locked in a way that only its deletion meets, and is not waited for.
+func TestVerbsBesideAForeignKey(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	q, ids := b.client.Queue("q"), b.send("g", "a", "b", "c", "d")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR KEY SHARE")
+	require.NoError(t, err)
+	require.ErrorIs(t, oneJob["delete"](promptly(t), q, ids[0]), fifo.ErrJobHeld)
+	require.ErrorIs(t, oneJob["bury"](promptly(t), q, ids[1]), fifo.ErrJobHeld)
+	require.NoError(t, oneJob["retry"](promptly(t), q, ids[2]))
+	require.NoError(t, oneJob["edit"](promptly(t), q, ids[3]))
+	require.Len(t, b.jobs(), 4)
+	require.Empty(t, b.deadLetters())
+	require.NoError(t, tx.Rollback(t.Context()))
+	b.work(b.worker(nop))
+}
+
+// A job that begins just before it would be locked is told to run, and not to be locked by somebody.
+func TestVerbBesideAClaim(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.send("g", "a")[0]
+	h := newBlocking()
+	q := b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.Tracer = &meanwhile{text: "-- Locks a job that is to be changed", do: func() {
+			b.run(b.worker(h.handle))
+			receive(t, h.started, "the job")
+		}}
+	})).Queue("q")
+	err := q.Delete(promptly(t), id)
+	require.ErrorIs(t, err, fifo.ErrJobHeld)
+	require.ErrorContains(t, err, " runs since ")
+	close(h.release)
+	b.drained()
+}
+
+// What was written by hand and cannot be listed can be got rid of.
+func TestVerbsOnUnreadableJobs(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	q := b.client.Queue("q")
+	for _, set := range []string{`failures = '[5]'`, `run_at = '-infinity'`} {
+		for _, verb := range []string{"retry", "delete", "bury"} {
+			id := b.send("g", "a")[0]
+			b.exec("UPDATE pgfifo.jobs SET " + set)
+			require.NoError(t, oneJob[verb](promptly(t), q, id), "%s, %s", set, verb)
+			b.exec("DELETE FROM pgfifo.jobs")
+		}
+	}
+	b.ledger.sent = nil
+}
+
+// In a transaction that has looked at a group before, Why and Terminate see who has begun to run it since.
+func TestLooksAgainInATransaction(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.ledger.overlaps = true
+	h := newBlocking()
+	b.send("g", "a")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	g := b.client.Queue("q").Group("g").InPgx(tx)
+	why, err := g.Why(t.Context())
+	require.NoError(t, err)
+	require.False(t, why.Held)
+	b.run(b.worker(h.handle))
+	receive(t, h.started, "the job")
+	why, err = g.Why(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, why.PID)
+	ended, err := g.Terminate(t.Context())
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.NoError(t, tx.Commit(t.Context()))
+	close(h.release)
+	b.drained()
+}

@@ -41,7 +41,7 @@ func (v *verdict[V]) around(reason error) error {
 // verdictOf reports whether an error has a verdict of the kind, and its time.
 func verdictOf[V any](err error) (after time.Duration, says bool) {
 	v := (*verdict[V])(nil)
-	if says = errors.As(err, &v); says {
+	if says = errors.As(err, &v); v != nil {
 		after = v.after
 	}
 	return after, says

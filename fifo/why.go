@@ -32,10 +32,14 @@ func (s Scope) Why(ctx context.Context) (Status, error) {
 // GroupID, JobID, Attempts, OldestAt, Since and LastFailure. It returns ErrJobNotFound for a job that is neither there
 // nor a dead letter: it is done, was deleted, or never was.
 func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
+	const verb = "look for a job of"
+	if err := s.look(ctx, verb); err != nil {
+		return Status{}, err
+	}
 	job, found := Status{Queue: s.queue, JobID: id}, false
 	var most, running int
 	var next bool
-	err := s.read(ctx, "look for a job of", jobSQL, func(r row) error {
+	err := s.read(ctx, verb, jobSQL, func(r row) error {
 		found = true
 		var dead bool
 		var enqueuedAt, diedAt *time.Time

@@ -3,9 +3,10 @@
 --
 -- $1 queue, $2 group id, $3 id.
 --
--- A job that a session runs has no lock, but its group's row says so, and since before that claim let the job's row go
--- (internal/lease/sql/keep_claim.sql). So first the row is locked, then held asks who runs it, with a snapshot that is
--- newer than the lock. What is known to run before is not locked: its worker would have to wait for this transaction.
+-- A job that a session runs has no lock, but its group's row says who runs it: the claim writes that before it unlocks
+-- the job's row (internal/lease/sql/keep_claim.sql). So first the row is locked, then held asks who runs it, with a
+-- snapshot that is newer than the lock. A job that runs already is passed over before the lock: its worker would have
+-- to wait for this transaction.
 WITH locked AS MATERIALIZED (
     SELECT j.*
     FROM pgfifo.jobs j

@@ -3,12 +3,17 @@
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 --
+-- A DELETE wants a stronger lock than that: whoever refers to the job by a foreign key has it locked against that, and
+-- is not waited for either. Then nothing is done: no row.
+--
 -- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
 -- for what becomes due: it becomes due now, unless somebody has it locked, or a session runs it.
-WITH gone AS (
-    DELETE FROM pgfifo.jobs
-    WHERE queue = $1 AND group_id = $2 AND id = $3
-    RETURNING *
+WITH locked AS MATERIALIZED (
+    SELECT id FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM pgfifo.jobs j USING locked l
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = l.id
+    RETURNING j.*
 ), letter AS (
     INSERT INTO pgfifo.dead_letters
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
