@@ -133,8 +133,8 @@ var asked = map[string]string{
 	"57P03":     "the server starts or stops",
 	"23505":     "a dead letter is in the way of another one",
 	noticesFull: "there is no room for a notice",
-	"57014":     "a statement was cancelled when its context ended",
-	"55P03":     "another worker has the group of a claim or a record, or somebody a job of a batch",
+	"57014":     "a statement was cancelled when its context ended, or has settled jobs for too long",
+	"55P03":     "another worker has the group of a claim or a record, or somebody a job of a batch, or of a group",
 	"22P02":     "a newer message has replaced a job behind the head of a batch",
 	"42704":     "a producer commits again what it has prepared, if it does not know",
 	"25P03":     "the session of a frozen worker was ended",
@@ -155,15 +155,23 @@ func (c *checker) checkServerLog() {
 		}
 		c.did("I11", 1)
 		c.count("server errors "+e.state, 1)
-		if asked[e.state] == "" || e.state == "57014" && !strings.Contains(e.text, "user request") ||
+		if asked[e.state] == "" ||
+			e.state == "57014" && !strings.Contains(e.text, "user request") && !settles(e.text) ||
 			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") ||
 			e.state == "55P03" && !strings.Contains(e.text, "Locks a group's row to record") && !ofBatch(e.text) &&
-				!strings.Contains(e.text, "Locks the rows of groups that a session is to have") ||
+				!settles(e.text) && !strings.Contains(e.text, "Locks the rows of groups that a session is to have") ||
 			e.state == "22P02" && !ofBatch(e.text) ||
 			e.state == "42704" && !strings.Contains(e.text, "COMMIT PREPARED") {
 			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
 		}
 	}
+}
+
+// settles reports whether a statement settles jobs of several groups together. It waits for a second at most, whoever
+// has a row locked, or if the machine is busy: a group that takes longer is settled by itself.
+func settles(text string) bool {
+	return strings.Contains(text, "Locks the rows of groups that a session has, to settle") ||
+		strings.Contains(text, "Ends jobs that succeeded, of groups that a session has")
 }
 
 // ofBatch reports whether a statement has found jobs of a batch otherwise than they were, or has waited for who changes

@@ -74,6 +74,13 @@ func TestBrokenEndHistories(t *testing.T) {
 				text: "canceling statement due to statement timeout",
 			})
 		}},
+		"a settlement of several groups takes too long": {"", func(b *book) {
+			b.serverErrors = append(b.serverErrors, serverError{
+				who: "w1", state: "57014",
+				text: "canceling statement due to statement timeout in: -- Ends jobs that succeeded, of groups that a " +
+					"session has, and lets",
+			})
+		}},
 		"a COMMIT fails because there is no room for its notice": {"I10", func(b *book) {
 			b.send(10, 0, 1, resFailed)
 			b.enqueues[len(b.enqueues)-1].why = "ERROR: too many notifications in the NOTIFY queue (SQLSTATE 54000)"
