@@ -45,9 +45,9 @@ func (c *crew) runSweeper(ctx context.Context) {
 
 var errSweeping = errors.New("fifo: another worker is sweeping")
 
-// spent reports whether a part of a sweep that began then has had its share of the time. What is left waits for the
-// next sweep.
-func (c *crew) spent(begin time.Time) bool { return time.Since(begin) > c.set.sweep/tuning.Share }
+// spent reports whether one of the three parts of a sweep, which began then, has had its time. What is left waits for
+// the next sweep.
+func (c *crew) spent(begin time.Time) bool { return time.Since(begin) > c.set.sweep/(3*tuning.Spare) }
 
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
 func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {

@@ -74,7 +74,8 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 }
 
 // one locks a job, has it read, unless read is nil, and calls change with its group, which returns the transaction's
-// id, or 0 if others have the job locked after all. Then it tells workers. If the job is not changed, the error says why.
+// id, or 0 if others have the job locked after all. Then it tells workers. If the job is not changed, the error says
+// why.
 func (s Scope) one(
 	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
 ) error {

@@ -58,7 +58,7 @@ type cursor struct {
 const (
 	// pace is how many times as long as it took a walk's statement rests, where looks are made: these find all but what
 	// was changed by hand.
-	pace = tuning.Many * tuning.Share
+	pace = tuning.Many * tuning.Spare
 	// slack is for clocks: due jobs are looked for so much further back.
 	slack = tuning.Wait
 	// newBatch is the ids of a statement, of which most may be gone, or of other queues.
@@ -104,7 +104,7 @@ func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.cov
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
 	l := &s.look
-	gap := max(s.gap, tuning.Share*l.took)
+	gap := max(s.gap, tuning.Few*l.took, min(tuning.Spare*l.took, s.Poll))
 	switch {
 	case !l.on:
 		return tuning.Wait
@@ -113,7 +113,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 	case view.Room <= 0:
 		return tuning.Wait
 	case l.pass == nil && !l.owed.IsZero() && !view.Crowded:
-		gap = tuning.Share * l.batch
+		gap = tuning.Spare * l.batch
 	case l.pass != nil && view.Idle:
 		return 0
 	case l.pass != nil:

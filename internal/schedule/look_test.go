@@ -62,6 +62,23 @@ func TestPauseBetweenLooks(t *testing.T) {
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
+// So it does while the walk over another queue is under way, which may rest for minutes.
+func TestPauseBesideAPacedWalk(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	conn := s.Session().Conn
+	turns, scout := s.scout(time.Second, "r", queue)
+	s.Enqueue(1, "a")
+	s.looking(scout, conn)
+	turn := turns.TryNext()
+	scout.walks[0].midway, scout.walks[0].paced = true, true
+	turns.Done(turn, Outcome{Paused: true})
+	view := scout.see()
+	require.Less(t, scout.nextWalk(view), scout.Poll, "it is walked soon, and not by the next poll")
+	require.NoError(t, scout.walk(t.Context(), conn, view))
+	require.Equal(t, []string{"a"}, drained(turns))
+}
+
 func TestLooksFindWhatIsNew(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

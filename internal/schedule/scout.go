@@ -80,7 +80,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 	return s
 }
 
-// Hurry asks for a walk at once: something was enqueued, it is not known where.
+// Hurry asks for a look, or a walk, at once: something was enqueued, it is not known where.
 func (s *Scout) Hurry() {
 	select {
 	case s.hurry <- struct{}{}:

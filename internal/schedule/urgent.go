@@ -50,14 +50,14 @@ func (s *Scout) Urge() {
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
 func (s *Scout) nextUrgent(view View) time.Duration {
 	u := &s.urgency
-	gap := max(rareGap, tuning.Share*u.took)
+	gap := max(rareGap, tuning.Spare*u.took)
 	switch {
 	case view.Ready == 0:
 		return rareGap
 	case u.more:
 		gap = tuning.Many * u.took // it comes round, and leaves time to others
 	case u.some, u.asked.Load():
-		gap = max(minGap, tuning.Share*u.took)
+		gap = max(minGap, tuning.Spare*u.took)
 	}
 	return gap - time.Since(u.walked)
 }

@@ -16,7 +16,7 @@ func (s *Scout) rest(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
 	}
-	return tuning.Share * took
+	return tuning.Spare * took
 }
 
 // hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep
@@ -103,7 +103,7 @@ func (s *Scout) nextWalk(view View) time.Duration {
 			wait = s.nextBatch(w, p, view)
 		case p.over():
 			wait = 0
-		case !together:
+		case !together, w.covered && w.again: // one that hurries does not wait for those that are paced
 			wait = s.nextBegin(w, view, took)
 		}
 		if wait = max(wait, 0); wait < next {

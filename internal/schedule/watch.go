@@ -67,7 +67,7 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 // once, as a transaction does of its own; of one that is let go only its row tells.
 func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
 	begin := time.Now()
-	if begin.Sub(s.kept.walked) < tuning.Share*s.kept.batch {
+	if begin.Sub(s.kept.walked) < tuning.Spare*s.kept.batch {
 		return nil, nil
 	}
 	keys, sessions := s.Turns.Kept()
@@ -106,7 +106,7 @@ func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, _ View) error 
 	}
 	s.Turns.Writers(writers, prepared)
 	s.asked = time.Now()
-	s.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Share*s.asked.Sub(begin))
+	s.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Spare*s.asked.Sub(begin))
 	return nil
 }
 

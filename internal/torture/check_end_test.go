@@ -77,8 +77,8 @@ func TestBrokenEndHistories(t *testing.T) {
 		"a settlement of several groups takes too long": {"", func(b *book) {
 			b.serverErrors = append(b.serverErrors, serverError{
 				who: "w1", state: "57014",
-				text: "canceling statement due to statement timeout in: -- Ends jobs that succeeded, of groups that a " +
-					"session has, and lets",
+				text: "canceling statement due to statement timeout in: -- Ends jobs that succeeded, of groups that " +
+					"a session has, and lets",
 			})
 		}},
 		"a COMMIT fails because there is no room for its notice": {"I10", func(b *book) {
