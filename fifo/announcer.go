@@ -46,8 +46,8 @@ type openTx struct {
 	next  time.Time // when to ask about it again
 }
 
-// openFor is how long a transaction is asked about, of which nobody may ever hear the end. It is much longer than any
-// should be open, for a worker may poll rarely.
+// openFor is how long a transaction is asked about: much longer than any should be open. After that, workers find what
+// it has done at their next poll.
 const openFor = 60 * tuning.Long
 
 func (a *announcer) init(c *Client) {

@@ -274,7 +274,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	case <-timer.C:
 	}
 	select {
-	case <-done: // as well
+	case <-done: // at the same time
 		return true
 	default:
 		return false

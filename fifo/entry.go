@@ -20,7 +20,7 @@ type entry struct {
 	dedupID string // "": none
 	replace bool
 	key     []byte // what the dedupID is remembered by, once it is taken
-	first   *entry // of the same call and key, if that is new and this one is not
+	first   *entry // the new message of this call with the same key, if this one is a duplicate of that
 
 	Receipt
 }

@@ -64,19 +64,19 @@ type canceled struct {
 	cause error
 }
 
-// ruled returns what takes the ruling on a group, or with an empty group id on a queue, if the seat holds jobs of that
-// or has a claim of it under way; else nil. The ruling is for these jobs. One that comes before the claim's answer is
-// kept for it, and one that comes after these jobs does nothing. A handler that runs has its context ended, the others
-// do not begin.
+// ruled returns nil if the seat neither holds jobs of a group, or with an empty group id of a queue, nor claims some
+// just now. Else it returns a function that takes the ruling on them. One that comes before the claim's answer is kept
+// for it, and one that comes when these jobs are settled does nothing. A handler that runs has its context ended, the
+// others do not begin.
 func (s *seat) ruled(key groups.Key) func(ruling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named := func(group groups.Key) bool { return meant(group, key) }
-	nth := s.nth
+	hold := s.nth // for which the ruling is
 	switch {
 	case s.holding && (named(s.head) || slices.ContainsFunc(s.others, named)):
 	case slices.ContainsFunc(s.awaited, named):
-		nth++
+		hold++
 	default:
 		return nil
 	}
@@ -84,9 +84,9 @@ func (s *seat) ruled(key groups.Key) func(ruling) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
-		case s.nth < nth:
+		case s.nth < hold:
 			s.early = append(s.early, r)
-		case s.nth == nth && s.holding:
+		case s.nth == hold && s.holding:
 			s.obey(r)
 		}
 	}

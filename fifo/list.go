@@ -37,7 +37,7 @@ func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
 	return s.list(ctx, "jobs", jobsSQL, "", page)
 }
 
-// scanJob reads what jobsSQL or deadLettersSQL selects.
+// scanJob reads what jobsSQL, deadLettersSQL or lock_job.sql selects.
 func scanJob(r row) (j Job, err error) {
 	var runAt, diedAt *time.Time
 	var headers, failures []byte

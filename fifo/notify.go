@@ -23,8 +23,10 @@ type groupHint struct {
 
 const (
 	noticeBytes = 7900 // PostgreSQL allows 7999
-	// noticeHints is how many groups a notice names: as many as it has room for, of any names but those with quotes.
-	noticeHints = noticeBytes / (groups.MaxIDBytes + len(`{"g":"","i":9223372036854775807},`))
+	// noticeHints is how many groups a notice names: as many as it has room for. JSON writes quotes, backslashes, <, >
+	// and & as several bytes, so a notice with many of these in its names may be too long: then it names no groups.
+	noticeHints = (noticeBytes - groups.MaxIDBytes - len(`{"q":"","g":[],"b":true,"u":true}`)) /
+		(groups.MaxIDBytes + len(`{"g":"","i":9223372036854775807},`))
 )
 
 func (n notice) String() string {

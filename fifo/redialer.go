@@ -17,7 +17,7 @@ type redialer struct {
 	log    *slog.Logger
 	who    string
 	last   *atomic.Pointer[setback] // the error that it waited for last
-	failed int                      // attempts, one after the other
+	failed int                      // attempts that failed in a row
 	quiet  bool                     // who has just logged the same says it for all
 }
 

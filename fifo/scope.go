@@ -30,14 +30,14 @@ type Scope struct {
 	group  string // "": not of one
 	level  level
 
-	in *session // nil: on the client's pool
+	in *callerTx // nil: on the client's pool
 }
 
-// A session is a transaction of the caller's.
-type session struct {
+// A callerTx is the transaction in which the verbs of a Scope run.
+type callerTx struct {
 	db    querier
 	pgxTx pgx.Tx // nil if it is one of database/sql
-	err   error  // why there is none
+	err   error  // why it cannot be used
 }
 
 // A level says how much a Scope has.
@@ -52,7 +52,7 @@ const (
 // Queue returns the Scope of a queue.
 func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
 
-// all returns the Scope of all queues, for what only reads, and for enqueues.
+// all returns the Scope of all queues, for what only reads. An enqueue takes only the transaction of it.
 func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
 
 // Group returns the Scope of one group of the queue.
@@ -65,16 +65,16 @@ func (s Scope) Group(id string) Scope {
 // announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error.
 func (s Scope) In(tx Tx) Scope {
 	plain, err := plainTx(tx)
-	s.in = &session{db: sqlQuerier{plain}, err: err}
+	s.in = &callerTx{db: sqlQuerier{plain}, err: err}
 	return s
 }
 
 // InPgx is In for a transaction of pgx.
 func (s Scope) InPgx(tx pgx.Tx) Scope {
 	if isNil(tx) {
-		s.in = &session{err: errNilTx}
+		s.in = &callerTx{err: errNilTx}
 	} else {
-		s.in = &session{db: pgxSession{tx}, pgxTx: tx}
+		s.in = &callerTx{db: pgxSession{tx}, pgxTx: tx}
 	}
 	return s
 }

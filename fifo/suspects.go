@@ -8,8 +8,8 @@ import (
 )
 
 // suspectFor is how long a job whose last attempt died runs in a process before another such job begins there, unless
-// it has ended before. One of them may be what killed the worker, and most that do kill it at once: it is to take no
-// other with it that was lost before. Half of what a user waits for is enough for that.
+// it has ended before. One of them may be what killed the worker, and most that do kill it at once. So it takes no
+// other one with it that was lost before.
 const suspectFor = tuning.Wait / 2
 
 // suspects lets jobs whose last attempt died begin one after the other in a process. The zero value is ready.

@@ -30,7 +30,7 @@ func newVerdict[V any](err error, text string, after time.Duration) error {
 func (v *verdict[V]) Error() string { return v.err.Error() }
 func (v *verdict[V]) Unwrap() error { return v.err }
 
-// around returns a reason with this verdict, unless it has one of the kind.
+// around returns a reason with this verdict. One that has a verdict of the kind is returned as it is.
 func (v *verdict[V]) around(reason error) error {
 	if _, says := verdictOf[V](reason); says {
 		return reason
