@@ -13,16 +13,19 @@ import (
 func withTexts(args []any) []any {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if text, is := arrayText(arg); text != nil {
-			args[i] = string(text)
-		} else if is {
+		text, is := arrayText(arg)
+		switch {
+		case !is:
+		case text == nil:
 			args[i] = nil
+		default:
+			args[i] = string(text)
 		}
 	}
 	return args
 }
 
-// arrayText returns an array as a text, or nil for NULL, and reports whether it is one.
+// arrayText reports whether an argument is an array, and returns that as a text, or nil for one that is NULL.
 func arrayText(arg any) (text []byte, is bool) {
 	switch items := arg.(type) {
 	case []string:

@@ -1,9 +1,9 @@
 -- Lets groups go that a session has: given back, or to be counted as lost. The answer is those that it could not let go
 -- yet, by their numbers, because their rows are locked: by a transaction of its own worker that is ending.
 --
--- $1 queues, $2 group ids, $3 tokens of their claims, $4 what becomes of the row's session: 0 for none, or the number of
--- one that does not live, for an attempt that is to be counted (internal/schedule/sql/reclaim.sql); pairwise, no group
--- twice. $5 the session. It never waits.
+-- $1 queues, $2 group ids, $3 tokens of their claims, $4 what becomes of the row's session: 0 for none, or the number
+-- of one that does not live, for an attempt that is to be counted (internal/schedule/sql/reclaim.sql); pairwise, no
+-- group twice. $5 the session. It never waits.
 WITH own AS MATERIALIZED (
     SELECT k.n, k.queue, k.group_id, k.next
     FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
