@@ -336,6 +336,11 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 		for _, verb := range []string{"retry", "delete", "bury"} {
 			id := b.send("g", "a")[0]
 			b.exec("UPDATE pgfifo.jobs SET " + set)
+			jobs, err := q.Jobs(t.Context(), fifo.Page{})
+			require.NoError(t, err)
+			require.Len(t, jobs, 1)
+			require.Empty(t, jobs[0].Failures)
+			require.Zero(t, jobs[0].RunAt)
 			require.NoError(t, oneJob[verb](promptly(t), q, id), "%s, %s", set, verb)
 			b.exec("DELETE FROM pgfifo.jobs")
 		}

@@ -24,6 +24,6 @@ WITH locked AS MATERIALIZED (
 )
 SELECT l.queue, l.group_id, l.id, l.payload, l.headers, l.attempts, coalesce(l.max_attempts, 0), l.enqueued_at,
        l.failures, coalesce(l.priority, 0),
-       CASE WHEN l.run_at IS NOT NULL THEN least(l.run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
+       CASE WHEN l.run_at > '-infinity' THEN least(l.run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
 FROM locked l
 WHERE l.id NOT IN (SELECT held.id FROM held)
