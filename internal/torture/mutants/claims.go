@@ -106,7 +106,7 @@ var claims = []Mutant{
 	},
 	{
 		Name:   "group-full-and-tried",
-		Breaks: "a worker claims again and again where a group is full and its head runs nowhere",
+		Breaks: "a worker claims a group that its own lanes fill, if the head runs nowhere",
 		Edits:  []Edit{{"internal/schedule/candidate.go", "(c.Holder != 0 || t.full(turn, c))", "c.Holder != 0"}},
 		Test:   Test{"fifo", "TestFullGroupDoesNotSpin"},
 	},
