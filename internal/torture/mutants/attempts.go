@@ -113,7 +113,7 @@ var attempts = []Mutant{
 	{
 		Name:    "mark-not-written",
 		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits:   []Edit{{attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < 0"}},
+		Edits:   []Edit{{attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < -tuning.Many"}},
 		Torture: vacuumed, By: []string{"I6"},
 	},
 	{
