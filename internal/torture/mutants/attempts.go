@@ -18,9 +18,6 @@ var vacuumed = []string{
 	"-only", "error,slow",
 }
 
-// committing has sessions end in the COMMIT of a batch.
-var committing = append(crowded[:len(crowded):len(crowded)], "-only", "commit", "-terminates", "20")
-
 const (
 	attemptFile = "fifo/attempt.go"
 	markFile    = "internal/lease/mark.go"
@@ -165,7 +162,7 @@ var attempts = []Mutant{
 			},
 			{"internal/lease/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
 		},
-		Torture: committing, By: []string{"I6"},
+		Test: Test{"fifo", "TestBatchThatDiesInItsCommit"},
 	},
 	{
 		Name: "recorded-without-its-number",
