@@ -84,7 +84,7 @@ type Redrive struct {
 //
 // In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
-// work: within PollInterval, or twenty times as long as such a look takes if that is more. If there is a job with that
+// work: within PollInterval, or four times as long as such a look takes if that is more. If there is a job with that
 // id again, in a database that has lost commits, nothing is redriven, and Redrive returns the server's error (23505):
 // redrive that one to the tail.
 //

@@ -73,24 +73,23 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	})
 }
 
-// one locks a job, has it read, unless read is nil, and calls change with its group, which returns the transaction's
-// id, or 0 if others have the job locked after all. Then it tells workers. If the job is not changed, the error says
-// why.
+// one locks a job, passes it to read, unless that is nil, and calls change with its group, which returns the
+// transaction's id, or 0 if it could do nothing. Then it tells workers. If the job is not changed, the error says why.
 func (s Scope) one(
 	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
 ) error {
 	var why Status
-	xid := int64(0)
+	locked, xid := false, int64(0)
 	err := s.together(ctx, verb+" a job of", func(s Scope) (err error) {
 		if why, err = s.WhyJob(ctx, id); err != nil || why.State == Dead {
 			return err
 		}
 		group := s.Group(why.GroupID)
-		locked, err := group.lock(ctx, id, read)
-		if err == nil && locked {
+		switch locked, err = group.lock(ctx, id, read); {
+		case err != nil:
+		case locked:
 			xid, err = change(group)
-		}
-		if err == nil && xid == 0 {
+		default:
 			why, err = s.WhyJob(ctx, id)
 		}
 		return err
@@ -102,6 +101,9 @@ func (s Scope) one(
 		group := s.Group(why.GroupID)
 		group.announce(xid, group.hint)
 		return nil
+	case locked:
+		return fmt.Errorf("%w: cannot %s it: a transaction refers to its row by a foreign key, or a trigger keeps it",
+			ErrJobHeld, verb)
 	case why.State == Dead:
 		return fmt.Errorf("%w: %s", ErrJobNotFound, why.Reason())
 	default:
