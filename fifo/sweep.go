@@ -57,7 +57,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 			var alone bool
-			err := tx.QueryRow(ctx, sweepSQL, "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
+			err := tx.QueryRow(ctx, statement("sweep"), "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
 			if err != nil {
 				return err
 			}
@@ -78,8 +78,8 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			break
 		}
 	}
-	_, badIDs := c.expire(ctx, "deduplication ids", expireDedupSQL)
-	n, badLetters := c.expire(ctx, "dead letters", expireSQL)
+	_, badIDs := c.expire(ctx, "deduplication ids", statement("expire_dedup"))
+	n, badLetters := c.expire(ctx, "dead letters", statement("expire"))
 	if n > 0 {
 		c.log.Info("pgfifo: dead letters expired", "count", n)
 	}

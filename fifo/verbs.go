@@ -17,7 +17,7 @@ import (
 // changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
-		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
+		return g.alter(ctx, "retry a job of", statement("retry_now"), g.queue, g.group, id)
 	})
 }
 
@@ -41,7 +41,8 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) error {
 	return s.one(ctx, verb, id, nil, func(g Scope) (xid int64, err error) {
 		err = g.unblocking(ctx, verb, func(g Scope) error {
-			xid, err = g.alter(ctx, verb+" a job of", takeOutSQL, g.queue, g.group, id, bury, reason, maxFailures)
+			xid, err = g.alter(ctx, verb+" a job of", statement("take_out"),
+				g.queue, g.group, id, bury, reason, maxFailures)
 			return err
 		})
 		return xid, err
@@ -69,7 +70,7 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 		if err != nil {
 			return 0, err
 		}
-		return g.alter(ctx, "edit a job of", editSQL, g.queue, g.group, id, payload, headers)
+		return g.alter(ctx, "edit a job of", statement("edit"), g.queue, g.group, id, payload, headers)
 	})
 }
 
@@ -111,7 +112,7 @@ func (s Scope) one(
 
 // lock locks a job of the group, and reports whether it could.
 func (s Scope) lock(ctx context.Context, id int64, read func(row) error) (locked bool, err error) {
-	err = s.read(ctx, "lock a job of", lockJobSQL, func(r row) error {
+	err = s.read(ctx, "lock a job of", statement("lock_job"), func(r row) error {
 		locked = true
 		if read == nil { // it may have been written by hand, and be unreadable
 			return nil

@@ -70,7 +70,7 @@ const (
 	stmtFreeSlots = "pgfifo_keep_slots_free"
 )
 
-var keepTexts = schema.Prepared(files,
+var keepTexts = schema.Prepared(statement,
 	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
 
 // keep opens a session that holds groups.

@@ -13,7 +13,7 @@ import (
 var files embed.FS
 
 // statement returns that of a file.
-func statement(name string) string { return schema.Statement(files, name) }
+var statement = schema.Statements(files)
 
 var (
 	markSQL         = statement("mark")

@@ -2,23 +2,33 @@ package schema
 
 import (
 	"embed"
+	"io/fs"
+	"path"
 	"strings"
 )
 
-// Statement returns the statement sql/name.sql of a package.
-func Statement(files embed.FS, name string) string {
-	sql, err := files.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		panic(err)
+// Statements returns what returns the statement sql/name.sql of a package. It panics if there is none.
+func Statements(files embed.FS) func(name string) string {
+	statements := make(map[string]string)
+	names, _ := fs.Glob(files, "sql/*.sql") // a pattern that is none is the only error
+	for _, name := range names {
+		sql, _ := files.ReadFile(name) // it is there
+		statements[strings.TrimSuffix(path.Base(name), ".sql")] = string(sql)
 	}
-	return string(sql)
+	return func(name string) string {
+		sql, ok := statements[name]
+		if !ok {
+			panic("no statement " + name)
+		}
+		return sql
+	}
 }
 
-// Prepared returns the statements of a package that are prepared under names: each is "pgfifo_" and its file's.
-func Prepared(files embed.FS, names ...string) map[string]string {
+// Prepared returns the statements that are prepared under names: each is "pgfifo_" and its file's.
+func Prepared(statement func(name string) string, names ...string) map[string]string {
 	statements := make(map[string]string, len(names))
 	for _, name := range names {
-		statements[name] = Statement(files, strings.TrimPrefix(name, "pgfifo_"))
+		statements[name] = statement(strings.TrimPrefix(name, "pgfifo_"))
 	}
 	return statements
 }
