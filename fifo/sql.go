@@ -12,8 +12,10 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
+var texts = schema.Read(files)
+
 // statement returns that of a file.
-var statement = schema.Statements(files)
+func statement(name string) string { return texts.Named(name) }
 
 // settleStatements are those that settle a job, by their names. They are prepared on every lane.
 var settleStatements = make(map[string]string)

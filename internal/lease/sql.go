@@ -12,8 +12,10 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
+var texts = schema.Read(files)
+
 // statement returns that of a file.
-var statement = schema.Statements(files)
+func statement(name string) string { return texts.Named(name) }
 
 var (
 	markSQL         = statement("mark")

@@ -3,32 +3,46 @@ package schema
 import (
 	"embed"
 	"io/fs"
+	"maps"
 	"path"
 	"strings"
 )
 
-// Statements returns what returns the statement sql/name.sql of a package. It panics if there is none.
-func Statements(files embed.FS) func(name string) string {
-	statements := make(map[string]string)
+// Statements are those of a package, by the names of their files.
+type Statements map[string]string
+
+// Read returns the statements sql/name.sql.
+func Read(files embed.FS) Statements {
+	s := make(Statements)
 	names, _ := fs.Glob(files, "sql/*.sql") // a pattern that is none is the only error
 	for _, name := range names {
 		sql, _ := files.ReadFile(name) // it is there
-		statements[strings.TrimSuffix(path.Base(name), ".sql")] = string(sql)
+		s[strings.TrimSuffix(path.Base(name), ".sql")] = string(sql)
 	}
-	return func(name string) string {
-		sql, ok := statements[name]
-		if !ok {
-			panic("no statement " + name)
-		}
-		return sql
+	return s
+}
+
+// Named returns the statement of a name, and panics if there is none.
+func (s Statements) Named(name string) string {
+	sql, ok := s[name]
+	if !ok {
+		panic("no statement " + name)
 	}
+	return sql
+}
+
+// Beginning returns the statements whose names begin so.
+func (s Statements) Beginning(prefix string) Statements {
+	some := maps.Clone(s)
+	maps.DeleteFunc(some, func(name, _ string) bool { return !strings.HasPrefix(name, prefix) })
+	return some
 }
 
 // Prepared returns the statements that are prepared under names: each is "pgfifo_" and its file's.
-func Prepared(statement func(name string) string, names ...string) map[string]string {
-	statements := make(map[string]string, len(names))
+func (s Statements) Prepared(names ...string) map[string]string {
+	prepared := make(map[string]string, len(names))
 	for _, name := range names {
-		statements[name] = statement(strings.TrimPrefix(name, "pgfifo_"))
+		prepared[name] = s.Named(strings.TrimPrefix(name, "pgfifo_"))
 	}
-	return statements
+	return prepared
 }
