@@ -3,8 +3,6 @@ package fifo_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,30 +29,4 @@ func TestBytesAreBytea(t *testing.T) {
 		require.Empty(t, query[[]string](b, `SELECT coalesce(array_agg(t.typname::text), '{}') FROM pg_type t
 			WHERE t.typbasetype = 'bytea'::regtype AND t.oid = ANY ($1::oid[])`, prepared.ParamOIDs), file)
 	}
-}
-
-// Each statement is named by the Go files, or expires something, and those that they name are there.
-func TestStatementsAreNamed(t *testing.T) {
-	t.Parallel()
-	named, there := make(map[string]bool), make(map[string]bool)
-	sources, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	for _, file := range sources {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, call := range regexp.MustCompile(`\b(?:statement|settles)\("([a-z_]+)"\)`).FindAllSubmatch(source, -1) {
-			named[string(call[1])] = true
-		}
-	}
-	files, err := filepath.Glob("sql/*.sql")
-	require.NoError(t, err)
-	for _, file := range files {
-		if name := strings.TrimSuffix(filepath.Base(file), ".sql"); !strings.HasPrefix(name, "expire_") {
-			there[name] = true
-		}
-	}
-	require.Equal(t, there, named)
 }

@@ -17,14 +17,6 @@ var texts = schema.Read(files)
 // statement returns that of a file.
 func statement(name string) string { return texts.Named(name) }
 
-var (
-	markSQL         = statement("mark")
-	relockSQL       = statement("relock")
-	relockSharedSQL = statement("relock_shared")
-	fenceClaimSQL   = statement("fence_claim")
-	fenceSQL        = statement("fence")
-)
-
 const (
 	beginSQL  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" // whatever the database's defaults are
 	commitSQL = "COMMIT"
