@@ -80,7 +80,7 @@ func TestOneJobReadsOneRow(t *testing.T) {
 			"find":  {statement("job"), []any{"q", group, 25000, 3}},
 			"none":  {statement("job"), []any{"q", group, 1 << 40, 3}},
 			"some":  {statement("any"), []any{"q", "a", "z"}},
-			"lock":  {statement("lock_job"), []any{"q", "g1", 25000}},
+			"lock":  {lockJobSQL, []any{"q", "g1", 25000}},
 			"retry": {statement("retry_now"), []any{"q", "g1", 25000}},
 			"bury":  {statement("take_out"), []any{"q", "g1", 25001, true, "", 3}},
 		} {

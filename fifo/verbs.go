@@ -110,9 +110,12 @@ func (s Scope) one(
 	}
 }
 
+// lockJobSQL is lock_job.sql with the columns of the lists.
+var lockJobSQL = fromJobsSQL + "(" + statement("lock_job") + ") AS locked"
+
 // lock locks a job of the group, and reports whether it could.
 func (s Scope) lock(ctx context.Context, id int64, read func(row) error) (locked bool, err error) {
-	err = s.read(ctx, "lock a job of", statement("lock_job"), func(r row) error {
+	err = s.read(ctx, "lock a job of", lockJobSQL, func(r row) error {
 		locked = true
 		if read == nil { // it may have been written by hand, and be unreadable
 			return nil
