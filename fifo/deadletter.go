@@ -106,7 +106,7 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last strin
 		return nil, r.After, nil
 	}
 	letter, xid, placed := position{groups.Key{Queue: s.queue}, 0}, int64(0), make(hints)
-	err = s.change(ctx, "redrive", redriveSQL, func(row row) error {
+	err = s.change(ctx, "redrive", statement("redrive"), func(row row) error {
 		var job int64
 		err := row.Scan(&letter.GroupID, &letter.ID, &job, &xid)
 		jobs = append(jobs, job)
@@ -178,7 +178,7 @@ func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 		return 0, err
 	}
 	n := 0
-	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error {
+	err = s.change(ctx, "delete dead letters of", statement("delete_dead_letters"), func(r row) error {
 		return r.Scan(&n)
 	}, args...)
 	return n, err

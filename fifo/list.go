@@ -8,9 +8,10 @@ import (
 
 // A job that is parked until 'infinity' is listed with a time that Go has, and one since '-infinity' as not delayed.
 const (
-	jobsSQL = listSQL + `
+	jobsSQL     = fromJobsSQL + "pgfifo.jobs WHERE "
+	fromJobsSQL = listSQL + `
 		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
-		FROM pgfifo.jobs WHERE `
+		FROM `
 	deadLettersSQL = listSQL + `
 		NULL::timestamptz, died_at
 		FROM pgfifo.dead_letters WHERE `
@@ -37,7 +38,7 @@ func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
 	return s.list(ctx, "jobs", jobsSQL, "", page)
 }
 
-// scanJob reads what jobsSQL, deadLettersSQL or lock_job.sql selects.
+// scanJob reads what jobsSQL, deadLettersSQL or lockJobSQL selects.
 func scanJob(r row) (j Job, err error) {
 	var runAt, diedAt *time.Time
 	var headers, failures []byte

@@ -17,7 +17,7 @@ import (
 // changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
-		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
+		return g.alter(ctx, "retry a job of", statement("retry_now"), g.queue, g.group, id)
 	})
 }
 
@@ -41,7 +41,8 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) error {
 	return s.one(ctx, verb, id, nil, func(g Scope) (xid int64, err error) {
 		err = g.unblocking(ctx, verb, func(g Scope) error {
-			xid, err = g.alter(ctx, verb+" a job of", takeOutSQL, g.queue, g.group, id, bury, reason, maxFailures)
+			xid, err = g.alter(ctx, verb+" a job of", statement("take_out"),
+				g.queue, g.group, id, bury, reason, maxFailures)
 			return err
 		})
 		return xid, err
@@ -69,7 +70,7 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 		if err != nil {
 			return 0, err
 		}
-		return g.alter(ctx, "edit a job of", editSQL, g.queue, g.group, id, payload, headers)
+		return g.alter(ctx, "edit a job of", statement("edit"), g.queue, g.group, id, payload, headers)
 	})
 }
 
@@ -110,6 +111,9 @@ func (s Scope) one(
 		return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
 	}
 }
+
+// lockJobSQL is lock_job.sql with the columns of the lists.
+var lockJobSQL = fromJobsSQL + "(" + statement("lock_job") + ") AS locked"
 
 // lock locks a job of the group, and reports whether it could.
 func (s Scope) lock(ctx context.Context, id int64, read func(row) error) (locked bool, err error) {
