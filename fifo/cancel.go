@@ -58,7 +58,7 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 			return taken, err
 		}
 	}
-	if err := s.look(ctx, verb); err != nil {
+	if err := s.forget(ctx, verb); err != nil {
 		return false, err
 	}
 	ended, still := false, false

@@ -281,7 +281,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// runBeside runs what stands beside the lanes, on one connection after another. The first one is there.
+// runBeside runs the scout or the listener, on one connection after another: on *first, unless that is nil, then on
+// those that it opens.
 func (c *crew) runBeside(
 	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
 ) {

@@ -64,8 +64,8 @@ type canceled struct {
 	cause error
 }
 
-// ruled returns nil if the seat neither holds jobs of a group, or with an empty group id of a queue, nor claims some
-// just now. Else it returns a function that takes the ruling on them. One that comes before the claim's answer is kept
+// ruled returns a function that takes the ruling on the seat's jobs of a group, or of a queue where the group id is
+// empty. It returns nil if the seat holds no such job, and claims none just now. A ruling that comes before the claim's answer is kept
 // for it, and one that comes when these jobs are settled does nothing. A handler that runs has its context ended, the
 // others do not begin.
 func (s *seat) ruled(key groups.Key) func(ruling) {

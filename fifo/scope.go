@@ -52,7 +52,7 @@ const (
 // Queue returns the Scope of a queue.
 func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
 
-// all returns the Scope of all queues, for what only reads. An enqueue takes only the transaction of it.
+// all returns the Scope of all queues, for what only reads. Enqueues only carry their transaction in it.
 func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
 
 // Group returns the Scope of one group of the queue.
@@ -140,14 +140,14 @@ func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, ar
 	return s.failed(verb, each(ctx, db, s.client.schema.Qualify(sql), f, args...))
 }
 
-// look is to come before a read of what other sessions do: what a transaction has once seen of that, it goes on seeing
-// until it forgets it (PostgreSQL manual, "The Cumulative Statistics System").
-func (s Scope) look(ctx context.Context, verb string) error {
+// forget comes before a read of what other sessions do. A transaction goes on seeing what it has seen of that, until it
+// forgets it (PostgreSQL manual, "The Cumulative Statistics System").
+func (s Scope) forget(ctx context.Context, verb string) error {
 	if s.in == nil {
 		return nil
 	}
-	const forget = "SELECT pg_catalog.pg_stat_clear_snapshot()"
-	return s.read(ctx, verb, forget, func(row) error { return nil })
+	const sql = "SELECT pg_catalog.pg_stat_clear_snapshot()"
+	return s.read(ctx, verb, sql, func(row) error { return nil })
 }
 
 // readAll is read for a list, of which scan reads a row.

@@ -34,7 +34,7 @@ type seat struct {
 	canceled []canceled           // of these or their queue
 	awaited  []groups.Key         // of the claim that is under way,
 	early    []ruling             // and what was ruled on these meanwhile
-	nth      int                  // how often have was called
+	nth      int                  // the number of the hold
 	wake     context.CancelFunc   // nil unless the lane waits for work
 	shutting bool
 }

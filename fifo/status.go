@@ -114,7 +114,7 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 // groupsBehind returns groups from the next job on, which is taken for the head of its group.
 func (s Scope) groupsBehind(ctx context.Context, from position, limit int, states ...State) ([]Status, error) {
 	const verb = "list groups of"
-	if err := s.look(ctx, verb); err != nil {
+	if err := s.forget(ctx, verb); err != nil {
 		return nil, err
 	}
 	return readAll(ctx, s, verb, statement("groups"), func(r row) (g Status, err error) {

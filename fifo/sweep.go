@@ -46,7 +46,8 @@ func (c *crew) runSweeper(ctx context.Context) {
 
 var errSweeping = errors.New("fifo: another worker is sweeping")
 
-// spent reports whether one part of a sweep, which began then, has had its time. What is left waits for the next sweep.
+// spent reports whether a part of a sweep that began then has used up its time: all parts together may take a
+// twentieth of the interval. What is left waits for the next sweep.
 func (c *crew) spent(begin time.Time) bool {
 	return time.Since(begin) > c.set.sweep/time.Duration((1+len(expiring))*tuning.Spare)
 }

@@ -18,7 +18,7 @@ func (s Scope) WaitEmpty(ctx context.Context) error {
 	if s.level == ofQueue {
 		high = strings.Repeat("\U0010FFFF", groups.MaxIDBytes/4)
 	}
-	for gap := tuning.Rest; ; gap = min(gap+gap/4, tuning.Wait) { // so it waits for a quarter too long at most
+	for gap := tuning.Rest; ; gap = min(gap+gap/4, tuning.Wait) { // it waits at most a quarter longer than needed
 		some := false
 		err := s.read(ctx, verb, statement("any"), func(r row) error { return r.Scan(&some) }, s.queue, low, high)
 		if err != nil || !some {

@@ -33,7 +33,7 @@ func (s Scope) Why(ctx context.Context) (Status, error) {
 // nor a dead letter: it is done, was deleted, or never was.
 func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 	const verb = "look for a job of"
-	if err := s.look(ctx, verb); err != nil {
+	if err := s.forget(ctx, verb); err != nil {
 		return Status{}, err
 	}
 	job, found := Status{Queue: s.queue, JobID: id}, false

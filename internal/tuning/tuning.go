@@ -31,7 +31,7 @@ const (
 	// nothing to do. A user notices what takes longer.
 	Wait = time.Second
 	// Grace is how long handlers have to return, and the server to answer what is asked beside them. It is also the
-	// longest rest of who waits for a server, or for a partner. Kubernetes' 30 seconds have room for few of it.
+	// longest rest of who waits for a server, or for a partner. Kubernetes' 30 seconds have room for a few such times.
 	Grace = 5 * time.Second
 	// Long is how long a probe keeps the next one waiting, and the longest time between two reminders, or two tries of
 	// a group that is in trouble: somebody has to mend that, and looks at his logs by the minute.
@@ -47,14 +47,14 @@ const (
 	// Rows is how many rows a statement reads, deletes or settles. It takes some milliseconds: its round trip is little
 	// beside that, and nobody waits long for it.
 	Rows = 512
-	// Spare is how many times as long as it took something rests that is not urgent, scans and the sweep above all: so
-	// the lanes have the rest of the server.
+	// What is not urgent rests Spare times as long as it took, scans and the sweep above all. So the lanes have the rest
+	// of the server.
 	Spare = 20
 	// Few is how often something may happen by chance, misses say; after that it tells something. Also how many times
 	// as long as it took a scan rests while lanes have enough to do, and how often a group has its turn before others
 	// are looked for.
 	Few = 4
-	// Many is how often something happens, and more of it tells nothing new: failures that are logged in a second, the
+	// Many is a count beyond which more of the same tells nothing new: failures that are logged in a second, the
 	// first claims of a lane; and which turn is by age where the others are by priority.
 	Many = 10
 )
