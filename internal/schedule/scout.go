@@ -67,7 +67,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 	}
 	s := &Scout{
 		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
-		gap: minGap, hurry: make(chan struct{}, 1),
+		gap: minGap, hurry: make(chan struct{}, 1), urgency: urgency{stops: make(map[level]stop)},
 	}
 	s.duties = []duty{
 		{s.nextHeld, s.checkHeld, false},
