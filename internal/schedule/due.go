@@ -8,12 +8,13 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// Groups whose heads are not due yet.
+// Groups whose heads are not due yet are parked in memory until they are.
 
-// maxParked bounds the memory for groups that are not due yet: as many that are due soon as others. Those beyond it are
-// found when their time comes nearer: see look.
+// maxParked is how many groups are parked at most. Half of that room is kept for those that are due soon. A group for
+// which there is no room is found again later: see look.
 const maxParked = 2 * tuning.Known
 
+// park has a group wait until then, if there is room for it.
 func (t *Turns) park(turn *Turn, at time.Time) {
 	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {
 		delete(t.known, turn.Key)
@@ -23,15 +24,7 @@ func (t *Turns) park(turn *Turn, at time.Time) {
 	t.known[turn.Key] = turn
 	t.due.push(turn)
 	if turn.index == 0 {
-		t.rouse()
-	}
-}
-
-// rouse has Run look at the time anew.
-func (t *Turns) rouse() {
-	select {
-	case t.earlier <- struct{}{}:
-	default:
+		t.earlier.ring()
 	}
 }
 

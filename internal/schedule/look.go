@@ -67,9 +67,6 @@ const (
 	maxNew = 4 * tuning.Known
 )
 
-// horizon returns how long before its time a job is looked for. Looks come twice as often at least.
-func horizon(poll time.Duration) time.Duration { return 2*poll + 2*tuning.Wait }
-
 // slow returns from when on walks are too long to be made once every Poll.
 func (s *Scout) slow() time.Duration { return max(s.Poll/100, minGap) }
 
@@ -93,7 +90,7 @@ func (s *Scout) choose() {
 func (s *Scout) setLook(l look) {
 	for i := range s.walks {
 		w := &s.walks[i]
-		w.covered, w.again, w.paced = false, w.again || s.look.pressed, false
+		w.covered, w.needed, w.paced = false, w.needed || s.look.pressed, false
 	}
 	s.look = l
 }
@@ -194,11 +191,11 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	if !s.any(func(w *walk) bool { return !w.again }) || !first && paused != l.paused || from.at.IsZero() ||
+	if !s.any(func(w *walk) bool { return !w.needed }) || !first && paused != l.paused || from.at.IsZero() ||
 		now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
 		for i := range s.walks {
-			s.walks[i].again = true
+			s.walks[i].needed = true
 		}
 	}
 	l.known, l.writers, l.paused = now, next, paused
@@ -206,7 +203,7 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		from.at = now.at
 	}
 	p := &pass{
-		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(horizon(s.Poll)),
+		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(s.Bound()),
 		ahead: time.Since(now.at),
 	}
 	if !l.owed.IsZero() && l.owed.Before(p.from) {

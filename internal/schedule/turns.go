@@ -25,7 +25,7 @@ type Turns struct {
 	due      dueHeap              // groups whose head is not due yet
 	most     int                  // of them are parked,
 	soon     time.Duration        // and half of that is for those due within this
-	earlier  chan struct{}        // the first of them has changed, or when a queue is to be probed
+	earlier  bell                 // rings when the first of them has changed, or when a queue is to be probed
 	held     map[*Turn]bool       // groups that another process holds,
 	hinted   bool                 // since they were asked for last, with one that was announced
 	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
@@ -41,7 +41,7 @@ type Turns struct {
 	batches  map[string]Batch
 	shares   map[string]func(groupIDs []string) []string // of queues that have any
 	worked   bool                                        // a job was worked since the last Look
-	wake     chan struct{}
+	wake     bell                                        // rings when the scout is to look at the Turns
 }
 
 type turnState int
@@ -58,9 +58,9 @@ const (
 func NewTurns(limit int) *Turns {
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
+		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
-		shares: make(map[string]func([]string) []string), most: maxParked, earlier: make(chan struct{}, 1),
+		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
 	return t

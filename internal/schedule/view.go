@@ -8,7 +8,7 @@ import (
 
 // A View is what the scout needs to know of the Turns.
 type View struct {
-	Room    int  // how many more groups the line can take of the queue that has the fewest there
+	Room    int  // for how many more groups there is room in line, in the queue that has the most room
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
@@ -189,13 +189,5 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	}
 }
 
-// Woken is signalled when lanes run out of groups.
-func (t *Turns) Woken() <-chan struct{} { return t.wake }
-
-// Wake asks the scout to look again; Woken tells it.
-func (t *Turns) Wake() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+// Wake has the scout see at once what has changed: a lane waits for a group, say.
+func (t *Turns) Wake() { t.wake.ring() }

@@ -40,7 +40,7 @@ type walk struct {
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // it need not hurry
 	covered bool   // one has begun and ended since looks are made
-	again   bool   // another one is needed soon
+	needed  bool   // another one is to be made soon, also where looks are made
 	began   time.Time
 	took    time.Duration // its statements
 	heads   int           // seen
@@ -57,7 +57,7 @@ type rhythm struct {
 }
 
 // covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
-func (w *walk) covers() bool { return w.covered && !w.again }
+func (w *walk) covers() bool { return w.covered && !w.needed }
 
 // together reports whether the others wait for the end of the walk before they begin again.
 func (w *walk) together() bool { return w.midway && !w.apart }
@@ -103,7 +103,7 @@ func (s *Scout) nextWalk(view View) time.Duration {
 			wait = s.nextBatch(w, p, view)
 		case p.over():
 			wait = 0
-		case !together, w.covered && w.again: // one that hurries does not wait for those that are paced
+		case !together, w.covered && w.needed: // one that hurries does not wait for those that are paced
 			wait = s.nextBegin(w, view, took)
 		}
 		if wait = max(wait, 0); wait < next {
@@ -116,7 +116,7 @@ func (s *Scout) nextWalk(view View) time.Duration {
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
 func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
 	switch {
-	case w.paced && !w.again && p.roomy:
+	case w.paced && !w.needed && p.roomy:
 		return pace*w.batch - time.Since(w.walked)
 	case s.look.on && p.roomy && view.Idle:
 		return w.batch - time.Since(w.walked) // what is due meanwhile is not to wait for it
@@ -134,7 +134,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	switch {
 	case w.covers():
 		gap = max(s.Poll, pace*w.batch)
-	case w.again, s.look.on:
+	case w.needed, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2, s.rest(took))
@@ -148,7 +148,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 func (s *Scout) press() {
 	s.gap, s.look.pressed = 0, s.look.on
 	for i := range s.walks {
-		s.walks[i].again = s.walks[i].again || !s.look.on
+		s.walks[i].needed = s.walks[i].needed || !s.look.on
 	}
 }
 
