@@ -195,10 +195,10 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 	return hold, err
 }
 
-// Heads returns the heads of the held groups: of one group, the first job.
+// Heads returns the heads of the held groups: of one group, the first job. A nil Hold has none.
 func (h *Hold) Heads() iter.Seq[*Held] {
 	return func(yield func(*Held) bool) {
-		if !yield(&h.Held) {
+		if h == nil || !yield(&h.Held) {
 			return
 		}
 		for i := range h.Rest {

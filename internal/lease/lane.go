@@ -296,13 +296,10 @@ func (l *Lane) rollback(ctx context.Context) {
 // that claimed them last: to ask for that costs a round trip. With an error, it returns those of whom it is not known,
 // too.
 func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
-	if l.hold == nil {
-		return nil, nil
-	}
 	return l.dead(ctx, l.hold)
 }
 
-// dead is Lost for a hold.
+// dead is Lost for a hold, or none.
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	for h := range hold.Heads() {
 		if h.marked {

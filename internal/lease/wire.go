@@ -64,18 +64,10 @@ func (w *wire) done(err error) {
 	w.leave()
 }
 
-// lend lets the handler use the connection, and heartbeats.
-func (w *wire) lend() {
+// lend lets heartbeats use the connection, and a handler if it is for one.
+func (w *wire) lend(handler bool) {
 	w.mu.Lock()
-	w.lent, w.first = true, nil
-	w.lends++
-	w.mu.Unlock()
-}
-
-// rest lets heartbeats use the connection.
-func (w *wire) rest() {
-	w.mu.Lock()
-	w.idle = true
+	w.lent, w.idle, w.first = handler, !handler, nil
 	w.lends++
 	w.mu.Unlock()
 }
