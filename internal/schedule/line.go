@@ -177,13 +177,12 @@ func (l *line) next(may func(name string) bool) *row {
 	return nil
 }
 
-// pop takes the next turn of a row that may have one.
-func (l *line) pop(may func(name string) bool) (*Turn, bool) {
-	r := l.next(may)
-	if r == nil {
-		return nil, false
+// pop takes the next turn of a row that may have one, or returns nil.
+func (l *line) pop(may func(name string) bool) *Turn {
+	if r := l.next(may); r != nil {
+		return l.take(r, r.part())
 	}
-	return l.take(r, r.part()), true
+	return nil
 }
 
 // take takes the first turn of a part of a row that has one. The next one of the row is behind all others'.

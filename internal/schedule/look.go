@@ -82,7 +82,7 @@ func (s *Scout) choose() {
 			w := &s.walks[i]
 			w.midway, w.after, w.began = false, "", time.Time{}
 		}
-	case s.whole < s.slow()/2 && !s.any(func(w *walk) bool { return !w.covered }):
+	case s.whole < s.slow()/2 && !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.covered }):
 		s.setLook(look{})
 	}
 }
@@ -96,7 +96,9 @@ func (s *Scout) setLook(l look) {
 }
 
 // covers reports whether looks find everything in time, so that no walk need hurry.
-func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.covers() }) }
+func (s *Scout) covers() bool {
+	return !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.covers() })
+}
 
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
@@ -191,8 +193,8 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	if !s.any(func(w *walk) bool { return !w.needed }) || !first && paused != l.paused || from.at.IsZero() ||
-		now.id-from.id > maxNew || now.id < l.known.id {
+	if !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.needed }) || !first && paused != l.paused ||
+		from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
 		for i := range s.walks {
 			s.walks[i].needed = true
@@ -270,12 +272,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
-	for keys := range slices.Chunk(s.Turns.unknown(hints), tuning.Rows) {
-		if err := s.probe(ctx, conn, keys); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.probe(ctx, conn, s.Turns.unknown(hints))
 }
 
 // unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -247,7 +248,11 @@ func heads(ctx context.Context, db querier, sql string, args []any, each func(Ca
 
 // probe reads the heads of named groups.
 func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
-	queues, ids := columns(keys)
-	_, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids)
-	return err
+	for some := range slices.Chunk(keys, tuning.Rows) {
+		queues, ids := columns(some)
+		if _, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids); err != nil {
+			return err
+		}
+	}
+	return nil
 }

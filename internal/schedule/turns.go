@@ -112,8 +112,8 @@ func (t *Turns) TryNext() *Turn {
 }
 
 func (t *Turns) take() *Turn {
-	turn, ok := t.line.pop(t.lanes.may)
-	if !ok {
+	turn := t.line.pop(t.lanes.may)
+	if turn == nil {
 		return nil
 	}
 	t.begin(turn)

@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,10 +73,8 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	}
 	s.urging = true
 	defer func() { s.urging = false }()
-	for keys := range slices.Chunk(s.Turns.outranked(hints), tuning.Rows) {
-		if err := s.probe(ctx, conn, keys); err != nil {
-			return err
-		}
+	if err := s.probe(ctx, conn, s.Turns.outranked(hints)); err != nil {
+		return err
 	}
 	u.walked = time.Now()
 	u.took = u.walked.Sub(begin)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,23 +58,13 @@ type rhythm struct {
 }
 
 // covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
-func (w *walk) covers() bool { return w.covered && !w.needed }
+func (w walk) covers() bool { return w.covered && !w.needed }
 
 // together reports whether the others wait for the end of the walk before they begin again.
-func (w *walk) together() bool { return w.midway && !w.apart }
+func (w walk) together() bool { return w.midway && !w.apart }
 
 // over reports whether groups beyond the line wait for their turn, and there is room.
 func (p part) over() bool { return !p.roomy && p.low }
-
-// any reports whether some walk is like that.
-func (s *Scout) any(is func(*walk) bool) bool {
-	for i := range s.walks {
-		if is(&s.walks[i]) {
-			return true
-		}
-	}
-	return false
-}
 
 // sum adds up what walks have cost: all, or those that are not under way.
 func (s *Scout) sum(all bool) (took time.Duration, heads int) {
@@ -86,11 +77,13 @@ func (s *Scout) sum(all bool) (took time.Duration, heads int) {
 }
 
 // midway reports whether a walk has begun and not ended.
-func (s *Scout) midway() bool { return s.any(func(w *walk) bool { return w.midway }) }
+func (s *Scout) midway() bool {
+	return slices.ContainsFunc(s.walks, func(w walk) bool { return w.midway })
+}
 
 // nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
 func (s *Scout) nextWalk(view View) time.Duration {
-	together := s.any((*walk).together)
+	together := slices.ContainsFunc(s.walks, walk.together)
 	took, _ := s.sum(false)
 	next := time.Duration(math.MaxInt64)
 	for i := range s.walks {
@@ -223,7 +216,8 @@ func (s *Scout) readOn(
 func (s *Scout) endWalk(w *walk, queue string) {
 	w.midway, w.after, w.covered = false, "", s.look.on
 	s.Turns.Walked(queue, !w.cut)
-	if began := s.first(); !s.midway() && began.After(s.began) {
+	first := slices.MinFunc(s.walks, func(a, b walk) int { return a.began.Compare(b.began) })
+	if began := first.began; !s.midway() && began.After(s.began) { // all have ended; none is without a beginning
 		s.began = began
 		s.whole, _ = s.sum(true)
 		if s.slowed++; s.whole <= s.slow() {
@@ -231,20 +225,9 @@ func (s *Scout) endWalk(w *walk, queue string) {
 		}
 		s.Turns.Checked(began, 2*(time.Since(began)+s.rest(s.whole)))
 	}
-	if !s.any((*walk).together) {
+	if !slices.ContainsFunc(s.walks, walk.together) {
 		s.calm(s.news > w.news)
 	}
-}
-
-// first returns when the first of the present walks began, or the last ones, or zero if there is a queue without.
-func (s *Scout) first() time.Time {
-	first := s.walks[0].began
-	for i := range s.walks {
-		if began := s.walks[i].began; began.Before(first) {
-			first = began
-		}
-	}
-	return first
 }
 
 // calm sets the gap to the next walk: the longer, the longer there have been no news.
