@@ -22,7 +22,7 @@ func (t *Turns) park(turn *Turn, at time.Time) {
 	}
 	turn.state, turn.at = dueLater, at
 	t.known[turn.Key] = turn
-	t.due.push(turn)
+	heap.Push(&t.due, turn)
 	if turn.index == 0 {
 		t.earlier.ring()
 	}
@@ -51,43 +51,39 @@ func (t *Turns) Due() time.Duration {
 	defer t.mu.Unlock()
 	next := t.nextProbe()
 	for t.due.Len() > 0 {
-		turn := t.due.turns[0]
+		turn := t.due[0]
 		if wait := time.Until(turn.at); wait > 0 {
 			if next < 0 || wait < next {
 				next = wait
 			}
 			break
 		}
-		t.due.remove(turn)
+		heap.Remove(&t.due, turn.index)
 		t.put(turn)
 	}
 	return next
 }
 
 // dueHeap orders turns by the time at which they are due.
-type dueHeap struct{ turns []*Turn }
+type dueHeap []*Turn
 
-func (h *dueHeap) Len() int           { return len(h.turns) }
-func (h *dueHeap) Less(i, j int) bool { return h.turns[i].at.Before(h.turns[j].at) }
-func (h *dueHeap) Swap(i, j int) {
-	h.turns[i], h.turns[j] = h.turns[j], h.turns[i]
-	h.turns[i].index, h.turns[j].index = i, j
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
 func (h *dueHeap) Push(x any) {
-	t := x.(*Turn)
-	t.index = len(h.turns)
-	h.turns = append(h.turns, t)
+	turn := x.(*Turn)
+	turn.index = len(*h)
+	*h = append(*h, turn)
 }
 
 func (h *dueHeap) Pop() any {
-	last := len(h.turns) - 1
-	t := h.turns[last]
-	h.turns[last] = nil
-	h.turns = h.turns[:last]
-	return t
+	last := len(*h) - 1
+	turn := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return turn
 }
-
-func (h *dueHeap) push(t *Turn) { heap.Push(h, t) }
-
-func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }

@@ -174,7 +174,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	// Failed elsewhere, with the same id: it is parked when it is due soon.
 	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '2.5 s' WHERE id = $1", n)
 	require.Empty(t, s.found(scout, conn))
-	require.Equal(t, fmt.Sprintf("g%05d", n), turns.due.turns[0].GroupID)
+	require.Equal(t, fmt.Sprintf("g%05d", n), turns.due[0].GroupID)
 	require.InDelta(t, 2.5, turns.Due().Seconds(), 2)
 
 	// Due, but not a head: its group's head holds it.

@@ -1,8 +1,10 @@
 package schedule
 
 import (
+	"container/heap"
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,11 +89,9 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, c := range t.waiting {
-		if c == ch {
-			t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
-			return nil
-		}
+	if i := slices.Index(t.waiting, ch); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+		return nil
 	}
 	turn := <-ch // handed over just now, with its company
 	t.lanes.end(turn.Queue)
@@ -364,7 +364,7 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 func (t *Turns) unlink(turn *Turn) {
 	switch turn.state {
 	case dueLater:
-		t.due.remove(turn)
+		heap.Remove(&t.due, turn.index)
 	case heldElsewhere:
 		t.unhold(turn)
 	}
