@@ -3,6 +3,7 @@ package lease
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -57,6 +58,9 @@ func (b Bounds) noticed() time.Duration {
 	}
 	return max(b.Silence+b.Heartbeat, probed+probed/8)
 }
+
+// millis returns a time as a setting of PostgreSQL. 0 would mean for ever.
+func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
 func wholeSeconds(d time.Duration) time.Duration {
 	return max((d + time.Second - 1).Truncate(time.Second), time.Second)

@@ -24,8 +24,7 @@ type Hold struct {
 	Apart []int
 
 	loan    Loan   // the first one
-	unsure  bool   // the claim is to be made again: it has locked more groups than it may work
-	claimed []Held // of a claim of many groups: all heads that it got
+	claimed []Held // all heads of a claim that has locked more groups than it may work; else nil
 }
 
 // A Held is a job that a Hold owns.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -22,7 +23,7 @@ type round struct {
 
 	retry      bool      // it asks again for what the session has not let go
 	unreleased []release // what is not let go behind it
-	unwanted   []release // what it has claimed for nothing
+	unwanted   []release // what it has claimed for nothing: the next round lets it go
 }
 
 func newRound(s *session, asks []*ask, retry bool) *round {
@@ -58,28 +59,24 @@ func (r *round) release(some []release) {
 
 func (r *round) idle() bool { return len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 }
 
-func (r *round) run(ctx context.Context) error {
-	pipeline := r.conn.PgConn().StartPipeline(ctx)
-	err := r.send(pipeline)
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// send makes the transaction. Only who needs slots waits for an answer in the middle of it.
-func (r *round) send(p *pgconn.Pipeline) error {
+// run makes the transaction. Only who needs slots waits for an answer in the middle of it.
+func (r *round) run(ctx context.Context) (err error) {
+	p := r.conn.PgConn().StartPipeline(ctx)
+	defer func() {
+		if closeErr := p.Close(); err == nil {
+			err = closeErr
+		}
+	}()
 	p.SendQueryStatement(r.stmts[stmtBegin], nil, nil, nil)
 	queues := r.sendFirst(p)
 	if len(queues) > 0 {
-		err := p.Sync()
-		if err == nil {
-			err = r.readFirst(p)
+		if err := p.Sync(); err != nil {
+			return err
 		}
-		if err == nil {
-			err = r.readSlots(p, queues)
+		if err := r.readFirst(p); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := r.readSlots(p, queues); err != nil {
 			return err
 		}
 	}
@@ -100,11 +97,12 @@ func (r *round) send(p *pgconn.Pipeline) error {
 		return err
 	}
 	r.giveSlots()
-	r.session.unwanted = append(r.session.unwanted, r.unwanted...)
 	if r.retry || len(r.unreleased) > 0 && len(r.session.unreleased) == 0 {
 		r.retryLater(r.unreleased)
-	} else {
-		r.session.unreleased = r.unreleased
+	}
+	r.session.unreleased = append(r.unreleased, r.unwanted...)
+	if len(r.unwanted) > 0 {
+		r.retryAt = time.Now()
 	}
 	return nil
 }
@@ -296,7 +294,6 @@ func (r *round) eachHeld(p *pgconn.Pipeline, list []wanted, f func(row *rowReade
 // together makes a hold of a claim's heads. What is not to run with the others is given back, to be claimed by itself.
 func (r *round) together(heads []Held) *Hold {
 	hold := company(heads, 0)
-	hold.claimed = nil
 	for i := range heads {
 		if h := &heads[i]; h.Seen.Alone {
 			hold.Apart = append(hold.Apart, h.N)

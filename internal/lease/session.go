@@ -33,8 +33,7 @@ type session struct {
 	tell  func(why error)
 
 	deferred   []*ask    // claims for which the last round had no room: the next one makes them
-	unwanted   []release // what the last round has claimed for nothing: the next one lets it go
-	unreleased []release // what the server has not let go yet: it is asked again
+	unreleased []release // what is still to be let go: the server is asked again
 	tries      int       // how often it was asked again, one after the other
 	retryAt    time.Time // and when it is asked next
 }
@@ -99,8 +98,8 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 		"pg_catalog.set_config('idle_session_timeout', $2, false), pg_catalog.set_config('lock_timeout', $3, false), " +
 		"pg_catalog.pg_try_advisory_lock($1::bigint)"
 	alone := false
-	ms := func(d time.Duration) string { return fmt.Sprint(max(d.Milliseconds(), 1)) }
-	err = conn.QueryRow(ctx, set, s.number, ms(bounds.ServerSilence), ms(bounds.Heartbeat)).Scan(nil, nil, nil, &alone)
+	err = conn.QueryRow(ctx, set, s.number, millis(bounds.ServerSilence), millis(bounds.Heartbeat)).
+		Scan(nil, nil, nil, &alone)
 	if err == nil && !alone {
 		err = errors.New("somebody has its lock")
 	}
@@ -163,7 +162,8 @@ func (s *session) run() {
 		if len(s.unreleased) > 0 {
 			wait = min(wait, max(time.Until(s.retryAt), 0))
 		}
-		if next := s.next(); len(next) > 0 && !s.ended() {
+		if next := s.deferred; len(next) > 0 && !s.ended() {
+			s.deferred = nil
 			if err := s.answer(s.gather(next)); err != nil {
 				s.end(err)
 			}
@@ -185,16 +185,6 @@ func (s *session) run() {
 			}
 		}
 	}
-}
-
-// next returns the asks that the last round has left, to be answered at once.
-func (s *session) next() (asks []*ask) {
-	asks, s.deferred = s.deferred, nil
-	if len(s.unwanted) > 0 {
-		asks = append(asks, &ask{releases: s.unwanted, done: make(chan struct{})})
-		s.unwanted = nil
-	}
-	return asks
 }
 
 // close ends the connection; politely, if there is no round under way, so that the server knows at once.
@@ -301,7 +291,7 @@ func (s *session) answer(asks []*ask) error {
 			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.holding = err, len(s.unreleased)+len(s.unwanted) > 0; err == nil {
+		if a.err, a.holding = err, len(s.unreleased) > 0; err == nil {
 			a.err = a.refused
 		}
 		close(a.done)
