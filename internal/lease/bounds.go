@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,15 +21,9 @@ type Bounds struct {
 
 // WithDefaults returns the Bounds with their zero fields replaced.
 func (b Bounds) WithDefaults() Bounds {
-	if b.Heartbeat == 0 {
-		b.Heartbeat = time.Second
-	}
-	if b.Silence == 0 {
-		b.Silence = 10 * time.Second
-	}
-	if b.ServerSilence == 0 {
-		b.ServerSilence = 30 * time.Second
-	}
+	b.Heartbeat = cmp.Or(b.Heartbeat, time.Second)
+	b.Silence = cmp.Or(b.Silence, 10*time.Second)
+	b.ServerSilence = cmp.Or(b.ServerSilence, 30*time.Second)
 	return b
 }
 

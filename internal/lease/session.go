@@ -157,32 +157,30 @@ func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Ca
 // run answers asks until the session has ended. While nobody asks it tells the server that it lives.
 func (s *session) run() {
 	defer s.close()
-	for {
-		wait := s.bounds.Heartbeat / 2
-		if len(s.unreleased) > 0 {
-			wait = min(wait, max(time.Until(s.retryAt), 0))
+	for !s.ended() {
+		next := s.deferred
+		s.deferred = nil
+		if len(next) == 0 {
+			wait := s.bounds.Heartbeat / 2
+			if len(s.unreleased) > 0 {
+				wait = min(wait, max(time.Until(s.retryAt), 0))
+			}
+			select {
+			case <-s.lives.Done():
+				return
+			case a := <-s.asks:
+				next = []*ask{a}
+			case <-time.After(wait):
+			}
 		}
-		if next := s.deferred; len(next) > 0 && !s.ended() {
-			s.deferred = nil
-			if err := s.answer(s.gather(next)); err != nil {
-				s.end(err)
-			}
-			continue
+		var err error
+		if len(next) > 0 {
+			err = s.answer(s.gather(next))
+		} else {
+			err = s.beat()
 		}
-		pulse := time.NewTimer(wait)
-		select {
-		case <-s.lives.Done():
-			pulse.Stop()
-			return
-		case a := <-s.asks:
-			pulse.Stop()
-			if err := s.answer(s.gather([]*ask{a})); err != nil {
-				s.end(err)
-			}
-		case <-pulse.C:
-			if err := s.beat(); err != nil {
-				s.end(err)
-			}
+		if err != nil {
+			s.end(err)
 		}
 	}
 }

@@ -103,19 +103,16 @@ func (s *Scout) nextCall() time.Duration { return max(s.Poll, tuning.Wait) - tim
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	s.setLook(look{})
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
 			s.press() // groups that were looked at just now are nowhere else
 			return err
 		}
-		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-s.Turns.wake:
 		case <-s.hurry:
 			s.press()
@@ -226,7 +223,7 @@ func (s *Scout) read(
 	return n, last, nil
 }
 
-// heads runs a statement that ends with heads.sql, and calls each for every head in its answer. A head that has been due
+// heads runs a statement that ends with heads.sql, and calls each for every head in its answer. One that has been due
 // for a while has a DueIn below 0.
 func heads(ctx context.Context, db querier, sql string, args []any, each func(Candidate)) error {
 	var c Candidate
