@@ -61,7 +61,7 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error
 			r.uint32() // the group's number
 			l.overLimit = false
 		}
-		groupXID, locked = r.xid()
+		groupXID, locked = r.optional()
 	})
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error)
 	locked := 0
 	err := eachNth(pipeline, len(asked), func(r *rowReader, n int) {
 		l.overLimit = false
-		if xid, ok := r.xid(); ok {
+		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
 			locked++
 		}

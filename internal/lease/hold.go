@@ -146,8 +146,8 @@ func (r *rowReader) uint32() uint32 {
 	return 0
 }
 
-// xid returns a transaction's id, if there is one.
-func (r *rowReader) xid() (id uint32, ok bool) {
+// optional returns a number of 32 bits, or a transaction's id, if there is one.
+func (r *rowReader) optional() (n uint32, ok bool) {
 	v := r.column(4, true)
 	if v == nil {
 		return 0, false
@@ -184,9 +184,8 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.ID = r.int64()
 	h.Payload = r.copied(r.column(-1, true))
 	h.Attempts = int(int32(r.uint32()))
-	if v := r.column(4, true); v != nil {
-		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
-	}
+	most, _ := r.optional()
+	h.MaxAttempts = int(int32(most))
 	h.EnqueuedAt = timeFromPG(r.int64())
 	h.scanDue(r)
 	h.Place = r.place()

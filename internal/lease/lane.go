@@ -295,9 +295,7 @@ func (l *Lane) rollback(ctx context.Context) {
 // Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction
 // that claimed them last: to ask for that costs a round trip. With an error, it returns those of whom it is not known,
 // too.
-func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
-	return l.dead(ctx, l.hold)
-}
+func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) { return l.dead(ctx, l.hold) }
 
 // dead is Lost for a hold, or none.
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {

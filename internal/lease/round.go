@@ -57,8 +57,6 @@ func (r *round) release(some []release) {
 	}
 }
 
-func (r *round) idle() bool { return len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 }
-
 // run makes the transaction. Only who needs slots waits for an answer in the middle of it.
 func (r *round) run(ctx context.Context) (err error) {
 	p := r.conn.PgConn().StartPipeline(ctx)

@@ -312,7 +312,7 @@ func (s *session) bounded(asks []*ask, retry bool) (err error) {
 		}
 	}()
 	r := newRound(s, asks, retry)
-	if r.idle() {
+	if len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 {
 		return s.conn.Ping(ctx)
 	}
 	err = r.run(ctx)

@@ -58,9 +58,11 @@ const (
 // NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
 // statement, and what becomes due, may come on top.
 func NewTurns(limit int) *Turns {
+	now := time.Now()
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: newBell(),
+		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1},
+		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
 	}

@@ -11,14 +11,10 @@
 --
 -- A hint: the job need not be its group's head. probe.sql looks at the heads.
 WITH RECURSIVE used AS (
-    SELECT q.queue, (SELECT j.priority
-                     FROM pgfifo.jobs j
-                     WHERE j.queue = q.queue AND j.priority IS NOT NULL
-                     ORDER BY j.queue DESC, j.priority DESC
-                     LIMIT 1) AS priority
+    SELECT q.queue, 10::smallint AS priority -- above all
     FROM unnest($1::text[]) AS q (queue)
     UNION ALL
-    SELECT used.queue, (SELECT j.priority
+    SELECT used.queue, (SELECT j.priority::smallint
                         FROM pgfifo.jobs j
                         WHERE j.queue = used.queue AND j.priority < used.priority
                         ORDER BY j.queue DESC, j.priority DESC
@@ -38,4 +34,5 @@ CROSS JOIN LATERAL (
       AND coalesce(j.run_at, '-infinity') <= statement_timestamp()
     ORDER BY j.queue, j.priority, coalesce(j.run_at, '-infinity'), j.group_id
     LIMIT $6) next
+WHERE used.priority < 10
 ORDER BY used.priority DESC, used.queue, next.due, next.group_id
