@@ -28,9 +28,8 @@ type look struct {
 	pass    *pass            // what is left of the present look, or nil
 	owed    time.Time        // from then on, jobs that are due were not read for lack of room; or zero
 	took    time.Duration
-	batch   time.Duration // its last step
-	ended   time.Time     // the same
 	news    int
+	rhythm  // of its steps
 }
 
 // A point is how far the jobs are known. The zero point is not known itself.
@@ -122,7 +121,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
 	}
-	return gap - time.Since(l.ended)
+	return gap - time.Since(l.walked)
 }
 
 // lookOn takes the next step of a look.
@@ -149,8 +148,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 		return err
 	}
 	l.news += s.news - news
-	l.ended = time.Now()
-	l.batch = l.ended.Sub(begin)
+	l.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}
 	l.took += l.batch
 	if l.pass.queue == len(s.Queues) && l.pass.id >= l.pass.last {
 		l.pass = nil

@@ -51,7 +51,7 @@ type walk struct {
 	rhythm                // its own while it is apart; the others share one
 }
 
-// A rhythm is when the last batch was read, and how long that took.
+// A rhythm is when the last batch was read, by a walk or a look, and how long that took.
 type rhythm struct {
 	walked time.Time
 	batch  time.Duration
