@@ -202,7 +202,7 @@ func (a *announcer) due(now time.Time, all bool) (xids []int64) {
 }
 
 func (a *announcer) ask(ctx context.Context, xids []int64) error {
-	rows, err := a.client.pool.Query(ctx, endedSQL, xids)
+	rows, err := a.client.pool.Query(ctx, statement("ended"), xids)
 	if err != nil {
 		return err
 	}

@@ -344,6 +344,11 @@ func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
 	t.place.failed(r, delay, t.held.More)
 }
 
+var (
+	snoozeStmt = settles("snooze")
+	retryStmt  = settles("retry")
+)
+
 // failCall returns what records a failed attempt, and says in the result what that makes of the job.
 func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 	job, f, name := r.job, r.failure, s.crew.set.name

@@ -49,7 +49,8 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	}
 	const verb = "terminate the holder of"
 	kept := false
-	if err := s.read(ctx, verb, keptSQL, func(r row) error { return r.Scan(&kept) }, s.queue, s.group); err != nil {
+	err := s.read(ctx, verb, statement("kept"), func(r row) error { return r.Scan(&kept) }, s.queue, s.group)
+	if err != nil {
 		return false, err
 	}
 	if kept { // first: a lane that has the row locked may be settling jobs of other groups with it, which is quick
@@ -61,7 +62,7 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	ended, still := false, false
-	err := s.read(ctx, verb, terminateSQL, func(r row) error {
+	err = s.read(ctx, verb, statement("terminate"), func(r row) error {
 		var one, has bool
 		err := r.Scan(&one, &has)
 		ended, still = ended || one, still || has
@@ -77,7 +78,7 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 // take takes the group from the session that has it, and reports whether it could: not while somebody else has its row
 // locked.
 func (s Scope) take(ctx context.Context, verb string) (bool, error) {
-	xid, err := s.alter(ctx, verb, takeSQL, s.queue, s.group)
+	xid, err := s.alter(ctx, verb, statement("take"), s.queue, s.group)
 	if err != nil || xid == 0 {
 		return false, err
 	}
@@ -105,7 +106,7 @@ func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	r := ruling{key: key}
-	sql := c.worker.Client.schema.Qualify(canceledSQL)
+	sql := c.worker.Client.schema.Qualify(statement("canceled"))
 	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
 		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
 		return

@@ -84,7 +84,7 @@ type Redrive struct {
 //
 // In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
-// work: within PollInterval, or twenty times as long as such a look takes if that is more. If there is a job with that
+// work: within PollInterval, or four times as long as such a look takes if that is more. If there is a job with that
 // id again, in a database that has lost commits, nothing is redriven, and Redrive returns the server's error (23505):
 // redrive that one to the tail.
 //
@@ -106,7 +106,7 @@ func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last strin
 		return nil, r.After, nil
 	}
 	letter, xid, placed := position{groups.Key{Queue: s.queue}, 0}, int64(0), make(hints)
-	err = s.change(ctx, "redrive", redriveSQL, func(row row) error {
+	err = s.change(ctx, "redrive", statement("redrive"), func(row row) error {
 		var job int64
 		err := row.Scan(&letter.GroupID, &letter.ID, &job, &xid)
 		jobs = append(jobs, job)
@@ -178,7 +178,7 @@ func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 		return 0, err
 	}
 	n := 0
-	err = s.change(ctx, "delete dead letters of", deleteDeadLettersSQL, func(r row) error {
+	err = s.change(ctx, "delete dead letters of", statement("delete_dead_letters"), func(r row) error {
 		return r.Scan(&n)
 	}, args...)
 	return n, err

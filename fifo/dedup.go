@@ -22,7 +22,7 @@ func ContentID(payload any) (string, error) {
 
 // dedup takes the messages' deduplication ids, and replaces what waits. It returns those that are new.
 func (c *Client) dedup(ctx context.Context, db querier, b batch) (fresh batch, err error) {
-	err = each(ctx, db, c.schema.Qualify(dedupSQL), func(r row) error {
+	err = each(ctx, db, c.schema.Qualify(statement("dedup")), func(r row) error {
 		var n int
 		var key []byte
 		var job *int64
@@ -66,7 +66,7 @@ func (c *Client) dedup(ctx context.Context, db querier, b batch) (fresh batch, e
 
 // replace gives jobs that wait the contents of these messages.
 func (c *Client) replace(ctx context.Context, db querier, b batch) error {
-	return each(ctx, db, c.schema.Qualify(replaceSQL), func(r row) error {
+	return each(ctx, db, c.schema.Qualify(statement("replace")), func(r row) error {
 		var n int
 		var replaced bool
 		err := r.Scan(&n, &replaced)

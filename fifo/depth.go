@@ -19,7 +19,7 @@ type Depth struct {
 // Measure counts, for gauges. It reads an index entry of every job: for a queue with a million jobs, once a minute is
 // fine and once a second is not. See MeasureUpTo.
 func (s Scope) Measure(ctx context.Context) (Depth, error) {
-	return s.measure(ctx, measureSQL, s.queue, s.groupOrNull())
+	return s.measure(ctx, statement("measure"), s.queue, s.groupOrNull())
 }
 
 // MeasureUpTo is Measure for alerts, cheap enough to ask each second whatever the backlog: it counts n jobs and n dead
@@ -34,7 +34,7 @@ func (s Scope) MeasureUpTo(ctx context.Context, n int) (Depth, error) {
 	if s.level == ofGroup {
 		from, to = s.group, s.group
 	}
-	return s.measure(ctx, measureSomeSQL, s.queue, from, to, n)
+	return s.measure(ctx, statement("measure_some"), s.queue, from, to, n)
 }
 
 func (s Scope) measure(ctx context.Context, sql string, args ...any) (d Depth, err error) {

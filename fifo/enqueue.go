@@ -149,8 +149,11 @@ func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err
 	return fresh, xid, err
 }
 
+var enqueueNewSQL = "WITH job AS (" + statement("enqueue") + ")" + statement("enqueue_new")
+
 func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, xid int64, err error) {
-	sql, args := enqueueSQL, []any(nil)
+	var sql string
+	var args []any
 	switch {
 	case b.deduplicates():
 		if b, err = c.dedup(ctx, db, b); err != nil || len(b) == 0 {
@@ -158,9 +161,9 @@ func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, 
 		}
 		sql, args = enqueueNewSQL, append(b.columns(c.cfg.CommitOrder), b.keys())
 	case len(b) == 1 && !c.cfg.CommitOrder && b[0].priority == 0:
-		sql, args = enqueueOneSQL, b[0].values()
+		sql, args = statement("enqueue_one"), b[0].values()
 	default:
-		args = b.columns(c.cfg.CommitOrder)
+		sql, args = statement("enqueue"), b.columns(c.cfg.CommitOrder)
 	}
 	ids := make([]int64, 0, len(b))
 	err = each(ctx, db, c.schema.Qualify(sql), func(r row) error {

@@ -35,6 +35,14 @@ const (
 	OriginError    = "pgfifo-origin-error"    // of the last one, as in Failure.Error
 )
 
+var (
+	discardStmt     = settles("discard")
+	blockStmt       = settles("block")
+	blockUsedUpStmt = settles("block_used_up")
+	forwardStmt     = settles("forward")
+	buryStmt        = settles("bury")
+)
+
 // giveUpCall returns what records the last attempt of a job. args begin with its key and attempts, how is the failure
 // as failCall has it.
 func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {

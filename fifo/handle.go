@@ -211,6 +211,14 @@ func (a *attempt) oneByOne() {
 	}
 }
 
+var (
+	failedBatchStmt  = settles("failed_batch")
+	relaxStmt        = settles("relax")
+	succeedStmt      = settles("succeed")
+	succeedUsedStmt  = settles("succeed_used")
+	succeedBatchStmt = settles("succeed_batch")
+)
+
 // succeed adds what settles jobs that are done: one statement for all. If a handler had the transaction, the other jobs
 // of the batch must be there, to be counted. In a relaxed queue it is their commit alone that does not wait: what is
 // recorded of failed ones is not to be lost.

@@ -8,7 +8,7 @@ import (
 // leases tells which of the queues have Settings.SessionLease.
 func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (session map[string]bool, err error) {
 	session = make(map[string]bool)
-	err = each(ctx, pgxSession{on}, w.Client.schema.Qualify(leasesSQL), func(r row) error {
+	err = each(ctx, pgxSession{on}, w.Client.schema.Qualify(statement("leases")), func(r row) error {
 		var name string
 		err := r.Scan(&name)
 		session[name] = true

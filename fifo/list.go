@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A job that is parked until 'infinity' is listed with a time that Go has.
+// A job that is parked until 'infinity' is listed with a time that Go has, and one since '-infinity' as not delayed.
 const (
-	jobsSQL = listSQL + `
-		CASE WHEN run_at IS NOT NULL THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
-		FROM pgfifo.jobs WHERE `
+	jobsSQL     = fromJobsSQL + "pgfifo.jobs WHERE "
+	fromJobsSQL = listSQL + `
+		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
+		FROM `
 	deadLettersSQL = listSQL + `
 		NULL::timestamptz, died_at
 		FROM pgfifo.dead_letters WHERE `
@@ -37,7 +38,7 @@ func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
 	return s.list(ctx, "jobs", jobsSQL, "", page)
 }
 
-// scanJob reads what jobsSQL, deadLettersSQL or lock_job.sql selects.
+// scanJob reads what jobsSQL, deadLettersSQL or lockJobSQL selects.
 func scanJob(r row) (j Job, err error) {
 	var runAt, diedAt *time.Time
 	var headers, failures []byte
@@ -46,9 +47,9 @@ func scanJob(r row) (j Job, err error) {
 	if err != nil {
 		return j, err
 	}
-	j.RunAt, j.DiedAt, j.Headers = orZero(runAt), orZero(diedAt), decodeHeaders(headers)
-	j.Failures, err = decodeFailures(failures)
-	return j, err
+	j.RunAt, j.DiedAt = orZero(runAt), orZero(diedAt)
+	j.Headers, j.Failures = decodeHeaders(headers), decodeFailures(failures)
+	return j, nil
 }
 
 // DeadLetters lists dead letters, in the order of Jobs and with its errors: the first 100 of those that are chosen, or
@@ -90,9 +91,11 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-func decodeFailures(stored []byte) (list []Failure, err error) {
-	if stored != nil {
-		err = json.Unmarshal(stored, &list)
+// decodeFailures returns stored failures. What is no list of them, written by hand, is none.
+func decodeFailures(stored []byte) []Failure {
+	var list []Failure
+	if stored == nil || json.Unmarshal(stored, &list) != nil {
+		return nil
 	}
-	return list, err
+	return list
 }

@@ -42,7 +42,7 @@ func TestPagesReadOneRange(t *testing.T) {
 				jobsSQL + placeSQL[x.scope.level] + " ORDER BY queue, group_id, id LIMIT $4",
 				[]any{from.Queue, from.GroupID, from.ID, 3},
 			},
-			"groups": {60, groupsSQL, []any{
+			"groups": {60, statement("groups"), []any{
 				from.Queue, from.GroupID, from.ID, x.scope.queueOrNull(), x.scope.groupOrNull(), 3, 3, false, false,
 			}},
 		} {
@@ -77,12 +77,12 @@ func TestOneJobReadsOneRow(t *testing.T) {
 			sql  string
 			args []any
 		}{
-			"find":  {jobSQL, []any{"q", group, 25000, 3}},
-			"none":  {jobSQL, []any{"q", group, 1 << 40, 3}},
-			"some":  {anySQL, []any{"q", "a", "z"}},
+			"find":  {statement("job"), []any{"q", group, 25000, 3}},
+			"none":  {statement("job"), []any{"q", group, 1 << 40, 3}},
+			"some":  {statement("any"), []any{"q", "a", "z"}},
 			"lock":  {lockJobSQL, []any{"q", "g1", 25000}},
-			"retry": {retryNowSQL, []any{"q", "g1", 25000}},
-			"bury":  {takeOutSQL, []any{"q", "g1", 25001, true, "", 3}},
+			"retry": {statement("retry_now"), []any{"q", "g1", 25000}},
+			"bury":  {statement("take_out"), []any{"q", "g1", 25001, true, "", 3}},
 		} {
 			require.Less(t, blocksOf(t, conn, statement.sql, statement.args), 80, what)
 		}

@@ -27,7 +27,7 @@ func (s Scope) Move(ctx context.Context, to Scope) (int, error) {
 	}
 	n, xid, there := 0, int64(0), make(hints)
 	err := s.unblocking(ctx, "move", func(s Scope) error {
-		return s.change(ctx, "move", moveSQL, func(r row) error {
+		return s.change(ctx, "move", statement("move"), func(r row) error {
 			var group string
 			var jobs int
 			var first int64

@@ -49,7 +49,7 @@ func (s Scope) pause(ctx context.Context, verb, reason string) (was bool, jobs i
 	if err := checkReason(reason); err != nil {
 		return false, 0, 0, err
 	}
-	err = s.change(ctx, verb, pauseSQL, func(r row) error { return r.Scan(&was, &xid, &jobs) },
+	err = s.change(ctx, verb, statement("pause"), func(r row) error { return r.Scan(&was, &xid, &jobs) },
 		s.queue, s.group, reason, MaxQueued)
 	return was, jobs, xid, err
 }
@@ -68,7 +68,7 @@ func checkReason(reason string) error {
 // (BlockGroup) has all its attempts again. Workers are told, and look at once, or when the caller's transaction has
 // committed. Those that hear no notifications notice at their next poll.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
-	xid, err := s.alter(ctx, "resume", resumeSQL, s.queue, s.group)
+	xid, err := s.alter(ctx, "resume", statement("resume"), s.queue, s.group)
 	if err != nil || xid == 0 {
 		return false, err
 	}
@@ -94,7 +94,8 @@ func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
 func (s Scope) Purge(ctx context.Context) (n int, err error) {
 	xid := int64(0)
 	err = s.unblocking(ctx, "purge", func(s Scope) error {
-		return s.change(ctx, "purge", purgeSQL, func(r row) error { return r.Scan(&n, &xid) }, s.queue, s.groupOrNull())
+		return s.change(ctx, "purge", statement("purge"), func(r row) error { return r.Scan(&n, &xid) },
+			s.queue, s.groupOrNull())
 	})
 	if err != nil {
 		return 0, err
@@ -111,6 +112,6 @@ func (s Scope) unblocking(ctx context.Context, verb string, take func(Scope) err
 		if err := take(s); err != nil {
 			return err
 		}
-		return s.change(ctx, verb, unblockSQL, func(row) error { return nil }, s.queue, s.groupOrNull())
+		return s.change(ctx, verb, statement("unblock"), func(row) error { return nil }, s.queue, s.groupOrNull())
 	})
 }

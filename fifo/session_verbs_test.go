@@ -266,3 +266,18 @@ func TestReplaceWhatASessionRuns(t *testing.T) {
 	b.work(b.worker(nop))
 	require.Equal(t, "newer", strings.Join(b.ledger.payloads(), " "))
 }
+
+// A job that has died with its session is buried before anybody counts that, and redriven: it has all its attempts.
+func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
+	t.Parallel()
+	b := bySession.on(newBed(t))
+	id := b.send("g", "a")[0]
+	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt)
+		VALUES ('q', 'g', 1000, 1, $1, 1)`, id)
+	g := b.client.Queue("q").Group("g")
+	require.NoError(t, g.Bury(t.Context(), id, "look at it"))
+	_, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
+	require.NoError(t, err)
+	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
+	require.Empty(t, b.deadLetters())
+}

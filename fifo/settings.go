@@ -122,7 +122,7 @@ func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings
 	if s.level != ofQueue {
 		return stored, fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
 	}
-	err = s.read(ctx, verb, settingsSQL, func(r row) error {
+	err = s.read(ctx, verb, statement("settings"), func(r row) error {
 		stored.found = true
 		var window, retention int64
 		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit,
@@ -152,7 +152,7 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 	}
 	if !stored.found {
 		done := false
-		err := s.change(ctx, verb, configureSQL, func(r row) error { return r.Scan(&done) },
+		err := s.change(ctx, verb, statement("configure"), func(r row) error { return r.Scan(&done) },
 			append([]any{s.queue}, want.columns()...)...)
 		if err != nil || done {
 			return err
@@ -216,11 +216,11 @@ func (s Scope) reconfigure(ctx context.Context, verb string, from, to Settings) 
 		args = append(args, have[i], want[i])
 	}
 	err = s.together(ctx, verb, func(s Scope) error {
-		err := s.change(ctx, verb, reconfigureSQL, func(r row) error { return r.Scan(&done) }, args...)
+		err := s.change(ctx, verb, statement("reconfigure"), func(r row) error { return r.Scan(&done) }, args...)
 		if err != nil || !done || to.Limit > 0 {
 			return err
 		}
-		return s.change(ctx, verb, unlimitSQL, nil, s.queue)
+		return s.change(ctx, verb, statement("unlimit"), nil, s.queue)
 	})
 	return done && err == nil, err
 }

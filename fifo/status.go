@@ -117,7 +117,7 @@ func (s Scope) groupsBehind(ctx context.Context, from position, limit int, state
 	if err := s.look(ctx, verb); err != nil {
 		return nil, err
 	}
-	return readAll(ctx, s, verb, groupsSQL, func(r row) (g Status, err error) {
+	return readAll(ctx, s, verb, statement("groups"), func(r row) (g Status, err error) {
 		var due, heldSince, since *time.Time
 		var failure []byte
 		err = r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,9 +46,10 @@ func (c *crew) runSweeper(ctx context.Context) {
 
 var errSweeping = errors.New("fifo: another worker is sweeping")
 
-// spent reports whether one of the three parts of a sweep, which began then, has had its time. What is left waits for
-// the next sweep.
-func (c *crew) spent(begin time.Time) bool { return time.Since(begin) > c.set.sweep/(3*tuning.Spare) }
+// spent reports whether one part of a sweep, which began then, has had its time. What is left waits for the next sweep.
+func (c *crew) spent(begin time.Time) bool {
+	return time.Since(begin) > c.set.sweep/time.Duration((1+len(expiring))*tuning.Spare)
+}
 
 // sweep does a bounded amount of housekeeping in short transactions, from the group behind after on.
 func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) {
@@ -57,7 +59,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 			var alone bool
-			err := tx.QueryRow(ctx, sweepSQL, "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
+			err := tx.QueryRow(ctx, statement("sweep"), "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
 			if err != nil {
 				return err
 			}
@@ -78,26 +80,31 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			break
 		}
 	}
-	_, badIDs := c.expire(ctx, "deduplication ids", expireDedupSQL)
-	n, badLetters := c.expire(ctx, "dead letters", expireSQL)
-	if n > 0 {
-		c.log.Info("pgfifo: dead letters expired", "count", n)
+	for name := range expiring {
+		n, err := c.expire(ctx, name)
+		failed = errors.Join(failed, err)
+		if n > 0 && name == "expire_dead_letters" {
+			c.log.Info("pgfifo: dead letters expired", "count", n)
+		}
 	}
-	return after, errors.Join(failed, badIDs, badLetters)
+	return after, failed
 }
 
+// expiring are the statements that delete what has expired, one for each table: of sql/expire_*.sql.
+var expiring = texts.Beginning("expire_")
+
 // expire deletes what has expired, in transactions of tuning.Rows rows at most, and returns how many those were.
-func (c *crew) expire(ctx context.Context, what, sql string) (all int64, err error) {
+func (c *crew) expire(ctx context.Context, name string) (all int64, err error) {
 	client := c.worker.Client
 	for begin := time.Now(); ; {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, client.schema.Qualify(sql), tuning.Rows)
+			tag, err := tx.Exec(ctx, client.schema.Qualify(expiring[name]), tuning.Rows)
 			n = tag.RowsAffected()
 			return err
 		})
 		if err != nil {
-			return all, fmt.Errorf("fifo: expire %s: %w", what, err)
+			return all, fmt.Errorf("fifo: %s: %w", strings.ReplaceAll(name, "_", " "), err)
 		}
 		if all += n; n < tuning.Rows || c.spent(begin) {
 			return all, nil

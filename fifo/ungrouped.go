@@ -31,6 +31,8 @@ func ownGroup() string {
 // deleted too early, and made again.
 func isOwnGroup(id string) bool { return len(id) == ownGroupBytes && id[0] == ownGroupMark }
 
+var leaveStmt = settles("leave")
+
 // leave adds what deletes the rows of groups that were made for one job each, with their jobs. There may be as many as
 // jobs, and nobody else deletes them as fast.
 func (a *attempt) leave(done []task) {

@@ -17,7 +17,7 @@ import (
 // changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
-		return g.alter(ctx, "retry a job of", retryNowSQL, g.queue, g.group, id)
+		return g.alter(ctx, "retry a job of", statement("retry_now"), g.queue, g.group, id)
 	})
 }
 
@@ -41,7 +41,8 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) error {
 	return s.one(ctx, verb, id, nil, func(g Scope) (xid int64, err error) {
 		err = g.unblocking(ctx, verb, func(g Scope) error {
-			xid, err = g.alter(ctx, verb+" a job of", takeOutSQL, g.queue, g.group, id, bury, reason, maxFailures)
+			xid, err = g.alter(ctx, verb+" a job of", statement("take_out"),
+				g.queue, g.group, id, bury, reason, maxFailures)
 			return err
 		})
 		return xid, err
@@ -69,28 +70,27 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 		if err != nil {
 			return 0, err
 		}
-		return g.alter(ctx, "edit a job of", editSQL, g.queue, g.group, id, payload, headers)
+		return g.alter(ctx, "edit a job of", statement("edit"), g.queue, g.group, id, payload, headers)
 	})
 }
 
-// one locks a job, has it read, unless read is nil, and calls change with its group, which returns the transaction's
-// id, or 0 if others have the job locked after all. Then it tells workers. If the job is not changed, the error says
-// why.
+// one locks a job, passes it to read, unless that is nil, and calls change with its group, which returns the
+// transaction's id, or 0 if it could do nothing. Then it tells workers. If the job is not changed, the error says why.
 func (s Scope) one(
 	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
 ) error {
 	var why Status
-	xid := int64(0)
+	locked, xid := false, int64(0)
 	err := s.together(ctx, verb+" a job of", func(s Scope) (err error) {
 		if why, err = s.WhyJob(ctx, id); err != nil || why.State == Dead {
 			return err
 		}
 		group := s.Group(why.GroupID)
-		locked, err := group.lock(ctx, id, read)
-		if err == nil && locked {
+		switch locked, err = group.lock(ctx, id, read); {
+		case err != nil:
+		case locked:
 			xid, err = change(group)
-		}
-		if err == nil && xid == 0 {
+		default:
 			why, err = s.WhyJob(ctx, id)
 		}
 		return err
@@ -102,12 +102,18 @@ func (s Scope) one(
 		group := s.Group(why.GroupID)
 		group.announce(xid, group.hint)
 		return nil
+	case locked:
+		return fmt.Errorf("%w: cannot %s it: a transaction refers to its row by a foreign key, or a trigger keeps it",
+			ErrJobHeld, verb)
 	case why.State == Dead:
 		return fmt.Errorf("%w: %s", ErrJobNotFound, why.Reason())
 	default:
 		return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
 	}
 }
+
+// lockJobSQL is lock_job.sql with the columns of the lists.
+var lockJobSQL = fromJobsSQL + "(" + statement("lock_job") + ") AS locked"
 
 // lock locks a job of the group, and reports whether it could.
 func (s Scope) lock(ctx context.Context, id int64, read func(row) error) (locked bool, err error) {

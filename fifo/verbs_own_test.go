@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A job runs, also for what its own handler does in the job's transaction, whose locks no statement there skips. What
@@ -62,7 +63,7 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 func TestReplaceTheJobThatCalls(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.send("h", make([]any, 9)...) // the first jobs of a lane are marked
+	b.send("h", make([]any, tuning.Many)...) // the first jobs of a lane are marked
 	replaced := make(chan bool, 1)
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 		if job.GroupID == "h" {

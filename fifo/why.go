@@ -39,7 +39,7 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 	job, found := Status{Queue: s.queue, JobID: id}, false
 	var most, running int
 	var next bool
-	err := s.read(ctx, verb, jobSQL, func(r row) error {
+	err := s.read(ctx, verb, statement("job"), func(r row) error {
 		found = true
 		var dead bool
 		var enqueuedAt, diedAt *time.Time

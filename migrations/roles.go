@@ -81,7 +81,8 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 			return err
 		}
 		var owner bool
-		if err := tx.QueryRow(ctx, ownerSQL, m.name.String()).Scan(&owner); err != nil {
+		words := strings.Fields(strings.ReplaceAll(rolesSQL, ",", " "))
+		if err := tx.QueryRow(ctx, ownerSQL, m.name.String(), words).Scan(&owner); err != nil {
 			return fmt.Errorf("migrations: read the owner of schema %q: %w", m.name, err)
 		}
 		if !owner {
@@ -94,16 +95,13 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 	})
 }
 
-// ownerSQL tells whether the current role has the rights of the owner of the schema, its tables and its types.
+// ownerSQL tells whether the current role has the rights of the owner of the schema, and of the tables and the domains
+// that are among the words of roles.sql. A table has a type of its name, with its owner.
 const ownerSQL = `
 	SELECT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
-	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c
-	                   WHERE c.relnamespace = n.oid AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')
-	                     AND c.relname IN ('queues', 'slots', 'group_slots', 'dedup_ids', 'jobs', 'queue_groups',
-	                                       'pauses', 'fences', 'attempt_marks', 'dead_letters'))
 	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t
 	                   WHERE t.typnamespace = n.oid AND NOT pg_catalog.pg_has_role(t.typowner, 'USAGE')
-	                     AND t.typname IN ('key', 'payload', 'count', 'priority'))
+	                     AND 'pgfifo.' || t.typname = ANY ($2::text[]))
 	FROM pg_catalog.pg_namespace n
 	WHERE n.nspname = $1::text`
 

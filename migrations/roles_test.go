@@ -107,6 +107,10 @@ func TestGrantByOwner(t *testing.T) {
 	exec(t, pool, "ALTER TABLE pgfifo.fences OWNER TO CURRENT_USER")
 	require.ErrorIs(t, Grant(ctx, mine, roles, nil), ErrNotOwner, "not of each table")
 	exec(t, pool, "ALTER TABLE pgfifo.fences OWNER TO "+owner)
+	exec(t, pool, "ALTER DOMAIN pgfifo.count OWNER TO CURRENT_USER")
+	require.ErrorIs(t, Grant(ctx, mine, roles, nil), ErrNotOwner, "nor of each domain")
+	exec(t, pool, "ALTER DOMAIN pgfifo.count OWNER TO "+owner)
+	exec(t, pool, "CREATE TABLE pgfifo.theirs ()") // which Grant has nothing to do with
 	for _, name := range []string{roles.Producer, roles.Worker, roles.Reader, roles.Admin} {
 		exec(t, pool, `CREATE ROLE "`+name+`"`)
 	}

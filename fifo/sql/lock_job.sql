@@ -1,5 +1,5 @@
--- Locks a job that is to be changed in this transaction, and returns it as the lists do. No row: there is no such job,
--- or it is running: it has its row locked, and is not waited for; or this very transaction runs it; or a session does.
+-- Locks a job that is to be changed in this transaction, and returns its row. None: there is no such job, or it is
+-- running: it has its row locked, and is not waited for; or this very transaction runs it; or a session does.
 --
 -- $1 queue, $2 group id, $3 id.
 --
@@ -22,8 +22,6 @@ WITH locked AS MATERIALIZED (
 ), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
     SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
 )
-SELECT l.queue, l.group_id, l.id, l.payload, l.headers, l.attempts, coalesce(l.max_attempts, 0), l.enqueued_at,
-       l.failures, coalesce(l.priority, 0),
-       CASE WHEN l.run_at IS NOT NULL THEN least(l.run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
+SELECT l.*
 FROM locked l
 WHERE l.id NOT IN (SELECT held.id FROM held)

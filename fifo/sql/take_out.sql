@@ -3,8 +3,11 @@
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id.
 --
--- A DELETE wants a stronger lock than that: whoever refers to the job by a foreign key has it locked against that, and
--- is not waited for either. Then nothing is done: no row.
+-- A DELETE wants a stronger lock than that: a transaction that has just referred to the job by a foreign key is in its
+-- way. It is not waited for: no row.
+--
+-- If a session has died with the job, its attempt is of no interest any more. It is forgotten here, because a redrive
+-- gives the job all its attempts again, and the first one would be taken for lost.
 --
 -- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
 -- for what becomes due: it becomes due now, unless somebody has it locked, or a session runs it.
@@ -27,6 +30,14 @@ WITH locked AS MATERIALIZED (
            END
     FROM gone
     WHERE $4::boolean
+), forgotten AS (
+    UPDATE pgfifo.queue_groups g SET session = NULL
+    FROM (SELECT r.queue, r.group_id
+          FROM pgfifo.queue_groups r
+          WHERE r.queue = $1 AND r.group_id = $2 AND r.job = (SELECT gone.id FROM gone)
+            AND r.session IS NOT NULL AND pg_try_advisory_xact_lock_shared(r.session)
+          FOR NO KEY UPDATE SKIP LOCKED) dead
+    WHERE g.queue = dead.queue AND g.group_id = dead.group_id
 ), next AS (
     SELECT j.id
     FROM pgfifo.jobs j

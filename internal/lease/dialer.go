@@ -105,12 +105,12 @@ func (d *Dialer) lend(ctx context.Context) (*Lane, error) {
 
 var (
 	// claimTexts are the statements of a lane that claims.
-	claimTexts = slotted(schema.Prepared(files,
+	claimTexts = slotted(texts.Prepared(
 		stmtLock, stmtLockMany, stmtAhead, stmtLockSlot, stmtClaim, stmtClaimBatch, stmtClaimMany,
 		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark,
 	))
 	// borrowTexts are those of a lane that is borrowed.
-	borrowTexts = schema.Prepared(files, stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)
+	borrowTexts = texts.Prepared(stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)
 )
 
 // slotted adds the looks of claims that have a slot.

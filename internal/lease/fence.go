@@ -51,7 +51,7 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 func (l *Loan) draw(ctx context.Context, key groups.Key, xid string) (token int64, err error) {
 	var b pgx.Batch
 	b.Queue(beginSQL)
-	b.Queue(l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, xid).QueryRow(func(row pgx.Row) error {
+	b.Queue(l.lane.schema.Qualify(statement("fence")), key.Queue, key.GroupID, xid).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&token)
 	})
 	b.Queue(commitSQL)
@@ -65,7 +65,7 @@ func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error
 	if err != nil {
 		return "", err
 	}
-	sql := fenceClaimSQL
+	sql := statement("fence_claim")
 	if l.shared {
 		sql = strings.Replace(sql, "queue_groups", "group_slots", 1)
 	}

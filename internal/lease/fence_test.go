@@ -48,7 +48,8 @@ func draw(c *pgtest.Session, id, xid string) (token <-chan int64) {
 	ch := make(chan int64, 1)
 	c.Go(func() {
 		var token int64
-		err := c.QueryRow(context.WithoutCancel(c.Context()), c.Schema.Qualify(fenceSQL), queue, id, xid).Scan(&token)
+		err := c.QueryRow(context.WithoutCancel(c.Context()), c.Schema.Qualify(statement("fence")), queue, id, xid).
+			Scan(&token)
 		if err != nil {
 			require.ErrorIs(c, err, pgx.ErrNoRows)
 			token = -1
@@ -123,7 +124,8 @@ func TestNoFenceForAFormerHolder(t *testing.T) {
 			rival := s.Session()
 			rival.Do("BEGIN")
 			var token int64
-			require.NoError(t, rival.QueryRow(t.Context(), s.Schema.Qualify(fenceSQL), queue, "a", xid).Scan(&token))
+			err := rival.QueryRow(t.Context(), s.Schema.Qualify(statement("fence")), queue, "a", xid).Scan(&token)
+			require.NoError(t, err)
 			zombie := s.Session()
 			late := draw(zombie, "a", old)
 			s.Until(func() bool { return len(late) == 1 || s.Blocked(zombie.PgConn().PID()) })
@@ -272,7 +274,7 @@ func TestFenceOfAForgottenClaim(t *testing.T) {
 		xid, err := h.loan.claim(t.Context(), h.Key)
 		require.NoError(t, err)
 		var token int64
-		err = s.Pool.QueryRow(t.Context(), s.Schema.Qualify(fenceSQL), queue, "a", xid+"00000").Scan(&token)
+		err = s.Pool.QueryRow(t.Context(), s.Schema.Qualify(statement("fence")), queue, "a", xid+"00000").Scan(&token)
 		require.ErrorIs(t, h.loan.fenceError(err), ErrLost)
 	}))
 }

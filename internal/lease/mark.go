@@ -51,7 +51,7 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 		var b pgx.Batch
 		held := false
 		b.Queue(beginSQL)
-		b.Queue(l.schema.Qualify(markSQL), queues, ids, jobs, attempts, xids, shared)
+		b.Queue(l.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, shared)
 		b.Queue(commitSQL)
 		b.Queue(claimOpenSQL, xids[0]).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
 		if err = conn.SendBatch(ctx, &b).Close(); err == nil && !held {

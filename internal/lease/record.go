@@ -118,9 +118,9 @@ func (l *Lane) relock(
 	bound := []byte(millis(l.bound))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
-		sql, ending, args := relockSQL, endingSQL, [][]byte{queue, group, bound, xids}
+		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}
 		if head.Shared {
-			sql, ending, args = relockSharedSQL, endingSharedSQL, append(args, appendInt(head.ID))
+			sql, ending, args = statement("relock_shared"), endingSharedSQL, append(args, appendInt(head.ID))
 		}
 		batch.ExecParams(l.schema.Qualify(sql), args, nil, nil, nil)
 		if counted && !head.Shared { // whose job is locked by then

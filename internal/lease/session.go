@@ -13,7 +13,6 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/rest"
-	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -70,7 +69,7 @@ const (
 	stmtFreeSlots = "pgfifo_keep_slots_free"
 )
 
-var keepTexts = schema.Prepared(files,
+var keepTexts = texts.Prepared(
 	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
 
 // keep opens a session that holds groups.

@@ -193,8 +193,8 @@ func TestLateMark(t *testing.T) {
 	}
 	next, late := s.Session(), s.Session()
 	next.Do("BEGIN")
-	next.Do(markSQL, mark(second)...)
-	done := late.Start(markSQL, mark(first)...)
+	next.Do(statement("mark"), mark(second)...)
+	done := late.Start(statement("mark"), mark(first)...)
 	s.Until(func() bool { return s.Blocked(late.PgConn().PID()) })
 	died.Do("ROLLBACK")
 	next.Do("COMMIT")

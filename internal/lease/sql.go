@@ -12,16 +12,10 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// statement returns that of a file.
-func statement(name string) string { return schema.Statement(files, name) }
+var texts = schema.Read(files)
 
-var (
-	markSQL         = statement("mark")
-	relockSQL       = statement("relock")
-	relockSharedSQL = statement("relock_shared")
-	fenceClaimSQL   = statement("fence_claim")
-	fenceSQL        = statement("fence")
-)
+// statement returns that of a file.
+func statement(name string) string { return texts.Named(name) }
 
 const (
 	beginSQL  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" // whatever the database's defaults are

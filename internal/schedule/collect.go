@@ -22,7 +22,7 @@ func Collect(
 ) (int64, groups.Key, error) {
 	var queues, ids []string
 	var last groups.Key
-	err := query(ctx, db, "collect", name.Qualify(collectLockSQL), []any{
+	err := query(ctx, db, "collect", name.Qualify(statement("collect_lock")), []any{
 		after.Queue, after.GroupID, idle.Microseconds(), limit,
 	}, []any{&last.Queue, &last.GroupID}, func() {
 		queues, ids = append(queues, last.Queue), append(ids, last.GroupID)
@@ -33,9 +33,9 @@ func Collect(
 	if len(ids) == 0 {
 		return 0, groups.Key{}, nil
 	}
-	tag, err := db.Exec(ctx, name.Qualify(collectSQL), queues, ids)
+	tag, err := db.Exec(ctx, name.Qualify(statement("collect")), queues, ids)
 	if err == nil {
-		_, err = db.Exec(ctx, name.Qualify(collectRestSQL), queues, ids)
+		_, err = db.Exec(ctx, name.Qualify(statement("collect_rest")), queues, ids)
 	}
 	if err != nil {
 		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)

@@ -162,7 +162,8 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	l := &s.look
 	var now point
 	var paused int64
-	if err := conn.QueryRow(ctx, s.Schema.Qualify(positionSQL), s.Queues).Scan(&now.at, &now.id, &paused); err != nil {
+	err := conn.QueryRow(ctx, s.Schema.Qualify(statement("position")), s.Queues).Scan(&now.at, &now.id, &paused)
+	if err != nil {
 		return fmt.Errorf("schedule: look at the time: %w", err)
 	}
 	writers, prepared, err := s.askWriters(ctx, conn) // after the last id is read, and before any jobs are
@@ -232,7 +233,7 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	hints := s.hints[:0]
 	s.Turns.Looking()
 	h := Candidate{Key: groups.Key{Queue: queue}}
-	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(dueSQL),
+	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(statement("due")),
 		[]any{queue, p.due.at, p.due.id, p.until, tuning.Rows}, []any{&h.GroupID, &h.ID, &p.due.at}, func() {
 			p.due.id, h.DueIn = h.ID, time.Until(p.due.at.Add(p.ahead))
 			hints = append(hints, h)
@@ -258,7 +259,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	}
 	s.Turns.Looking()
 	var h Candidate
-	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(newSQL), []any{queues, p.id, to, p.until},
+	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")), []any{queues, p.id, to, p.until},
 		[]any{&h.Queue, &h.GroupID, &h.ID}, func() { hints = append(hints, h) })
 	if err != nil {
 		return err

@@ -18,18 +18,21 @@ func plans(t *testing.T) *pgtest.Plans {
 		Hot: map[string]pgtest.Hot{
 			"candidates": {SQL: candidatesSQL, Args: "'q', '', 100", Groups: 100},
 			"adjacent":   {SQL: candidatesAdjacentSQL, Args: "'q', '', 100", Groups: 100},
-			"new":        {SQL: newSQL, Args: "'{q,r}', 50, 150, 'infinity'", Groups: 100, Index: "jobs by jobs_new"},
+			"new": {
+				SQL: statement("new"), Groups: 100, Index: "jobs by jobs_new",
+				Args: "'{q,r}', 50, 150, 'infinity'",
+			},
 			"due": {
-				SQL: dueSQL, Groups: 1, Index: "jobs by jobs_due",
+				SQL: statement("due"), Groups: 1, Index: "jobs by jobs_due",
 				Args: "'q', now() - interval '1 second', 0, now() + interval '1 second', 100",
 			},
 			"urgent": {
-				SQL: urgentSQL, Groups: 100, Index: "jobs by jobs_urgent",
+				SQL: statement("urgent"), Groups: 100, Index: "jobs by jobs_urgent",
 				Args: "'{q,r}', '{q}', '{9}', '{-infinity}', '{\"\"}', 100",
 			},
 			"probe": {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
 			"released": {
-				SQL: releasedSQL, Args: "'{q,q}', '{g00007,g00008}', '{5,6}'", Groups: 2,
+				SQL: statement("released"), Args: "'{q,q}', '{g00007,g00008}', '{5,6}'", Groups: 2,
 			},
 			"firsts": {SQL: firstsSQL, Args: "'', 100", Groups: 1},
 		},

@@ -85,7 +85,7 @@ func enqueuedMeanwhile(t *testing.T, second string) []string {
 	s.Exec("DELETE FROM pgfifo.jobs")
 	c := s.Session()
 	c.Do("BEGIN")
-	c.Do(collectLockSQL, "", "", -time.Hour.Microseconds(), 10)
+	c.Do(statement("collect_lock"), "", "", -time.Hour.Microseconds(), 10)
 	require.Equal(t, []string{"a"}, s.Locked())
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
 	c.Do(second, []string{queue}, []string{"a"})
@@ -95,10 +95,10 @@ func enqueuedMeanwhile(t *testing.T, second string) []string {
 
 func TestCollectLooksTwice(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"a"}, enqueuedMeanwhile(t, collectSQL))
+	require.Equal(t, []string{"a"}, enqueuedMeanwhile(t, statement("collect")))
 	recheck := "\n  AND (SELECT true FROM pgfifo.jobs j " +
 		"WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL"
-	require.Empty(t, enqueuedMeanwhile(t, pgtest.Mutate(t, collectSQL, recheck, "")))
+	require.Empty(t, enqueuedMeanwhile(t, pgtest.Mutate(t, statement("collect"), recheck, "")))
 }
 
 // marksLeft steps through a collection, with a job that starts between its last two statements, in a group of which
@@ -109,11 +109,11 @@ func marksLeft(t *testing.T, rest string) int {
 	s.Exec("DELETE FROM pgfifo.jobs")
 	c := s.Session()
 	c.Do("BEGIN")
-	c.Do(collectLockSQL, "", "", -time.Hour.Microseconds(), 10)
-	c.Do(collectSQL, []string{queue}, []string{"a"})
+	c.Do(statement("collect_lock"), "", "", -time.Hour.Microseconds(), 10)
+	c.Do(statement("collect"), []string{queue}, []string{"a"})
 	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) VALUES ($1, 1, false, 2)",
 		queue)
-	s.Exec(ensureSharedSQL, []string{queue}, []string{"a"})
+	s.Exec(statement("ensure_shared"), []string{queue}, []string{"a"})
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
 	l := s.lane()
 	h := s.step(l, nil, &lease.Request{Key: group("a"), Shared: true})
@@ -128,10 +128,10 @@ func marksLeft(t *testing.T, rest string) int {
 // The mark of a job that has started since its group was found idle stays: it is all that tells if the worker dies.
 func TestCollectLeavesMarks(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, 1, marksLeft(t, collectRestSQL))
+	require.Equal(t, 1, marksLeft(t, statement("collect_rest")))
 	recheck := "\n      AND (SELECT true FROM pgfifo.jobs j " +
 		"WHERE j.queue = m.queue AND j.group_id = m.group_id AND j.id = m.id) IS NULL"
-	require.Zero(t, marksLeft(t, pgtest.Mutate(t, collectRestSQL, recheck, "")))
+	require.Zero(t, marksLeft(t, pgtest.Mutate(t, statement("collect_rest"), recheck, "")))
 }
 
 // In one statement, hence one snapshot, the recheck would not see the message.
@@ -182,8 +182,8 @@ func TestCollectLeavesEvidence(t *testing.T) {
 		require.NoError(t, err)
 		return len(lost) > 0
 	}
-	require.True(t, lost(collectLockSQL))
-	trusting := pgtest.Mutate(t, collectLockSQL, "THEN false -- it is newer", "THEN true -- it is newer")
+	require.True(t, lost(statement("collect_lock")))
+	trusting := pgtest.Mutate(t, statement("collect_lock"), "THEN false -- it is newer", "THEN true -- it is newer")
 	require.False(t, lost(trusting))
 }
 
@@ -321,6 +321,6 @@ func TestUpsertWaits(t *testing.T) {
 	const insert = "INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ($1, 'a') ON CONFLICT "
 	c := s.Session()
 	require.False(t, c.Waits(insert+"DO NOTHING", queue))
-	require.False(t, c.Waits(ensureSQL, []string{queue}, []string{"a"}))
+	require.False(t, c.Waits(statement("ensure"), []string{queue}, []string{"a"}))
 	require.True(t, c.Waits(insert+"(queue, group_id) DO UPDATE SET created_at = statement_timestamp()", queue))
 }

@@ -203,9 +203,9 @@ func (s *Scout) read(
 		sql string
 		of  func(c *Candidate) bool
 	}{
-		{ensureSQL, func(c *Candidate) bool { return c.missing && !c.Paused }},
-		{reclaimSQL, func(c *Candidate) bool { return c.dead }},
-		{ensureSharedSQL, func(c *Candidate) bool { return c.Shared > 0 }},
+		{statement("ensure"), func(c *Candidate) bool { return c.missing && !c.Paused }},
+		{statement("reclaim"), func(c *Candidate) bool { return c.dead }},
+		{statement("ensure_shared"), func(c *Candidate) bool { return c.Shared > 0 }},
 	} {
 		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
 			return 0, "", err

@@ -12,8 +12,10 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
+var texts = schema.Read(files)
+
 // statement returns that of a file.
-func statement(name string) string { return schema.Statement(files, name) }
+func statement(name string) string { return texts.Named(name) }
 
 var (
 	headsSQL              = statement("heads")
@@ -21,17 +23,4 @@ var (
 	candidatesAdjacentSQL = statement("candidates_adjacent") + headsSQL
 	probeSQL              = statement("probe") + headsSQL
 	firstsSQL             = statement("firsts") + headsSQL
-	positionSQL           = statement("position")
-	newSQL                = statement("new")
-	dueSQL                = statement("due")
-	urgentSQL             = statement("urgent")
-	ensureSQL             = statement("ensure")
-	ensureSharedSQL       = statement("ensure_shared")
-	endedSQL              = statement("ended")
-	releasedSQL           = statement("released")
-	reclaimSQL            = statement("reclaim")
-	writersSQL            = statement("writers")
-	collectLockSQL        = statement("collect_lock")
-	collectSQL            = statement("collect")
-	collectRestSQL        = statement("collect_rest")
 )

@@ -102,7 +102,7 @@ func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, full map[level]b
 	read := make(map[level]int)
 	var l level
 	var at stop
-	err = query(ctx, conn, "look for jobs with a priority", s.Schema.Qualify(urgentSQL), []any{
+	err = query(ctx, conn, "look for jobs with a priority", s.Schema.Qualify(statement("urgent")), []any{
 		s.Queues, queues, priorities, times, ids, maxUrgent,
 	}, []any{&l.queue, &l.priority, &at.due, &at.group}, func() {
 		hints = append(hints, Candidate{Key: groups.Key{Queue: l.queue, GroupID: at.group}, Priority: l.priority})

@@ -37,7 +37,7 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 	if len(xids) > 0 {
 		var xid int64
 		var aborted bool
-		err := query(ctx, conn, "look at other workers", s.Schema.Qualify(endedSQL), []any{xids},
+		err := query(ctx, conn, "look at other workers", s.Schema.Qualify(statement("ended")), []any{xids},
 			[]any{&xid, &aborted}, func() { died[xid] = aborted })
 		if err != nil {
 			return err
@@ -77,8 +77,8 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 	defer func() { s.kept = rhythm{time.Now(), time.Since(begin)} }()
 	queues, ids := columns(keys)
 	var n int
-	err = query(ctx, conn, "look at what sessions hold", s.Schema.Qualify(releasedSQL), []any{queues, ids, sessions},
-		[]any{&n}, func() { released = append(released, keys[n-1]) })
+	err = query(ctx, conn, "look at what sessions hold", s.Schema.Qualify(statement("released")),
+		[]any{queues, ids, sessions}, []any{&n}, func() { released = append(released, keys[n-1]) })
 	return released, err
 }
 
@@ -114,7 +114,7 @@ func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, view View) err
 func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (writers []string, prepared bool, err error) {
 	var writer string
 	var is bool
-	err = query(ctx, conn, "look at those who enqueue", writersSQL, []any{s.Schema.String()},
+	err = query(ctx, conn, "look at those who enqueue", statement("writers"), []any{s.Schema.String()},
 		[]any{&writer, &is}, func() { writers, prepared = append(writers, writer), prepared || is })
 	return writers, prepared, err
 }

@@ -121,3 +121,42 @@ func TestStatements(t *testing.T) {
 	}))
 	require.Positive(t, count)
 }
+
+var (
+	byName   = regexp.MustCompile(`\b(?:statement|settles)\("([a-z_]+)"\)`)
+	prepared = regexp.MustCompile(`"pgfifo_([a-z_]+)"`)
+)
+
+// What a package names is there, and what is there is named, or expires something.
+func TestStatementsAreNamed(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../..")
+	for _, dir := range []string{"fifo", "internal/lease", "internal/schedule"} {
+		there, named := make(map[string]bool), make(map[string]bool)
+		files, err := fs.Glob(root, dir+"/sql/*.sql")
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			there[strings.TrimSuffix(path.Base(file), ".sql")] = true
+		}
+		files, err = fs.Glob(root, dir+"/*.go")
+		require.NoError(t, err)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := fs.ReadFile(root, file)
+			require.NoError(t, err)
+			for _, match := range byName.FindAllSubmatch(source, -1) {
+				named[string(match[1])] = true
+				require.True(t, there[string(match[1])], "%s: %s", file, match[0])
+			}
+			for _, match := range prepared.FindAllSubmatch(source, -1) {
+				named[string(match[1])] = true
+			}
+		}
+		for name := range there {
+			require.True(t, named[name] || strings.HasPrefix(name, "expire_"), "%s: %s.sql", dir, name)
+		}
+	}
+}

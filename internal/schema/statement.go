@@ -2,23 +2,47 @@ package schema
 
 import (
 	"embed"
+	"io/fs"
+	"maps"
+	"path"
 	"strings"
 )
 
-// Statement returns the statement sql/name.sql of a package.
-func Statement(files embed.FS, name string) string {
-	sql, err := files.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		panic(err)
+// Statements are those of a package, by the names of their files.
+type Statements map[string]string
+
+// Read returns the statements sql/name.sql.
+func Read(files embed.FS) Statements {
+	s := make(Statements)
+	names, _ := fs.Glob(files, "sql/*.sql") // a pattern that is none is the only error
+	for _, name := range names {
+		sql, _ := files.ReadFile(name) // it is there
+		s[strings.TrimSuffix(path.Base(name), ".sql")] = string(sql)
 	}
-	return string(sql)
+	return s
 }
 
-// Prepared returns the statements of a package that are prepared under names: each is "pgfifo_" and its file's.
-func Prepared(files embed.FS, names ...string) map[string]string {
-	statements := make(map[string]string, len(names))
-	for _, name := range names {
-		statements[name] = Statement(files, strings.TrimPrefix(name, "pgfifo_"))
+// Named returns the statement of a name, and panics if there is none.
+func (s Statements) Named(name string) string {
+	sql, ok := s[name]
+	if !ok {
+		panic("no statement " + name)
 	}
-	return statements
+	return sql
+}
+
+// Beginning returns the statements whose names begin so.
+func (s Statements) Beginning(prefix string) Statements {
+	some := maps.Clone(s)
+	maps.DeleteFunc(some, func(name, _ string) bool { return !strings.HasPrefix(name, prefix) })
+	return some
+}
+
+// Prepared returns the statements that are prepared under names: each is "pgfifo_" and its file's.
+func (s Statements) Prepared(names ...string) map[string]string {
+	prepared := make(map[string]string, len(names))
+	for _, name := range names {
+		prepared[name] = s.Named(strings.TrimPrefix(name, "pgfifo_"))
+	}
+	return prepared
 }

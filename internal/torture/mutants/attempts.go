@@ -18,9 +18,6 @@ var vacuumed = []string{
 	"-only", "error,slow",
 }
 
-// committing has sessions end in the COMMIT of a batch.
-var committing = append(crowded[:len(crowded):len(crowded)], "-only", "commit", "-terminates", "20")
-
 const (
 	attemptFile = "fifo/attempt.go"
 	markFile    = "internal/lease/mark.go"
@@ -113,7 +110,7 @@ var attempts = []Mutant{
 	{
 		Name:    "mark-not-written",
 		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits:   []Edit{{attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < 0"}},
+		Edits:   []Edit{{attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < -tuning.Many"}},
 		Torture: vacuumed, By: []string{"I6"},
 	},
 	{
@@ -165,7 +162,7 @@ var attempts = []Mutant{
 			},
 			{"internal/lease/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
 		},
-		Torture: committing, By: []string{"I6"},
+		Test: Test{"fifo", "TestBatchThatDiesInItsCommit"},
 	},
 	{
 		Name: "recorded-without-its-number",

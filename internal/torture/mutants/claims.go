@@ -40,11 +40,10 @@ var claims = []Mutant{
 		Test: Test{"internal/lease", "TestClaimTakesTheRightHead"},
 	},
 	{
-		Name: "claim-without-its-group",
-		Breaks: "a claim that has missed its group looks at the jobs all the same: " +
-			"a lower id that comes late runs at once",
-		Edits: []Edit{{claimFile, gate, ""}},
-		Test:  Test{"internal/lease", "TestClaimMisses"},
+		Name:   "claim-without-its-group",
+		Breaks: "a claim that has missed its group locks its head all the same",
+		Edits:  []Edit{{claimFile, gate, ""}},
+		Test:   Test{"internal/lease", "TestClaimMisses"},
 	},
 	{
 		Name:   "claim-of-many-without-their-groups",
@@ -107,7 +106,7 @@ var claims = []Mutant{
 	},
 	{
 		Name:   "group-full-and-tried",
-		Breaks: "a worker claims again and again where a group is full and its head runs nowhere",
+		Breaks: "a worker claims a group that its own lanes fill, if the head runs nowhere",
 		Edits:  []Edit{{"internal/schedule/candidate.go", "(c.Holder != 0 || t.full(turn, c))", "c.Holder != 0"}},
 		Test:   Test{"fifo", "TestFullGroupDoesNotSpin"},
 	},

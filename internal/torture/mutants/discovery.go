@@ -323,7 +323,8 @@ var discovery = []Mutant{
 		Name:   "retention-of-others",
 		Breaks: "dead letters are deleted whose queue keeps them longer than another one, or for ever",
 		Edits: []Edit{{
-			"fifo/sql/expire.sql", "        WHERE l.queue = q.queue::text\n          AND ", "        WHERE ",
+			"fifo/sql/expire_dead_letters.sql",
+			"        WHERE l.queue = q.queue::text\n          AND ", "        WHERE ",
 		}},
 		Test: Test{"fifo", "TestSweep"},
 	},

@@ -9,8 +9,8 @@ var fences = []Mutant{
 		Edits: []Edit{
 			{
 				fenceFile, "	err = l.lane.control.SendBatch(ctx, &b).Close()",
-				"	err = l.lane.conn.Conn().QueryRow(ctx, l.lane.schema.Qualify(fenceSQL), key.Queue, key.GroupID, " +
-					"xid).Scan(&token)",
+				"	err = l.lane.conn.Conn().QueryRow(ctx, l.lane.schema.Qualify(statement(\"fence\")), " +
+					"key.Queue, key.GroupID, xid).Scan(&token)",
 			},
 			{fenceSQLFile, "DO UPDATE SET token = DEFAULT", "DO UPDATE SET token = f.token + 1"},
 			{

@@ -98,8 +98,9 @@ var silence = []Mutant{
 		Edits: []Edit{{
 			seatFile, "	s.lane = lane\n",
 			"	listen := \"LISTEN \" + s.crew.worker.Client.schema.Ident()\n" +
-				"	if _, err := lane.Conn().PgConn().Exec(ctx, listen).ReadAll(); err != nil {\n" +
-				"		return err\n	}\n	s.lane = lane\n",
+				"	if l, is := lane.(*lease.Lane); is {\n" +
+				"		if _, err := l.Conn().PgConn().Exec(ctx, listen).ReadAll(); err != nil {\n" +
+				"			return err\n		}\n	}\n	s.lane = lane\n",
 		}},
 		Torture: contended, By: []string{"I9"},
 	},
@@ -107,7 +108,7 @@ var silence = []Mutant{
 		Name:   "bounds-not-checked",
 		Breaks: "the worker may be told to give up later than the server does",
 		Edits: []Edit{{
-			"internal/lease/bounds.go", "	case b.noticed() >= b.userTimeout():", "	case s.noticed() < 0:",
+			"internal/lease/bounds.go", "	case b.noticed() >= b.userTimeout():", "	case b.noticed() < 0:",
 		}},
 		Test: Test{"internal/lease", "TestSessionValidate"},
 	},
