@@ -37,14 +37,16 @@ func (a *array) bytes() []byte {
 	return append(a.text, '}')
 }
 
-// headArgs returns the queues, the group ids, the tokens and the ids of jobs, pairwise.
-func headArgs(heads []*Held) [][]byte {
-	var queues, ids, tokens, jobs array
+// headColumns are what statements are told of heads, as parameters: one array each, pairwise.
+type headColumns struct{ queues, groups, tokens, jobs []byte }
+
+func columnsOf(heads []*Held) headColumns {
+	var queues, groups, tokens, jobs array
 	for _, h := range heads {
 		queues.string(h.Queue)
-		ids.string(h.GroupID)
+		groups.string(h.GroupID)
 		tokens.int(h.token)
 		jobs.int(h.ID)
 	}
-	return [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), jobs.bytes()}
+	return headColumns{queues.bytes(), groups.bytes(), tokens.bytes(), jobs.bytes()}
 }

@@ -166,12 +166,8 @@ func (b *Borrower) fence(key groups.Key) (int64, error) {
 	return 0, fmt.Errorf("lease: fence: %w", ErrLost)
 }
 
-// holds says for which groups there are tokens now.
+// holds says for which groups there are tokens now: none without a hold.
 func (b *Borrower) holds(hold *Hold) {
-	if hold == nil {
-		b.tokens.Store(nil)
-		return
-	}
 	tokens := make(map[groups.Key]int64, 1)
 	for _, h := range keptHeads(hold) {
 		tokens[h.Key] = h.token

@@ -227,9 +227,6 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 
 // Lost is Lane.Lost. The claim has told, by the marks of attempts.
 func (b *Borrower) Lost(context.Context) (lost []*Held, err error) {
-	if b.hold == nil {
-		return nil, nil
-	}
 	for h := range b.hold.Heads() {
 		if h.marked {
 			lost = append(lost, h)

@@ -1,8 +1,10 @@
 package lease
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -19,15 +21,9 @@ type Bounds struct {
 
 // WithDefaults returns the Bounds with their zero fields replaced.
 func (b Bounds) WithDefaults() Bounds {
-	if b.Heartbeat == 0 {
-		b.Heartbeat = time.Second
-	}
-	if b.Silence == 0 {
-		b.Silence = 10 * time.Second
-	}
-	if b.ServerSilence == 0 {
-		b.ServerSilence = 30 * time.Second
-	}
+	b.Heartbeat = cmp.Or(b.Heartbeat, time.Second)
+	b.Silence = cmp.Or(b.Silence, 10*time.Second)
+	b.ServerSilence = cmp.Or(b.ServerSilence, 30*time.Second)
 	return b
 }
 
@@ -57,6 +53,9 @@ func (b Bounds) noticed() time.Duration {
 	}
 	return max(b.Silence+b.Heartbeat, probed+probed/8)
 }
+
+// millis returns a time as a setting of PostgreSQL. 0 would mean for ever.
+func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
 func wholeSeconds(d time.Duration) time.Duration {
 	return max((d + time.Second - 1).Truncate(time.Second), time.Second)

@@ -61,7 +61,7 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error
 			r.uint32() // the group's number
 			l.overLimit = false
 		}
-		groupXID, locked = r.xid()
+		groupXID, locked = r.optional()
 	})
 	if err != nil {
 		return nil, err
@@ -114,11 +114,11 @@ func (hold *Hold) batch(rest []Held) {
 // readMany reads the answers of lock_many.sql and claim_many.sql.
 func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
 	asked := next.all()
-	groupXIDs, looked := make([]uint32, len(asked)), make([]bool, len(asked))
+	groupXIDs := make([]uint32, len(asked))
 	locked := 0
 	err := eachNth(pipeline, len(asked), func(r *rowReader, n int) {
 		l.overLimit = false
-		if xid, ok := r.xid(); ok {
+		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
 			locked++
 		}
@@ -128,15 +128,10 @@ func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error)
 	}
 	heads := make([]Held, 0, locked)
 	err = eachNth(pipeline, len(asked), func(r *rowReader, n int) {
-		if looked[n] {
-			r.fail("for number %d twice", n+1)
-			return
-		}
 		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})
 		h := &heads[len(heads)-1]
 		h.scan(r, groupXIDs[n])
 		h.More = r.bool()
-		looked[n] = true
 	})
 	if err != nil || len(heads) == 0 {
 		return nil, err
@@ -155,7 +150,7 @@ func company(heads []Held, locked int) *Hold {
 	}
 	together := slices.DeleteFunc(slices.Clone(heads), func(h Held) bool { return h.Seen.Alone })
 	hold := &Hold{Held: together[0], Rest: together[1:]}
-	if hold.unsure = len(together) < locked; hold.unsure {
+	if len(together) < locked {
 		hold.claimed = heads
 	}
 	return hold
@@ -169,7 +164,7 @@ func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 	if err != nil || len(lost) == 0 {
 		return false, err
 	}
-	hold.Held, hold.Rest, hold.unsure = all.Held, all.Rest, false
+	hold.Held, hold.Rest = all.Held, all.Rest
 	return true, nil
 }
 
@@ -195,10 +190,10 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 	return hold, err
 }
 
-// Heads returns the heads of the held groups: of one group, the first job.
+// Heads returns the heads of the held groups: of one group, the first job. A nil Hold has none.
 func (h *Hold) Heads() iter.Seq[*Held] {
 	return func(yield func(*Held) bool) {
-		if !yield(&h.Held) {
+		if h == nil || !yield(&h.Held) {
 			return
 		}
 		for i := range h.Rest {

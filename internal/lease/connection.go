@@ -24,18 +24,17 @@ var ErrNonconforming = conforming.Err
 // settings returns what a worker's connection sets for itself; every one of them may be set by any role. As in all that
 // follows, no field is zero.
 func (b Bounds) settings(serverVersion int) [][2]string {
-	ms := func(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 	sec := func(d time.Duration) string { return strconv.Itoa(int(max(d.Round(time.Second).Seconds(), 1))) }
 	set := [][2]string{
 		// A frozen or partitioned worker: the server ends the session. Heartbeats keep it from firing on a live one.
-		{"idle_in_transaction_session_timeout", ms(b.ServerSilence)},
+		{"idle_in_transaction_session_timeout", millis(b.ServerSilence)},
 		// A vanished machine: probes after a third of the bound, three of them, a sixth apart: 5/6 of it in all, if
 		// tcp_user_timeout does not end it before, as on Linux.
 		{"tcp_keepalives_idle", sec(b.ServerSilence / 3)},
 		{"tcp_keepalives_interval", sec(b.ServerSilence / 6)},
 		{"tcp_keepalives_count", "3"},
 		// The same with a reply on its way, which keepalives do not cover.
-		{"tcp_user_timeout", ms(b.userTimeout())},
+		{"tcp_user_timeout", millis(b.userTimeout())},
 		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
 		{"client_connection_check_interval", "1000"},
 		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.

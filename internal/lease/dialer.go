@@ -69,8 +69,8 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Lane{wire: newWire(cfg.Tracer), pooled: to != d.direct()}
-	cfg.Tracer = l.wire
+	l := &Lane{wire: new(wire), pooled: to != d.direct()}
+	cfg.Tracer = l.wire.behind(cfg.Tracer)
 	conn, err := stdlib.GetConnector(*cfg).Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,7 @@ type Hold struct {
 	Apart []int
 
 	loan    Loan   // the first one
-	unsure  bool   // the claim is to be made again: it has locked more groups than it may work
-	claimed []Held // of a claim of many groups: all heads that it got
+	claimed []Held // all heads of a claim that has locked more groups than it may work; else nil
 }
 
 // A Held is a job that a Hold owns.
@@ -147,8 +146,8 @@ func (r *rowReader) uint32() uint32 {
 	return 0
 }
 
-// xid returns a transaction's id, if there is one.
-func (r *rowReader) xid() (id uint32, ok bool) {
+// optional returns a number of 32 bits, or a transaction's id, if there is one.
+func (r *rowReader) optional() (n uint32, ok bool) {
 	v := r.column(4, true)
 	if v == nil {
 		return 0, false
@@ -185,9 +184,8 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.ID = r.int64()
 	h.Payload = r.copied(r.column(-1, true))
 	h.Attempts = int(int32(r.uint32()))
-	if v := r.column(4, true); v != nil {
-		h.MaxAttempts = int(int32(binary.BigEndian.Uint32(v)))
-	}
+	most, _ := r.optional()
+	h.MaxAttempts = int(int32(most))
 	h.EnqueuedAt = timeFromPG(r.int64())
 	h.scanDue(r)
 	h.Place = r.place()

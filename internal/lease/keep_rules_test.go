@@ -367,3 +367,14 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 		require.ErrorIs(t, err, ErrLost)
 	}), ErrLost)
 }
+
+// A Connect that comes when the keeper is closed dials nothing.
+func TestClosedKeeperConnectsNoMore(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	k := s.keeper()
+	last := k.session()
+	k.Close(time.Second)
+	require.ErrorIs(t, k.Connect(t.Context()), errClosed)
+	require.Same(t, last, k.session())
+}

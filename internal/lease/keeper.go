@@ -67,13 +67,16 @@ func (k *Keeper) open(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k.mu.Lock()
-	if k.now != nil && !k.now.ended() {
-		k.mu.Unlock()
-		return nil
-	}
-	k.stop = cancel
+	lives, closed := k.now != nil && !k.now.ended(), k.closed
 	wait := rest.Nth(k.failed, tuning.Rest, tuning.Wait)
+	k.stop = cancel
 	k.mu.Unlock()
+	switch {
+	case lives:
+		return nil
+	case closed:
+		return errClosed
+	}
 	var s *session
 	err := pause.For(ctx, wait)
 	if err == nil {

@@ -200,7 +200,7 @@ func (l *Lane) Used() bool { return l.used }
 // is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
-	for err == nil && hold != nil && hold.unsure { // each time for fewer
+	for err == nil && hold != nil && hold.claimed != nil { // each time for fewer
 		var lost bool
 		if lost, err = l.keepEvidence(ctx, hold); err != nil {
 			_ = l.Close()
@@ -295,14 +295,9 @@ func (l *Lane) rollback(ctx context.Context) {
 // Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction
 // that claimed them last: to ask for that costs a round trip. With an error, it returns those of whom it is not known,
 // too.
-func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) {
-	if l.hold == nil {
-		return nil, nil
-	}
-	return l.dead(ctx, l.hold)
-}
+func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) { return l.dead(ctx, l.hold) }
 
-// dead is Lost for a hold.
+// dead is Lost for a hold, or none.
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	for h := range hold.Heads() {
 		if h.marked {
@@ -311,13 +306,10 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		if h.marked || h.lastXID == 0 {
 			continue
 		}
-		r := l.pg().ExecStatement(ctx, l.stmts[stmtEvidence], [][]byte{appendInt(int64(h.lastXID))}, nil, nil)
-		died := false
-		for r.NextRow() {
-			died = string(r.Values()[0]) == "t"
-		}
-		if _, failed := r.Close(); failed != nil {
-			died, err = true, failed // as far as it is known
+		r := l.pg().ExecStatement(ctx, l.stmts[stmtEvidence], [][]byte{appendInt(int64(h.lastXID))}, nil, nil).Read()
+		died := len(r.Rows) == 1 && string(r.Rows[0][0]) == "t"
+		if r.Err != nil {
+			died, err = true, r.Err // as far as it is known
 		}
 		if died {
 			lost = append(lost, h)

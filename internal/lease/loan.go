@@ -191,7 +191,7 @@ func (l *Lane) Lend(handler func()) error {
 
 // lend lets a handler use the connection, until takeBack.
 func (l *Lane) lend() {
-	l.wire.lend()
+	l.wire.lend(true)
 	l.start()
 }
 
@@ -239,7 +239,7 @@ func (l *Lane) Aside(f func()) {
 		f()
 		return
 	}
-	l.wire.rest()
+	l.wire.lend(false)
 	defer l.wire.reclaim()
 	l.start()
 	defer l.stop()

@@ -66,6 +66,6 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 
 // unmarkArgs returns the parameters of unmark.sql for jobs.
 func unmarkArgs(heads []*Held) [][]byte {
-	args := headArgs(heads)
-	return [][]byte{args[0], args[1], args[3]}
+	c := columnsOf(heads)
+	return [][]byte{c.queues, c.groups, c.jobs}
 }

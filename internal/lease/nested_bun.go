@@ -22,7 +22,7 @@ func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 		return bun.Tx{}, err
 	}
 	t := &ticket{loan: l, done: make(chan struct{})}
-	if tx, err := l.awaitBunTx(ctx, t); tx != nil || err != nil {
+	if tx, err := l.presentBunTx(ctx, t); tx != nil || err != nil {
 		return cmp.Or(tx, &nestedBun{}).Tx, err
 	}
 	defer l.begun(t)
@@ -70,43 +70,39 @@ func (l *Loan) keepBunTx(tx *nestedBun) error {
 	return nil
 }
 
-// awaitBunTx returns the transaction that is open, or nil if it is to be begun with the ticket. It waits for one that
-// another goroutine begins.
-func (l *Loan) awaitBunTx(ctx context.Context, t *ticket) (*nestedBun, error) {
-	for {
-		tx, other, err := l.presentBunTx(t)
-		if tx != nil || err != nil || other == nil {
-			return tx, err
-		}
-		if ctx.Value(beginKey{}) == other {
-			return nil, errBegin
-		}
-		select {
-		case <-other.done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("lease: begin: %w", ctx.Err())
-		}
-	}
-}
-
 // beginKey is for the ticket of the BEGIN that a query hook's context is of.
 type beginKey struct{}
 
-// presentBunTx returns the transaction that is open, or by which ticket one is begun. If there is neither, it is begun
-// by t from now on.
-func (l *Loan) presentBunTx(t *ticket) (tx *nestedBun, other *ticket, err error) {
+// presentBunTx returns the transaction that is open, or nil if it is to be begun with the ticket. It waits for one that
+// another goroutine begins.
+func (l *Loan) presentBunTx(ctx context.Context, t *ticket) (*nestedBun, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for l.begin != nil && !l.ended {
+		other := l.begin
+		if ctx.Value(beginKey{}) == other {
+			return nil, errBegin
+		}
+		l.mu.Unlock()
+		var err error
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			err = fmt.Errorf("lease: begin: %w", ctx.Err())
+		}
+		l.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case l.ended:
-		return nil, nil, ErrEnded
-	case l.begin != nil:
-		return nil, l.begin, nil
+		return nil, ErrEnded
 	case l.bunTx != nil:
-		return l.bunTx, nil, l.there()
+		return l.bunTx, l.there()
 	}
 	l.begin = t
-	return nil, nil, nil
+	return nil, nil
 }
 
 func (l *Loan) begun(t *ticket) {

@@ -1,5 +1,7 @@
 package lease
 
+import "strings"
+
 // plannerSettings hold the plans of the library's own statements to the one shape they are written for: index probes.
 // A queue's tables are empty at one moment and have a million rows at the next, so statistics mislead: a plan made
 // for an empty table would read the whole backlog at every claim. A handler that takes the transaction gets the
@@ -21,10 +23,13 @@ var handlerSettings = func() string {
 }()
 
 // LocalPlannerSettings puts them in force until the end of a transaction on another connection than the worker's own.
-var LocalPlannerSettings = func() string {
-	sql := ""
-	for _, s := range plannerSettings {
-		sql += "SET LOCAL " + s[0] + " TO " + s[1] + ";"
+var LocalPlannerSettings = setLocal(plannerSettings)
+
+// setLocal returns a statement that makes settings until the end of a transaction.
+func setLocal(settings [][2]string) string {
+	calls := make([]string, len(settings))
+	for i, s := range settings {
+		calls[i] = "pg_catalog.set_config('" + s[0] + "', '" + s[1] + "', true)"
 	}
-	return sql
-}()
+	return "SELECT " + strings.Join(calls, ", ")
+}

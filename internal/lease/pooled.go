@@ -122,14 +122,6 @@ func (l *Lane) begin(pipeline *pgconn.Pipeline) int {
 // localSQL sets what a lane has in its session, as far as a transaction can have it: plans, and how long the server
 // waits for a worker that says nothing.
 func (b Bounds) localSQL() string {
-	set := append(slices.Clip(plannerSettings),
-		[2]string{"idle_in_transaction_session_timeout", strconv.FormatInt(max(b.ServerSilence.Milliseconds(), 1), 10)})
-	sql := "SELECT"
-	for i, kv := range set {
-		if i > 0 {
-			sql += ","
-		}
-		sql += " pg_catalog.set_config('" + kv[0] + "', '" + kv[1] + "', true)"
-	}
-	return sql
+	silence := [2]string{"idle_in_transaction_session_timeout", millis(b.ServerSilence)}
+	return setLocal(append(slices.Clip(plannerSettings), silence))
 }

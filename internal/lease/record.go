@@ -115,7 +115,7 @@ func (l *Lane) relock(
 		}
 		xids = ids.bytes()
 	}
-	bound := appendInt(max(l.bound.Milliseconds(), 1))
+	bound := []byte(millis(l.bound))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
 		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -15,25 +16,25 @@ import (
 type round struct {
 	*session
 	groups  []release // to be let go
-	slots   []release
-	limited []*ask // claims that need a slot
-	claims  []*ask // the others, and those that have got one
-	batches bool   // some claims are of several jobs of a group
+	slots   []release // the same
+	limited []*ask    // claims that need a slot
+	claims  []*ask    // the others, and those that have got one
+	batches bool      // some claims are of several jobs of a group
 
-	retries bool      // the releases that could not be made are part of it
-	failed  []release // that could not be made
-	unused  []release // of what it has claimed for nothing
+	retry      bool      // it asks again for what the session has not let go
+	unreleased []release // what is not let go behind it
+	unwanted   []release // what it has claimed for nothing: the next round lets it go
 }
 
-func newRound(s *session, asks []*ask, retries bool) *round {
-	r := &round{session: s, retries: retries}
-	if retries {
-		r.release(s.pending)
-	} else { // these are not tried
-		r.failed = append(r.failed, s.pending...)
+func newRound(s *session, asks []*ask, retry bool) *round {
+	r := &round{session: s, retry: retry}
+	if retry {
+		r.release(s.unreleased)
+	} else {
+		r.unreleased = slices.Clone(s.unreleased)
 	}
 	for _, a := range asks {
-		a.hold, a.over, a.deferred, a.refused = nil, false, false, nil
+		a.hold, a.over, a.slot, a.deferred, a.refused = nil, false, 0, false, nil
 		r.release(a.releases)
 		switch {
 		case a.claim == nil:
@@ -56,31 +57,24 @@ func (r *round) release(some []release) {
 	}
 }
 
-func (r *round) idle() bool { return len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 }
-
-func (r *round) run(ctx context.Context) error {
-	pipeline := r.conn.PgConn().StartPipeline(ctx)
-	err := r.send(pipeline)
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// send makes the transaction. Only who needs slots waits for an answer in the middle of it.
-func (r *round) send(p *pgconn.Pipeline) error {
+// run makes the transaction. Only who needs slots waits for an answer in the middle of it.
+func (r *round) run(ctx context.Context) (err error) {
+	p := r.conn.PgConn().StartPipeline(ctx)
+	defer func() {
+		if closeErr := p.Close(); err == nil {
+			err = closeErr
+		}
+	}()
 	p.SendQueryStatement(r.stmts[stmtBegin], nil, nil, nil)
 	queues := r.sendFirst(p)
-	var taken map[string][]int32
 	if len(queues) > 0 {
-		err := p.Sync()
-		if err == nil {
-			err = r.readFirst(p)
+		if err := p.Sync(); err != nil {
+			return err
 		}
-		if err == nil {
-			taken, err = r.readSlots(p, queues)
+		if err := r.readFirst(p); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := r.readSlots(p, queues); err != nil {
 			return err
 		}
 	}
@@ -100,12 +94,13 @@ func (r *round) send(p *pgconn.Pipeline) error {
 	if _, err := readTag(p); err != nil { // COMMIT
 		return err
 	}
-	r.giveSlots(taken)
-	r.session.unused = append(r.session.unused, r.unused...)
-	if r.retries || len(r.failed) > 0 && len(r.pending) == 0 {
-		r.setPending(r.failed)
-	} else {
-		r.pending = r.failed
+	r.giveSlots()
+	if r.retry || len(r.unreleased) > 0 && len(r.session.unreleased) == 0 {
+		r.retryLater(r.unreleased)
+	}
+	r.session.unreleased = append(r.unreleased, r.unwanted...)
+	if len(r.unwanted) > 0 {
+		r.retryAt = time.Now()
 	}
 	return nil
 }
@@ -113,24 +108,23 @@ func (r *round) send(p *pgconn.Pipeline) error {
 // sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
 func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
 	if len(r.groups) > 0 {
-		var keys, tokens, next array
-		var ids array
+		var queues, ids, tokens, next array
 		for _, g := range r.groups {
-			keys.string(g.Queue)
+			queues.string(g.Queue)
 			ids.string(g.GroupID)
 			tokens.int(g.token)
 			next.int(g.next)
 		}
-		args := [][]byte{keys.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
+		args := [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtKeepFree], args, nil, claimFormats)
 	}
 	if len(r.slots) > 0 {
-		var names, ns array
+		var queues, ns array
 		for _, s := range r.slots {
-			names.string(s.Queue)
+			queues.string(s.Queue)
 			ns.int(int64(s.slot))
 		}
-		args := [][]byte{names.bytes(), ns.bytes(), appendInt(r.number)}
+		args := [][]byte{queues.bytes(), ns.bytes(), appendInt(r.number)}
 		p.SendQueryStatement(r.stmts[stmtFreeSlots], args, nil, claimFormats)
 	}
 	wanted := make(map[string]int64)
@@ -154,7 +148,7 @@ func (r *round) readFirst(p *pgconn.Pipeline) error {
 		if len(sent) == 0 {
 			continue
 		}
-		err := eachNth(p, len(sent), func(_ *rowReader, n int) { r.failed = append(r.failed, sent[n]) })
+		err := eachNth(p, len(sent), func(_ *rowReader, n int) { r.unreleased = append(r.unreleased, sent[n]) })
 		if err != nil {
 			return err
 		}
@@ -163,40 +157,33 @@ func (r *round) readFirst(p *pgconn.Pipeline) error {
 }
 
 // readSlots gives the slots that were got to claims. The others have met the limit.
-func (r *round) readSlots(p *pgconn.Pipeline, queues []string) (map[string][]int32, error) {
-	taken := make(map[string][]int32)
+func (r *round) readSlots(p *pgconn.Pipeline, queues []string) error {
+	free := make(map[string][]int32)
 	for _, q := range queues {
-		err := eachRow(p, func(row *rowReader) { taken[q] = append(taken[q], int32(row.uint32())) })
+		err := eachRow(p, func(row *rowReader) { free[q] = append(free[q], int32(row.uint32())) })
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := readSync(p); err != nil {
-		return nil, err
-	}
-	got := make(map[string]int)
 	for _, a := range r.limited {
-		q := a.claim.Queue
-		if a.over = got[q] == len(taken[q]); !a.over {
-			got[q]++
+		slots := free[a.claim.Queue]
+		if a.over = len(slots) == 0; !a.over {
+			a.slot, free[a.claim.Queue] = slots[0], slots[1:]
 			r.claims = append(r.claims, a)
 		}
 	}
-	return taken, nil
+	return readSync(p)
 }
 
-// giveSlots says which holds have the slots that were taken. Those of claims that have missed are given back.
-func (r *round) giveSlots(taken map[string][]int32) {
+// giveSlots says which slots the holds have. Those of claims that have missed are given back.
+func (r *round) giveSlots() {
 	for _, a := range r.claims {
-		slots := taken[a.claim.Queue]
-		if !a.claim.Slot || len(slots) == 0 {
-			continue
-		}
-		taken[a.claim.Queue] = slots[1:]
-		if a.hold != nil && a.hold.token != 0 {
-			a.hold.slot = slots[0]
-		} else {
-			r.unused = append(r.unused, release{Key: groups.Key{Queue: a.claim.Queue}, slot: slots[0]})
+		switch {
+		case a.slot == 0:
+		case a.hold != nil && a.hold.token != 0:
+			a.hold.slot = a.slot
+		default:
+			r.unwanted = append(r.unwanted, release{Key: groups.Key{Queue: a.claim.Queue}, slot: a.slot})
 		}
 	}
 }
@@ -287,7 +274,7 @@ func (r *round) giveUp(a *ask, heads []Held) {
 	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
 	for _, h := range heads {
 		if h.token != 0 {
-			r.unused = append(r.unused, release{Key: h.Key, token: h.token})
+			r.unwanted = append(r.unwanted, release{Key: h.Key, token: h.token})
 		}
 	}
 }
@@ -305,12 +292,11 @@ func (r *round) eachHeld(p *pgconn.Pipeline, list []wanted, f func(row *rowReade
 // together makes a hold of a claim's heads. What is not to run with the others is given back, to be claimed by itself.
 func (r *round) together(heads []Held) *Hold {
 	hold := company(heads, 0)
-	hold.claimed = nil
 	for i := range heads {
 		if h := &heads[i]; h.Seen.Alone {
 			hold.Apart = append(hold.Apart, h.N)
 			if h.token != 0 {
-				r.unused = append(r.unused, release{Key: h.Key, token: h.token})
+				r.unwanted = append(r.unwanted, release{Key: h.Key, token: h.token})
 			}
 		}
 	}

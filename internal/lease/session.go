@@ -31,11 +31,10 @@ type session struct {
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
-	deferred  []*ask    // claims for which there was no room beside others
-	unused    []release // of what the last round has claimed for nothing
-	pending   []release // that could not be made
-	tries     int       // how often that was tried, one after the other
-	notBefore time.Time // is it tried again
+	deferred   []*ask    // claims for which the last round had no room: the next one makes them
+	unreleased []release // what is still to be let go: the server is asked again
+	tries      int       // how often it was asked again, one after the other
+	retryAt    time.Time // and when it is asked next
 }
 
 // A release is a group that is to be let go, or a slot of a queue that has a limit.
@@ -52,9 +51,10 @@ type ask struct {
 	releases []release
 
 	hold     *Hold
-	over     bool // no slot was free
-	deferred bool // it was not made yet: the payloads of others were too much beside it
-	pending  bool // some releases are still to be made
+	over     bool  // no slot was free
+	slot     int32 // that the claim has got, or 0
+	deferred bool  // it was not made yet: the payloads of others were too much beside it
+	holding  bool  // the session has something yet that is to be let go
 	refused  error
 	err      error
 	done     chan struct{}
@@ -97,8 +97,8 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 		"pg_catalog.set_config('idle_session_timeout', $2, false), pg_catalog.set_config('lock_timeout', $3, false), " +
 		"pg_catalog.pg_try_advisory_lock($1::bigint)"
 	alone := false
-	ms := func(d time.Duration) string { return fmt.Sprint(max(d.Milliseconds(), 1)) }
-	err = conn.QueryRow(ctx, set, s.number, ms(bounds.ServerSilence), ms(bounds.Heartbeat)).Scan(nil, nil, nil, &alone)
+	err = conn.QueryRow(ctx, set, s.number, millis(bounds.ServerSilence), millis(bounds.Heartbeat)).
+		Scan(nil, nil, nil, &alone)
 	if err == nil && !alone {
 		err = errors.New("somebody has its lock")
 	}
@@ -144,11 +144,11 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// flush tries the releases that are still to be made, and reports whether none is left.
+// flush reports whether nothing is left that is to be let go. What is left is tried again meanwhile.
 func (s *session) flush() bool {
 	a := &ask{}
 	err := s.do(a)
-	return errors.Is(err, ErrLost) || err == nil && !a.pending
+	return errors.Is(err, ErrLost) || err == nil && !a.holding
 }
 
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
@@ -156,43 +156,32 @@ func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Ca
 // run answers asks until the session has ended. While nobody asks it tells the server that it lives.
 func (s *session) run() {
 	defer s.close()
-	for {
-		wait := s.bounds.Heartbeat / 2
-		if len(s.pending) > 0 {
-			wait = min(wait, max(time.Until(s.notBefore), 0))
+	for !s.ended() {
+		next := s.deferred
+		s.deferred = nil
+		if len(next) == 0 {
+			wait := s.bounds.Heartbeat / 2
+			if len(s.unreleased) > 0 {
+				wait = min(wait, max(time.Until(s.retryAt), 0))
+			}
+			select {
+			case <-s.lives.Done():
+				return
+			case a := <-s.asks:
+				next = []*ask{a}
+			case <-time.After(wait):
+			}
 		}
-		if next := s.next(); len(next) > 0 && !s.ended() {
-			if err := s.answer(s.gather(next)); err != nil {
-				s.end(err)
-			}
-			continue
+		var err error
+		if len(next) > 0 {
+			err = s.answer(s.gather(next))
+		} else {
+			err = s.beat()
 		}
-		pulse := time.NewTimer(wait)
-		select {
-		case <-s.lives.Done():
-			pulse.Stop()
-			return
-		case a := <-s.asks:
-			pulse.Stop()
-			if err := s.answer(s.gather([]*ask{a})); err != nil {
-				s.end(err)
-			}
-		case <-pulse.C:
-			if err := s.beat(); err != nil {
-				s.end(err)
-			}
+		if err != nil {
+			s.end(err)
 		}
 	}
-}
-
-// next returns the asks that the last round has left, to be answered at once.
-func (s *session) next() (asks []*ask) {
-	asks, s.deferred = s.deferred, nil
-	if len(s.unused) > 0 {
-		asks = append(asks, &ask{releases: s.unused, done: make(chan struct{})})
-		s.unused = nil
-	}
-	return asks
 }
 
 // close ends the connection; politely, if there is no round under way, so that the server knows at once.
@@ -202,26 +191,26 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// retryDue reports whether it is time for the releases that are still to be made.
-func (s *session) retryDue() bool { return len(s.pending) > 0 && !time.Now().Before(s.notBefore) }
+// retryDue reports whether it is time to ask again for what was not let go.
+func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
-// setPending says which releases are still to be made, and when they are tried again.
-func (s *session) setPending(pending []release) {
-	s.pending = pending
-	if s.tries++; len(pending) == 0 {
+// retryLater says what was not let go, and sets the time at which that is asked for again.
+func (s *session) retryLater(unreleased []release) {
+	s.unreleased = unreleased
+	if s.tries++; len(unreleased) == 0 {
 		s.tries = 0
 	}
-	s.notBefore = time.Now().Add(rest.Nth(s.tries, tuning.Rest, s.bounds.Heartbeat/2))
+	s.retryAt = time.Now().Add(rest.Nth(s.tries, tuning.Rest, s.bounds.Heartbeat/2))
 }
 
-// beat tells the server that the worker lives, with the releases that are still to be made.
+// beat tells the server that the worker lives. It asks again for what was not let go, if it is time for that.
 func (s *session) beat() error {
-	retries := s.retryDue()
-	err := s.bounded(nil, retries)
+	retry := s.retryDue()
+	err := s.bounded(nil, retry)
 	if err == nil || !Refused(err) {
 		return err
 	}
-	if retries {
+	if retry {
 		return s.releaseApart(err)
 	}
 	return nil
@@ -230,19 +219,19 @@ func (s *session) beat() error {
 // releaseApart makes the releases one by one that the server has refused together. It tries again what is refused, but
 // not at once: what it could not try for want of time comes first then.
 func (s *session) releaseApart(why error) error {
-	begun, all := time.Now(), s.pending
+	begun, all := time.Now(), s.unreleased
 	wait := s.bounds.Heartbeat / 2
 	var refused []release
 	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < wait; {
-		s.pending = all[:1:1]
+		s.unreleased = all[:1:1]
 		if why = s.bounded(nil, true); why != nil && !Refused(why) {
 			return why
 		}
-		refused = append(refused, s.pending...)
+		refused = append(refused, s.unreleased...)
 		all = all[1:]
 	}
-	s.setPending(slices.Concat(all, refused))
-	s.notBefore = time.Now().Add(wait)
+	s.retryLater(slices.Concat(all, refused))
+	s.retryAt = time.Now().Add(wait)
 	return nil
 }
 
@@ -270,16 +259,16 @@ func locked(err error) bool { return sqlState(err) == lockNotAvailable }
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
-	retries := s.retryDue()
-	err := s.bounded(asks, retries)
+	retry := s.retryDue()
+	err := s.bounded(asks, retry)
 	refused := err != nil && Refused(err)
 	switch {
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
 		for _, a := range asks {
-			s.pending = append(s.pending, a.releases...)
+			s.unreleased = append(s.unreleased, a.releases...)
 		}
-	case refused && retries:
+	case refused && retry:
 		if err := s.releaseApart(err); err != nil {
 			return err
 		}
@@ -292,14 +281,14 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.pending = append(s.pending, asks[0].releases...)
+		s.unreleased = append(s.unreleased, asks[0].releases...)
 	}
 	for _, a := range asks {
 		if a.deferred && err == nil {
 			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.pending = err, len(s.pending)+len(s.unused) > 0; err == nil {
+		if a.err, a.holding = err, len(s.unreleased) > 0; err == nil {
 			a.err = a.refused
 		}
 		close(a.done)
@@ -310,9 +299,9 @@ func (s *session) answer(asks []*ask) error {
 	return err
 }
 
-// bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. If
-// retries is true, the releases that are still to be made are part of it.
-func (s *session) bounded(asks []*ask, retries bool) (err error) {
+// bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. With
+// retry it asks again for what was not let go.
+func (s *session) bounded(asks []*ask, retry bool) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer s.hears.unless(s.bounds.Silence, func() { cancel(errSilent) })()
@@ -321,8 +310,8 @@ func (s *session) bounded(asks []*ask, retries bool) (err error) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	r := newRound(s, asks, retries)
-	if r.idle() {
+	r := newRound(s, asks, retry)
+	if len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 {
 		return s.conn.Ping(ctx)
 	}
 	err = r.run(ctx)

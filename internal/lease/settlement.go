@@ -106,7 +106,8 @@ func (k *Keeper) onLane(
 func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string) error {
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.beginSettlements(pipeline, some, relax)
-	l.send(pipeline, stmtDone, settlementArgs(some), claimFormats)
+	c := settlementColumns(some)
+	l.send(pipeline, stmtDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
 	l.send(pipeline, stmtCommit, nil, nil)
 	return exchange(pipeline, func() error {
 		if err := readHeld(pipeline, begun, some); err != nil {
@@ -121,7 +122,8 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string
 func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) error {
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.beginSettlements(pipeline, some, relax)
-	l.send(pipeline, stmtTake, settlementArgs(some)[:3], claimFormats)
+	c := settlementColumns(some)
+	l.send(pipeline, stmtTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
 	return exchange(pipeline, func() error {
 		err := readHeld(pipeline, begun, some)
 		if err == nil {
@@ -149,12 +151,12 @@ func (l *Lane) beginSettlements(pipeline *pgconn.Pipeline, some []*settlement, r
 	return begun
 }
 
-func settlementArgs(some []*settlement) [][]byte {
+func settlementColumns(some []*settlement) headColumns {
 	heads := make([]*Held, len(some))
 	for i, s := range some {
 		heads[i] = s.head
 	}
-	return headArgs(heads)
+	return columnsOf(heads)
 }
 
 // readHeld reads which groups are the claims' still. The others have ErrNotHeld.

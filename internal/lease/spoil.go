@@ -3,6 +3,7 @@ package lease
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -58,23 +59,14 @@ func setsConfig(sql string) bool {
 
 func beginsSpoiling(sql string) bool {
 	word, rest := firstWord(sql)
-	switch len(word) { // few statements of a handler get further
-	case len("set"):
-		if !strings.EqualFold(word, "set") {
-			return false
-		}
+	switch strings.ToLower(word) {
+	case "reset", "listen", "discard", "deallocate":
+		return true
+	case "declare":
+		return strings.Contains(strings.ToLower(rest), "hold")
+	case "set":
 		word, _ = firstWord(rest)
-		return !strings.EqualFold(word, "local") && !strings.EqualFold(word, "constraints") &&
-			!strings.EqualFold(word, "transaction")
-	case len("declare"), len("reset"), len("listen"), len("deallocate"): // of discard, too
-		if strings.EqualFold(word, "declare") {
-			return strings.Contains(strings.ToLower(rest), "hold")
-		}
-		for _, w := range [...]string{"reset", "listen", "discard", "deallocate"} {
-			if strings.EqualFold(word, w) {
-				return true
-			}
-		}
+		return !slices.Contains([]string{"local", "constraints", "transaction"}, strings.ToLower(word))
 	}
 	return false
 }

@@ -122,23 +122,21 @@ func (s *stream) SetDeadline(t time.Time) error {
 // A heartbeat has no deadline but that of its caller, and sets these when it is over.
 
 func (s *stream) SetReadDeadline(t time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readBy = t
-	if s.beating {
-		return nil
-	}
-	return s.Conn.SetReadDeadline(t)
+	return s.setBy(&s.readBy, t, s.Conn.SetReadDeadline)
 }
 
 func (s *stream) SetWriteDeadline(t time.Time) error {
+	return s.setBy(&s.writeBy, t, s.Conn.SetWriteDeadline)
+}
+
+func (s *stream) setBy(by *time.Time, t time.Time, set func(time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writeBy = t
+	*by = t
 	if s.beating {
 		return nil
 	}
-	return s.Conn.SetWriteDeadline(t)
+	return set(t)
 }
 
 // say follows what pgx sends. A server that has been sent a message of the extended protocol waits for Sync, and it

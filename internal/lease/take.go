@@ -44,15 +44,15 @@ func tooLong(err error) bool {
 func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) error {
 	l.loan = nil // that of the job before
 	heads, behind := keptHeads(hold), keptBehind(hold)
-	args := headArgs(heads)
+	c := columnsOf(heads)
 	pipeline := l.pg().StartPipeline(ctx)
 	begun := l.begin(pipeline)
 	if bound := boundBy[wait]; bound != "" {
 		l.send(pipeline, bound, nil, nil)
 		begun++
 	}
-	l.send(pipeline, stmtTake, args[:3], nil)
-	l.send(pipeline, stmtTakeJobs, [][]byte{args[0], args[1], args[3], args[2]}, claimFormats)
+	l.send(pipeline, stmtTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
+	l.send(pipeline, stmtTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, claimFormats)
 	if len(behind) > 0 {
 		l.send(pipeline, stmtSame, sameArgs(behind), claimFormats)
 	}
@@ -153,7 +153,8 @@ func endCall(heads []*Held, settled []int64) Call {
 	for _, id := range settled {
 		jobs.int(id)
 	}
-	return Call{Statement: stmtEnd, Args: append(headArgs(heads)[:3], jobs.bytes())}
+	c := columnsOf(heads)
+	return Call{Statement: stmtEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs.bytes()}}
 }
 
 // settledBy returns which jobs of the groups are to be settled by the calls, for endCall. Calls that settle several

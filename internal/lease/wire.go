@@ -9,15 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A wire sees every statement that is made with pgx, whichever way the handler came by the connection: pgx's tracers
-// tell when it begins and ends. It knows which statements a handler leaves open, and refuses those of a handler that
-// has returned.
+// A wire is a tracer that sees every statement that is made with pgx, whichever way the handler came by the connection.
+// It knows which statements a handler leaves open, and refuses those of a handler that has returned.
 type wire struct {
-	pgx.QueryTracer
-	pgx.BatchTracer
-	pgx.CopyFromTracer
-	pgx.PrepareTracer
-
 	beats sync.Mutex // held by a heartbeat
 
 	mu    sync.Mutex
@@ -28,14 +22,15 @@ type wire struct {
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 }
 
-func newWire(user pgx.QueryTracer) *wire {
-	w := &wire{}
-	t := multitracer.New()
-	if user != nil {
-		t = multitracer.New(user)
+// behind returns a tracer that is the user's, if there is one, and then the wire: so a statement that the user's keeps
+// back is refused if its handler has returned meanwhile.
+func (w *wire) behind(user pgx.QueryTracer) pgx.QueryTracer {
+	if user == nil {
+		return w
 	}
-	w.QueryTracer, w.BatchTracer, w.CopyFromTracer, w.PrepareTracer = t, t, t, t
-	return w
+	t := multitracer.New(user, w)
+	t.ConnectTracers = nil
+	return t
 }
 
 // enter counts a statement. It returns the context to run it with, which has ended if the statement is of a handler
@@ -63,18 +58,16 @@ func (w *wire) leave() {
 	w.mu.Unlock()
 }
 
-// lend lets the handler use the connection, and heartbeats.
-func (w *wire) lend() {
-	w.mu.Lock()
-	w.lent, w.first = true, nil
-	w.lends++
-	w.mu.Unlock()
+// done says what became of a statement, and that it has ended.
+func (w *wire) done(err error) {
+	w.note(err)
+	w.leave()
 }
 
-// rest lets heartbeats use the connection.
-func (w *wire) rest() {
+// lend lets heartbeats use the connection, and a handler if it is for one.
+func (w *wire) lend(handler bool) {
 	w.mu.Lock()
-	w.idle = true
+	w.lent, w.idle, w.first = handler, !handler, nil
 	w.lends++
 	w.mu.Unlock()
 }
@@ -100,50 +93,41 @@ func (w *wire) lease() int {
 	return w.lends
 }
 
-func (w *wire) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	return w.enter(w.QueryTracer.TraceQueryStart(ctx, c, d))
+func (w *wire) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return w.enter(ctx)
 }
 
-func (w *wire) TraceQueryEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryEndData) {
-	w.QueryTracer.TraceQueryEnd(ctx, c, d)
-	w.note(d.Err)
-	w.leave()
+func (w *wire) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) { w.done(d.Err) }
+
+func (w *wire) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return w.enter(ctx)
 }
 
-func (w *wire) TraceBatchStart(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
-	return w.enter(w.BatchTracer.TraceBatchStart(ctx, c, d))
-}
-
-func (w *wire) TraceBatchQuery(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchQueryData) {
-	w.BatchTracer.TraceBatchQuery(ctx, c, d)
+func (w *wire) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
 	w.note(d.Err)
 }
 
-func (w *wire) TraceBatchEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceBatchEndData) {
-	w.BatchTracer.TraceBatchEnd(ctx, c, d)
-	if d.Err != nil {
+func (w *wire) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+	if d.Err != nil { // else each query has told
 		w.note(d.Err)
 	}
 	w.leave()
 }
 
-func (w *wire) TraceCopyFromStart(ctx context.Context, c *pgx.Conn, d pgx.TraceCopyFromStartData) context.Context {
-	return w.enter(w.CopyFromTracer.TraceCopyFromStart(ctx, c, d))
+func (w *wire) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
+	return w.enter(ctx)
 }
 
-func (w *wire) TraceCopyFromEnd(ctx context.Context, c *pgx.Conn, d pgx.TraceCopyFromEndData) {
-	w.CopyFromTracer.TraceCopyFromEnd(ctx, c, d)
-	w.note(d.Err)
-	w.leave()
+func (w *wire) TraceCopyFromEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceCopyFromEndData) {
+	w.done(d.Err)
 }
 
-func (w *wire) TracePrepareStart(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareStartData) context.Context {
-	return w.enter(w.PrepareTracer.TracePrepareStart(ctx, c, d))
+func (w *wire) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePrepareStartData) context.Context {
+	return w.enter(ctx)
 }
 
-func (w *wire) TracePrepareEnd(ctx context.Context, c *pgx.Conn, d pgx.TracePrepareEndData) {
-	w.PrepareTracer.TracePrepareEnd(ctx, c, d)
-	if !d.AlreadyPrepared {
+func (w *wire) TracePrepareEnd(_ context.Context, _ *pgx.Conn, d pgx.TracePrepareEndData) {
+	if !d.AlreadyPrepared { // else the server was not asked
 		w.note(d.Err)
 	}
 	w.leave()

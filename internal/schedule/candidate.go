@@ -44,7 +44,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 			continue
 		case turn == nil:
 			turn = t.found(c.Key, c.share)
-		case turn.state == withLane || turn.state == inLine:
+		case turn.claimable():
 			turn.lowest = min(turn.lowest, c.ID)
 			if t.rank(turn, c) {
 				reranked[turn.row] = true

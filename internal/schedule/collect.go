@@ -34,10 +34,10 @@ func Collect(
 		return 0, groups.Key{}, nil
 	}
 	tag, err := db.Exec(ctx, name.Qualify(statement("collect")), queues, ids)
-	if err != nil {
-		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
+	if err == nil {
+		_, err = db.Exec(ctx, name.Qualify(statement("collect_rest")), queues, ids)
 	}
-	if _, err := db.Exec(ctx, name.Qualify(statement("collect_rest")), queues, ids); err != nil {
+	if err != nil {
 		return 0, groups.Key{}, fmt.Errorf("schedule: collect: %w", err)
 	}
 	if len(ids) < limit {

@@ -8,12 +8,13 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// Groups whose heads are not due yet.
+// Groups whose heads are not due yet are parked in memory until they are.
 
-// maxParked bounds the memory for groups that are not due yet: as many that are due soon as others. Those beyond it are
-// found when their time comes nearer: see look.
+// maxParked is how many groups are parked at most. Half of that room is kept for those that are due soon. A group for
+// which there is no room is found again later: see look.
 const maxParked = 2 * tuning.Known
 
+// park has a group wait until then, if there is room for it.
 func (t *Turns) park(turn *Turn, at time.Time) {
 	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {
 		delete(t.known, turn.Key)
@@ -21,17 +22,9 @@ func (t *Turns) park(turn *Turn, at time.Time) {
 	}
 	turn.state, turn.at = dueLater, at
 	t.known[turn.Key] = turn
-	t.due.push(turn)
+	heap.Push(&t.due, turn)
 	if turn.index == 0 {
-		t.rouse()
-	}
-}
-
-// rouse has Run look at the time anew.
-func (t *Turns) rouse() {
-	select {
-	case t.earlier <- struct{}{}:
-	default:
+		t.earlier.ring()
 	}
 }
 
@@ -58,43 +51,39 @@ func (t *Turns) Due() time.Duration {
 	defer t.mu.Unlock()
 	next := t.nextProbe()
 	for t.due.Len() > 0 {
-		turn := t.due.turns[0]
+		turn := t.due[0]
 		if wait := time.Until(turn.at); wait > 0 {
 			if next < 0 || wait < next {
 				next = wait
 			}
 			break
 		}
-		t.due.remove(turn)
+		heap.Remove(&t.due, turn.index)
 		t.put(turn)
 	}
 	return next
 }
 
 // dueHeap orders turns by the time at which they are due.
-type dueHeap struct{ turns []*Turn }
+type dueHeap []*Turn
 
-func (h *dueHeap) Len() int           { return len(h.turns) }
-func (h *dueHeap) Less(i, j int) bool { return h.turns[i].at.Before(h.turns[j].at) }
-func (h *dueHeap) Swap(i, j int) {
-	h.turns[i], h.turns[j] = h.turns[j], h.turns[i]
-	h.turns[i].index, h.turns[j].index = i, j
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
 func (h *dueHeap) Push(x any) {
-	t := x.(*Turn)
-	t.index = len(h.turns)
-	h.turns = append(h.turns, t)
+	turn := x.(*Turn)
+	turn.index = len(*h)
+	*h = append(*h, turn)
 }
 
 func (h *dueHeap) Pop() any {
-	last := len(h.turns) - 1
-	t := h.turns[last]
-	h.turns[last] = nil
-	h.turns = h.turns[:last]
-	return t
+	last := len(*h) - 1
+	turn := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return turn
 }
-
-func (h *dueHeap) push(t *Turn) { heap.Push(h, t) }
-
-func (h *dueHeap) remove(t *Turn) { heap.Remove(h, t.index) }

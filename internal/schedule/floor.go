@@ -72,11 +72,6 @@ type floor struct {
 // long as walks are no slower.
 const floorAge = tuning.Grace
 
-func newFloors() floors {
-	now := time.Now()
-	return floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1}
-}
-
 // get returns the floor of a group that is in force.
 func (f *floors) get(k groups.Key) floor { return f.mark(k).floor }
 

@@ -18,14 +18,6 @@ type lanes struct {
 	slots   map[string]*slots // of queues that have one
 }
 
-func (l *lanes) set(queue string, b Lanes) {
-	if b == (Lanes{}) {
-		delete(l.bounds, queue)
-		return
-	}
-	l.bounds[queue] = b
-}
-
 func (l *lanes) begin(queue string) { l.change(queue, 1) }
 
 func (l *lanes) end(queue string) { l.change(queue, -1) }
@@ -82,7 +74,9 @@ func (t *Turns) SetConcurrency(n int) {
 func (t *Turns) SetLanes(queue string, b Lanes) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lanes.set(queue, b)
+	if t.lanes.bounds[queue] = b; b == (Lanes{}) {
+		delete(t.lanes.bounds, queue)
+	}
 	t.dispatch()
 }
 

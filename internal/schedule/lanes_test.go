@@ -69,7 +69,7 @@ func TestBoundsThatChange(t *testing.T) {
 			require.Equal(t, "1", turns.TryNext().GroupID)
 			got := make(chan *Turn)
 			go func() { got <- turns.Next(t.Context()) }()
-			<-turns.Woken() // it waits, or is about to
+			<-turns.wake // it waits, or is about to
 			require.False(t, turns.Look().Idle, "there is a group in line: the scout need not hurry")
 			change(turns)
 			require.Equal(t, "2", (<-got).GroupID)

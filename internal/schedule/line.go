@@ -153,14 +153,6 @@ func (l *line) leastUsed(may func(name string) bool) time.Duration {
 	return least
 }
 
-// now returns what a row has used at least that was idle until now.
-func (l *line) now() time.Duration {
-	if len(l.round) == 0 {
-		return l.least
-	}
-	return l.leastUsed(anybody)
-}
-
 // next returns the row that has the next turn, of those that may have a lane, or nil.
 func (l *line) next(may func(name string) bool) *row {
 	least := l.leastUsed(may)
@@ -177,13 +169,12 @@ func (l *line) next(may func(name string) bool) *row {
 	return nil
 }
 
-// pop takes the next turn of a row that may have one.
-func (l *line) pop(may func(name string) bool) (*Turn, bool) {
-	r := l.next(may)
-	if r == nil {
-		return nil, false
+// pop takes the next turn of a row that may have one, or returns nil.
+func (l *line) pop(may func(name string) bool) *Turn {
+	if r := l.next(may); r != nil {
+		return l.take(r, r.part())
 	}
-	return l.take(r, r.part()), true
+	return nil
 }
 
 // take takes the first turn of a part of a row that has one. The next one of the row is behind all others'.
@@ -220,7 +211,10 @@ func (l *line) company(queue string) *Turn {
 func (l *line) push(turn *Turn) {
 	r := l.of(turn)
 	if r.len() == 0 {
-		least := l.now()
+		least := l.least // what a row counts as having used that was idle until now
+		if len(l.round) > 0 {
+			least = l.leastUsed(anybody)
+		}
 		if r.working > 0 { // it has been waiting for its own groups
 			least -= 2 * evenWithin
 		}

@@ -28,9 +28,8 @@ type look struct {
 	pass    *pass            // what is left of the present look, or nil
 	owed    time.Time        // from then on, jobs that are due were not read for lack of room; or zero
 	took    time.Duration
-	batch   time.Duration // its last step
-	ended   time.Time     // the same
 	news    int
+	rhythm  // of its steps
 }
 
 // A point is how far the jobs are known. The zero point is not known itself.
@@ -67,9 +66,6 @@ const (
 	maxNew = 4 * tuning.Known
 )
 
-// horizon returns how long before its time a job is looked for. Looks come twice as often at least.
-func horizon(poll time.Duration) time.Duration { return 2*poll + 2*tuning.Wait }
-
 // slow returns from when on walks are too long to be made once every Poll.
 func (s *Scout) slow() time.Duration { return max(s.Poll/100, minGap) }
 
@@ -85,7 +81,7 @@ func (s *Scout) choose() {
 			w := &s.walks[i]
 			w.midway, w.after, w.began = false, "", time.Time{}
 		}
-	case s.whole < s.slow()/2 && !s.any(func(w *walk) bool { return !w.covered }):
+	case s.whole < s.slow()/2 && !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.covered }):
 		s.setLook(look{})
 	}
 }
@@ -93,13 +89,15 @@ func (s *Scout) choose() {
 func (s *Scout) setLook(l look) {
 	for i := range s.walks {
 		w := &s.walks[i]
-		w.covered, w.again, w.paced = false, w.again || s.look.pressed, false
+		w.covered, w.needed, w.paced = false, w.needed || s.look.pressed, false
 	}
 	s.look = l
 }
 
 // covers reports whether looks find everything in time, so that no walk need hurry.
-func (s *Scout) covers() bool { return !s.any(func(w *walk) bool { return !w.covers() }) }
+func (s *Scout) covers() bool {
+	return !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.covers() })
+}
 
 // nextLook returns how long the next look, or its next step, has to wait.
 func (s *Scout) nextLook(view View) time.Duration {
@@ -123,7 +121,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
 	}
-	return gap - time.Since(l.ended)
+	return gap - time.Since(l.walked)
 }
 
 // lookOn takes the next step of a look.
@@ -150,8 +148,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 		return err
 	}
 	l.news += s.news - news
-	l.ended = time.Now()
-	l.batch = l.ended.Sub(begin)
+	l.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}
 	l.took += l.batch
 	if l.pass.queue == len(s.Queues) && l.pass.id >= l.pass.last {
 		l.pass = nil
@@ -195,11 +192,11 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		}
 		next[w] = m
 	}
-	if !s.any(func(w *walk) bool { return !w.again }) || !first && paused != l.paused || from.at.IsZero() ||
-		now.id-from.id > maxNew || now.id < l.known.id {
+	if !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.needed }) || !first && paused != l.paused ||
+		from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
 		for i := range s.walks {
-			s.walks[i].again = true
+			s.walks[i].needed = true
 		}
 	}
 	l.known, l.writers, l.paused = now, next, paused
@@ -207,7 +204,7 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 		from.at = now.at
 	}
 	p := &pass{
-		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(horizon(s.Poll)),
+		id: from.id, last: now.id, from: from.at.Add(-slack), until: now.at.Add(s.Bound()),
 		ahead: time.Since(now.at),
 	}
 	if !l.owed.IsZero() && l.owed.Before(p.from) {
@@ -274,12 +271,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
-	for keys := range slices.Chunk(s.Turns.unknown(hints), tuning.Rows) {
-		if err := s.probe(ctx, conn, keys); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.probe(ctx, conn, s.Turns.unknown(hints))
 }
 
 // unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.

@@ -56,7 +56,7 @@ func TestPauseBetweenLooks(t *testing.T) {
 	s.end(l)
 	turns.Done(turn, Outcome{Paused: true, Seen: hold.Seen})
 	s.Exec("DELETE FROM pgfifo.pauses")
-	scout.see()
+	scout.view()
 	require.False(t, scout.covers(), "a walk is to be made soon")
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Equal(t, []string{"a"}, drained(turns))
@@ -73,7 +73,7 @@ func TestPauseBesideAPacedWalk(t *testing.T) {
 	turn := turns.TryNext()
 	scout.walks[0].midway, scout.walks[0].paced = true, true
 	turns.Done(turn, Outcome{Paused: true})
-	view := scout.see()
+	view := scout.view()
 	require.Less(t, scout.nextWalk(view), scout.Poll, "it is walked soon, and not by the next poll")
 	require.NoError(t, scout.walk(t.Context(), conn, view))
 	require.Equal(t, []string{"a"}, drained(turns))
@@ -93,7 +93,7 @@ func TestLooksFindWhatIsNew(t *testing.T) {
 	require.Empty(t, s.found(scout, conn), "a lane has them")
 	s.Crowd(newBatch + 7)
 	require.Len(t, s.found(scout, conn), newBatch+4)
-	require.False(t, scout.walks[0].again)
+	require.False(t, scout.walks[0].needed)
 }
 
 // A job whose transaction drew its id long before others that were found is found when it commits, in one look.
@@ -174,7 +174,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	// Failed elsewhere, with the same id: it is parked when it is due soon.
 	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '2.5 s' WHERE id = $1", n)
 	require.Empty(t, s.found(scout, conn))
-	require.Equal(t, fmt.Sprintf("g%05d", n), turns.due.turns[0].GroupID)
+	require.Equal(t, fmt.Sprintf("g%05d", n), turns.due[0].GroupID)
 	require.InDelta(t, 2.5, turns.Due().Seconds(), 2)
 
 	// Due, but not a head: its group's head holds it.
@@ -186,7 +186,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE id < $1", n)
 	require.Len(t, s.found(scout, conn), n-1)
 	turns.unlink(turns.known[fmtKey(n)])
-	require.False(t, scout.walks[0].again)
+	require.False(t, scout.walks[0].needed)
 }
 
 func fmtKey(n int) groups.Key { return group(fmt.Sprintf("g%05d", n)) }

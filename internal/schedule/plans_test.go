@@ -28,7 +28,7 @@ func plans(t *testing.T) *pgtest.Plans {
 			},
 			"urgent": {
 				SQL: statement("urgent"), Groups: 100, Index: "jobs by jobs_urgent",
-				Args: "'{q,q}', '{9,1}', '{-infinity,-infinity}', '{\"\",\"\"}', 100",
+				Args: "'{q,r}', '{q}', '{9}', '{-infinity}', '{\"\"}', 100",
 			},
 			"probe": {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
 			"released": {

@@ -67,7 +67,7 @@ func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
 		t.recover(p)
 	case p.open && p.turn == turn:
 		p.wait()
-		t.rouse()
+		t.earlier.ring()
 	case p.open: // it took so long that there is another one
 	case !slices.Contains(p.said, turn.GroupID):
 		if p.said = append(p.said, turn.GroupID); len(p.said) == 1 {
@@ -88,7 +88,7 @@ func (t *Turns) open(p *probe) {
 	p.open, p.nth = true, p.nth+1
 	p.wait()
 	t.lanes.probing++
-	t.rouse()
+	t.earlier.ring()
 }
 
 // recover gives a queue full speed.
@@ -110,7 +110,7 @@ func (t *Turns) begin(turn *Turn) {
 	t.lend(turn)
 	if p := t.lanes.probed(turn.Queue); p != nil {
 		turn.probe, p.turn, p.at = p.nth, turn, time.Now().Add(probeTime)
-		t.rouse()
+		t.earlier.ring()
 	}
 }
 

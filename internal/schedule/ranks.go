@@ -14,8 +14,8 @@ const MaxPriority = 9
 const (
 	// guaranteed is of how many turns one is that of the group which waits longest.
 	guaranteed = tuning.Many
-	// maxUrgent is how many groups of a priority a row has before no more are looked for: half of a statement, because
-	// there is one for each priority, and somebody may wait for the next.
+	// maxUrgent is how many groups of one priority are looked for, in each row: when so many are in line, no more. A
+	// look reads so many of each priority. So it is half of what another statement reads.
 	maxUrgent = tuning.Rows / 2
 )
 

@@ -15,7 +15,8 @@ import (
 // reads on where there was no more room for it, and round again, until a whole round has left none outside. What it
 // finds of other shares that have room is taken in by the way.
 type refill struct {
-	share *row
+	queue string
+	share *row   // nil: none is needed
 	from  string // behind this group
 	whole bool   // the round has begun with the first group
 	limit int    // groups to read
@@ -25,12 +26,14 @@ type refill struct {
 // leastRefill is how many groups a refill reads at least: a round trip is to be worth it.
 const leastRefill = tuning.Rows / tuning.Many
 
-// nextRefill returns that of a queue's shares which is low and was chosen least lately, or none.
-func (t *Turns) nextRefill(queue *row) (next refill) {
+// refillOf returns the refill of one of a queue's shares if it comes before next: of those that are low, the share that
+// was chosen least lately.
+func (t *Turns) refillOf(queue *row, next refill) refill {
 	for _, part := range queue.shares.over {
 		if t.low(part, queue.name) && (next.share == nil || part.refill.asked < next.asked) {
 			next = part.refill
-			next.share, next.limit = part, min(max(2*t.room(queue.name, part, nil), leastRefill), tuning.Rows)
+			next.queue, next.share = queue.name, part
+			next.limit = min(max(2*t.room(queue.name, part, nil), leastRefill), tuning.Rows)
 		}
 	}
 	return next
@@ -59,30 +62,22 @@ func (t *Turns) refilled(queue string, w *walk, more bool) {
 
 // nextRefill returns how long the next refill has to wait.
 func (s *Scout) nextRefill(view View) time.Duration {
-	if !slices.ContainsFunc(view.parts, func(p part) bool { return p.refill.share != nil }) {
+	switch {
+	case view.refill.share == nil:
 		return tuning.Wait
-	}
-	if !view.Idle && view.Ready >= tuning.Rows {
+	case !view.Idle && view.Ready >= tuning.Rows:
 		return tuning.Few*s.refills.batch - time.Since(s.refills.walked)
 	}
 	return 0
 }
 
-// refill reads the next batch of the share that was chosen least lately.
-func (s *Scout) refill(ctx context.Context, conn *pgx.Conn, view View) error {
-	n := -1
-	for i, p := range view.parts {
-		if p.refill.share != nil && (n < 0 || p.refill.asked < view.parts[n].refill.asked) {
-			n = i
-		}
-	}
-	f := view.parts[n].refill
-	w := &walk{share: f.share, after: f.from, skip: true}
-	r, more, err := s.readOn(ctx, conn, w, s.Queues[n], f.limit)
-	if err != nil {
+// refill reads the next batch of a refill.
+func (s *Scout) refill(ctx context.Context, conn *pgx.Conn, view View) (err error) {
+	f := view.refill
+	w, more := &walk{share: f.share, after: f.from, skip: true}, false
+	if s.refills, more, err = s.readOn(ctx, conn, w, f.queue, f.limit); err != nil {
 		return err
 	}
-	s.refills = r
-	s.Turns.refilled(s.Queues[n], w, more)
+	s.Turns.refilled(f.queue, w, more)
 	return nil
 }

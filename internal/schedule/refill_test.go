@@ -114,7 +114,7 @@ func TestSharesGoOnWhereTheyWere(t *testing.T) {
 		s.Until(func() bool { // the scout keeps up
 			turns.mu.Lock()
 			defer turns.mu.Unlock()
-			return turns.nextRefill(turns.line.row(queue)).share == nil
+			return turns.refillOf(turns.line.row(queue), refill{}).share == nil
 		})
 		turn := s.next(turns)
 		share := turn.share

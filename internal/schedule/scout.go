@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +52,7 @@ type Scout struct {
 	orphans map[groups.Key]bool // groups whose worker has just died
 	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
-	hurry   chan struct{}
+	hurry   bell
 }
 
 // minGap is the least time between walks while they bring news: a walk costs more than a notice.
@@ -59,15 +60,13 @@ const minGap = 2 * tuning.Gap
 
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
-	turns.soon, turns.poll = horizon(poll), poll
-	turns.scout(queues)
 	walks := make([]walk, len(queues))
 	for i := range walks {
 		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
 	}
 	s := &Scout{
 		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
-		gap: minGap, hurry: make(chan struct{}, 1),
+		gap: minGap, hurry: newBell(), urgency: urgency{stops: make(map[level]stop)},
 	}
 	s.duties = []duty{
 		{s.nextHeld, s.checkHeld, false},
@@ -77,16 +76,13 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 		{s.nextRefill, s.refill, true},
 		{s.nextUrgent, s.lookUrgent, false},
 	}
+	turns.soon, turns.poll = s.Bound(), poll
+	turns.scout(queues)
 	return s
 }
 
 // Hurry asks for a look, or a walk, at once: something was enqueued, it is not known where.
-func (s *Scout) Hurry() {
-	select {
-	case s.hurry <- struct{}{}:
-	default:
-	}
-}
+func (s *Scout) Hurry() { s.hurry.ring() }
 
 // Looked returns when the scout last looked for work without an error, or zero. While the line is full, it asks whether
 // the server is there instead. Any goroutine may call it.
@@ -98,7 +94,8 @@ func (s *Scout) Looked() time.Time {
 }
 
 // Bound returns how long ago Looked is at most while Run is under way and the server answers: twice Poll and 2 seconds.
-func (s *Scout) Bound() time.Duration { return horizon(s.Poll) }
+// A look finds the jobs that become due within that time, so each is found before it is due.
+func (s *Scout) Bound() time.Duration { return 2*s.Poll + 2*tuning.Wait }
 
 // nextCall returns how long the server need not be asked anything.
 func (s *Scout) nextCall() time.Duration { return max(s.Poll, tuning.Wait) - time.Since(s.Looked()) }
@@ -106,35 +103,34 @@ func (s *Scout) nextCall() time.Duration { return max(s.Poll, tuning.Wait) - tim
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	s.setLook(look{})
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
 			s.press() // groups that were looked at just now are nowhere else
 			return err
 		}
-		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
-		case <-s.Turns.Woken():
+		case <-time.After(wait):
+		case <-s.Turns.wake:
 		case <-s.hurry:
 			s.press()
 		}
 	}
 }
 
-// see looks at the Turns. A queue in which a claim has met a pause is walked again soon: that may be over by the next
-// look, which would see no change then. One that has no room is left to a walk of its own: the others go on.
-func (s *Scout) see() View {
+// view returns a View of the Turns, and notes for the walks what it tells of their queues:
+//
+//   - A claim has met a pause. Another walk is needed: the next look sees no change if the pause is over by then.
+//   - There is no room. The walk is cut, and so the others need not wait for it.
+func (s *Scout) view() View {
 	view := s.Turns.Look()
 	for i, p := range view.parts {
 		w := &s.walks[i]
-		w.again = w.again || p.paused
-		if p.room <= 0 {
-			w.apart, w.cut = true, true // nor are its new jobs read by looks
+		w.needed = w.needed || p.paused
+		if p.room <= 0 { // looks do not read its new jobs either
+			w.apart, w.cut = true, true
 		}
 	}
 	return view
@@ -142,28 +138,28 @@ func (s *Scout) see() View {
 
 // A duty is what the scout does again and again.
 type duty struct {
-	next func(View) time.Duration // so long it has to wait
-	do   func(context.Context, *pgx.Conn, View) error
-	look bool // for work
+	wait  func(View) time.Duration // until it is to be done
+	do    func(context.Context, *pgx.Conn, View) error
+	finds bool // it looks for work: Looked counts it
 }
 
 // step does what is due, and returns how long nothing will be. If nothing has been asked for long, it asks whether the
 // server is there.
 func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
-	view, looked := s.see(), false
+	view, looked := s.view(), false
 	if view.Worked && view.Idle {
 		s.gap = min(s.gap, minGap)
 	}
 	for _, d := range s.duties {
 		s.choose()
-		if d.next(view) > 0 {
+		if d.wait(view) > 0 {
 			continue
 		}
 		if err := d.do(ctx, conn, view); err != nil {
 			return 0, err
 		}
 		worked := view.Worked
-		view, looked = s.see(), looked || d.look
+		view, looked = s.view(), looked || d.finds
 		view.Worked = view.Worked || worked
 	}
 	if !looked && s.nextCall() <= 0 {
@@ -178,7 +174,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	}
 	wait := min(max(s.nextCall(), 0), tuning.Wait)
 	for _, d := range s.duties {
-		wait = min(wait, max(d.next(view), 0))
+		wait = min(wait, max(d.wait(view), 0))
 	}
 	return wait, nil
 }
@@ -227,8 +223,8 @@ func (s *Scout) read(
 	return n, last, nil
 }
 
-// heads calls each for every head that a statement tells of which ends with heads.sql. That of one which is due is due
-// in less than 0.
+// heads runs a statement that ends with heads.sql, and calls each for every head in its answer. One that has been due
+// for a while has a DueIn below 0.
 func heads(ctx context.Context, db querier, sql string, args []any, each func(Candidate)) error {
 	var c Candidate
 	var dueUS int64
@@ -249,7 +245,11 @@ func heads(ctx context.Context, db querier, sql string, args []any, each func(Ca
 
 // probe reads the heads of named groups.
 func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
-	queues, ids := columns(keys)
-	_, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids)
-	return err
+	for some := range slices.Chunk(keys, tuning.Rows) {
+		queues, ids := columns(some)
+		if _, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -17,15 +17,14 @@ type slots struct {
 
 // setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
 func (l *lanes) setLimit(queue string, has bool, shared int) {
-	switch {
-	case !has:
+	if !has {
 		delete(l.slots, queue)
-	case l.slots[queue] == nil:
+		return
+	}
+	if l.slots[queue] == nil {
 		l.slots[queue] = new(slots)
 	}
-	if has {
-		l.slots[queue].shared = shared
-	}
+	l.slots[queue].shared = shared
 }
 
 // shared returns how many jobs of a group of the queue may run at once, or 0 for one.

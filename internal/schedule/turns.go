@@ -1,8 +1,10 @@
 package schedule
 
 import (
+	"container/heap"
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +27,7 @@ type Turns struct {
 	due      dueHeap              // groups whose head is not due yet
 	most     int                  // of them are parked,
 	soon     time.Duration        // and half of that is for those due within this
-	earlier  chan struct{}        // the first of them has changed, or when a queue is to be probed
+	earlier  bell                 // rings when the first of them has changed, or when a queue is to be probed
 	held     map[*Turn]bool       // groups that another process holds,
 	hinted   bool                 // since they were asked for last, with one that was announced
 	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
@@ -41,7 +43,7 @@ type Turns struct {
 	batches  map[string]Batch
 	shares   map[string]func(groupIDs []string) []string // of queues that have any
 	worked   bool                                        // a job was worked since the last Look
-	wake     chan struct{}
+	wake     bell                                        // rings when the scout is to look at the Turns
 }
 
 type turnState int
@@ -56,11 +58,13 @@ const (
 // NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
 // statement, and what becomes due, may come on top.
 func NewTurns(limit int) *Turns {
+	now := time.Now()
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
-		floors: newFloors(), limit: limit, batches: make(map[string]Batch), wake: make(chan struct{}, 1),
+		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1},
+		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
-		shares: make(map[string]func([]string) []string), most: maxParked, earlier: make(chan struct{}, 1),
+		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
 	return t
@@ -87,11 +91,9 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, c := range t.waiting {
-		if c == ch {
-			t.waiting = append(t.waiting[:i], t.waiting[i+1:]...)
-			return nil
-		}
+	if i := slices.Index(t.waiting, ch); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+		return nil
 	}
 	turn := <-ch // handed over just now, with its company
 	t.lanes.end(turn.Queue)
@@ -112,8 +114,8 @@ func (t *Turns) TryNext() *Turn {
 }
 
 func (t *Turns) take() *Turn {
-	turn, ok := t.line.pop(t.lanes.may)
-	if !ok {
+	turn := t.line.pop(t.lanes.may)
+	if turn == nil {
 		return nil
 	}
 	t.begin(turn)
@@ -364,7 +366,7 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 func (t *Turns) unlink(turn *Turn) {
 	switch turn.state {
 	case dueLater:
-		t.due.remove(turn)
+		heap.Remove(&t.due, turn.index)
 	case heldElsewhere:
 		t.unhold(turn)
 	}

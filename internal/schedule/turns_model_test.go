@@ -245,7 +245,7 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Equal(t, inRows, l.len())
 	}
 	look(&turns.line)
-	for i, turn := range turns.due.turns {
+	for i, turn := range turns.due {
 		require.Equal(t, i, turn.index)
 		place(turn, dueLater)
 	}

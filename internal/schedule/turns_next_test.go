@@ -13,7 +13,7 @@ func TestNextWaits(t *testing.T) {
 	turns := roomyTurns()
 	got := make(chan *Turn)
 	go func() { got <- turns.Next(t.Context()) }()
-	<-turns.Woken() // it waits, or is about to: the scout is asked to look
+	<-turns.wake // it waits, or is about to: the scout is asked to look
 	require.True(t, turns.Look().Idle)
 	require.Equal(t, 1, turns.Offer(ready("a")))
 	require.Equal(t, "a", (<-got).GroupID)
@@ -30,7 +30,7 @@ func TestNextWakesTheLastThatWaits(t *testing.T) {
 	got := make(chan string)
 	for i := range 3 {
 		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
-		<-turns.Woken()
+		<-turns.wake
 	}
 	for i, id := range []string{"a", "b", "c"} {
 		turns.Offer(ready(id))
@@ -44,7 +44,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan *Turn)
 	go func() { got <- turns.Next(ctx) }()
-	<-turns.Woken()
+	<-turns.wake
 	cancel()
 	require.Nil(t, <-got)
 	require.False(t, turns.Look().Idle, "it does not wait any more")
@@ -58,7 +58,7 @@ func waiting(t *testing.T, turns *Turns) (<-chan *Turn, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan *Turn, 1)
 	go func() { got <- turns.Next(ctx) }()
-	<-turns.Woken()
+	<-turns.wake
 	return got, cancel
 }
 

@@ -32,7 +32,7 @@ func drained(t *Turns) (ids []string) {
 
 func woken(t *Turns) bool {
 	select {
-	case <-t.Woken():
+	case <-t.wake:
 		return true
 	default:
 		return false

@@ -2,7 +2,7 @@ package schedule
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -67,48 +67,43 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	u := &s.urgency
 	begin := time.Now()
 	u.asked.Store(false)
-	hints, err := s.readUrgent(ctx, conn, s.Turns.levels())
+	hints, err := s.readUrgent(ctx, conn, s.Turns.fullLevels())
 	if err != nil {
 		return err
 	}
 	s.urging = true
 	defer func() { s.urging = false }()
-	for keys := range slices.Chunk(s.Turns.outranked(hints), tuning.Rows) {
-		if err := s.probe(ctx, conn, keys); err != nil {
-			return err
-		}
+	if err := s.probe(ctx, conn, s.Turns.outranked(hints)); err != nil {
+		return err
 	}
 	u.walked = time.Now()
 	u.took = u.walked.Sub(begin)
 	return nil
 }
 
-// readUrgent reads the next groups of some levels, those of the highest first.
-func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) (hints []Candidate, err error) {
+// readUrgent reads the next groups of all levels but those that are full, those of the highest first.
+func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, full map[level]bool) (hints []Candidate, err error) {
 	u := &s.urgency
-	if u.more = false; len(levels) == 0 {
-		return nil, nil
+	u.some, u.more = len(u.stops) > 0, false // there may be some from the beginning to there
+	begin := maps.Clone(u.stops)
+	for l := range full { // behind all jobs
+		begin[l] = stop{due: pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}}
 	}
-	if u.stops == nil {
-		u.stops = make(map[level]stop)
-	}
-	n := len(levels)
-	queues, priorities, ids := make([]string, n), make([]int16, n), make([]string, n)
-	times := make([]pgtype.Timestamptz, n)
-	u.some = len(u.stops) > 0 // there may be some from the beginning to there
-	for i, l := range levels {
-		from, midway := u.stops[l]
-		if !midway {
-			from.due = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	var queues, ids []string
+	var priorities []int16
+	var times []pgtype.Timestamptz
+	for l, from := range begin {
+		queues, priorities = append(queues, l.queue), append(priorities, int16(l.priority))
+		times, ids = append(times, from.due), append(ids, from.group)
+		if !full[l] {
+			delete(u.stops, l)
 		}
-		queues[i], priorities[i], times[i], ids[i] = l.queue, int16(l.priority), from.due, from.group
-		delete(u.stops, l)
 	}
 	read := make(map[level]int)
 	var l level
 	var at stop
 	err = query(ctx, conn, "look for jobs with a priority", s.Schema.Qualify(statement("urgent")), []any{
-		queues, priorities, times, ids, maxUrgent,
+		s.Queues, queues, priorities, times, ids, maxUrgent,
 	}, []any{&l.queue, &l.priority, &at.due, &at.group}, func() {
 		hints = append(hints, Candidate{Key: groups.Key{Queue: l.queue, GroupID: at.group}, Priority: l.priority})
 		if read[l]++; read[l] == maxUrgent {
@@ -119,18 +114,19 @@ func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, levels []level) 
 	return hints, err
 }
 
-// levels returns those of which there is room for more groups in line, the highest first.
-func (t *Turns) levels() (levels []level) {
+// fullLevels returns those of which there is no room for more groups in line.
+func (t *Turns) fullLevels() map[level]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p := MaxPriority; p > 0; p-- {
-		for _, r := range t.scouted {
-			if r.shares != nil || r.rank(p).len() < maxUrgent {
-				levels = append(levels, level{r.name, p})
+	full := make(map[level]bool)
+	for _, r := range t.scouted {
+		for p := 1; p <= MaxPriority && r.shares == nil; p++ {
+			if r.rank(p).len() >= maxUrgent {
+				full[level{r.name, p}] = true
 			}
 		}
 	}
-	return levels
+	return full
 }
 
 // outranked returns the groups that are to be looked at because of the hints, each once: jobs with a priority.

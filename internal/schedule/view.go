@@ -8,7 +8,7 @@ import (
 
 // A View is what the scout needs to know of the Turns.
 type View struct {
-	Room    int  // how many more groups the line can take of the queue that has the fewest there
+	Room    int  // for how many more groups there is room in line, in the queue that has the most room
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
@@ -18,6 +18,7 @@ type View struct {
 	// Unproven is how many claims since writers were last asked for were without a floor because that was too long ago.
 	Unproven int
 	parts    []part
+	refill   refill
 }
 
 // A part is what the scout needs to know of a queue's part of the line.
@@ -27,7 +28,6 @@ type part struct {
 	low     bool // it is half empty, or more than that
 	started bool // the first walk is over
 	paused  bool // a claim has found a group paused since the last call of Look
-	refill  refill
 }
 
 // scout says whose parts a View has.
@@ -48,17 +48,18 @@ func (t *Turns) Look() View {
 		Hinted: t.hinted,
 	}
 	for i, r := range t.scouted {
+		p := part{room: t.limit, roomy: true}
 		if r.shares != nil {
-			v.parts[i] = part{room: t.limit, roomy: true, refill: t.nextRefill(r)}
+			v.refill = t.refillOf(r, v.refill)
 		} else {
-			room := t.limit - r.len()
-			if room <= 0 { // nothing is looked for, until there is
+			p.room -= r.len()
+			if p.room <= 0 { // nothing is looked for, until there is
 				r.over, r.started = true, true
 			}
-			v.parts[i] = part{room: room, roomy: !r.over, low: room >= t.limit/2}
+			p.roomy, p.low = !r.over, p.room >= t.limit/2
 		}
-		v.parts[i].started, v.parts[i].paused = r.started, r.paused
-		v.Room = max(v.Room, v.parts[i].room)
+		p.started, p.paused = r.started, r.paused
+		v.parts[i], v.Room = p, max(v.Room, p.room)
 		r.paused = false
 	}
 	t.worked = false
@@ -66,14 +67,11 @@ func (t *Turns) Look() View {
 	return v
 }
 
-// AskWriters says that the transactions which write to the jobs are about to be asked for. It returns how many claims
-// would have needed it since the last time.
-func (t *Turns) AskWriters() (unproven int) {
+// AskWriters says that the transactions which write to the jobs are about to be asked for.
+func (t *Turns) AskWriters() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	unproven = t.floors.unproven
 	t.floors.ask()
-	return unproven
 }
 
 // Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.
@@ -189,13 +187,5 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	}
 }
 
-// Woken is signalled when lanes run out of groups.
-func (t *Turns) Woken() <-chan struct{} { return t.wake }
-
-// Wake asks the scout to look again; Woken tells it.
-func (t *Turns) Wake() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+// Wake has the scout see at once what has changed: a lane waits for a group, say.
+func (t *Turns) Wake() { t.wake.ring() }

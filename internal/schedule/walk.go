@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +41,7 @@ type walk struct {
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // it need not hurry
 	covered bool   // one has begun and ended since looks are made
-	again   bool   // another one is needed soon
+	needed  bool   // another one is to be made soon, also where looks are made
 	began   time.Time
 	took    time.Duration // its statements
 	heads   int           // seen
@@ -50,30 +51,20 @@ type walk struct {
 	rhythm                // its own while it is apart; the others share one
 }
 
-// A rhythm is when the last batch was read, and how long that took.
+// A rhythm is when the last batch was read, by a walk or a look, and how long that took.
 type rhythm struct {
 	walked time.Time
 	batch  time.Duration
 }
 
 // covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
-func (w *walk) covers() bool { return w.covered && !w.again }
+func (w walk) covers() bool { return w.covered && !w.needed }
 
 // together reports whether the others wait for the end of the walk before they begin again.
-func (w *walk) together() bool { return w.midway && !w.apart }
+func (w walk) together() bool { return w.midway && !w.apart }
 
 // over reports whether groups beyond the line wait for their turn, and there is room.
 func (p part) over() bool { return !p.roomy && p.low }
-
-// any reports whether some walk is like that.
-func (s *Scout) any(is func(*walk) bool) bool {
-	for i := range s.walks {
-		if is(&s.walks[i]) {
-			return true
-		}
-	}
-	return false
-}
 
 // sum adds up what walks have cost: all, or those that are not under way.
 func (s *Scout) sum(all bool) (took time.Duration, heads int) {
@@ -86,11 +77,13 @@ func (s *Scout) sum(all bool) (took time.Duration, heads int) {
 }
 
 // midway reports whether a walk has begun and not ended.
-func (s *Scout) midway() bool { return s.any(func(w *walk) bool { return w.midway }) }
+func (s *Scout) midway() bool {
+	return slices.ContainsFunc(s.walks, func(w walk) bool { return w.midway })
+}
 
 // nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
 func (s *Scout) nextWalk(view View) time.Duration {
-	together := s.any((*walk).together)
+	together := slices.ContainsFunc(s.walks, walk.together)
 	took, _ := s.sum(false)
 	next := time.Duration(math.MaxInt64)
 	for i := range s.walks {
@@ -103,7 +96,7 @@ func (s *Scout) nextWalk(view View) time.Duration {
 			wait = s.nextBatch(w, p, view)
 		case p.over():
 			wait = 0
-		case !together, w.covered && w.again: // one that hurries does not wait for those that are paced
+		case !together, w.covered && w.needed: // one that hurries does not wait for those that are paced
 			wait = s.nextBegin(w, view, took)
 		}
 		if wait = max(wait, 0); wait < next {
@@ -116,7 +109,7 @@ func (s *Scout) nextWalk(view View) time.Duration {
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
 func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
 	switch {
-	case w.paced && !w.again && p.roomy:
+	case w.paced && !w.needed && p.roomy:
 		return pace*w.batch - time.Since(w.walked)
 	case s.look.on && p.roomy && view.Idle:
 		return w.batch - time.Since(w.walked) // what is due meanwhile is not to wait for it
@@ -134,7 +127,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	switch {
 	case w.covers():
 		gap = max(s.Poll, pace*w.batch)
-	case w.again, s.look.on:
+	case w.needed, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2, s.rest(took))
@@ -148,7 +141,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 func (s *Scout) press() {
 	s.gap, s.look.pressed = 0, s.look.on
 	for i := range s.walks {
-		s.walks[i].again = s.walks[i].again || !s.look.on
+		s.walks[i].needed = s.walks[i].needed || !s.look.on
 	}
 }
 
@@ -223,7 +216,8 @@ func (s *Scout) readOn(
 func (s *Scout) endWalk(w *walk, queue string) {
 	w.midway, w.after, w.covered = false, "", s.look.on
 	s.Turns.Walked(queue, !w.cut)
-	if began := s.first(); !s.midway() && began.After(s.began) {
+	first := slices.MinFunc(s.walks, func(a, b walk) int { return a.began.Compare(b.began) })
+	if began := first.began; !s.midway() && began.After(s.began) { // all have ended; none is without a beginning
 		s.began = began
 		s.whole, _ = s.sum(true)
 		if s.slowed++; s.whole <= s.slow() {
@@ -231,20 +225,9 @@ func (s *Scout) endWalk(w *walk, queue string) {
 		}
 		s.Turns.Checked(began, 2*(time.Since(began)+s.rest(s.whole)))
 	}
-	if !s.any((*walk).together) {
+	if !slices.ContainsFunc(s.walks, walk.together) {
 		s.calm(s.news > w.news)
 	}
-}
-
-// first returns when the first of the present walks began, or the last ones, or zero if there is a queue without.
-func (s *Scout) first() time.Time {
-	first := s.walks[0].began
-	for i := range s.walks {
-		if began := s.walks[i].began; began.Before(first) {
-			first = began
-		}
-	}
-	return first
 }
 
 // calm sets the gap to the next walk: the longer, the longer there have been no news.

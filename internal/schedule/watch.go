@@ -96,10 +96,10 @@ func (s *Scout) nextAsk(view View) time.Duration {
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
 // is due when so many claims have missed it as a statement reads rows, for it is worth as much then; but not so soon
 // that looking takes over a 20th of the time.
-func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, _ View) error {
+func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, view View) error {
 	begin := time.Now()
-	missed := s.Turns.AskWriters()
-	each := min(begin.Sub(s.asked), tuning.Wait) / time.Duration(max(missed, 1))
+	s.Turns.AskWriters()
+	each := min(begin.Sub(s.asked), tuning.Wait) / time.Duration(max(view.Unproven, 1))
 	writers, prepared, err := s.askWriters(ctx, conn)
 	if err != nil {
 		return err

@@ -4,8 +4,8 @@
 -- $1 queue to start behind ('': at the beginning), $2 how many queues to visit.
 --
 -- It skips from queue to queue in the primary key: one index probe a queue, whatever the backlog. So it tells nothing
--- of a queue's other groups. due_in_us is since the job has waited, be that from its enqueue or from run_at on.
--- It ends with heads.sql.
+-- of a queue's other groups. It gives as run_at when the job began to wait: at its enqueue, or at its run_at if that is
+-- later. So a due_in_us below 0 tells how long the job has waited. It ends with heads.sql.
 WITH RECURSIVE walk AS (
     (SELECT j.queue, j.group_id, j.id, greatest(j.run_at, j.enqueued_at) AS run_at, j.xmax AS xid, j.priority, 1 AS n
      FROM pgfifo.jobs j

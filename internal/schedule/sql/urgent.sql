@@ -1,21 +1,38 @@
 -- Lists groups with a job that has a priority and may run now, whatever the backlog of others: of each queue and
--- priority the groups of the next $5 such jobs, those of the highest first.
+-- priority the groups of the next $6 such jobs, those of the highest first.
 --
--- $1 queues, $2 priorities, and where to begin with each, of one length, none twice: behind $3 a time ('-infinity' for
--- a job without one) and $4 a group id.
+-- $1 queues; and, of one length, at which of their priorities not to begin with the first job: $2 queues and
+-- $3 priorities, none twice, and behind which $4 time and $5 group id to begin there. A job without a time has
+-- '-infinity'.
 --
--- It costs as much as the jobs that it reads, and an index probe for each priority of which there is none. A group that
--- has many of them may be named several times; the next page begins behind all of them.
+-- It costs as much as the jobs that it reads, and an index probe for each queue and for each priority that has jobs
+-- there: it skips from the highest of a queue to the next lower one. A group that has many such jobs may be named
+-- several times; the next page begins behind all of them.
 --
 -- A hint: the job need not be its group's head. probe.sql looks at the heads.
-SELECT s.queue, s.priority, next.due, next.group_id
-FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::text[]) AS s (queue, priority, due, group_id)
+WITH RECURSIVE used AS (
+    SELECT q.queue, 10::smallint AS priority -- above all
+    FROM unnest($1::text[]) AS q (queue)
+    UNION ALL
+    SELECT used.queue, (SELECT j.priority::smallint
+                        FROM pgfifo.jobs j
+                        WHERE j.queue = used.queue AND j.priority < used.priority
+                        ORDER BY j.queue DESC, j.priority DESC
+                        LIMIT 1)
+    FROM used
+    WHERE used.priority IS NOT NULL
+)
+SELECT used.queue, used.priority, next.due, next.group_id
+FROM used
+LEFT JOIN unnest($2::text[], $3::smallint[], $4::timestamptz[], $5::text[]) AS s (queue, priority, due, group_id)
+    ON s.queue = used.queue AND s.priority = used.priority
 CROSS JOIN LATERAL (
     SELECT coalesce(j.run_at, '-infinity') AS due, j.group_id
     FROM pgfifo.jobs j
-    WHERE j.queue = s.queue AND j.priority = s.priority
-      AND (coalesce(j.run_at, '-infinity'), j.group_id) > (s.due, s.group_id)
+    WHERE j.queue = used.queue AND j.priority = used.priority
+      AND (coalesce(j.run_at, '-infinity'), j.group_id) > (coalesce(s.due, '-infinity'), coalesce(s.group_id, ''))
       AND coalesce(j.run_at, '-infinity') <= statement_timestamp()
     ORDER BY j.queue, j.priority, coalesce(j.run_at, '-infinity'), j.group_id
-    LIMIT $5) next
-ORDER BY s.priority DESC, s.queue, next.due, next.group_id
+    LIMIT $6) next
+WHERE used.priority < 10
+ORDER BY used.priority DESC, used.queue, next.due, next.group_id

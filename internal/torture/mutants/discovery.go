@@ -32,12 +32,12 @@ var discovery = []Mutant{
 					"			return c.missing && !c.Paused && !seen",
 			},
 			{
-				scoutFile, "	hurry   chan struct{}\n}",
-				"	hurry   chan struct{}\n	seen    map[groups.Key]bool\n}",
+				scoutFile, "	hurry   bell\n}",
+				"	hurry   bell\n	seen    map[groups.Key]bool\n}",
 			},
 			{
-				scoutFile, "gap: minGap, hurry: make(chan struct{}, 1),",
-				"gap: minGap, hurry: make(chan struct{}, 1), seen: make(map[groups.Key]bool),",
+				scoutFile, "gap: minGap, hurry: newBell(),",
+				"gap: minGap, hurry: newBell(), seen: make(map[groups.Key]bool),",
 			},
 		},
 		Torture: patient, By: []string{"I8"},
@@ -145,7 +145,7 @@ var discovery = []Mutant{
 	{
 		Name:   "pause-between-looks",
 		Breaks: "what was paused for a moment is found when it is resumed",
-		Edits:  []Edit{{scoutFile, "w.again = w.again || p.paused", "w.again = w.again || p.paused && false"}},
+		Edits:  []Edit{{scoutFile, "w.needed = w.needed || p.paused", "w.needed = w.needed || p.paused && false"}},
 		Test:   Test{"internal/schedule", "TestPauseBetweenLooks"},
 	},
 	{

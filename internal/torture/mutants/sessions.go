@@ -175,7 +175,7 @@ var sessions = []Mutant{
 	{
 		Name:   "session-without-pulse",
 		Breaks: "a session that nobody asks does not learn that it has ended",
-		Edits:  []Edit{{keeperFile, "time.NewTimer(wait)", "time.NewTimer(wait + time.Hour)"}},
+		Edits:  []Edit{{keeperFile, "time.After(wait)", "time.After(wait + time.Hour)"}},
 		Test:   Test{"internal/lease", "TestSessionHearsOfItsEnd"},
 	},
 	{

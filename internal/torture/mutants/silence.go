@@ -64,7 +64,7 @@ var silence = []Mutant{
 		Name:   "idle-in-transaction-unbounded",
 		Breaks: "the server keeps the group of a frozen worker",
 		Edits: []Edit{{
-			connectionFile, `{"idle_in_transaction_session_timeout", ms(b.ServerSilence)}`,
+			connectionFile, `{"idle_in_transaction_session_timeout", millis(b.ServerSilence)}`,
 			`{"idle_in_transaction_session_timeout", "0"}`,
 		}},
 		Torture: frozen, By: []string{"I7", "I8"},
@@ -79,7 +79,7 @@ var silence = []Mutant{
 		Name:   "server-socket-unbounded",
 		Breaks: "the server does not notice that a worker's machine is gone with a reply on its way",
 		Edits: []Edit{{
-			connectionFile, `{"tcp_user_timeout", ms(b.userTimeout())}`, `{"tcp_user_timeout", "0"}`,
+			connectionFile, `{"tcp_user_timeout", millis(b.userTimeout())}`, `{"tcp_user_timeout", "0"}`,
 		}},
 		Test: Test{"internal/lease", "TestBoundsAreInForce"},
 	},

@@ -13,8 +13,8 @@ var told = []Mutant{
 		Name:   "failed-look-counts",
 		Breaks: "a worker is ready although it cannot look for work",
 		Edits: []Edit{{
-			scoutFile, "	view, looked := s.see(), false\n",
-			"	view, looked, now := s.see(), false, time.Now()\n	s.looked.Store(&now)\n",
+			scoutFile, "	view, looked := s.view(), false\n",
+			"	view, looked, now := s.view(), false, time.Now()\n	s.looked.Store(&now)\n",
 		}},
 		Test: Test{"fifo", "TestNotReadyWithoutLooks"},
 	},
