@@ -37,7 +37,7 @@ type walk struct {
 	midway  bool   // it has begun and not ended
 	after   string // the last group seen
 	cut     bool   // the queue's part of the line was full at some time since it began
-	apart   bool   // it was cut, or has begun by itself because groups were left outside the line
+	apart   bool   // it was cut, or has begun by itself: groups were left outside the line, or it hurries
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // it need not hurry
 	covered bool   // one has begun and ended since looks are made
@@ -96,7 +96,7 @@ func (s *Scout) nextWalk(view View) time.Duration {
 			wait = s.nextBatch(w, p, view)
 		case p.over():
 			wait = 0
-		case !together, w.covered && w.needed: // one that hurries does not wait for those that are paced
+		case !together, w.covered && w.needed: // one that hurries waits for no other
 			wait = s.nextBegin(w, view, took)
 		}
 		if wait = max(wait, 0); wait < next {
@@ -145,9 +145,10 @@ func (s *Scout) press() {
 	}
 }
 
-// beginWalk begins the walk over a queue: by itself if groups beyond the line wait there, else together with others.
+// beginWalk begins the walk over a queue: by itself if groups beyond the line wait there or others are under way, else
+// together with others.
 func (s *Scout) beginWalk(n int, view View) {
-	apart := view.parts[n].over()
+	apart := view.parts[n].over() || slices.ContainsFunc(s.walks, walk.together)
 	now := time.Now()
 	for i, p := range view.parts {
 		w := &s.walks[i]
