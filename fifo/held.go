@@ -65,9 +65,9 @@ type canceled struct {
 }
 
 // ruled returns a function that takes the ruling on the seat's jobs of a group, or of a queue where the group id is
-// empty. It returns nil if the seat holds no such job, and claims none just now. A ruling that comes before the claim's answer is kept
-// for it, and one that comes when these jobs are settled does nothing. A handler that runs has its context ended, the
-// others do not begin.
+// empty. It returns nil if the seat holds no such job, and claims none just now. A ruling that comes before the claim's
+// answer is kept for it, and one that comes when these jobs are settled does nothing. A handler that runs has its
+// context ended, the others do not begin.
 func (s *seat) ruled(key groups.Key) func(ruling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,8 +47,8 @@ const (
 	// Rows is how many rows a statement reads, deletes or settles. It takes some milliseconds: its round trip is little
 	// beside that, and nobody waits long for it.
 	Rows = 512
-	// What is not urgent rests Spare times as long as it took, scans and the sweep above all. So the lanes have the rest
-	// of the server.
+	// What is not urgent rests Spare times as long as it took, scans and the sweep above all. So the lanes have the
+	// rest of the server.
 	Spare = 20
 	// Few is how often something may happen by chance, misses say; after that it tells something. Also how many times
 	// as long as it took a scan rests while lanes have enough to do, and how often a group has its turn before others

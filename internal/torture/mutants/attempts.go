@@ -108,9 +108,11 @@ var attempts = []Mutant{
 		Torture: operated, By: []string{"I6"},
 	},
 	{
-		Name:    "mark-not-written",
-		Breaks:  "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits:   []Edit{{attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < -tuning.Many"}},
+		Name:   "mark-not-written",
+		Breaks: "an attempt is not marked before it begins: what VACUUM takes away is not counted",
+		Edits: []Edit{{
+			attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < -tuning.Many",
+		}},
 		Torture: vacuumed, By: []string{"I6"},
 	},
 	{
