@@ -272,8 +272,8 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 	t.Parallel()
 	b := bySession.on(newBed(t))
 	id := b.send("g", "a")[0]
-	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt)
-		VALUES ('q', 'g', 1000, 1, $1, 1)`, id)
+	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since)
+		VALUES ('q', 'g', 1000, 1, $1, 1, now())`, id)
 	g := b.client.Queue("q").Group("g")
 	require.NoError(t, g.Bury(t.Context(), id, "look at it"))
 	_, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})

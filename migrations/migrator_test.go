@@ -239,7 +239,7 @@ func TestWaitForOtherMigrator(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	waiting := db.pool(t,
-		"default_transaction_isolation", "repeatable read", "lock_timeout", "100", "statement_timeout", "100")
+		"default_transaction_isolation", "repeatable read", "lock_timeout", "1s", "statement_timeout", "1s")
 	other := db.pool(t)
 	tx, err := other.Begin(ctx)
 	require.NoError(t, err)
@@ -249,7 +249,7 @@ func TestWaitForOtherMigrator(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() { done <- Up(ctx, waiting, &Config{LockTimeout: time.Millisecond}) }()
-	awaitWaiter(t, tx, 300*time.Millisecond, done)
+	awaitWaiter(t, tx, 1500*time.Millisecond, done)
 	_, err = tx.Exec(ctx, "CREATE SCHEMA pgfifo")
 	require.NoError(t, err)
 	_, err = tx.Exec(ctx, read(t, "", "0001_init.up.sql"))

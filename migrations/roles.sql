@@ -106,7 +106,6 @@ GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attem
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;
 GRANT SELECT ON pgfifo.group_slots, pgfifo.queue_groups TO pgfifo_admin;
-GRANT UPDATE (session) ON pgfifo.queue_groups TO pgfifo_admin; -- to forget one that has died with a buried job
 GRANT EXECUTE ON FUNCTION pgfifo.runs_here(text, text, xid), pgfifo.held_by_sessions(text, text),
     pgfifo.take_from_session(text, text) -- it runs with the owner's rights
     TO pgfifo_worker, pgfifo_admin;

@@ -6,9 +6,6 @@
 -- A DELETE wants a stronger lock than that: a transaction that has just referred to the job by a foreign key is in its
 -- way. It is not waited for: no row.
 --
--- If a session has died with the job, its attempt is of no interest any more. It is forgotten here, because a redrive
--- gives the job all its attempts again, and the first one would be taken for lost.
---
 -- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
 -- for what becomes due: it becomes due now, unless somebody has it locked, or a session runs it.
 WITH locked AS MATERIALIZED (
@@ -30,14 +27,6 @@ WITH locked AS MATERIALIZED (
            END
     FROM gone
     WHERE $4::boolean
-), forgotten AS (
-    UPDATE pgfifo.queue_groups g SET session = NULL
-    FROM (SELECT r.queue, r.group_id
-          FROM pgfifo.queue_groups r
-          WHERE r.queue = $1 AND r.group_id = $2 AND r.job = (SELECT gone.id FROM gone)
-            AND r.session IS NOT NULL AND pg_try_advisory_xact_lock_shared(r.session)
-          FOR NO KEY UPDATE SKIP LOCKED) dead
-    WHERE g.queue = dead.queue AND g.group_id = dead.group_id
 ), next AS (
     SELECT j.id
     FROM pgfifo.jobs j

@@ -6,10 +6,12 @@
 -- It passes over a row that somebody has locked: the worker that has lost its session, and completes what it had. A
 -- session that is dead has no number that comes again, so it stays dead. If the server forgets this in a crash it is
 -- done again, so it does not wait for the disk.
+--
+-- An attempt of a job that was buried since, and redriven, is not marked: that job has all its attempts again.
 WITH dead AS MATERIALIZED (
-    SELECT k.queue, k.group_id, g.job, g.attempt
+    SELECT k.queue, k.group_id, g.job, g.attempt, g.since
     FROM set_config('synchronous_commit', 'off', true), unnest($1::text[], $2::text[]) AS k (queue, group_id)
-    CROSS JOIN LATERAL (SELECT r.job, r.attempt
+    CROSS JOIN LATERAL (SELECT r.job, r.attempt, r.since
                         FROM pgfifo.queue_groups r
                         WHERE r.queue = k.queue AND r.group_id = k.group_id
                           AND r.session IS NOT NULL AND pg_try_advisory_xact_lock_shared(r.session)
@@ -18,6 +20,11 @@ WITH dead AS MATERIALIZED (
     INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
     SELECT d.queue, d.group_id, d.job, d.attempt
     FROM dead d
+    WHERE NOT EXISTS (SELECT FROM pgfifo.jobs j
+                      WHERE j.queue = d.queue AND j.group_id = d.group_id AND j.id = d.job
+                        AND CASE WHEN j.failures -> -1 ->> 'kind' = 'operator'
+                                 THEN (j.failures -> -1 ->> 'at')::timestamptz > d.since
+                            END)
     ORDER BY 1, 2
     ON CONFLICT (queue, group_id, id) DO UPDATE SET attempt = EXCLUDED.attempt, xid = NULL
 )

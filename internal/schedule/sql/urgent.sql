@@ -12,7 +12,7 @@
 -- A hint: the job need not be its group's head. probe.sql looks at the heads.
 WITH RECURSIVE used AS (
     SELECT q.queue, 10::smallint AS priority -- above all
-    FROM unnest($1::text[]) AS q (queue)
+    FROM pg_catalog.unnest($1::text[]) AS q (queue)
     UNION ALL
     SELECT used.queue, (SELECT j.priority::smallint
                         FROM pgfifo.jobs j
