@@ -199,8 +199,14 @@ var sessions = []Mutant{
 	{
 		Name:    "session-dead-not-marked",
 		Breaks:  "the attempts of a session that has died are not counted",
-		Edits:   []Edit{{reclaimFile, "FROM dead d\n    ORDER BY", "FROM dead d WHERE d.job < 0\n    ORDER BY"}},
+		Edits:   []Edit{{reclaimFile, "WHERE NOT EXISTS", "WHERE d.job < 0 AND NOT EXISTS"}},
 		Torture: kept, By: []string{"I6"},
+	},
+	{
+		Name:   "session-dead-of-a-former-life",
+		Breaks: "an attempt is counted that died before its job was buried and redriven",
+		Edits:  []Edit{{reclaimFile, "::timestamptz > d.since", "::timestamptz < d.since"}},
+		Test:   Test{"fifo", "TestRedriveOfWhatASessionDiedWith"},
 	},
 	{
 		Name:   "session-forfeit-not-counted",
