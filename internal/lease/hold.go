@@ -146,7 +146,7 @@ func (r *rowReader) uint32() uint32 {
 	return 0
 }
 
-// optional returns a number of 32 bits, or a transaction's id, if there is one.
+// optional returns a column of 32 bits, a number or a transaction's id; ok is false for NULL.
 func (r *rowReader) optional() (n uint32, ok bool) {
 	v := r.column(4, true)
 	if v == nil {

@@ -130,3 +130,29 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 		return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL") == 0
 	})
 }
+
+// A group that the server does not let go is asked for less and less often, and does not delay the slots that claims
+// give back.
+func TestRefusedReleaseRestsWhileClaimsMiss(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Exec("CREATE SEQUENCE tries")
+	s.refuse("PERFORM nextval('tries'); RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	s.Enqueue(1, "bad")
+	s.Exec("INSERT INTO refused VALUES ('bad')")
+	k := s.keeper()
+	s.giveBack(k, "bad")
+	s.limit(1)
+	b, err := k.Borrow(t.Context())
+	require.NoError(t, err)
+	const claims = 100
+	for range claims {
+		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("nothing"), Slot: true})
+		require.NoError(t, err)
+		require.Nil(t, hold)
+		s.Until(func() bool {
+			return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL") == 0
+		})
+	}
+	require.Less(t, pgtest.One[int](s.DB, "SELECT last_value FROM tries"), claims/2)
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // PgxTx returns a transaction nested in the one that holds the job. What is written through it is committed with the
@@ -133,7 +134,7 @@ func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 
 func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if err := t.enter(); err != nil {
-		return failed(err).Query()
+		return failedRows{err: err}, err
 	}
 	defer t.loan.leave()
 	return t.Tx.Query(ctx, sql, args...)
@@ -141,7 +142,7 @@ func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 
 func (t *nestedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := t.enter(); err != nil {
-		return failed(err).QueryRow()
+		return failedRows{err: err}
 	}
 	defer t.loan.leave()
 	return t.Tx.QueryRow(ctx, sql, args...)
@@ -165,6 +166,17 @@ func (t *nestedTx) CopyFrom(
 	return t.Tx.CopyFrom(ctx, table, columns, src)
 }
 
-// failed answers a statement that was not made. Its rows tell the error, too: pgx's own collect functions are called
-// without looking at that of Query.
-func failed(err error) pgx.BatchResults { return pgx.FailedBatchResults(&pgx.Batch{}, err) }
+// failedRows are the rows of a query that was not made: pgx's own collect functions are called without looking at
+// Query's error. Those of pgx.FailedBatchResults panic where a reader asks them for more than Err.
+type failedRows struct{ err error }
+
+func (r failedRows) Close()                                       {}
+func (r failedRows) Err() error                                   { return r.err }
+func (r failedRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
+func (r failedRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
+func (r failedRows) Next() bool                                   { return false }
+func (r failedRows) Scan(...any) error                            { return r.err }
+func (r failedRows) Values() ([]any, error)                       { return nil, r.err }
+func (r failedRows) RawValues() [][]byte                          { return nil }
+func (r failedRows) Conn() *pgx.Conn                              { return nil }
+func (r failedRows) TypeMap() *pgtype.Map                         { return nil }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -22,8 +21,8 @@ type round struct {
 	batches bool      // some claims are of several jobs of a group
 
 	retry      bool      // it asks again for what the session has not let go
-	unreleased []release // what is not let go behind it
-	unwanted   []release // what it has claimed for nothing: the next round lets it go
+	unreleased []release // what the session still has to let go when the round is over
+	unwanted   []release // what it has claimed for nothing
 }
 
 func newRound(s *session, asks []*ask, retry bool) *round {
@@ -95,12 +94,11 @@ func (r *round) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.giveSlots()
+	r.session.unwanted = append(r.session.unwanted, r.unwanted...)
 	if r.retry || len(r.unreleased) > 0 && len(r.session.unreleased) == 0 {
 		r.retryLater(r.unreleased)
-	}
-	r.session.unreleased = append(r.unreleased, r.unwanted...)
-	if len(r.unwanted) > 0 {
-		r.retryAt = time.Now()
+	} else {
+		r.session.unreleased = r.unreleased
 	}
 	return nil
 }

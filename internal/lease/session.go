@@ -32,6 +32,7 @@ type session struct {
 	tell  func(why error)
 
 	deferred   []*ask    // claims for which the last round had no room: the next one makes them
+	unwanted   []release // what the last round has claimed for nothing: the next one lets it go
 	unreleased []release // what is still to be let go: the server is asked again
 	tries      int       // how often it was asked again, one after the other
 	retryAt    time.Time // and when it is asked next
@@ -144,7 +145,7 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// flush reports whether nothing is left that is to be let go. What is left is tried again meanwhile.
+// flush asks for what is still to be let go, if it is time for that, and reports whether nothing is left.
 func (s *session) flush() bool {
 	a := &ask{}
 	err := s.do(a)
@@ -157,8 +158,7 @@ func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Ca
 func (s *session) run() {
 	defer s.close()
 	for !s.ended() {
-		next := s.deferred
-		s.deferred = nil
+		next := s.next()
 		if len(next) == 0 {
 			wait := s.bounds.Heartbeat / 2
 			if len(s.unreleased) > 0 {
@@ -184,6 +184,16 @@ func (s *session) run() {
 	}
 }
 
+// next returns the asks that the last round has left, to be answered at once.
+func (s *session) next() (asks []*ask) {
+	asks, s.deferred = s.deferred, nil
+	if len(s.unwanted) > 0 {
+		asks = append(asks, &ask{releases: s.unwanted, done: make(chan struct{})})
+		s.unwanted = nil
+	}
+	return asks
+}
+
 // close ends the connection; politely, if there is no round under way, so that the server knows at once.
 func (s *session) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), tuning.Wait)
@@ -194,7 +204,7 @@ func (s *session) close() {
 // retryDue reports whether it is time to ask again for what was not let go.
 func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
-// retryLater says what was not let go, and sets the time at which that is asked for again.
+// retryLater says what is still to be let go, and sets the time at which that is asked for again.
 func (s *session) retryLater(unreleased []release) {
 	s.unreleased = unreleased
 	if s.tries++; len(unreleased) == 0 {
@@ -288,7 +298,7 @@ func (s *session) answer(asks []*ask) error {
 			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.holding = err, len(s.unreleased) > 0; err == nil {
+		if a.err, a.holding = err, len(s.unreleased)+len(s.unwanted) > 0; err == nil {
 			a.err = a.refused
 		}
 		close(a.done)

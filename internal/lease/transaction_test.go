@@ -214,6 +214,21 @@ func TestTransactionBegunAsItsContextEnds(t *testing.T) {
 	require.Equal(t, []string{"in time"}, settled(true))
 }
 
+// A query that is refused has rows that say so, whatever they are asked.
+func TestRowsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	_, h, settled := effects(t)
+	tx, err := h.loan.PgxTx(t.Context())
+	require.NoError(t, err)
+	settled(true)
+	rows, err := tx.Query(t.Context(), "SELECT 1")
+	require.Error(t, err)
+	require.Empty(t, rows.FieldDescriptions())
+	require.Equal(t, err, rows.Scan())
+	require.Equal(t, err, rows.Err())
+	require.Equal(t, err, tx.QueryRow(t.Context(), "SELECT 1").Scan())
+}
+
 func TestTransactionAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, h, settled := effects(t)

@@ -64,7 +64,7 @@ func (w *wire) done(err error) {
 	w.leave()
 }
 
-// lend lets heartbeats use the connection, and a handler if it is for one.
+// lend lets heartbeats use the connection, and with handler a handler, too.
 func (w *wire) lend(handler bool) {
 	w.mu.Lock()
 	w.lent, w.idle, w.first = handler, !handler, nil
@@ -83,7 +83,7 @@ func (w *wire) reclaim() (open bool) {
 	return open
 }
 
-// lease returns which lending, or rest, is under way, or 0.
+// lease returns the number of the lending that is under way, or 0.
 func (w *wire) lease() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // A View is what the scout needs to know of the Turns.
 type View struct {
-	Room    int  // for how many more groups there is room in line, in the queue that has the most room
+	Room    int  // for how many more groups there is room in the line of the queue that has the most
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look

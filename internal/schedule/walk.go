@@ -41,7 +41,7 @@ type walk struct {
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // it need not hurry
 	covered bool   // one has begun and ended since looks are made
-	needed  bool   // another one is to be made soon, also where looks are made
+	needed  bool   // another one is to be made soon, although looks are made
 	began   time.Time
 	took    time.Duration // its statements
 	heads   int           // seen

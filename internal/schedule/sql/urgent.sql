@@ -1,9 +1,8 @@
 -- Lists groups with a job that has a priority and may run now, whatever the backlog of others: of each queue and
 -- priority the groups of the next $6 such jobs, those of the highest first.
 --
--- $1 queues; and, of one length, at which of their priorities not to begin with the first job: $2 queues and
--- $3 priorities, none twice, and behind which $4 time and $5 group id to begin there. A job without a time has
--- '-infinity'.
+-- $1 queues. For some of their priorities, where to go on: $2 queues and $3 priorities, none twice, behind $4 time and
+-- $5 group id, all of one length. The others begin with the first job. A job without a time has '-infinity'.
 --
 -- It costs as much as the jobs that it reads, and an index probe for each queue and for each priority that has jobs
 -- there: it skips from the highest of a queue to the next lower one. A group that has many such jobs may be named
