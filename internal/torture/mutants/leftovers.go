@@ -3,7 +3,7 @@ package mutants
 // soaked has processes look at what they leave behind, and workers that start again and again in the same process.
 var soaked = []string{
 	"-profile", "soak", "-jobs", "1500", "-groups", "40", "-lanes", "4", "-terminates", "5", "-operators", "0",
-	"-stubborn", "0", "-bounces", "6",
+	"-stubborn", "0", "-severs", "0", "-leases", "0", "-bounces", "6",
 }
 
 const leaveLane = "		if turn == nil {\n			return\n		}\n		_, err := s.work(ctx, turn)\n"
