@@ -14,6 +14,7 @@ import (
 
 // A journal is what handlers did, in the order in which they did it: a file that every process appends to. One write
 // is one line, made or not made when its process is killed, so there is no clock to compare and nothing arrives late.
+// Lines have a length that divides a page: of a write over two pages, a process that is killed may leave the first half.
 type journal struct {
 	file   *os.File
 	worker string
@@ -29,7 +30,8 @@ func (j *journal) write(kind string, job *fifo.Job) {
 	if group == "" {
 		group = "-"
 	}
-	if _, err := fmt.Fprintf(j.file, "%s %s %s %d %d\n", kind, j.worker, group, job.ID, job.Attempt()); err != nil {
+	line := fmt.Sprintf("%s %s %s %d %d", kind, j.worker, group, job.ID, job.Attempt())
+	if _, err := fmt.Fprintf(j.file, "%-127s\n", line); err != nil {
 		panic(err)
 	}
 }
