@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -57,7 +58,7 @@ type event struct {
 	kind    kind
 }
 
-// A journal is the event log of one process: one write is one line, made or not made when the process is killed.
+// A journal is the event log of one process: one write is one line.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -98,7 +99,8 @@ func (j *journal) flush(b []byte) {
 	}
 }
 
-// lines calls f with each whole line of a log. The last one is cut off where a full disk or the like cut it.
+// lines calls f with each whole line of a log. The last one may be cut off: its process was killed as it wrote over the
+// end of a page, or the disk was full.
 func lines(path string, f func(line string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -107,12 +109,24 @@ func lines(path string, f func(line string) error) error {
 	defer func() { _ = file.Close() }()
 	scan := bufio.NewScanner(file)
 	scan.Buffer(nil, 16<<20)
+	scan.Split(wholeLine)
 	for n := 1; scan.Scan(); n++ {
 		if err := f(scan.Text()); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 	}
 	return scan.Err()
+}
+
+// wholeLine is bufio.ScanLines without a last line that has no end.
+func wholeLine(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if end := bytes.IndexByte(data, '\n'); end >= 0 {
+		return end + 1, data[:end], nil
+	}
+	if atEOF {
+		return len(data), nil, nil
+	}
+	return 0, nil, nil
 }
 
 // readEvents reads the log of a worker process.

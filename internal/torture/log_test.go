@@ -33,6 +33,11 @@ func TestEventLog(t *testing.T) {
 	require.Equal(t, "error of two lines", events[1].word)
 	require.Equal(t, evTrouble, events[2].kind)
 
+	require.NoError(t, os.WriteFile(path, []byte("1 start 1 1 1 1 -\n2 start 1 1"), 0o600))
+	events, err = readEvents(path, 3)
+	require.NoError(t, err, "its process was killed as it wrote the second")
+	require.Len(t, events, 1)
+
 	for _, bad := range []string{"1 start 2", "1 begin 1 1 1 1 -", "x start 1 1 1 1 -"} {
 		require.NoError(t, os.WriteFile(path, []byte(bad+"\n"), 0o600))
 		_, err := readEvents(path, 0)
