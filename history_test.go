@@ -14,7 +14,8 @@ import (
 
 // A journal is what handlers did, in the order in which they did it: a file that every process appends to. One write
 // is one line, made or not made when its process is killed, so there is no clock to compare and nothing arrives late.
-// Lines have a length that divides a page: of a write over two pages, a process that is killed may leave the first half.
+// Lines have a length that divides a page: of a write over two pages, a process that is killed may leave the first
+// half.
 type journal struct {
 	file   *os.File
 	worker string
