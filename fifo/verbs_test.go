@@ -331,7 +331,7 @@ func TestVerbBesideAClaim(t *testing.T) {
 	b.drained()
 }
 
-// What was written by hand and cannot be listed can be got rid of.
+// What was written by hand is listed, and can be got rid of.
 func TestVerbsOnUnreadableJobs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
