@@ -2,11 +2,8 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // The claim's part of a lane's step: what is sent for a request, and what comes back. It is two statements, one behind
@@ -16,9 +13,9 @@ import (
 const maxBatchBytes = 16 << 20
 
 // sendClaim adds a claim to the pipeline.
-func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
+func (l *Lane) sendClaim(p *pipeline, next *Request) {
 	if next.Shared {
-		l.sendShared(pipeline, next)
+		l.sendShared(p, next)
 		return
 	}
 	lock, look, args := stmtLock, stmtClaim, l.claimArgs(next)
@@ -29,34 +26,34 @@ func (l *Lane) sendClaim(pipeline *pgconn.Pipeline, next *Request) {
 		look = stmtClaimBatch
 		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
 	case next.counts():
-		pipeline.SendQueryStatement(l.stmts[stmtAhead], args, nil, claimFormats)
+		p.send(stmtAhead, args, claimFormats)
 	}
 	locked := args[:2]
 	if next.Slot {
 		lock, look, locked = stmtLockSlot, slotLooks[look], l.claimManyArgs(next)[:2]
 	}
-	pipeline.SendQueryStatement(l.stmts[lock], locked, nil, claimFormats)
-	pipeline.SendQueryStatement(l.stmts[look], args, nil, claimFormats)
+	p.send(lock, locked, claimFormats)
+	p.send(look, args, claimFormats)
 }
 
 // readClaim reads the answers to sendClaim.
-func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+func (l *Lane) readClaim(p *pipeline, next *Request) (*Hold, error) {
 	l.overLimit, l.behind = next.Slot, false // until a row says that there is a slot
 	if next.Shared {
-		return l.readShared(pipeline, next)
+		return l.readShared(p, next)
 	}
 	if len(next.With) > 0 {
-		return l.readMany(pipeline, next)
+		return l.readMany(p, next)
 	}
 	ahead := next.Ahead
 	if next.counts() {
-		err := eachRow(pipeline, func(r *rowReader) { ahead = int(r.int64()) })
+		err := eachRow(p, func(r *rowReader) { ahead = int(r.int64()) })
 		if err != nil {
 			return nil, err
 		}
 	}
 	groupXID, locked := uint32(0), false
-	err := eachRow(pipeline, func(r *rowReader) {
+	err := eachRow(p, func(r *rowReader) {
 		if next.Slot {
 			r.uint32() // the group's number
 			l.overLimit = false
@@ -66,7 +63,7 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error
 	if err != nil {
 		return nil, err
 	}
-	hold, err := readJobs(pipeline, next, groupXID)
+	hold, err := readJobs(p, next, groupXID)
 	if err != nil || hold == nil || !locked { // a session has the group
 		return nil, err
 	}
@@ -78,9 +75,9 @@ func (l *Lane) readClaim(pipeline *pgconn.Pipeline, next *Request) (*Hold, error
 }
 
 // readJobs reads the answer of claim.sql or of claim_batch.sql.
-func readJobs(pipeline *pgconn.Pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
+func readJobs(p *pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
 	var behind []Held
-	err = eachRow(pipeline, func(r *rowReader) {
+	err = eachRow(p, func(r *rowReader) {
 		h := Held{Key: next.Key, N: next.N}
 		h.scan(r, groupXID)
 		if hold == nil {
@@ -112,11 +109,11 @@ func (hold *Hold) batch(rest []Held) {
 }
 
 // readMany reads the answers of lock_many.sql and claim_many.sql.
-func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error) {
+func (l *Lane) readMany(p *pipeline, next *Request) (*Hold, error) {
 	asked := next.all()
 	groupXIDs := make([]uint32, len(asked))
 	locked := 0
-	err := eachNth(pipeline, len(asked), func(r *rowReader, n int) {
+	err := eachNth(p, len(asked), func(r *rowReader, n int) {
 		l.overLimit = false
 		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
@@ -127,7 +124,7 @@ func (l *Lane) readMany(pipeline *pgconn.Pipeline, next *Request) (*Hold, error)
 		return nil, err
 	}
 	heads := make([]Held, 0, locked)
-	err = eachNth(pipeline, len(asked), func(r *rowReader, n int) {
+	err = eachNth(p, len(asked), func(r *rowReader, n int) {
 		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})
 		h := &heads[len(heads)-1]
 		h.scan(r, groupXIDs[n])
@@ -202,78 +199,6 @@ func (h *Hold) Heads() iter.Seq[*Held] {
 			}
 		}
 	}
-}
-
-// exchange sends what is in a pipeline, has the answers read, and ends the pipeline. It returns the first error.
-func exchange(pipeline *pgconn.Pipeline, read func() error) error {
-	err := pipeline.Sync()
-	if err == nil {
-		err = read()
-	}
-	if closeErr := pipeline.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// eachRow reads one statement's answer.
-func eachRow(pipeline *pgconn.Pipeline, row func(*rowReader)) error {
-	result, err := readResult(pipeline)
-	if err != nil {
-		return err
-	}
-	var r rowReader
-	for result.NextRow() {
-		r.values, r.next = result.Values(), 0
-		row(&r)
-		if err := r.end(); err != nil {
-			return err
-		}
-	}
-	_, err = result.Close()
-	return err
-}
-
-// eachNth reads an answer whose rows begin with which one they are for, of so many that were sent.
-func eachNth(pipeline *pgconn.Pipeline, of int, row func(r *rowReader, n int)) error {
-	return eachRow(pipeline, func(r *rowReader) {
-		n := int(r.uint32()) - 1
-		if n < 0 || n >= of {
-			r.fail("for number %d of %d", n+1, of)
-			return
-		}
-		row(r, n)
-	})
-}
-
-// readTags reads the answers to statements that return nothing of interest.
-func readTags(pipeline *pgconn.Pipeline, n int) error {
-	for range n {
-		if _, err := readTag(pipeline); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func readTag(pipeline *pgconn.Pipeline) (pgconn.CommandTag, error) {
-	r, err := readResult(pipeline)
-	if err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	return r.Close()
-}
-
-func readResult(pipeline *pgconn.Pipeline) (*pgconn.ResultReader, error) {
-	res, err := pipeline.GetResults()
-	if err != nil {
-		return nil, err
-	}
-	r, ok := res.(*pgconn.ResultReader)
-	if !ok {
-		return nil, fmt.Errorf("lease: unexpected answer %T", res)
-	}
-	return r, nil
 }
 
 // claimArgs returns the parameters of lock.sql and claim.sql.

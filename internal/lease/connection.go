@@ -110,27 +110,27 @@ func (b Bounds) boundSocket(tcp *net.TCPConn) {
 // not have is left out with a warning: it widens a bound, and breaks nothing.
 func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger) error {
 	set := b.settings(serverVersion(conn))
-	pipeline := conn.StartPipeline(ctx)
+	p := &pipeline{Pipeline: conn.StartPipeline(ctx)}
 	for _, kv := range set {
-		pipeline.SendQueryParams("SELECT set_config($1, $2, false)",
+		p.SendQueryParams("SELECT set_config($1, $2, false)",
 			[][]byte{[]byte(kv[0]), []byte(kv[1])}, nil, nil, nil)
-		if err := pipeline.Sync(); err != nil {
+		if err := p.Sync(); err != nil {
 			return err
 		}
 	}
 	for _, kv := range set {
-		_, err := readTag(pipeline)
+		_, err := readTag(p)
 		// A pooler's refusal, say.
 		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
 			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
 		} else if err != nil {
 			return err
 		}
-		if err := readSync(pipeline); err != nil {
+		if err := readSync(p); err != nil {
 			return err
 		}
 	}
-	return pipeline.Close()
+	return p.Close()
 }
 
 // serverVersion returns the major version, or 0 if the server does not tell.

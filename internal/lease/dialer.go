@@ -151,7 +151,7 @@ func (d *Dialer) equip(ctx context.Context, l *Lane, own []map[string]string) er
 	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if l.pooled {
 		l.stmts.add(stmtLocal, bounds.localSQL())
-	} else if err := l.stmts.prepare(ctx, l.pg(), false); err != nil {
+	} else if err := l.prepareRestore(ctx); err != nil {
 		return err
 	}
 	watched.spoiled.Store(false) // what has made the session as it is

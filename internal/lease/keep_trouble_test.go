@@ -197,17 +197,17 @@ func TestCallsShareASecond(t *testing.T) {
 	l, err := s.dialer(Bounds{}).lend(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
-	pipeline := l.pg().StartPipeline(t.Context())
-	begun := l.begin(pipeline)
+	p := l.pipeline(t.Context())
+	begun := l.begin(p)
 	for range 3 {
-		l.send(pipeline, stmtBoundRest, nil, nil)
-		pipeline.SendQueryParams("SELECT pg_sleep(0.4)", nil, nil, nil, nil)
+		p.send(stmtBoundRest, nil, nil)
+		p.SendQueryParams("SELECT pg_sleep(0.4)", nil, nil, nil, nil)
 	}
-	require.NoError(t, pipeline.Sync())
-	require.NoError(t, readTags(pipeline, begun+4))
-	require.NoError(t, readTags(pipeline, 1))
-	require.True(t, tooLong(readTags(pipeline, 1)))
-	_ = pipeline.Close()
+	require.NoError(t, p.Sync())
+	require.NoError(t, readTags(p, begun+4))
+	require.NoError(t, readTags(p, 1))
+	require.True(t, tooLong(readTags(p, 1)))
+	_ = p.Close()
 }
 
 // What a job needs beside its end is settled together with others, and a commit that all may do without waits for no

@@ -223,37 +223,37 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	case !l.inTx && next == nil:
 		return nil, true, nil
 	}
-	pipeline := l.pg().StartPipeline(ctx)
+	p := l.pipeline(ctx)
 	marked := l.marked
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
 	}
 	var s sequence
 	if len(calls) > 0 && l.hold != nil {
-		s = l.sendRelease(pipeline, calls)
+		s = l.sendRelease(p, calls)
 	}
 	for _, c := range calls {
 		if !c.Behind || s.behind == 0 {
-			l.send(pipeline, c.Statement, c.Args, nil)
+			p.send(c.Statement, c.Args, nil)
 			s.calls++
 		}
 	}
 	switch {
 	case !l.inTx:
-		l.send(pipeline, stmtBegin, nil, nil)
+		p.send(stmtBegin, nil, nil)
 	case next != nil:
-		l.send(pipeline, stmtChain, nil, nil)
+		p.send(stmtChain, nil, nil)
 	default:
-		l.send(pipeline, stmtCommit, nil, nil)
+		p.send(stmtCommit, nil, nil)
 	}
 	if next != nil {
-		l.sendClaim(pipeline, next)
+		l.sendClaim(p, next)
 	}
 	l.forget()
-	err = exchange(pipeline, func() (err error) {
-		settled, err = s.read(pipeline)
+	err = exchange(p, func() (err error) {
+		settled, err = s.read(p)
 		if err == nil && next != nil {
-			hold, err = l.readClaim(pipeline, next)
+			hold, err = l.readClaim(p, next)
 		}
 		return err
 	})
@@ -306,7 +306,7 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		if h.marked || h.lastXID == 0 {
 			continue
 		}
-		r := l.pg().ExecStatement(ctx, l.stmts[stmtEvidence], [][]byte{appendInt(int64(h.lastXID))}, nil, nil).Read()
+		r := l.pg().ExecParams(ctx, l.stmts[stmtEvidence].SQL, [][]byte{appendInt(int64(h.lastXID))}, nil, nil, nil).Read()
 		died := len(r.Rows) == 1 && string(r.Rows[0][0]) == "t"
 		if r.Err != nil {
 			died, err = true, r.Err // as far as it is known

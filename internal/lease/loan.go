@@ -266,10 +266,10 @@ func (l *Lane) Keep(ctx context.Context) error {
 
 // release ends the handler's savepoint, and puts back for the next job what the handler has set.
 func (l *Lane) release(ctx context.Context) error {
-	pipeline := l.pg().StartPipeline(ctx)
-	l.send(pipeline, stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
-	l.send(pipeline, stmtRelease, nil, nil)
-	return exchange(pipeline, func() error { return readTags(pipeline, 2) })
+	p := l.pipeline(ctx)
+	p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
+	p.send(stmtRelease, nil, nil)
+	return exchange(p, func() error { return readTags(p, 2) })
 }
 
 // Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.

@@ -100,22 +100,13 @@ func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 // session. So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for
 // its session is set for each transaction.
 
-// send adds a statement to a pipeline.
-func (l *Lane) send(pipeline *pgconn.Pipeline, stmt string, args [][]byte, formats []int16) {
-	if l.pooled {
-		pipeline.SendQueryParams(l.stmts[stmt].SQL, args, nil, nil, formats)
-		return
-	}
-	pipeline.SendQueryStatement(l.stmts[stmt], args, nil, formats)
-}
-
 // begin begins a transaction to take jobs in, and returns how many answers there will be.
-func (l *Lane) begin(pipeline *pgconn.Pipeline) int {
-	l.send(pipeline, stmtBegin, nil, nil)
+func (l *Lane) begin(p *pipeline) int {
+	p.send(stmtBegin, nil, nil)
 	if !l.pooled {
 		return 1
 	}
-	l.send(pipeline, stmtLocal, nil, nil)
+	p.send(stmtLocal, nil, nil)
 	return 2
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/pgfifo/pgfifo/groups"
 )
 
@@ -58,13 +56,13 @@ func (r *round) release(some []release) {
 
 // run makes the transaction. Only who needs slots waits for an answer in the middle of it.
 func (r *round) run(ctx context.Context) (err error) {
-	p := r.conn.PgConn().StartPipeline(ctx)
+	p := &pipeline{Pipeline: r.conn.PgConn().StartPipeline(ctx), stmts: r.stmts}
 	defer func() {
 		if closeErr := p.Close(); err == nil {
 			err = closeErr
 		}
 	}()
-	p.SendQueryStatement(r.stmts[stmtBegin], nil, nil, nil)
+	p.send(stmtBegin, nil, nil)
 	queues := r.sendFirst(p)
 	if len(queues) > 0 {
 		if err := p.Sync(); err != nil {
@@ -78,7 +76,7 @@ func (r *round) run(ctx context.Context) (err error) {
 		}
 	}
 	heads := r.sendClaims(p)
-	p.SendQueryStatement(r.stmts[stmtCommit], nil, nil, nil)
+	p.send(stmtCommit, nil, nil)
 	if err := p.Sync(); err != nil {
 		return err
 	}
@@ -104,7 +102,7 @@ func (r *round) run(ctx context.Context) (err error) {
 }
 
 // sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
-func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
+func (r *round) sendFirst(p *pipeline) (queues []string) {
 	if len(r.groups) > 0 {
 		var queues, ids, tokens, next array
 		for _, g := range r.groups {
@@ -114,7 +112,7 @@ func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
 			next.int(g.next)
 		}
 		args := [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
-		p.SendQueryStatement(r.stmts[stmtKeepFree], args, nil, claimFormats)
+		p.send(stmtKeepFree, args, claimFormats)
 	}
 	if len(r.slots) > 0 {
 		var queues, ns array
@@ -123,7 +121,7 @@ func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
 			ns.int(int64(s.slot))
 		}
 		args := [][]byte{queues.bytes(), ns.bytes(), appendInt(r.number)}
-		p.SendQueryStatement(r.stmts[stmtFreeSlots], args, nil, claimFormats)
+		p.send(stmtFreeSlots, args, claimFormats)
 	}
 	wanted := make(map[string]int64)
 	for _, a := range r.limited {
@@ -133,12 +131,12 @@ func (r *round) sendFirst(p *pgconn.Pipeline) (queues []string) {
 	}
 	for _, q := range queues {
 		args := [][]byte{[]byte(q), appendInt(wanted[q]), appendInt(r.number)}
-		p.SendQueryStatement(r.stmts[stmtKeepSlots], args, nil, claimFormats)
+		p.send(stmtKeepSlots, args, claimFormats)
 	}
 	return queues
 }
 
-func (r *round) readFirst(p *pgconn.Pipeline) error {
+func (r *round) readFirst(p *pipeline) error {
 	if _, err := readTag(p); err != nil { // BEGIN
 		return err
 	}
@@ -155,7 +153,7 @@ func (r *round) readFirst(p *pgconn.Pipeline) error {
 }
 
 // readSlots gives the slots that were got to claims. The others have met the limit.
-func (r *round) readSlots(p *pgconn.Pipeline, queues []string) error {
+func (r *round) readSlots(p *pipeline, queues []string) error {
 	free := make(map[string][]int32)
 	for _, q := range queues {
 		err := eachRow(p, func(row *rowReader) { free[q] = append(free[q], int32(row.uint32())) })
@@ -192,7 +190,7 @@ type wanted struct {
 	Request
 }
 
-func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
+func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	for _, a := range r.claims {
 		for _, one := range a.claim.all() {
 			list = append(list, wanted{a, one})
@@ -216,20 +214,18 @@ func (r *round) sendClaims(p *pgconn.Pipeline) (list []wanted) {
 		}
 	}
 	keys := [][]byte{queues.bytes(), ids.bytes()}
-	p.SendQueryStatement(r.stmts[stmtKeepLock], keys, nil, claimFormats)
-	p.SendQueryStatement(r.stmts[stmtKeepClaim],
-		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), slotted.bytes()),
-		nil, claimFormats)
+	p.send(stmtKeepLock, keys, claimFormats)
+	p.send(stmtKeepClaim,
+		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), slotted.bytes()), claimFormats)
 	if r.batches = batches > 0; r.batches {
 		each := appendInt(int64(maxBatchBytes / batches))
-		p.SendQueryStatement(r.stmts[stmtKeepMore],
-			append(keys[:2:2], jobs.bytes(), each, appendInt(r.number)), nil, claimFormats)
+		p.send(stmtKeepMore, append(keys[:2:2], jobs.bytes(), each, appendInt(r.number)), claimFormats)
 	}
 	return list
 }
 
 // readClaims makes the holds.
-func (r *round) readClaims(p *pgconn.Pipeline, list []wanted) error {
+func (r *round) readClaims(p *pipeline, list []wanted) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -278,7 +274,7 @@ func (r *round) giveUp(a *ask, heads []Held) {
 }
 
 // eachHeld reads the jobs in an answer.
-func (r *round) eachHeld(p *pgconn.Pipeline, list []wanted, f func(row *rowReader, a *ask, h Held)) error {
+func (r *round) eachHeld(p *pipeline, list []wanted, f func(row *rowReader, a *ask, h Held)) error {
 	return eachNth(p, len(list), func(row *rowReader, n int) {
 		h := Held{Key: list[n].Key, N: list[n].N}
 		h.scan(row, 0)
@@ -299,16 +295,4 @@ func (r *round) together(heads []Held) *Hold {
 		}
 	}
 	return hold
-}
-
-// readSync reads the answer to a Sync in the middle of a pipeline.
-func readSync(p *pgconn.Pipeline) error {
-	res, err := p.GetResults()
-	if err != nil {
-		return err
-	}
-	if _, ok := res.(*pgconn.PipelineSync); !ok {
-		return fmt.Errorf("lease: unexpected answer %T", res)
-	}
-	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
@@ -123,13 +122,13 @@ type sequence struct {
 }
 
 // sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
-func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence) {
+func (l *Lane) sendRelease(p *pipeline, calls []Call) (s sequence) {
 	send := func(stmt string, n *int) {
-		l.send(pipeline, stmt, nil, nil)
+		p.send(stmt, nil, nil)
 		*n++
 	}
 	if l.loan.taken() {
-		l.send(pipeline, stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
+		p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
 		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
 		// xmax, which is no evidence of a crash.
@@ -149,7 +148,7 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 		send(stmtWaitBehind, &s.released)
 		for _, c := range calls {
 			if c.Behind {
-				l.send(pipeline, c.Statement, c.Args, nil)
+				p.send(c.Statement, c.Args, nil)
 				s.behind++
 			}
 		}
@@ -162,9 +161,9 @@ func (l *Lane) sendRelease(pipeline *pgconn.Pipeline, calls []Call) (s sequence)
 }
 
 // read reads the answers up to the last one.
-func (s *sequence) read(pipeline *pgconn.Pipeline) (settled bool, err error) {
+func (s *sequence) read(p *pipeline) (settled bool, err error) {
 	for range s.released {
-		if _, err := readTag(pipeline); Refused(err) {
+		if _, err := readTag(p); Refused(err) {
 			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		} else if err != nil {
 			return false, err
@@ -177,7 +176,7 @@ func (s *sequence) read(pipeline *pgconn.Pipeline) (settled bool, err error) {
 	}{{s.behind, true, true}, {s.ended, false, true}, {s.calls, true, false}, {1, false, false}} {
 		s.batch = s.batch && part.batch
 		for range part.n {
-			tag, err := readTag(pipeline)
+			tag, err := readTag(p)
 			if err != nil {
 				return false, err
 			}
@@ -193,15 +192,15 @@ func (s *sequence) read(pipeline *pgconn.Pipeline) (settled bool, err error) {
 // giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether
 // it could.
 func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
-	pipeline := l.pg().StartPipeline(ctx)
-	pipeline.SendQueryParams(undoBatch, nil, nil, nil, nil)
+	p := l.pipeline(ctx)
+	p.SendQueryParams(undoBatch, nil, nil, nil, nil)
 	n := 2
 	if len(marked) > 0 {
-		l.send(pipeline, stmtUnmark, unmarkArgs(marked), nil)
+		p.send(stmtUnmark, unmarkArgs(marked), nil)
 		n++
 	}
-	l.send(pipeline, stmtCommit, nil, nil)
-	return exchange(pipeline, func() error { return readTags(pipeline, n) }) == nil
+	p.send(stmtCommit, nil, nil)
+	return exchange(p, func() error { return readTags(p, n) }) == nil
 }
 
 // close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.

@@ -87,7 +87,7 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	bounds := d.Bounds.WithDefaults()
 	s := &session{
 		conn: conn, hears: hears, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
-		asks: make(chan *ask, tuning.Rows), tell: lost,
+		stmts: unprepared(d.Schema, keepTexts, transactionSQL), asks: make(chan *ask, tuning.Rows), tell: lost,
 	}
 	s.lives, s.die = context.WithCancelCause(context.Background())
 	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
@@ -102,10 +102,6 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 		Scan(nil, nil, nil, &alone)
 	if err == nil && !alone {
 		err = errors.New("somebody has its lock")
-	}
-	if err == nil {
-		s.stmts = unprepared(d.Schema, keepTexts, transactionSQL)
-		err = s.stmts.prepare(ctx, conn.PgConn(), false)
 	}
 	if err != nil {
 		_ = conn.Close(ctx)

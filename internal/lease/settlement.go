@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -104,33 +102,33 @@ func (k *Keeper) onLane(
 
 // completeAll completes jobs that are done.
 func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string) error {
-	pipeline := l.pg().StartPipeline(ctx)
-	begun := l.beginSettlements(pipeline, some, relax)
+	p := l.pipeline(ctx)
+	begun := l.beginSettlements(p, some, relax)
 	c := settlementColumns(some)
-	l.send(pipeline, stmtDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
-	l.send(pipeline, stmtCommit, nil, nil)
-	return exchange(pipeline, func() error {
-		if err := readHeld(pipeline, begun, some); err != nil {
+	p.send(stmtDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
+	p.send(stmtCommit, nil, nil)
+	return exchange(p, func() error {
+		if err := readHeld(p, begun, some); err != nil {
 			return err
 		}
-		return readTags(pipeline, 1) // COMMIT
+		return readTags(p, 1) // COMMIT
 	})
 }
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
 func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) error {
-	pipeline := l.pg().StartPipeline(ctx)
-	begun := l.beginSettlements(pipeline, some, relax)
+	p := l.pipeline(ctx)
+	begun := l.beginSettlements(p, some, relax)
 	c := settlementColumns(some)
-	l.send(pipeline, stmtTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
-	return exchange(pipeline, func() error {
-		err := readHeld(pipeline, begun, some)
+	p.send(stmtTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
+	return exchange(p, func() error {
+		err := readHeld(p, begun, some)
 		if err == nil {
-			err = readSync(pipeline)
+			err = readSync(p)
 		}
 		if err == nil {
-			err = l.callHeld(pipeline, some)
+			err = l.callHeld(p, some)
 		}
 		return err
 	})
@@ -140,12 +138,12 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) e
 // user's. It returns how many answers belong to that.
 //
 // relax is the statement that has the commit not wait for the disk. It is made if all may do with that.
-func (l *Lane) beginSettlements(pipeline *pgconn.Pipeline, some []*settlement, relax string) (begun int) {
-	begun = l.begin(pipeline)
-	l.send(pipeline, stmtBound, nil, nil)
+func (l *Lane) beginSettlements(p *pipeline, some []*settlement, relax string) (begun int) {
+	begun = l.begin(p)
+	p.send(stmtBound, nil, nil)
 	begun++
 	if !slices.ContainsFunc(some, func(s *settlement) bool { return !s.relaxed }) {
-		l.send(pipeline, relax, nil, nil)
+		p.send(relax, nil, nil)
 		begun++
 	}
 	return begun
@@ -160,18 +158,18 @@ func settlementColumns(some []*settlement) headColumns {
 }
 
 // readHeld reads which groups are the claims' still. The others have ErrNotHeld.
-func readHeld(pipeline *pgconn.Pipeline, begun int, some []*settlement) error {
+func readHeld(p *pipeline, begun int, some []*settlement) error {
 	for _, s := range some {
 		s.err = ErrNotHeld
 	}
-	if err := readTags(pipeline, begun); err != nil {
+	if err := readTags(p, begun); err != nil {
 		return err
 	}
-	return eachNth(pipeline, len(some), func(_ *rowReader, n int) { some[n].err = nil })
+	return eachNth(p, len(some), func(_ *rowReader, n int) { some[n].err = nil })
 }
 
 // callHeld makes the calls of what is held, lets the groups go, and commits. The calls share what is left of a second.
-func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
+func (l *Lane) callHeld(p *pipeline, some []*settlement) error {
 	var held []*settlement
 	var heads, lost []*Held
 	var settled []int64
@@ -179,9 +177,9 @@ func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 		if s.err != nil {
 			continue
 		}
-		l.send(pipeline, stmtBoundRest, nil, nil)
+		p.send(stmtBoundRest, nil, nil)
 		for _, c := range s.calls {
-			l.send(pipeline, c.Statement, c.Args, nil)
+			p.send(c.Statement, c.Args, nil)
 		}
 		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.calls[0].Job)
 		if s.lost {
@@ -190,24 +188,24 @@ func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 	}
 	ends := 1 // COMMIT
 	if len(lost) > 0 {
-		l.send(pipeline, stmtUnmark, unmarkArgs(lost), nil)
+		p.send(stmtUnmark, unmarkArgs(lost), nil)
 		ends++
 	}
 	if len(heads) > 0 {
 		end := endCall(heads, settled)
-		l.send(pipeline, end.Statement, end.Args, nil)
+		p.send(end.Statement, end.Args, nil)
 		ends++
 	}
-	l.send(pipeline, stmtCommit, nil, nil)
-	if err := pipeline.Sync(); err != nil {
+	p.send(stmtCommit, nil, nil)
+	if err := p.Sync(); err != nil {
 		return err
 	}
 	for _, s := range held {
-		if err := readTags(pipeline, 1); err != nil {
+		if err := readTags(p, 1); err != nil {
 			return err
 		}
 		for range s.calls {
-			tag, err := readTag(pipeline)
+			tag, err := readTag(p)
 			if err != nil {
 				return err
 			}
@@ -216,5 +214,5 @@ func (l *Lane) callHeld(pipeline *pgconn.Pipeline, some []*settlement) error {
 			}
 		}
 	}
-	return readTags(pipeline, ends)
+	return readTags(p, ends)
 }

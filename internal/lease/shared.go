@@ -1,7 +1,5 @@
 package lease
 
-import "github.com/jackc/pgx/v5/pgconn"
-
 // A claim of a group of which several jobs may run at once (Request.Shared) is three statements: one locks a slot of
 // the group (sql/lock_shared.sql), the next the first job that nobody runs (sql/lock_next.sql), and the third looks
 // whether that is the right one (sql/claim_shared.sql). The job has started when its attempt is marked (Lane.Mark):
@@ -11,29 +9,29 @@ import "github.com/jackc/pgx/v5/pgconn"
 // group: a worker that has not begun it yet, or an operator.
 func (l *Lane) Behind() bool { return l.behind }
 
-func (l *Lane) sendShared(pipeline *pgconn.Pipeline, next *Request) {
+func (l *Lane) sendShared(p *pipeline, next *Request) {
 	args := [][]byte{[]byte(next.Queue), []byte(next.GroupID)}
 	for _, stmt := range []string{stmtLockShared, stmtLockNext, stmtClaimShared} {
-		pipeline.SendQueryStatement(l.stmts[stmt], args, nil, claimFormats)
+		p.send(stmt, args, claimFormats)
 	}
 }
 
-func (l *Lane) readShared(pipeline *pgconn.Pipeline, next *Request) (hold *Hold, err error) {
-	err = eachRow(pipeline, func(r *rowReader) {
+func (l *Lane) readShared(p *pipeline, next *Request) (hold *Hold, err error) {
+	err = eachRow(p, func(r *rowReader) {
 		l.overLimit = r.bool()
 		r.bool() // locked
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = eachRow(pipeline, func(r *rowReader) {
+	err = eachRow(p, func(r *rowReader) {
 		r.bool()
 		l.behind = true // until the job is claimed
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = eachRow(pipeline, func(r *rowReader) {
+	err = eachRow(p, func(r *rowReader) {
 		hold = &Hold{Held: Held{Key: next.Key, N: next.N, Shared: true}}
 		hold.scan(r, 0)
 		hold.More = r.bool()

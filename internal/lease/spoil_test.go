@@ -176,9 +176,10 @@ func TestUselessSessionIsClosed(t *testing.T) {
 		t.Run(sql, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.Enqueue(1, "a")
+			s.Enqueue(2, "a")
 			l := s.lane()
-			s.end(l)
+			h := s.claim(l, "a")
+			s.end(l, succeed(h)...) // what that takes is prepared
 			_, err := l.Conn().Exec(t.Context(), sql)
 			require.NoError(t, err)
 			_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})

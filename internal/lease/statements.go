@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -30,37 +28,18 @@ func (s statements) add(name, sql string) {
 	s[name] = &pgconn.StatementDescription{Name: name, SQL: sql}
 }
 
-// prepare prepares all of them in one round trip, for the first time or again.
-func (s statements) prepare(ctx context.Context, conn *pgconn.PgConn, again bool) error {
-	names := slices.Sorted(maps.Keys(s))
-	pipeline := conn.StartPipeline(ctx)
-	for _, name := range names {
-		if again {
-			pipeline.SendDeallocate(name) // it may be there yet
-		}
-		pipeline.SendPrepare(name, s[name].SQL, nil)
+// isPrepared reports whether the session has the statement, as far as its answers have been read.
+func isPrepared(s *pgconn.StatementDescription) bool { return s.ParamOIDs != nil }
+
+// forget makes all of them unprepared.
+func (s statements) forget() {
+	for name, stmt := range s {
+		s.add(name, stmt.SQL)
 	}
-	return exchange(pipeline, func() error {
-		for _, name := range names {
-			if again {
-				if _, err := pipeline.GetResults(); err != nil {
-					return err
-				}
-			}
-			res, err := pipeline.GetResults()
-			if err != nil {
-				return fmt.Errorf("lease: prepare %s: %w", name, err)
-			}
-			sd := res.(*pgconn.StatementDescription)
-			sd.Name, sd.SQL = name, s[name].SQL // not in the answer
-			s[name] = sd
-		}
-		return nil
-	})
 }
 
-// prepareAgain prepares the lane's statements again if a handler may have taken them away, with which its job is to be
-// settled. The transaction must not have failed. What the handler has set for it is put back first, as for settling.
+// prepareAgain has the lane's statements prepared again if a handler may have taken them away, with which its job is to
+// be settled. The transaction must not have failed. What the handler has set for it is put back first, as for settling.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if l.pooled || !l.loan.taken() {
 		return nil
@@ -75,11 +54,22 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if _, err := l.pg().ExecParams(ctx, l.stmts[stmtRestore].SQL, xid, nil, nil, nil).Close(); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
-	if err := l.stmts.prepare(ctx, l.pg(), true); err != nil {
-		return fmt.Errorf("lease: prepare again: %w", err)
+	l.stmts.forget()
+	if err := l.prepareRestore(ctx); err != nil {
+		return err
 	}
 	l.stream.deallocated.Store(false)
 	l.loan.prepared = true
+	return nil
+}
+
+// prepareRestore prepares what puts back the settings that a handler has changed: the others can be read by then.
+func (l *Lane) prepareRestore(ctx context.Context) error {
+	p := l.pipeline(ctx)
+	p.prepare(stmtRestore)
+	if err := exchange(p, func() error { return readSync(p) }); err != nil {
+		return fmt.Errorf("lease: prepare: %w", err)
+	}
 	return nil
 }
 

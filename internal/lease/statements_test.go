@@ -2,7 +2,10 @@ package lease
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -131,4 +134,68 @@ func TestStatementsLeftAlone(t *testing.T) {
 	}))
 	last = pgtest.One[string](s.DB, "SELECT query FROM pg_stat_activity WHERE pid = $1", l.pg().PID())
 	require.Equal(t, "SELECT 'the last'", last)
+}
+
+// A session prepares what is used, when it is used, and once.
+func TestPreparedWhereUsed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	l := s.lane()
+	prepared := func() (times map[string]time.Time) {
+		rows, err := l.conn.Conn().Query(t.Context(), "SELECT name, prepare_time FROM pg_prepared_statements",
+			pgx.QueryExecModeExec)
+		require.NoError(t, err)
+		times = make(map[string]time.Time)
+		var name string
+		var at time.Time
+		_, err = pgx.ForEachRow(rows, []any{&name, &at}, func() error { times[name] = at; return nil })
+		require.NoError(t, err)
+		return times
+	}
+	require.Equal(t, []string{stmtRestore}, slices.Collect(maps.Keys(prepared())))
+
+	h := s.claim(l, "a")
+	first := prepared()
+	require.Contains(t, first, stmtClaim)
+	require.NotContains(t, first, stmtClaimBatch)
+	require.NotContains(t, first, "succeed")
+	s.end(l, retryIn(h, 0)...)
+	h = s.claim(l, "a")
+	s.end(l, succeed(h)...)
+	last := prepared()
+	require.Contains(t, last, "succeed")
+	for name, at := range first {
+		require.Equal(t, at, last[name], name)
+	}
+}
+
+// What was prepared behind a statement that the server refuses is prepared again, wherever the answers end.
+func TestPreparedBehindAnError(t *testing.T) {
+	t.Parallel()
+	l := newStage(t).lane()
+	for _, read := range []int{0, 1} {
+		p := l.pipeline(t.Context())
+		p.send(stmtBegin, nil, nil)
+		p.SendQueryParams(nonsense, nil, nil, nil, nil)
+		p.send(stmtCommit, nil, nil)
+		require.Error(t, exchange(p, func() error { return readTags(p, read) }))
+		require.Equal(t, read > 0, isPrepared(l.stmts[stmtBegin]))
+		require.False(t, isPrepared(l.stmts[stmtCommit]))
+		l.rollback(t.Context())
+	}
+	p := l.pipeline(t.Context())
+	p.send(stmtBegin, nil, nil)
+	p.send(stmtCommit, nil, nil)
+	require.NoError(t, exchange(p, func() error { return readTags(p, 2) }))
+}
+
+// The library's own statements do not spoil a session.
+func TestOwnStatementsSpoilNothing(t *testing.T) {
+	t.Parallel()
+	own := newStage(t).lane().stmts
+	require.Greater(t, len(own), 20)
+	for _, stmt := range own {
+		require.False(t, spoils(stmt.SQL), stmt.SQL)
+	}
 }

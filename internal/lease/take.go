@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A patience says for how long a lane waits for whoever has locked what it needs, or is slow.
@@ -45,28 +43,28 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 	l.loan = nil // that of the job before
 	heads, behind := keptHeads(hold), keptBehind(hold)
 	c := columnsOf(heads)
-	pipeline := l.pg().StartPipeline(ctx)
-	begun := l.begin(pipeline)
+	p := l.pipeline(ctx)
+	begun := l.begin(p)
 	if bound := boundBy[wait]; bound != "" {
-		l.send(pipeline, bound, nil, nil)
+		p.send(bound, nil, nil)
 		begun++
 	}
-	l.send(pipeline, stmtTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
-	l.send(pipeline, stmtTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, claimFormats)
+	p.send(stmtTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
+	p.send(stmtTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, claimFormats)
 	if len(behind) > 0 {
-		l.send(pipeline, stmtSame, sameArgs(behind), claimFormats)
+		p.send(stmtSame, sameArgs(behind), claimFormats)
 	}
 	if wait == waitToTake {
-		l.send(pipeline, stmtWaitLong, nil, nil)
+		p.send(stmtWaitLong, nil, nil)
 	}
 	taken := 0
-	err := exchange(pipeline, func() (err error) {
-		taken, err = readTake(pipeline, begun, heads)
+	err := exchange(p, func() (err error) {
+		taken, err = readTake(p, begun, heads)
 		if err == nil && len(behind) > 0 {
-			err = readSame(pipeline, behind)
+			err = readSame(p, behind)
 		}
 		if err == nil && wait == waitToTake {
-			err = readTags(pipeline, 1)
+			err = readTags(p, 1)
 		}
 		return err
 	})
@@ -117,9 +115,9 @@ func sameArgs(behind []*Held) [][]byte {
 }
 
 // readSame takes the places of those jobs away that are not what was read: what is to settle them finds none there.
-func readSame(pipeline *pgconn.Pipeline, behind []*Held) error {
+func readSame(p *pipeline, behind []*Held) error {
 	same := make([]bool, len(behind))
-	err := eachNth(pipeline, len(behind), func(_ *rowReader, n int) { same[n] = true })
+	err := eachNth(p, len(behind), func(_ *rowReader, n int) { same[n] = true })
 	for n, h := range behind {
 		if err == nil && !same[n] {
 			h.Place = Place{}
@@ -134,11 +132,11 @@ func (h *Hold) changed() bool {
 }
 
 // readTake enters in the heads where their rows are, and the transaction.
-func readTake(pipeline *pgconn.Pipeline, begun int, heads []*Held) (taken int, err error) {
-	if err := readTags(pipeline, begun+1); err != nil { // and the groups
+func readTake(p *pipeline, begun int, heads []*Held) (taken int, err error) {
+	if err := readTags(p, begun+1); err != nil { // and the groups
 		return 0, err
 	}
-	err = eachNth(pipeline, len(heads), func(r *rowReader, n int) {
+	err = eachNth(p, len(heads), func(r *rowReader, n int) {
 		heads[n].Place = r.place()
 		heads[n].Seen.XID = r.int64()
 		taken++

@@ -65,10 +65,10 @@ var attempts = []Mutant{
 		Name:   "given-back-by-rollback",
 		Breaks: "a claim that is given back unworked is rolled back, which looks like a crash",
 		Edits: []Edit{{
-			laneFile, "	case next != nil:\n		l.send(pipeline, stmtChain",
-			"	case next != nil && len(calls) == 0:\n		pipeline.SendQueryParams(\"ROLLBACK " +
+			laneFile, "	case next != nil:\n		p.send(stmtChain",
+			"	case next != nil && len(calls) == 0:\n		p.SendQueryParams(\"ROLLBACK " +
 				"AND CHAIN\", nil, nil, nil, nil)\n" +
-				"	case next != nil:\n		l.send(pipeline, stmtChain",
+				"	case next != nil:\n		p.send(stmtChain",
 		}},
 		Test: Test{"internal/lease", "TestWhatIsNotLost"},
 	},

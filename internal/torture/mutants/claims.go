@@ -229,10 +229,10 @@ var claims = []Mutant{
 		Name:   "miss-kept",
 		Breaks: "the next claim goes on in the transaction of one that missed, whose group stays locked",
 		Edits: []Edit{{
-			laneFile, "	case next != nil:\n		l.send(pipeline, stmtChain",
+			laneFile, "	case next != nil:\n		p.send(stmtChain",
 			"	case next != nil && l.hold == nil && len(calls) == 0:\n" +
-				"		l.send(pipeline, stmtBegin, nil, nil)\n" +
-				"	case next != nil:\n		l.send(pipeline, stmtChain",
+				"		p.send(stmtBegin, nil, nil)\n" +
+				"	case next != nil:\n		p.send(stmtChain",
 		}},
 		Test: Test{"internal/lease", "TestMissedClaimIsFreedByTheNextStep"},
 	},
@@ -259,7 +259,7 @@ var claims = []Mutant{
 			{
 				laneFile, "	for _, c := range calls {\n		if !c.Behind",
 				"	if len(calls) > 0 && l.hold != nil {\n		s.ended++\n" +
-					"		l.send(pipeline, stmtChain, nil, nil)\n	}\n" +
+					"		p.send(stmtChain, nil, nil)\n	}\n" +
 					"	for _, c := range calls {\n		if !c.Behind",
 			},
 		},

@@ -115,7 +115,7 @@ var sessions = []Mutant{
 		Breaks: "a handler begins before its claim is committed",
 		Edits: []Edit{
 			{
-				roundFile, "	p.SendQueryStatement(r.stmts[stmtCommit], nil, nil, nil)\n	if err := p.Sync()",
+				roundFile, "	p.send(stmtCommit, nil, nil)\n	if err := p.Sync()",
 				"	if err := p.Sync()",
 			},
 			{roundFile, "	if _, err := readTag(p); err != nil { // COMMIT\n		return err\n	}\n", ""},
