@@ -13,7 +13,9 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
-	for _, set := range []string{`failures = '[5]'`, `run_at = '-infinity'`} {
+	for _, set := range []string{
+		`failures = '[5]'`, `failures = '5'`, `failures = '{"5": 5}'`, `failures = 'null'`, `run_at = '-infinity'`,
+	} {
 		for _, verb := range []string{"retry", "delete", "bury"} {
 			id := b.send("g", "a")[0]
 			b.exec("UPDATE pgfifo.jobs SET " + set)
@@ -23,7 +25,12 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 			require.Empty(t, jobs[0].Failures)
 			require.Zero(t, jobs[0].RunAt)
 			require.NoError(t, oneJob[verb](promptly(t), q, id), "%s, %s", set, verb)
-			b.exec("DELETE FROM pgfifo.jobs")
+			for _, dead := range b.deadLetters() {
+				why, err := q.WhyJob(t.Context(), dead.ID)
+				require.NoError(t, err)
+				require.Equal(t, fifo.KindOperator, why.LastFailure.Kind, set)
+			}
+			b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.dead_letters")
 		}
 	}
 	b.ledger.sent = nil
