@@ -73,7 +73,7 @@ const (
 var keepTexts = texts.Prepared(
 	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
 
-// keep opens a session that holds groups.
+// keep opens a session that is to hold groups: see run.
 func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
@@ -111,7 +111,6 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 		_ = conn.Close(ctx)
 		return nil, fmt.Errorf("lease: session: %w", err)
 	}
-	go s.run()
 	return s, nil
 }
 
@@ -204,9 +203,14 @@ func (s *session) close() {
 // retryDue reports whether it is time to ask again for what was not let go.
 func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
-// retryLater says what is still to be let go, and sets the time at which that is asked for again.
-func (s *session) retryLater(unreleased []release) {
+// retryLater says what is still to be let go. It sets the time at which that is asked for again, if that was asked for
+// just now, or is new.
+func (s *session) retryLater(unreleased []release, retried bool) {
+	isNew := len(s.unreleased) == 0
 	s.unreleased = unreleased
+	if !retried && !isNew {
+		return
+	}
 	if s.tries++; len(unreleased) == 0 {
 		s.tries = 0
 	}
@@ -240,7 +244,7 @@ func (s *session) releaseApart(why error) error {
 		refused = append(refused, s.unreleased...)
 		all = all[1:]
 	}
-	s.retryLater(slices.Concat(all, refused))
+	s.retryLater(slices.Concat(all, refused), true)
 	s.retryAt = time.Now().Add(wait)
 	return nil
 }
@@ -275,9 +279,11 @@ func (s *session) answer(asks []*ask) error {
 	switch {
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
+		unreleased := s.unreleased
 		for _, a := range asks {
-			s.unreleased = append(s.unreleased, a.releases...)
+			unreleased = append(unreleased, a.releases...)
 		}
+		s.retryLater(unreleased, retry) // claims may need another table
 	case refused && retry:
 		if err := s.releaseApart(err); err != nil {
 			return err
@@ -291,7 +297,7 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.unreleased = append(s.unreleased, asks[0].releases...)
+		s.retryLater(append(s.unreleased, asks[0].releases...), false)
 	}
 	for _, a := range asks {
 		if a.deferred && err == nil {
