@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A job that is parked until 'infinity' is listed with a time that Go has, and one since '-infinity' as not delayed.
+// A job that is parked until 'infinity' is listed with a time that Go has, and one since '-infinity' as not delayed. So
+// is the time of an enqueue that was written by hand, and '-infinity' is none.
 const (
 	jobsSQL     = fromJobsSQL + "pgfifo.jobs WHERE "
 	fromJobsSQL = listSQL + `
@@ -15,8 +16,8 @@ const (
 	deadLettersSQL = listSQL + `
 		NULL::timestamptz, died_at
 		FROM pgfifo.dead_letters WHERE `
-	listSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), enqueued_at, failures,
-		coalesce(priority, 0),`
+	listSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),
+		nullif(least(enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity'), failures, coalesce(priority, 0),`
 )
 
 // lettersSQL is what Letters choose: $5 ids (NULL: any), $6 kind and $7 part of the error of the last failure (empty:
@@ -40,14 +41,14 @@ func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
 
 // scanJob reads what jobsSQL, deadLettersSQL or lockJobSQL selects.
 func scanJob(r row) (j Job, err error) {
-	var runAt, diedAt *time.Time
+	var enqueuedAt, runAt, diedAt *time.Time
 	var headers, failures []byte
-	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &j.Attempts, &j.MaxAttempts, &j.EnqueuedAt,
+	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &j.Attempts, &j.MaxAttempts, &enqueuedAt,
 		&failures, &j.Priority, &runAt, &diedAt)
 	if err != nil {
 		return j, err
 	}
-	j.RunAt, j.DiedAt = orZero(runAt), orZero(diedAt)
+	j.EnqueuedAt, j.RunAt, j.DiedAt = orZero(enqueuedAt), orZero(runAt), orZero(diedAt)
 	j.Headers, j.Failures = decodeHeaders(headers), decodeFailures(failures)
 	return j, nil
 }

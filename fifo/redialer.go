@@ -2,11 +2,13 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
@@ -18,7 +20,7 @@ type redialer struct {
 	who    string
 	last   *atomic.Pointer[setback] // the error that it waited for last
 	failed int                      // attempts that failed in a row
-	quiet  bool                     // who has just logged the same says it for all
+	quiet  bool                     // who has just logged the same says it for all; the end of a session is logged
 }
 
 // A setback is an error of what is tried again and again.
@@ -38,7 +40,9 @@ func (r *redialer) wait(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if last := r.last.Load(); !r.quiet || last == nil || time.Since(last.at) > tuning.Wait {
+	last := r.last.Load()
+	told := errors.Is(err, lease.ErrLost) || last != nil && time.Since(last.at) <= tuning.Wait
+	if !r.quiet || !told {
 		r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
 	}
 	r.last.Store(&setback{err, time.Now()})

@@ -118,12 +118,12 @@ func (s Scope) groupsBehind(ctx context.Context, from position, limit int, state
 		return nil, err
 	}
 	return readAll(ctx, s, verb, statement("groups"), func(r row) (g Status, err error) {
-		var due, heldSince, since *time.Time
+		var oldest, due, heldSince, since *time.Time
 		var failure []byte
-		err = r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &g.OldestAt, &due, &g.Queued, &g.Paused,
+		err = r.Scan(&g.Queue, &g.GroupID, &g.HeadID, &g.Attempts, &oldest, &due, &g.Queued, &g.Paused,
 			&g.PauseReason, &g.queuePaused, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
 			&g.PauseJob, &failure, &g.overLimit, &g.groupFull)
-		g.DueAt, g.HeldSince, g.Since = orZero(due), orZero(heldSince), orZero(since)
+		g.OldestAt, g.DueAt, g.HeldSince, g.Since = orZero(oldest), orZero(due), orZero(heldSince), orZero(since)
 		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)
 		return g, err
 	}, from.Queue, from.GroupID, from.ID, s.queueOrNull(), s.groupOrNull(), limit, MaxQueued,

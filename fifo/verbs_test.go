@@ -331,27 +331,6 @@ func TestVerbBesideAClaim(t *testing.T) {
 	b.drained()
 }
 
-// What was written by hand is listed, and can be got rid of.
-func TestVerbsOnUnreadableJobs(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	q := b.client.Queue("q")
-	for _, set := range []string{`failures = '[5]'`, `run_at = '-infinity'`} {
-		for _, verb := range []string{"retry", "delete", "bury"} {
-			id := b.send("g", "a")[0]
-			b.exec("UPDATE pgfifo.jobs SET " + set)
-			jobs, err := q.Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			require.Len(t, jobs, 1)
-			require.Empty(t, jobs[0].Failures)
-			require.Zero(t, jobs[0].RunAt)
-			require.NoError(t, oneJob[verb](promptly(t), q, id), "%s, %s", set, verb)
-			b.exec("DELETE FROM pgfifo.jobs")
-		}
-	}
-	b.ledger.sent = nil
-}
-
 // In a transaction that has looked at a group before, Why and Terminate see who has begun to run it since.
 func TestLooksAgainInATransaction(t *testing.T) {
 	t.Parallel()

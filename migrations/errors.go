@@ -35,6 +35,6 @@ var (
 	// ErrRole is returned by Grant and RolesSQL for names that they do not take.
 	ErrRole = errors.New("migrations: invalid role")
 
-	// ErrNotOwner is returned by Grant if the current role does not own the schema and its tables.
+	// ErrNotOwner is returned by Grant if the current role does not own the schema and its tables, types and functions.
 	ErrNotOwner = errors.New("migrations: not the owner")
 )

@@ -39,7 +39,8 @@
 // Give the tool a table of its own for these (x-migrations-table, atlas's --revisions-schema): their versions are not
 // those of your migrations. Or copy each file among yours, under a number of yours, and have atlas hash again.
 //
-// One function in them has semicolons in its body, and is between goose's marks for that. Other tools pass over those.
+// Functions in them have semicolons in their bodies. So the files of GooseFS have goose's marks around each direction;
+// the other tools need none.
 //
 // The files record the version themselves, as the result of the function schema_version in the library's schema, so
 // that Version and Check are right whichever tool ran them, and the tools may take turns. It is part of the schema
@@ -60,8 +61,9 @@ const Latest = 1
 // Config says where to migrate, and how. A nil *Config is the zero value, which is good for most.
 type Config struct {
 	// Schema is the PostgreSQL schema of the library's tables, which Up creates unless it is there. Each schema has
-	// a version of its own. The name has up to 63 bytes, does not begin with pg_, and has none of $block$, $enqueue$,
-	// $replace$ and $runs$ in it. Defaults to "pgfifo".
+	// a version of its own. The name has up to 63 bytes, does not begin with pg_, and has none of the dollar quotes of
+	// the schema's functions in it, as $runs$: it is in the text of these functions, and would end that. Defaults to
+	// "pgfifo".
 	Schema string
 
 	// LockTimeout is how long a step waits for each of its table locks before it is rolled back and tried again. A step

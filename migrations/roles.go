@@ -57,9 +57,9 @@ func RolesSQL(schema string, roles Roles) (string, error) {
 // nothing has changed it changes nothing, and it waits for no running job. Where a newer release went further it does
 // nothing, as Up: the rights on what is new are not known here, and would be taken away.
 //
-// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them, and of the types:
-// PostgreSQL would give a part of the rights and a warning. Roles that are missing are created, for which the role
-// needs CREATEROLE.
+// It returns ErrNotOwner if the current role is not, or not a member of, the owner of all of them, and of the types and
+// the functions: PostgreSQL would give a part of the rights and a warning. Roles that are missing are created, for
+// which the role needs CREATEROLE.
 func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
 	if err != nil {
@@ -81,7 +81,7 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 			return err
 		}
 		var owner bool
-		words := strings.Fields(strings.ReplaceAll(rolesSQL, ",", " "))
+		words := strings.Fields(strings.NewReplacer(",", " ", "(", " ").Replace(rolesSQL))
 		if err := tx.QueryRow(ctx, ownerSQL, m.name.String(), words).Scan(&owner); err != nil {
 			return fmt.Errorf("migrations: read the owner of schema %q: %w", m.name, err)
 		}
@@ -95,13 +95,17 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 	})
 }
 
-// ownerSQL tells whether the current role has the rights of the owner of the schema, and of the tables and the domains
-// that are among the words of roles.sql. A table has a type of its name, with its owner.
+// ownerSQL tells whether the current role has the rights of the owner of the schema, and of the tables, the domains and
+// the functions that are among the words of roles.sql. A table has a type of its name, with its owner, and its
+// sequences have that owner, too.
 const ownerSQL = `
 	SELECT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
 	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t
 	                   WHERE t.typnamespace = n.oid AND NOT pg_catalog.pg_has_role(t.typowner, 'USAGE')
 	                     AND 'pgfifo.' || t.typname = ANY ($2::text[]))
+	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p
+	                   WHERE p.pronamespace = n.oid AND NOT pg_catalog.pg_has_role(p.proowner, 'USAGE')
+	                     AND 'pgfifo.' || p.proname = ANY ($2::text[]))
 	FROM pg_catalog.pg_namespace n
 	WHERE n.nspname = $1::text`
 

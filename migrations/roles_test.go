@@ -110,7 +110,12 @@ func TestGrantByOwner(t *testing.T) {
 	exec(t, pool, "ALTER DOMAIN pgfifo.count OWNER TO CURRENT_USER")
 	require.ErrorIs(t, Grant(ctx, mine, roles, nil), ErrNotOwner, "nor of each domain")
 	exec(t, pool, "ALTER DOMAIN pgfifo.count OWNER TO "+owner)
+	const function = "ALTER FUNCTION pgfifo.take_from_session(text, text) OWNER TO "
+	exec(t, pool, function+"CURRENT_USER")
+	require.ErrorIs(t, Grant(ctx, mine, roles, nil), ErrNotOwner, "nor of each function")
+	exec(t, pool, function+owner)
 	exec(t, pool, "CREATE TABLE pgfifo.theirs ()") // which Grant has nothing to do with
+	exec(t, pool, "CREATE FUNCTION pgfifo.theirs() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
 	for _, name := range []string{roles.Producer, roles.Worker, roles.Reader, roles.Admin} {
 		exec(t, pool, `CREATE ROLE "`+name+`"`)
 	}

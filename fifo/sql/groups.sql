@@ -53,7 +53,8 @@ WITH RECURSIVE walk AS (
     GROUP BY q.queue, q.max_running
     HAVING count(*) >= q.max_running
 )
-SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueued_at AS oldest_at,
+SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
+       nullif(least(walk.enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity') AS oldest_at,
        CASE WHEN walk.run_at > statement_timestamp()
             THEN least(walk.run_at, timestamptz '9999-12-31 UTC')
        END AS due_at,
@@ -66,7 +67,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts, walk.enqueu
        CASE WHEN hold.held THEN hold.since
             WHEN p.queue IS NOT NULL THEN p.paused_at
             WHEN walk.run_at > statement_timestamp() THEN NULL
-            ELSE greatest(walk.run_at, walk.enqueued_at)
+            ELSE nullif(greatest(walk.run_at, least(walk.enqueued_at, timestamptz '9999-12-31 UTC')), '-infinity')
        END AS since,
        coalesce(p.job, 0) AS pause_job,
        walk.failures -> -1 AS last_failure,

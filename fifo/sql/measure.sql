@@ -7,9 +7,9 @@ SELECT pg_catalog.count(*) AS jobs,
        (SELECT pg_catalog.count(*)
         FROM pgfifo.dead_letters d
         WHERE d.queue = $1 AND ($2::text IS NULL OR d.group_id = $2)) AS dead_letters,
-       min(j.enqueued_at) AS oldest_at,
-       min(greatest(j.enqueued_at, j.run_at)) FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp())
-           AS due_since,
+       min(nullif(least(j.enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity')) AS oldest_at,
+       min(nullif(least(greatest(j.enqueued_at, j.run_at), timestamptz '9999-12-31 UTC'), '-infinity'))
+           FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp()) AS due_since,
        false AS more
 FROM pgfifo.jobs j
 WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)

@@ -35,9 +35,9 @@ SELECT least(n.jobs, $4::integer) AS jobs,
        greatest(n.jobs, n.letters) > $4::integer AS more
 FROM n
 CROSS JOIN (
-    SELECT min(j.enqueued_at) AS oldest_at,
-           min(greatest(j.enqueued_at, j.run_at)) FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp())
-               AS due_since
+    SELECT min(nullif(least(j.enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity')) AS oldest_at,
+           min(nullif(least(greatest(j.enqueued_at, j.run_at), timestamptz '9999-12-31 UTC'), '-infinity'))
+               FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp()) AS due_since
     FROM (SELECT c.enqueued_at, c.run_at FROM counted c
           UNION ALL
           SELECT o.enqueued_at, o.run_at FROM oldest o) j) t

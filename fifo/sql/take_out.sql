@@ -1,7 +1,8 @@
 -- Takes a job out of its group, into the dead letters or for good. Run behind lock_job.sql.
 --
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
--- stay as they are), $6 how many failures to keep. xid is the transaction's id.
+-- stay as they are), $6 how many failures to keep. xid is the transaction's id. Failures that are no list, written by
+-- hand, are none.
 --
 -- A DELETE wants a stronger lock than that: a transaction that has just referred to the job by a foreign key is in its
 -- way. It is not waited for: no row.
@@ -19,7 +20,8 @@ WITH locked AS MATERIALIZED (
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
     SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority,
            CASE WHEN $5::text IS NULL THEN failures
-                ELSE CASE WHEN jsonb_array_length(failures) >= $6::integer THEN failures - 0
+                ELSE CASE WHEN pg_catalog.jsonb_typeof(failures) <> 'array' THEN '[]'
+                          WHEN jsonb_array_length(failures) >= $6::integer THEN failures - 0
                           ELSE coalesce(failures, '[]')
                      END
                      || pg_catalog.jsonb_build_object('attempt', attempts, 'kind', 'operator', 'error', $5::text,

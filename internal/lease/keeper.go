@@ -90,6 +90,7 @@ func (k *Keeper) open(ctx context.Context) error {
 		s.end(errClosed)
 	}
 	if err == nil {
+		go s.run()
 		k.now, k.failed = s, 0
 	} else {
 		k.failed++

@@ -93,11 +93,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	}
 	r.giveSlots()
 	r.session.unwanted = append(r.session.unwanted, r.unwanted...)
-	if r.retry || len(r.unreleased) > 0 && len(r.session.unreleased) == 0 {
-		r.retryLater(r.unreleased)
-	} else {
-		r.session.unreleased = r.unreleased
-	}
+	r.retryLater(r.unreleased, r.retry)
 	return nil
 }
 

@@ -73,7 +73,7 @@ const (
 var keepTexts = texts.Prepared(
 	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
 
-// keep opens a session that holds groups.
+// keep opens a session that is to hold groups: see run.
 func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
@@ -107,7 +107,6 @@ func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 		_ = conn.Close(ctx)
 		return nil, fmt.Errorf("lease: session: %w", err)
 	}
-	go s.run()
 	return s, nil
 }
 
@@ -200,9 +199,14 @@ func (s *session) close() {
 // retryDue reports whether it is time to ask again for what was not let go.
 func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
-// retryLater says what is still to be let go, and sets the time at which that is asked for again.
-func (s *session) retryLater(unreleased []release) {
+// retryLater says what is still to be let go. It sets the time at which that is asked for again, if that was asked for
+// just now, or is new.
+func (s *session) retryLater(unreleased []release, retried bool) {
+	isNew := len(s.unreleased) == 0
 	s.unreleased = unreleased
+	if !retried && !isNew {
+		return
+	}
 	if s.tries++; len(unreleased) == 0 {
 		s.tries = 0
 	}
@@ -236,7 +240,7 @@ func (s *session) releaseApart(why error) error {
 		refused = append(refused, s.unreleased...)
 		all = all[1:]
 	}
-	s.retryLater(slices.Concat(all, refused))
+	s.retryLater(slices.Concat(all, refused), true)
 	s.retryAt = time.Now().Add(wait)
 	return nil
 }
@@ -263,17 +267,21 @@ var ErrBusy = errors.New("lease: somebody has a table locked")
 func locked(err error) bool { return sqlState(err) == lockNotAvailable }
 
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
-// is the connection's.
+// is the connection's: then the end of the session is the answer.
 func (s *session) answer(asks []*ask) error {
 	retry := s.retryDue()
 	err := s.bounded(asks, retry)
 	refused := err != nil && Refused(err)
 	switch {
+	case err != nil && !refused:
+		return err
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
+		unreleased := s.unreleased
 		for _, a := range asks {
-			s.unreleased = append(s.unreleased, a.releases...)
+			unreleased = append(unreleased, a.releases...)
 		}
+		s.retryLater(unreleased, retry) // claims may need another table
 	case refused && retry:
 		if err := s.releaseApart(err); err != nil {
 			return err
@@ -287,7 +295,7 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.unreleased = append(s.unreleased, asks[0].releases...)
+		s.retryLater(append(s.unreleased, asks[0].releases...), false)
 	}
 	for _, a := range asks {
 		if a.deferred && err == nil {
@@ -299,10 +307,7 @@ func (s *session) answer(asks []*ask) error {
 		}
 		close(a.done)
 	}
-	if refused {
-		err = nil
-	}
-	return err
+	return nil
 }
 
 // bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. With

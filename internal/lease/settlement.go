@@ -181,7 +181,7 @@ func (l *Lane) callHeld(p *pipeline, some []*settlement) error {
 		for _, c := range s.calls {
 			p.send(c.Statement, c.Args, nil)
 		}
-		held, heads, settled = append(held, s), append(heads, s.head), append(settled, s.calls[0].Job)
+		held, heads, settled = append(held, s), append(heads, s.head), append(settled, jobOf(s.calls))
 		if s.lost {
 			lost = append(lost, s.head)
 		}

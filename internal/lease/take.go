@@ -159,8 +159,18 @@ func endCall(heads []*Held, settled []int64) Call {
 // look themselves.
 func settledBy(heads []*Held, calls []Call) []int64 {
 	settled := make([]int64, len(heads))
-	if len(heads) == 1 && len(calls) == 1 {
-		settled[0] = calls[0].Job // it may be one behind the head
+	if len(heads) == 1 {
+		settled[0] = jobOf(calls) // it may be one behind the head
 	}
 	return settled
+}
+
+// jobOf returns the job of the first call that has one, whatever other calls stand before it; or 0.
+func jobOf(calls []Call) int64 {
+	for _, c := range calls {
+		if c.Job != 0 {
+			return c.Job
+		}
+	}
+	return 0
 }

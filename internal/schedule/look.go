@@ -110,14 +110,14 @@ func (s *Scout) nextLook(view View) time.Duration {
 		return 0
 	case view.Room <= 0:
 		return tuning.Wait
-	case l.pass == nil && !l.owed.IsZero() && !view.Crowded:
-		gap = tuning.Spare * l.batch
 	case l.pass != nil && view.Idle:
 		return 0
 	case l.pass != nil:
 		gap = tuning.Few * l.batch
 	case l.pressed:
 		gap = view.hurry(l.took)
+	case !l.owed.IsZero() && !view.Crowded:
+		gap = min(gap, tuning.Spare*l.batch)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
 	}

@@ -259,6 +259,17 @@ func TestNextLook(t *testing.T) {
 	scout.press()
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.LessOrEqual(t, scout.nextLook(busy), time.Second)
+	l.owed = time.Now() // there is room again for what was not read, and that is no reason to look later
+	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
+	require.LessOrEqual(t, scout.nextLook(busy), time.Second)
+	l.pressed, l.took, l.batch = false, 4*time.Second, 4*time.Second
+	for _, view := range []View{idle, busy} {
+		require.LessOrEqual(t, scout.nextLook(view), scout.Poll)
+	}
+	l.batch = 10 * time.Millisecond
+	for _, view := range []View{idle, busy} {
+		require.LessOrEqual(t, scout.nextLook(view), 20*l.batch)
+	}
 	l.pass, l.batch = &pass{}, time.Minute
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.Greater(t, scout.nextLook(busy), 2*time.Minute)

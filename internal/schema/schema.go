@@ -24,7 +24,8 @@ var ErrInvalid = errors.New("invalid schema name")
 // maxLen is NAMEDATALEN-1: PostgreSQL cuts longer identifiers without an error.
 const maxLen = 63
 
-// quoteTag finds the dollar quotes around functions whose text has the schema's name in it.
+// quoteTag finds the dollar quotes around functions whose text has the schema's name in it. A name that has one in it
+// would end that text.
 var quoteTag = regexp.MustCompile(`\$(block|enqueue|held|replace|runs|take)\$`)
 
 // A Name is a checked schema name. The zero value is the default schema.

@@ -28,6 +28,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A schema's name cannot end the text of any function of the schema's.
+func TestQuoteTags(t *testing.T) {
+	t.Parallel()
+	files, err := fs.Glob(os.DirFS("../.."), "migrations/sql/*.sql")
+	require.NoError(t, err)
+	count := 0
+	for _, file := range files {
+		sql, err := fs.ReadFile(os.DirFS("../.."), file)
+		require.NoError(t, err)
+		for _, tag := range regexp.MustCompile(`\$\w*\$`).FindAllString(string(sql), -1) {
+			count++
+			_, err := Parse("a" + tag + "b")
+			require.ErrorIs(t, err, ErrInvalid, "%s: %s", file, tag)
+		}
+	}
+	require.Positive(t, count)
+}
+
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	empty, err := Parse("")
