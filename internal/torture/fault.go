@@ -210,6 +210,7 @@ func (r *run) over(ctx context.Context, began time.Time) bool {
 
 // inject injects a fault, as soon as that is possible.
 func (r *run) inject(ctx context.Context, f *Kind, rng *rand.Rand) {
+	defer r.trying(f)()
 	var err error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; {
 		if err = f.inject(ctx, r, rng); err == nil {
@@ -229,6 +230,29 @@ func (r *run) inject(ctx context.Context, f *Kind, rng *rand.Rand) {
 	if ctx.Err() == nil {
 		r.fail(fmt.Errorf("%s: %w", f.name, err))
 	}
+}
+
+// trying takes down that a fault is being injected, until the returned function is called.
+func (r *run) trying(f *Kind) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried = append(r.tried, f)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		at := slices.Index(r.tried, f)
+		r.tried = slices.Delete(r.tried, at, at+1)
+	}
+}
+
+// trials returns the names of the faults that are being injected, and whether nobody can work meanwhile.
+func (r *run) trials() (names []string, alone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.tried {
+		names, alone = append(names, f.name), alone || f.is(exclusive)
+	}
+	return names, alone
 }
 
 // feed lets some messages be sent before their time.

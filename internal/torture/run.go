@@ -61,6 +61,7 @@ type run struct {
 	leftOut  map[string]string // faults and checks: why
 	cut      map[way]bool      // some partition has to do with it
 	injected map[string]int
+	tried    []*Kind // what is being injected
 	samples  []lockSample
 	end      endState
 	drain    []breach // what the drain found

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// stuckAfter is how long nothing may happen while there is work.
+	// stuckAfter is how long nothing may happen while there is work, and no fault that takes the server down, or all
+	// workers: on a busy machine a server takes as long to come up.
 	stuckAfter = 20 * time.Second
 	// drainWithin is how long the rest of the work may take after the last fault, beside time for the work itself.
 	drainWithin = 60 * time.Second
@@ -131,7 +132,7 @@ func (r *run) work(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a condition, and reports whether that was in vain: nothing happened for too long, or limit (0: none)
+// await waits for a condition, and reports whether that was in vain: nothing happened for stuckAfter, or limit (0: none)
 // has passed.
 func (r *run) await(ctx context.Context, what string, limit time.Duration, cond func() bool) (stuck bool) {
 	began := time.Now()
@@ -140,11 +141,13 @@ func (r *run) await(ctx context.Context, what string, limit time.Duration, cond 
 		if pause.For(ctx, 200*time.Millisecond) != nil || r.failed() != nil {
 			return false
 		}
-		if s := r.state(ctx); s != last {
+		trials, alone := r.trials()
+		if s := r.state(ctx); s != last || alone {
 			last, at = s, time.Now()
 		}
 		if time.Since(at) > stuckAfter {
-			r.breach("I8", "nothing happened for %v, waiting for %s: %d jobs are left", stuckAfter, what, r.jobs(ctx))
+			r.breach("I8", "nothing happened for %v, waiting for %s: %d jobs are left; being injected: %q",
+				stuckAfter, what, r.jobs(ctx), trials)
 			return true
 		}
 		if limit > 0 && time.Since(began) > limit {
