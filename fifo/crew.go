@@ -282,7 +282,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 }
 
 // runBeside runs the scout or the listener, on one connection after another: on *first, unless that is nil, then on
-// those that it opens.
+// those that it opens. One on which all is refused at once, for want of a right say, is no end of the trouble: the next
+// rest is longer.
 func (c *crew) runBeside(
 	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
 ) {
@@ -294,9 +295,12 @@ func (c *crew) runBeside(
 			conn, err = c.dialer.Connect(ctx)
 		}
 		if err == nil {
-			retry.reset()
+			began := time.Now()
 			err = run(ctx, conn)
 			closeConn(conn)
+			if time.Since(began) > tuning.Wait {
+				retry.reset()
+			}
 		}
 		retry.wait(ctx, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -126,11 +127,16 @@ func testReady(t *testing.T, by lease) {
 	}
 }
 
-// Looks that fail do not count, whatever else the server answers.
+// Looks that fail do not count, whatever else the server answers. It is not asked for one connection after another.
 func TestNotReadyWithoutLooks(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	w := b.worker(nop)
+	var dials atomic.Int32
+	w := b.worker(nop, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { dials.Add(1); return nil }
+		}))
+	})
 	b.run(w)
 	ready(t, w)
 	b.exec("ALTER TABLE pgfifo.jobs RENAME TO away")
@@ -138,6 +144,7 @@ func TestNotReadyWithoutLooks(t *testing.T) {
 	require.ErrorContains(t, err, "it last looked for work ")
 	require.ErrorContains(t, err, "42P01", "the last error")
 	require.Equal(t, 2, w.Stats().Lanes)
+	require.Less(t, dials.Load(), int32(30))
 	b.exec("ALTER TABLE pgfifo.away RENAME TO jobs")
 	ready(t, w)
 }
