@@ -234,6 +234,12 @@ var effects = []Mutant{
 		Test: Test{"internal/lease", "TestOneSavepointForAJob"},
 	},
 	{
+		Name:   "statement-prepared-twice",
+		Breaks: "a session on which an answer was not read cannot prepare the statement again",
+		Edits:  []Edit{{"internal/lease/pipeline.go", "	p.SendDeallocate(stmt)\n", ""}},
+		Test:   Test{"internal/lease", "TestPreparedBehindAnError"},
+	},
+	{
 		Name:   "statements-taken-away",
 		Breaks: "a job whose handler deallocates all prepared statements cannot be settled",
 		Edits: []Edit{{

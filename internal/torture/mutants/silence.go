@@ -152,4 +152,12 @@ var silence = []Mutant{
 		Edits:   []Edit{{"fifo/overdue.go", "AbandonAfter; after > 0 {", "AbandonAfter; after < 0 {"}},
 		Torture: endless, By: []string{"I7", "I8"},
 	},
+	{
+		Name:   "refused-scout-does-not-rest",
+		Breaks: "a worker that is refused its looks opens one connection after another",
+		Edits: []Edit{{
+			"fifo/crew.go", "			if time.Since(began) > tuning.Wait {\n", "			if !began.IsZero() {\n",
+		}},
+		Test: Test{"fifo", "TestNotReadyWithoutLooks"},
+	},
 }
