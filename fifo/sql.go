@@ -17,7 +17,7 @@ var texts = schema.Read(files)
 // statement returns that of a file.
 func statement(name string) string { return texts.Named(name) }
 
-// settleStatements are those that settle a job, by their names. They are prepared on every lane.
+// settleStatements are those that settle a job, by their names. A lane prepares one when it first uses it.
 var settleStatements = make(map[string]string)
 
 // settles adds the statement of a file to them, and returns its name.
