@@ -18,6 +18,7 @@ import (
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
+	t.Parallel()
 	for name, use := range map[string]func(ctx context.Context, job *fifo.Job) func() error{
 		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
 			return func() error {
@@ -60,7 +61,6 @@ func testAbandon(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b, log, _ := watched(t)
 			by.on(b)
 			b.ledger.overlaps = true
@@ -116,7 +116,6 @@ func testAbandon(t *testing.T, by lease) {
 
 // A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.
 func TestAbandonBesideAHook(t *testing.T) {
-	t.Parallel()
 	told, release := make(chan struct{}, 100), make(chan struct{})
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = append(c.Hooks, fifo.Hooks{
@@ -166,7 +165,6 @@ func TestAbandonInAStatement(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.overlaps = true
 			ids, ended := b.send("g", nil, nil), make(chan error, 1)
@@ -209,7 +207,6 @@ func TestAbandonABatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.overlaps = true
 			h := newStubborn()
@@ -242,7 +239,6 @@ func TestAbandonABatch(t *testing.T) {
 
 // RunOne gives up as Run does.
 func TestRunOneAbandons(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newStubborn()
 	defer close(h.release)

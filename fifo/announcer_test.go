@@ -85,7 +85,6 @@ func TestNoticeAfterCommit(t *testing.T) {
 	t.Parallel()
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			e := b.listen()
 			p := begin(t, b.client, b)
@@ -124,7 +123,6 @@ func TestNoticesOfTwoQueues(t *testing.T) {
 	for kind, begin := range producers {
 		for _, statements := range []int{1, 2} {
 			t.Run(kind+", "+strconv.Itoa(statements), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				e := b.listen()
 				p := begin(t, b.client, b)
@@ -150,7 +148,6 @@ func TestNoticesOfTwoQueues(t *testing.T) {
 
 // However fast a client enqueues, it says one thing at a time, with a pause behind it.
 func TestNoticesAreGathered(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	e := b.listen()
 	begin := time.Now()
@@ -161,7 +158,6 @@ func TestNoticesAreGathered(t *testing.T) {
 }
 
 func TestInTx(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	e := b.listen()
 	m := fifo.Message{Queue: "q", GroupID: "g"}
@@ -230,7 +226,6 @@ func TestSilentAnnouncer(t *testing.T) {
 	}
 	for how, silence := range silent {
 		t.Run(how, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			pool := onePool(b)
 			c := fifo.Open(pool, nil)
@@ -264,7 +259,6 @@ func TestSilentAnnouncer(t *testing.T) {
 
 // A client whose connections are ended again and again says a notice as soon as it has one that lives.
 func TestAnnouncerLosesItsConnection(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	pool := onePool(b)
 	c := b.open(pool)
@@ -289,7 +283,6 @@ func TestCloseAnnounces(t *testing.T) {
 	t.Parallel()
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			c := fifo.Open(b.pool, nil)
 			e := b.listen()

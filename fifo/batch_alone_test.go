@@ -27,7 +27,6 @@ func TestWhoRunsAlone(t *testing.T) {
 	} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
 			t.Run(fmt.Sprint(name, " ", size(batch)), func(t *testing.T) {
-				t.Parallel()
 				b := newList(t)
 				m := x.message
 				m.Queue, m.GroupID = "q", "g"
@@ -70,7 +69,6 @@ func TestOneAtATimeAfterAFailure(t *testing.T) {
 		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			b.exec("CREATE TABLE effects (v int, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
 			ids := b.send("g", make([]any, 8)...)
@@ -94,18 +92,20 @@ func TestOneAtATimeAfterAFailure(t *testing.T) {
 func TestRunOneTakesNoBatch(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []fifo.Queue{{BatchJobs: 10}, {BatchGroups: 10}} {
-		b := newList(t)
-		ids := append(b.send("g", nil, nil), b.send("h", nil)...)
-		w := b.slice(batch, noteAll)
-		for i := range ids {
+		t.Run(size(batch), func(t *testing.T) {
+			b := newList(t)
+			ids := append(b.send("g", nil, nil), b.send("h", nil)...)
+			w := b.slice(batch, noteAll)
+			for i := range ids {
+				ran, err := w.RunOne(t.Context())
+				require.NoError(t, err)
+				require.True(t, ran)
+				require.Equal(t, i+1, query[int](b, "SELECT count(*) FROM list"))
+				require.Equal(t, 2-i, b.count("jobs"))
+			}
 			ran, err := w.RunOne(t.Context())
 			require.NoError(t, err)
-			require.True(t, ran)
-			require.Equal(t, i+1, query[int](b, "SELECT count(*) FROM list"))
-			require.Equal(t, 2-i, b.count("jobs"))
-		}
-		ran, err := w.RunOne(t.Context())
-		require.NoError(t, err)
-		require.False(t, ran)
+			require.False(t, ran)
+		})
 	}
 }

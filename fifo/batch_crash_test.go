@@ -40,10 +40,10 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
 
 func testLostBatch(t *testing.T, by lease) {
+	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
 			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
-				t.Parallel()
 				b := by.on(newList(t))
 				b.ledger.overlaps, b.ledger.unordered = true, true
 				ids := b.fill(batch)
@@ -95,10 +95,10 @@ func testLostBatch(t *testing.T, by lease) {
 func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
 
 func testPoisonInABatch(t *testing.T, by lease) {
+	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 8}, {BatchGroups: 8}} {
 			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
-				t.Parallel()
 				b := by.on(newList(t))
 				b.ledger.overlaps, b.ledger.unordered = true, true
 				ids := b.fill(batch)
@@ -140,7 +140,6 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			for g := range 6 {
@@ -172,7 +171,6 @@ func TestBatchStress(t *testing.T) {
 	for i, batch := range []fifo.Queue{{BatchJobs: 7}, {BatchGroups: 4}, {BatchJobs: 3}, {BatchGroups: 9}} {
 		slice := i%2 == 1
 		t.Run(size(batch), func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			var mu sync.Mutex

@@ -15,10 +15,10 @@ import (
 func TestDrainInABatch(t *testing.T) { overLeases(t, testDrainInABatch) }
 
 func testDrainInABatch(t *testing.T, by lease) {
+	t.Parallel()
 	for _, drain := range []time.Duration{0, -1} {
 		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
 			t.Run(drain.String(), func(t *testing.T) {
-				t.Parallel()
 				b := by.on(newList(t))
 				h := newBlocking()
 				if batch.BatchGroups > 1 {
@@ -89,7 +89,6 @@ func TestDrainTimeoutOfABatchHandler(t *testing.T) {
 		"finished": {func([]*fifo.Job, error) error { return nil }, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			h := newBlocking()
 			ids := b.send("g", nil, nil, nil, nil)

@@ -79,12 +79,12 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
 
 func testCulpritInABatch(t *testing.T, by lease) {
+	t.Parallel()
 	for kind, batch := range map[string]fifo.Queue{
 		"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
 		"each of groups": {BatchGroups: 6}, "slice of groups": {BatchGroups: 6},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newList(t))
 			b.ledger.unordered = true
 			b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
@@ -131,7 +131,6 @@ func TestFailedJobOfABatchIsDeleted(t *testing.T) {
 	for _, kind := range []string{"each", "slice"} {
 		for name, err := range map[string]error{"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose)} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
-				t.Parallel()
 				b := newList(t)
 				ids := b.send("g", nil, nil, nil)
 				one := func(ctx context.Context, job *fifo.Job) error {
@@ -170,7 +169,6 @@ func TestCommitByHandInABatch(t *testing.T) {
 	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"} {
 		for _, kind := range []string{"each", "slice"} {
 			t.Run(sql+"/"+kind, func(t *testing.T) {
-				t.Parallel()
 				b := newList(t)
 				b.ledger.unordered = true
 				ids := b.send("g", make([]any, 5)...)
@@ -210,7 +208,6 @@ func TestOperatorInABatch(t *testing.T) {
 	} {
 		for _, kind := range []string{"each", "slice"} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
 				b := newList(t)
 				b.ledger.unordered = true
 				ids := b.send("g", make([]any, 5)...)
@@ -262,7 +259,6 @@ func TestBatchThatIsRefused(t *testing.T) {
 			},
 		} {
 			t.Run(why+"/"+kind, func(t *testing.T) {
-				t.Parallel()
 				b := newEffects(t)
 				b.exec("INSERT INTO effects VALUES (-1)")
 				bad := b.send("bad", nil)[0]

@@ -12,7 +12,6 @@ import (
 // If the transaction is lost behind a job that failed, what was written before it is lost, too: those jobs are not
 // done.
 func TestBatchThatIsLostBehindAFailure(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	b.ledger.unordered = true
 	ids := b.send("g", nil, nil, nil)

@@ -22,7 +22,6 @@ func TestBatchWaitsForALockOnATable(t *testing.T) {
 		"attempt_marks": {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
 	} {
 		t.Run(table, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.sendAll(slices.Repeat([]fifo.Message{kind.msg}, 40)...)
 			runs, many, locked := 0, make(chan struct{}, 40), make(chan struct{})

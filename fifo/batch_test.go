@@ -106,9 +106,9 @@ func (b *bed) handlers(batch fifo.Queue) map[string]*fifo.Worker {
 func TestBatchOfOneGroup(t *testing.T) { overLeases(t, testBatchOfOneGroup) }
 
 func testBatchOfOneGroup(t *testing.T, by lease) {
+	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newList(t))
 			ids := b.send("g", make([]any, 25)...)
 			b.work(b.handlers(fifo.Queue{BatchJobs: 10})[kind])
@@ -122,9 +122,9 @@ func testBatchOfOneGroup(t *testing.T, by lease) {
 func TestBatchOfGroups(t *testing.T) { overLeases(t, testBatchOfGroups) }
 
 func testBatchOfGroups(t *testing.T, by lease) {
+	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newList(t))
 			var msgs []fifo.Message // in one notice: a later one could split a batch
 			for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
@@ -154,10 +154,12 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 	for _, batch := range []fifo.Queue{
 		{}, {BatchJobs: 1}, {BatchGroups: 1}, {BatchJobs: fifo.MaxBatch}, {BatchGroups: fifo.MaxBatch},
 	} {
-		b := newList(t)
-		ids := b.send("g", nil)
-		b.work(b.slice(batch, noteAll))
-		require.Equal(t, [][]int64{ids}, b.batches())
+		t.Run(size(batch), func(t *testing.T) {
+			b := newList(t)
+			ids := b.send("g", nil)
+			b.work(b.slice(batch, noteAll))
+			require.Equal(t, [][]int64{ids}, b.batches())
+		})
 	}
 }
 
@@ -166,6 +168,7 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 func TestBatchStopsAtTheFirstFailure(t *testing.T) { overLeases(t, testBatchStopsAtTheFirstFailure) }
 
 func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
+	t.Parallel()
 	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
 		"each": func(b *bed, bad int64) *fifo.Worker {
 			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
@@ -203,7 +206,6 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newList(t))
 			ids := b.send("g", make([]any, 5)...)
 			w := h(b, ids[2])
@@ -232,7 +234,6 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 
 // A dead letter in the middle lets the rest of its group go on.
 func TestBatchBuriesInTheMiddle(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	ids := b.send("g", make([]any, 6)...)
 	w := b.each(fifo.Queue{BatchJobs: 6}, func(ctx context.Context, job *fifo.Job) error {

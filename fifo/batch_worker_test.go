@@ -50,7 +50,6 @@ func TestBatchErrorTells(t *testing.T) {
 
 // What a BatchError says of a job is what a Handler's error says.
 func TestBatchErrors(t *testing.T) {
-	t.Parallel()
 	const nilPointer = "fifo: method of an error panicked: *fifo_test.oddError: " +
 		"runtime error: invalid memory address or nil pointer dereference"
 	cases := map[string]struct {
@@ -164,9 +163,9 @@ func TestBatchErrors(t *testing.T) {
 func TestFailureInABatchOfGroups(t *testing.T) { overLeases(t, testFailureInABatchOfGroups) }
 
 func testFailureInABatchOfGroups(t *testing.T, by lease) {
+	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newList(t))
 			var ids []int64
 			for g := range 6 {
@@ -224,7 +223,6 @@ func TestBatchHooks(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			type key struct{}
 			var mu sync.Mutex
 			var calls []string

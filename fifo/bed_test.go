@@ -28,8 +28,10 @@ type bed struct {
 	by     lease // of queue q
 }
 
+// newBed has the test run beside others.
 func newBed(t *testing.T, adjust ...func(*fifo.Config)) *bed {
 	t.Helper()
+	t.Parallel()
 	url, pool := pgtest.Lend(t)
 	return bedWith(t, url, pool, adjust...)
 }

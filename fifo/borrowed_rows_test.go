@@ -19,7 +19,6 @@ func TestBorrowedRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"returned", "abandoned"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b, release := newBed(t), make(chan struct{})
 			b.ledger.overlaps = true
 			b.send("g", nil)
@@ -67,7 +66,6 @@ func TestArgumentThatTakesItsTime(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"returned", "abandoned"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b, arg := newEffects(t), slowArgument{make(chan struct{}), make(chan struct{})}
 			b.ledger.overlaps = true
 			b.send("g", nil)

@@ -18,10 +18,10 @@ import (
 func TestCancel(t *testing.T) { overLeases(t, testCancel) }
 
 func testCancel(t *testing.T, by lease) {
+	t.Parallel()
 	for _, kind := range []string{"each", "slice"} {
 		for _, scope := range []string{"group", "queue"} {
 			t.Run(kind+" "+scope, func(t *testing.T) {
-				t.Parallel()
 				b := by.on(newBed(t))
 				b.send("a", "one", "two", "three")
 				b.send("b", "other")
@@ -96,7 +96,6 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprint("queue ", whole), func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			// Without notices, all are found at once. The first one may be handed to the lane before the others are in
 			// line. They are by the time it has ended.
@@ -149,7 +148,6 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 
 // Handlers may have all connections of the client's pool.
 func TestCancelWithoutThePool(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	cfg, err := pgxpool.ParseConfig(b.url)
 	require.NoError(t, err)
@@ -181,7 +179,6 @@ func TestCancelIsAnnounced(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			e, q := b.listen(), b.client.Queue("q")
 			for want, s := range map[string]fifo.Scope{
@@ -202,7 +199,6 @@ func TestCancelIsAnnounced(t *testing.T) {
 
 // The session of a worker is ended by force, and nobody else's. The attempt is counted as lost.
 func TestTerminate(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "stuck")
 	b.send("other", "fine")
@@ -233,7 +229,6 @@ func TestTerminate(t *testing.T) {
 
 // Pausing says what it finds: whether it was paused, and how many jobs it has.
 func TestPauseSaysWhatItFinds(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 2, "a", "b")
 	q := b.client.Queue("q")
@@ -288,7 +283,6 @@ func (c slowClaim) ends() {
 // A claim that is under way when its group is canceled has not seen the pause. Its job does not begin, or its
 // context ends.
 func TestCancelOfAClaim(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	claim := b.slowClaims()
 	b.send("g", "a")

@@ -23,7 +23,6 @@ func TestCommitOrder(t *testing.T) {
 	t.Parallel()
 	for end, group := range map[string]string{"commit": "g", "undo": ownAlike} {
 		t.Run(end, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t, commitOrder)
 			m := fifo.Message{Queue: "q", GroupID: group, Payload: "first"}
 			first := producers["bun.Tx"](t, b.client, b)
@@ -64,7 +63,6 @@ func TestCommitOrder(t *testing.T) {
 
 // Without it they don't wait, and the order is that of the enqueues.
 func TestEnqueueOrder(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}
 	first := producers["bun.Tx"](t, b.client, b)
@@ -79,7 +77,6 @@ func TestEnqueueOrder(t *testing.T) {
 // Batches that name the same groups in different orders must not deadlock, and a worker beside them sees each group's
 // jobs in the order of their commits: with every id it sees, it has seen all lower ones of the group.
 func TestCommitOrderBatches(t *testing.T) {
-	t.Parallel()
 	b := newBed(t, commitOrder)
 	b.run(b.worker(nop)) // the ledger checks the order
 	var wg sync.WaitGroup

@@ -67,7 +67,6 @@ func TestNonconformingStrings(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := withDeadLetters(t)
 			pool := open(b)
 			for call, do := range map[string]func(*fifo.Client) error{
@@ -134,7 +133,6 @@ func (b *bed) operate(c *fifo.Client) {
 
 // A client that has looked once looks at each connection on which bun writes values.
 func TestStringsCeaseToConform(t *testing.T) {
-	t.Parallel()
 	b := withDeadLetters(t)
 	pool := b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
 	client := b.open(pool)

@@ -51,6 +51,7 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
+	t.Parallel()
 	for name, die := range map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			if err := b.kill(ctx, pid); err != nil {
@@ -85,7 +86,6 @@ func testLostConnection(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			b.ledger.overlaps = true
 			ids := b.send("g", "dies", "next")

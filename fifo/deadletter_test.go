@@ -42,7 +42,6 @@ var allAgain = fifo.Redrive{Letters: fifo.Letters{All: true}}
 func counted(jobs []int64, _ string, err error) (int, error) { return len(jobs), err }
 
 func TestDeadLetters(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var ids []int64
 	for i := range 7 {
@@ -79,7 +78,6 @@ func TestDeadLetters(t *testing.T) {
 
 // Redriven jobs go back to their old places: before what was enqueued later, with attempts anew and their history kept.
 func TestRedrive(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true
 	ids := b.send("g", "dead", "fine", "dead", "dead")
@@ -127,7 +125,6 @@ func TestRedrive(t *testing.T) {
 
 // The worker that has passed the job by hears of it at once.
 func TestRedriveIntoBusyGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true
 	dead := b.send("g", "dead")
@@ -149,7 +146,6 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 }
 
 func TestDeleteDeadLetters(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "dead", "dead", "dead")
 	b.send("h", "dead")
@@ -178,7 +174,6 @@ func TestDeleteDeadLetters(t *testing.T) {
 // The sweep drops dead letters that are older than their queue keeps them, whether the worker handles it or not, and
 // rows of idle groups, and nothing else.
 func TestSweep(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("old", "dead")
 	young := b.send("young", "dead")

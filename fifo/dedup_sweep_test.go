@@ -33,7 +33,6 @@ func TestContentID(t *testing.T) {
 // Ids that have expired are swept in the background, a thousand in a transaction, and those that a producer has just
 // taken are left.
 func TestDedupIsSwept(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.dedup_ids (key, job, expires) SELECT sha256(n::text::bytea), n,
 		now() - interval '1 second' + CASE WHEN n > 2500 THEN interval '1 hour' ELSE '0' END

@@ -24,7 +24,6 @@ func deduped(group, id string) fifo.Message {
 // A duplicate is not enqueued, and its receipt has the first one's job, also when that is done or dead, and until the
 // window is over by the server's clock.
 func TestDedup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
 	first, err := b.client.Enqueue(ctx, deduped("g", "a"))
@@ -65,7 +64,6 @@ func TestDedup(t *testing.T) {
 
 // The window and the scope are the queue's.
 func TestDedupSettings(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
 	require.NoError(t, q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
@@ -103,7 +101,6 @@ func TestDedupInOneCall(t *testing.T) {
 	for _, order := range []bool{false, true} {
 		for kind, begin := range producers {
 			t.Run(fmt.Sprint(kind, order), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
 				first, err := b.client.Enqueue(t.Context(), deduped("g", "stored"))
 				require.NoError(t, err)
@@ -157,7 +154,6 @@ func TestDedupAtOnce(t *testing.T) {
 	for kind, begin := range producers {
 		for _, end := range []string{"commit", "undo"} {
 			t.Run(kind+", "+end, func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				first := begin(t, b.client, b)
 				ids, err := first.enqueue(deduped("g", "a"))
@@ -194,7 +190,6 @@ func TestDedupAtOnce(t *testing.T) {
 
 // What is undone to a savepoint was not taken: neither for the transaction itself nor for one that waits for it.
 func TestDedupSavepoint(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -226,47 +221,49 @@ func TestDedupSavepoint(t *testing.T) {
 func TestDedupBatches(t *testing.T) {
 	t.Parallel()
 	for _, order := range []bool{false, true} {
-		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-		b.run(b.worker(nop))
-		var wg sync.WaitGroup
-		errs := make(chan error, 200)
-		var mu sync.Mutex
-		fresh, seen := make(map[string]int), make(map[string]int64)
-		for p := range 8 {
-			wg.Go(func() {
-				for i := range 25 {
-					var msgs []fifo.Message
-					for j := range 6 {
-						k := (p*5 + j*(2*(p%2)+5)) % 6
-						msgs = append(msgs, deduped(fmt.Sprint("g", k%3), fmt.Sprint(i, " ", k)))
-					}
-					got, err := b.client.Enqueue(t.Context(), msgs...)
-					errs <- err
-					mu.Lock()
-					for n, r := range got {
-						id := msgs[n].DedupID
-						if seen[id] != 0 && seen[id] != r.ID {
-							fresh[id] += 100
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+			b.run(b.worker(nop))
+			var wg sync.WaitGroup
+			errs := make(chan error, 200)
+			var mu sync.Mutex
+			fresh, seen := make(map[string]int), make(map[string]int64)
+			for p := range 8 {
+				wg.Go(func() {
+					for i := range 25 {
+						var msgs []fifo.Message
+						for j := range 6 {
+							k := (p*5 + j*(2*(p%2)+5)) % 6
+							msgs = append(msgs, deduped(fmt.Sprint("g", k%3), fmt.Sprint(i, " ", k)))
 						}
-						if seen[id] = r.ID; !r.Duplicate {
-							fresh[id]++
+						got, err := b.client.Enqueue(t.Context(), msgs...)
+						errs <- err
+						mu.Lock()
+						for n, r := range got {
+							id := msgs[n].DedupID
+							if seen[id] != 0 && seen[id] != r.ID {
+								fresh[id] += 100
+							}
+							if seen[id] = r.ID; !r.Duplicate {
+								fresh[id]++
+							}
 						}
+						mu.Unlock()
 					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		close(errs)
-		for err := range errs {
-			require.NoError(t, err)
-		}
-		b.drained()
-		require.NotEmpty(t, fresh)
-		for id, n := range fresh {
-			require.Equal(t, 1, n, id)
-		}
-		await(t, "all jobs", func() bool { return len(b.ledger.order()) == len(fresh) })
+				})
+			}
+			wg.Wait()
+			close(errs)
+			for err := range errs {
+				require.NoError(t, err)
+			}
+			b.drained()
+			require.NotEmpty(t, fresh)
+			for id, n := range fresh {
+				require.Equal(t, 1, n, id)
+			}
+			await(t, "all jobs", func() bool { return len(b.ledger.order()) == len(fresh) })
+		})
 	}
 }
 
@@ -288,7 +285,6 @@ func testDedupTakenAndNotUsed(t *testing.T, by lease) {
 
 // A caller at REPEATABLE READ meets what was committed since it began with an error, and never enqueues twice.
 func TestDedupRepeatableRead(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		id := string(isolation)
@@ -323,7 +319,6 @@ func TestDedupRepeatableRead(t *testing.T) {
 
 // A redrive is no enqueue: a dead letter whose id is remembered goes back, and remains the first.
 func TestDedupAndRedrive(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	first, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
 	require.NoError(t, err)
@@ -344,7 +339,6 @@ func TestDedupAndRedrive(t *testing.T) {
 
 // A hook may give an id, and sees what became of it.
 func TestDedupByHook(t *testing.T) {
-	t.Parallel()
 	var seen []fifo.Receipt
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = []fifo.Hooks{{Enqueue: func(
@@ -366,7 +360,6 @@ func TestDedupByHook(t *testing.T) {
 
 // What is announced of a call with duplicates are its new jobs, and of one with nothing else nothing.
 func TestDedupIsAnnounced(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
 	for i := range 3 {

@@ -59,6 +59,7 @@ func testDrain(t *testing.T, by lease) {
 func TestDrainTimeout(t *testing.T) { overLeases(t, testDrainTimeout) }
 
 func testDrainTimeout(t *testing.T, by lease) {
+	t.Parallel()
 	last := map[string]fifo.Handler{
 		"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
 		"asks then": func(ctx context.Context, job *fifo.Job) error {
@@ -70,7 +71,6 @@ func testDrainTimeout(t *testing.T, by lease) {
 	}
 	for _, drain := range []time.Duration{-1, 50 * time.Millisecond} {
 		t.Run(drain.String(), func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			h := newBlocking()
 			var ids []int64
@@ -165,7 +165,6 @@ func testHandlerIgnoresShutdown(t *testing.T, by lease) {
 
 // A job whose claim was under way when the worker was told to stop is given back, and its handler not called.
 func TestStartsAfterStop(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	b.send("g", "first", "second")
@@ -205,6 +204,7 @@ func (b *bed) waiting(statement string) bool {
 func TestStatementOutlivesDrain(t *testing.T) { overLeases(t, testStatementOutlivesDrain) }
 
 func testStatementOutlivesDrain(t *testing.T, by lease) {
+	t.Parallel()
 	for name, block := range map[string]struct{ before, lock string }{
 		"commit": {`
 			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
@@ -214,7 +214,6 @@ func testStatementOutlivesDrain(t *testing.T, by lease) {
 		"table": {"SELECT", "BEGIN; LOCK pgfifo.jobs IN SHARE MODE"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			b.exec(block.before)
 			h := newBlocking()
@@ -237,7 +236,6 @@ func testStatementOutlivesDrain(t *testing.T, by lease) {
 
 // Nor does a hook that does not return.
 func TestHookOutlivesDrain(t *testing.T) {
-	t.Parallel()
 	started, release := make(chan struct{}), make(chan struct{})
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = []fifo.Hooks{{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
@@ -255,7 +253,6 @@ func TestHookOutlivesDrain(t *testing.T) {
 
 // A worker that is told to stop while it starts has nothing to report.
 func TestStopBeforeTheStart(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -19,7 +19,6 @@ import (
 func nop(context.Context, *fifo.Job) error { return nil }
 
 func TestEnqueue(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids, err := b.client.Enqueue(t.Context())
 	require.NoError(t, err)
@@ -48,7 +47,6 @@ func TestEnqueue(t *testing.T) {
 
 // One message that the database refuses keeps all the others out too.
 func TestEnqueueAllOrNone(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("ALTER TABLE pgfifo.jobs ADD CHECK (group_id <> 'taboo')")
 	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "a"},
@@ -58,7 +56,6 @@ func TestEnqueueAllOrNone(t *testing.T) {
 }
 
 func TestEnqueueHook(t *testing.T) {
-	t.Parallel()
 	type key struct{}
 	var seen []int
 	var ids [][]fifo.Receipt

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
@@ -64,7 +65,6 @@ func TestEnqueueInTransaction(t *testing.T) {
 	t.Parallel()
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
 			p := begin(t, b.client, b)
@@ -98,7 +98,6 @@ func TestEnqueueInTransaction(t *testing.T) {
 }
 
 func TestEnqueueNilTransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}
 	for range 2 { // before the version was checked, and after
@@ -121,14 +120,16 @@ func TestEnqueueNilTransaction(t *testing.T) {
 func TestEnqueueIsolation(t *testing.T) {
 	t.Parallel()
 	for _, order := range []bool{false, true} {
-		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
-		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit(t.Context()))
-		b.work(b.worker(nop))
-		require.Len(t, b.ledger.order(), 1)
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+			tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
+			require.NoError(t, err)
+			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(t.Context()))
+			b.work(b.worker(nop))
+			require.Len(t, b.ledger.order(), 1)
+		})
 	}
 }
 
@@ -143,7 +144,6 @@ func promptly(t *testing.T) context.Context {
 // Producers wait neither for the job that runs in their group, nor for each other, nor for a transaction that has
 // enqueued to the same new group.
 func TestEnqueueNeverWaits(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true // the open transaction's id comes late
 	release, inside := make(chan struct{}), make(chan struct{})
@@ -194,7 +194,6 @@ func TestLateCommit(t *testing.T) {
 	t.Parallel()
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.unordered = true
 			b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))

@@ -18,9 +18,9 @@ import (
 func TestPoisonAtEachStart(t *testing.T) { overLeases(t, testPoisonAtEachStart) }
 
 func testPoisonAtEachStart(t *testing.T, by lease) {
+	t.Parallel()
 	for name, queue := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			poison := b.send("g", nil)[0]
@@ -166,7 +166,6 @@ func TestClaimLostBesideAHook(t *testing.T) {
 	t.Parallel()
 	for name, died := range map[string]int{"fresh": 0, "died before": 1} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var b *bed
 			once := false
 			b = newBed(t, func(cfg *fifo.Config) {
@@ -233,7 +232,6 @@ func testHooksKeepNoClaim(t *testing.T, by lease) {
 
 // If the session ends when its claim has been given back, the group goes on all the same.
 func TestSessionLostBehindAHook(t *testing.T) {
-	t.Parallel()
 	var b *bed
 	var pid atomic.Int64
 	b = newBed(t, func(cfg *fifo.Config) {

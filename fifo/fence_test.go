@@ -42,7 +42,6 @@ func TestFenceOfBatches(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"of a group": {BatchJobs: 3}, "of groups": {BatchGroups: 3}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			for _, group := range []string{"g", "h", "i"} {
 				b.send(group, 1, 2, 3)

@@ -145,7 +145,6 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.overlaps = true
 			x.queue.DeadLetterQueue = "morgue"

@@ -68,7 +68,6 @@ func testBlockedGroup(t *testing.T, by lease) {
 
 // An operator may move the job to the dead letters instead: that one, and none behind it.
 func TestBuryWhatBlocks(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "head", "next")
 	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(9, errOnPurpose)})
@@ -97,7 +96,6 @@ func TestBuryWhatBlocks(t *testing.T) {
 
 // A group that an operator has paused while its head made its last attempt keeps the reason, and is blocked.
 func TestBlockOfAPausedGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})
 	g := b.client.Queue("q").Group("g")
@@ -130,7 +128,6 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 	} {
 		for _, byHand := range []bool{false, true} {
 			t.Run(fmt.Sprint(verb, " ", byHand), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, max_attempts) VALUES ('q', 'g', '', 1)")
 				w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}, oneLane)
@@ -161,7 +158,6 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 
 // A block that was made while its job was taken away goes as well, with what takes jobs away next.
 func TestBlockWithoutItsJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 		VALUES ('q', 'g', '', 7, false), ('q', 'h', 'by hand', 8, true), ('other', 'g', '', 9, false)`)
@@ -181,7 +177,6 @@ func TestBlockWithoutItsJob(t *testing.T) {
 
 // An operator pauses a blocked group while another one takes its job away: the pause stays, without the job.
 func TestPauseBesideABlockThatGoes(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", "head")[0]
 	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, false)", id)
@@ -227,11 +222,13 @@ func testDiscard(t *testing.T, by lease) {
 func TestDeadLetterInAnyCase(t *testing.T) {
 	t.Parallel()
 	for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
-		b := newBed(t)
-		b.send("g", "")
-		b.work(b.giving(up, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose))}))
-		require.Len(t, b.deadLetters(), 1)
-		require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
+		t.Run(fmt.Sprint(up), func(t *testing.T) {
+			b := newBed(t)
+			b.send("g", "")
+			b.work(b.giving(up, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose))}))
+			require.Len(t, b.deadLetters(), 1)
+			require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
+		})
 	}
 }
 
@@ -264,7 +261,6 @@ func TestGiveUpElsewhere(t *testing.T) {
 			fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
 		} {
 			t.Run(name+" "+outcome.String(), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				b.send("g", x.sent...)
 				w := b.giving(up, x.queue)
@@ -300,7 +296,6 @@ func TestInvalidGiveUp(t *testing.T) {
 
 // A group that a job blocks while it is being resumed is resumed with the block: the job has all its attempts again.
 func TestResumeBesideABlock(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids, g := b.send("g", nil), b.client.Queue("q").Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
@@ -334,7 +329,6 @@ func TestBlockBesideAnOpenPause(t *testing.T) {
 	t.Parallel()
 	for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
 			tx, err := b.pool.Begin(t.Context())

@@ -18,7 +18,6 @@ func TestGroupLimitThatChanges(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			ids := b.enqueue("a", 20)
 			var now atomic.Pointer[gauge]
@@ -98,7 +97,6 @@ func TestGroupLimitThatChanges(t *testing.T) {
 
 // A queue with both limits keeps both, also beside workers that knew of one when the other was made.
 func TestGroupLimitAndLimit(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	both := fifo.Settings{Limit: 4, GroupLimit: 3}
 	b.limit(0, 4)
@@ -146,7 +144,6 @@ func TestGroupLimitAndLimit(t *testing.T) {
 // A limit of groups is one of the settings. A queue that never had one above 1 is as it was; one that had keeps the
 // mark that stops other claims.
 func TestGroupLimitSettings(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
 	requireMode := func(limit, stored, marks int) {
@@ -180,7 +177,6 @@ func TestGroupLimitRaised(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			s, ids := newStop(), b.enqueue("a", 8)
 			var running atomic.Int64

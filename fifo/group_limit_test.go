@@ -23,7 +23,6 @@ func (b *bed) groupLimit(from, to int) {
 
 // Two workers run as many jobs of each group at once as the limit says, no more, and they start in order.
 func TestGroupLimit(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 3}))
 	r, s := newRoster(t), newStop()
@@ -74,7 +73,6 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 		"fails": fifo.RetryAfter(time.Hour, errOnPurpose), "snoozes": fifo.Snooze(time.Hour, errOnPurpose),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.groupLimit(1, 2)
 			r, s := newRoster(t), newStop()
@@ -97,7 +95,6 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 		})
 	}
 	t.Run("locked", func(t *testing.T) {
-		t.Parallel()
 		b := newBed(t)
 		b.groupLimit(1, 3)
 		r, s := newRoster(t), newStop()
@@ -122,7 +119,6 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 // Under load, with failures, snoozes, delays and lower ids that are committed late, two workers with batches never run
 // more of a group than its limit, each job is done once, and each starts after those before it.
 func TestGroupLimitUnderLoad(t *testing.T) {
-	t.Parallel()
 	const limit, groups, each = 3, 4, 60
 	b := newBed(t)
 	b.groupLimit(1, limit)
@@ -190,7 +186,6 @@ func TestGroupLimitUnderLoad(t *testing.T) {
 // Workers whose sessions are killed with the jobs of a group: each of these is charged once, and they are the first to
 // start again, in order.
 func TestGroupLimitLost(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.groupLimit(1, 3)
 	r, s := newRoster(t), newStop()
@@ -228,7 +223,6 @@ func TestFullGroupDoesNotSpin(t *testing.T) {
 	const poll = 100 * time.Millisecond
 	for _, free := range []bool{false, true} {
 		t.Run(fmt.Sprint("free head ", free), func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.groupLimit(1, 2)
 			r, s := newRoster(t), newStop()

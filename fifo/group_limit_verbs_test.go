@@ -14,7 +14,6 @@ import (
 
 // What operators ask of a group of which several jobs run, and what they do to it, is about all of these.
 func TestGroupLimitForOperators(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.groupLimit(1, 2)
 	r, s := newRoster(t), newStop()
@@ -65,7 +64,6 @@ func TestGroupLimitForOperators(t *testing.T) {
 // Jobs that have used up their attempts block their group, one after the other, and those that run go on. None is tried
 // again before it is resumed itself.
 func TestGroupLimitBlocks(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.groupLimit(1, 3)
 	r, s := newRoster(t), newStop()
@@ -120,7 +118,6 @@ func TestGroupLimitBlocks(t *testing.T) {
 
 // Each attempt has a fencing token of its own, higher than those of the attempts before it at the same job.
 func TestGroupLimitFence(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.groupLimit(1, 2)
 	r, s := newRoster(t), newStop()

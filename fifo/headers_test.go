@@ -36,7 +36,6 @@ func TestHeaders(t *testing.T) {
 	without := fifo.Message{Queue: "q", GroupID: "b", Headers: fifo.Headers{}, MaxAttempts: 1}
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			p := begin(t, b.client, b)
 			for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
@@ -89,7 +88,6 @@ func TestHeadersInBatches(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			var msgs []fifo.Message
 			for i := range 8 {
@@ -114,7 +112,6 @@ func TestHeadersInBatches(t *testing.T) {
 }
 
 func TestInvalidHeaders(t *testing.T) {
-	t.Parallel()
 	for what, h := range map[string]fifo.Headers{
 		"an empty name": {"": "v"}, "a long name": {strings.Repeat("n", 129): ""},
 		"a name that is no text": {"\xff": ""},
@@ -141,7 +138,6 @@ func TestInvalidHeaders(t *testing.T) {
 
 // What an operator writes by hand is given as it stands, and what is no object is none: the job runs.
 func TestHeadersByHand(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	all := map[string]fifo.Headers{
 		`[1]`: nil, `"text"`: nil, `{}`: nil, `null`: nil,
@@ -168,7 +164,6 @@ func TestHeadersByHand(t *testing.T) {
 
 // An Enqueue hook adds headers, and the caller's stay as they are.
 func TestHookSetsHeaders(t *testing.T) {
-	t.Parallel()
 	var settled []fifo.Headers
 	b := newBed(t, func(cfg *fifo.Config) {
 		cfg.Hooks = append(cfg.Hooks, fifo.Hooks{
@@ -213,9 +208,9 @@ func TestHeadersAsJSON(t *testing.T) {
 func TestRunAt(t *testing.T) { overLeases(t, testRunAt) }
 
 func testRunAt(t *testing.T, by lease) {
+	t.Parallel()
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 			p := begin(t, b.client, b)

@@ -19,7 +19,6 @@ func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
 	for _, jobs := range []int{1, 2} {
 		for _, inHook := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, in the hook: %v", jobs, inHook), func(t *testing.T) {
-				t.Parallel()
 				h := newStubborn()
 				seen := make(chan [3]any, jobs)
 				b := newBed(t, func(cfg *fifo.Config) {

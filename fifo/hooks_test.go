@@ -52,7 +52,6 @@ func TestPanicInAHook(t *testing.T) {
 	} {
 		for how, fail := range map[string]func(){"panic": func() { panic("a value") }, "goexit": runtime.Goexit} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				t.Parallel()
 				log := &logbook{}
 				b := newBed(t, func(cfg *fifo.Config) {
 					cfg.Logger = slog.New(log)
@@ -115,7 +114,6 @@ func testPanicInTheJobHookIsRecorded(t *testing.T, by lease) {
 
 // A panic before an enqueue is its error; one after it is logged, and the ids are returned.
 func TestPanicInTheEnqueueHook(t *testing.T) {
-	t.Parallel()
 	log := &logbook{}
 	before, value := true, errors.New("a value")
 	b := newBed(t, func(c *fifo.Config) {
@@ -148,7 +146,6 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 // A lane that loses its connection while a Settled hook runs does not start the job that it has claimed meanwhile:
 // another worker may have that.
 func TestConnectionLostInAHook(t *testing.T) {
-	t.Parallel()
 	var b *bed
 	var first *fifo.Worker
 	var ids []int64
@@ -199,6 +196,7 @@ func TestConnectionLostInAHook(t *testing.T) {
 func TestSettledHasTheJobHooksValues(t *testing.T) { overLeases(t, testSettledHasTheJobHooksValues) }
 
 func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
+	t.Parallel()
 	type key struct{}
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
 		for kind, work := range map[string]func(*bed) *fifo.Worker{
@@ -206,7 +204,6 @@ func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 			"slice": func(b *bed) *fifo.Worker { return b.slice(batch, oneAfterTheOther(nop)) },
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				t.Parallel()
 				seen := make(chan [2]int64, 3)
 				b := by.on(newBed(t, func(cfg *fifo.Config) {
 					settled := cfg.Hooks[0].Settled
@@ -241,7 +238,6 @@ func TestWorkerHasOneName(t *testing.T) {
 		"": "of the p??l", "its own": "its own", "its öwn": "its ??wn", long + " tail": long,
 	} {
 		t.Run(want, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			cfg, err := pgxpool.ParseConfig(b.url)
 			require.NoError(t, err)
@@ -270,7 +266,6 @@ func TestWorkerHasOneName(t *testing.T) {
 // Several hooks are called in order before, and in the opposite order after. What one returns the next one gets, and
 // what it makes of the messages is enqueued: the caller's are as they were.
 func TestHooksAreAList(t *testing.T) {
-	t.Parallel()
 	type key struct{}
 	var mu sync.Mutex
 	var calls []string
@@ -322,7 +317,6 @@ func TestHooksAreAList(t *testing.T) {
 
 // The hooks that began before one that panics come to their end, with its error.
 func TestHooksBeforeOneThatPanics(t *testing.T) {
-	t.Parallel()
 	var ends []error
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = append(c.Hooks, fifo.Hooks{

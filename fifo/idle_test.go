@@ -11,7 +11,6 @@ import (
 
 // A lane without work whose session was ended notices within a heartbeat and dials again, before there is work.
 func TestIdleLaneDialsAgain(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", nil)
 	pids := make(chan int, 2)
@@ -41,7 +40,6 @@ func TestIdleLaneDialsAgain(t *testing.T) {
 
 // So does the session that holds groups, although it holds none.
 func TestIdleSessionDialsAgain(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	ids := b.send("g", nil)
 	keepers := make(chan int, 2)

@@ -48,7 +48,6 @@ func (l *queryLog) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 
 // The transaction of a job has the models and the query hooks of the client's DB.
 func TestTxIsOfTheClientsDB(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("CREATE TABLE orders (id bigint)")
 	b.exec("CREATE TABLE items (id bigint)")
@@ -80,7 +79,6 @@ func TestTxIsOfTheClientsDB(t *testing.T) {
 
 // A bound of database/sql would have handlers wait for each other for ever: there is an error instead.
 func TestTxOfABoundedDB(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.client.DB().SetMaxOpenConns(1)
 	b.send("g", nil)
@@ -97,7 +95,6 @@ func TestTxOfADBWithIdleConnections(t *testing.T) {
 	t.Parallel()
 	for name, hooked := range map[string]bool{"alone": false, "with a hook that asks the DB": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.exec("CREATE TABLE asked (about text)")
 			m := &meddler{db: b.client.DB(), errs: make(chan error, 100)}
@@ -187,7 +184,6 @@ func TestTxAskedForByAHook(t *testing.T) {
 	t.Parallel()
 	for name, detach := range map[string]bool{"with its context": false, "with another context": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b, a := newEffects(t), &auditor{detach: detach}
 			b.client.DB().AddQueryHook(a) //nolint:staticcheck // its successor makes another DB
 			b.send("g", nil)
@@ -219,7 +215,6 @@ func TestTxWithHooksThatMeddle(t *testing.T) {
 	t.Parallel()
 	for name, detach := range map[string]bool{"with its context": false, "with another context": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.exec("CREATE TABLE asked (about text)")
 			m := &meddler{detach: detach, db: b.client.DB(), errs: make(chan error, 100)}

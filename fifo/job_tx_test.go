@@ -16,7 +16,6 @@ import (
 )
 
 func TestNoJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
 	listed := b.jobs()[0]
@@ -37,7 +36,7 @@ func TestTxAfterTheJob(t *testing.T) { overLeases(t, testTxAfterTheJob) }
 
 func testTxAfterTheJob(t *testing.T, by lease) {
 	var kept bun.Tx
-	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
+	afterTheJob(t, by, func(ctx context.Context, job *fifo.Job) (err error) {
 		kept, err = job.Tx(ctx)
 		return err
 	}, func(ctx context.Context) error {
@@ -47,9 +46,8 @@ func testTxAfterTheJob(t *testing.T, by lease) {
 }
 
 func TestPgxTxAfterTheJob(t *testing.T) {
-	t.Parallel()
 	var kept pgx.Tx
-	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
+	afterTheJob(t, false, func(ctx context.Context, job *fifo.Job) (err error) {
 		kept, err = job.PgxTx(ctx)
 		return err
 	}, func(ctx context.Context) error {
@@ -59,9 +57,8 @@ func TestPgxTxAfterTheJob(t *testing.T) {
 }
 
 func TestSQLTxAfterTheJob(t *testing.T) {
-	t.Parallel()
 	var kept *sql.Tx
-	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
+	afterTheJob(t, false, func(ctx context.Context, job *fifo.Job) (err error) {
 		kept, err = job.SQLTx(ctx)
 		return err
 	}, func(ctx context.Context) error {
@@ -70,9 +67,9 @@ func TestSQLTxAfterTheJob(t *testing.T) {
 	})
 }
 
-func afterTheJob(t *testing.T, keep fifo.Handler, use func(ctx context.Context) error) {
+func afterTheJob(t *testing.T, by lease, keep fifo.Handler, use func(ctx context.Context) error) {
 	t.Helper()
-	b := newEffects(t)
+	b := by.on(newEffects(t))
 	b.send("g", "keeps", "uses")
 	var during error
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -147,7 +144,6 @@ func (b *bed) enqueueIn(ctx context.Context, job *fifo.Job, m fifo.Message) erro
 // The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner
 // settings are the database's, not those that the library makes for its own statements.
 func TestTxSettings(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`DO $$ BEGIN
 		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
@@ -176,7 +172,6 @@ func TestTxSettings(t *testing.T) {
 // A handler that does not ask for the transaction pays for no savepoint: the last thing that its session was told is
 // the claim.
 func TestSavepointIsLazy(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "asks not", "asks", "asks not")
 	last := make(map[string]string)
@@ -202,7 +197,6 @@ func TestSavepointIsLazy(t *testing.T) {
 
 // A goroutine that a handler has left behind may ask at any moment.
 func TestTxAskedForByALeftGoroutine(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
 	answer := make(chan error, 1)

@@ -18,10 +18,7 @@ func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
 	t.Helper()
 	t.Parallel()
 	for name, by := range map[string]lease{"transaction": false, "session": bySession} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, by)
-		})
+		t.Run(name, func(t *testing.T) { test(t, by) })
 	}
 }
 

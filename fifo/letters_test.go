@@ -13,7 +13,6 @@ import (
 // A list, a redrive and a deletion choose the same dead letters: by their ids, or by their last failures, a part of
 // them at a time.
 func TestLettersAreChosen(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
 	planted := []fifo.Job{

@@ -78,9 +78,9 @@ func misses(t *testing.T, w *fifo.Worker, n int64) {
 func TestLimit(t *testing.T) { overLeases(t, testLimit) }
 
 func testLimit(t *testing.T, by lease) {
+	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			const limit = 3
 			b := by.on(newBed(t), "r")
 			b.limit(0, limit)
@@ -171,7 +171,6 @@ func testLimitMadeBesideWorkers(t *testing.T, by lease) {
 
 // A limit that a transaction makes holds from its commit on, and one that is rolled back does not.
 func TestLimitInATransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	marks := func() int { return query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited") }
 	err := b.client.InTx(t.Context(), func(tx pgx.Tx) error {
@@ -210,7 +209,6 @@ func TestLimitInATransaction(t *testing.T) {
 
 // A limit is no pause: it is not listed as one, resuming the queue leaves it, and a pause beside it holds.
 func TestLimitIsNoPause(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.limit(0, 1)
 	b.send("a", 1)
@@ -255,7 +253,6 @@ func TestLimitIsNoPause(t *testing.T) {
 
 // A busy spell of one group, in which each claim has its slot, does not make a worker forget that there is a limit.
 func TestOverLimitAfterABusySpell(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.limit(0, 1)
 	var now atomic.Pointer[gauge]
@@ -287,7 +284,6 @@ func TestOverLimitAfterABusySpell(t *testing.T) {
 
 // A job that waits for a slot says so, and so does one behind it; not while there is a free one.
 func TestWhyOverLimit(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.limit(0, 2)
 	b.sendMany("q", 1, 1)

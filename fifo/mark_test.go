@@ -48,7 +48,6 @@ func testMarksWithoutAPool(t *testing.T, by lease) {
 // Where several jobs of a group may run at once, nothing but its mark tells that an attempt has died: none begins
 // without one.
 func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
 	w, pool, release := b.withoutAPool("other")
@@ -67,7 +66,6 @@ func TestMarkIsFoundByAll(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 6}, "groups": {BatchGroups: 6}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.ledger.overlaps = true
 			busy, gate := make(chan struct{}), make(chan struct{})
@@ -113,7 +111,6 @@ func TestMarkIsFoundByAll(t *testing.T) {
 // While a mark waits for the pool the connection may be lost: then the handler does not begin beside a successor, and
 // no attempt is counted.
 func TestConnectionLostWhileMarking(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w, pool, release := b.withoutAPool("other")
 	id := b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})[0]
@@ -132,7 +129,6 @@ func TestMarkBesideALowerID(t *testing.T) {
 	t.Parallel()
 	for name, attempts := range map[string]int{"first claim": 0, "failed before": 1} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			tx, err := b.pool.Begin(t.Context())

@@ -34,7 +34,6 @@ var errBroken = errors.New("broken")
 
 // A payload comes out as it went in, whichever way it went in, and however bad it would be as jsonb or text.
 func TestPayload(t *testing.T) {
-	t.Parallel()
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -182,7 +181,6 @@ var oddIDs = []string{
 }
 
 func TestOddIDs(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	want := make(map[groups.Key][]string)
 	w := b.worker(nop)
@@ -237,7 +235,6 @@ func TestRunAtInAHandler(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			const delay = 20 * time.Millisecond
 			b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})

@@ -14,7 +14,6 @@ import (
 
 // The models say what the migrations made: columns, keys, and what may be null.
 func TestModels(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, x := range []struct {
 		model any
@@ -50,7 +49,6 @@ func TestModels(t *testing.T) {
 
 // A dead letter is a job that has died, and bun reads it as one.
 func TestDeadLetterIsAJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	columns := func(table string) []string {
 		return query[[]string](b, `SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable ORDER BY 1)
@@ -76,7 +74,6 @@ func TestDeadLetterIsAJob(t *testing.T) {
 
 // A pause can be written and read with bun as it is.
 func TestPauseRoundTrip(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	p, read := fifo.Pause{Queue: "q", GroupID: "a", Reason: "é '\" ?"}, fifo.Pause{}
 	_, err := b.client.DB().NewInsert().Model(&p).Returning("*").Exec(t.Context())

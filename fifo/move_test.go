@@ -77,7 +77,6 @@ func TestMove(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.spread()
 			n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
@@ -90,7 +89,6 @@ func TestMove(t *testing.T) {
 
 // A moved job is what it was, with its attempts to begin anew; one that blocks its group does so no more.
 func TestMoveKeepsTheJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.jobs
 		(queue, group_id, payload, headers, run_at, attempts, max_attempts, priority, enqueued_at, failures)
@@ -110,7 +108,6 @@ func TestMoveKeepsTheJob(t *testing.T) {
 
 // Of the scope that jobs are moved to only the names count: it may be another client's, and in a transaction.
 func TestMoveStaysInItsDatabase(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 1, "g")
 	n, err := b.client.Queue("q").Move(t.Context(), nowhere(t).Queue("there").InPgx(nil))
@@ -125,7 +122,6 @@ func TestMoveBesideARunningJob(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.unordered = true
 			ids := b.send("g", "one", "two", "three")
@@ -153,7 +149,6 @@ func TestMoveBesideARunningJob(t *testing.T) {
 
 // Jobs that run behind the head of a batch are moved, and nothing of what the batch did with them stays.
 func TestMoveOutOfABatch(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	b.send("g", "one", "two", "three")
 	moved := false
@@ -173,7 +168,6 @@ func TestMoveOutOfABatch(t *testing.T) {
 // Moves of one group here and there again and beside workers lose nothing, double nothing, and keep the order of what
 // is in one place.
 func TestMovesBesideWorkers(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	b.ledger.unordered = true // ids change
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
@@ -206,7 +200,6 @@ func TestMoveInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	for _, to := range []string{"h", ownAlike} {
 		t.Run(to, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t, commitOrder)
 			b.plant("q", 2, "g")
 			tx, err := b.pool.Begin(t.Context())

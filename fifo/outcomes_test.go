@@ -89,7 +89,6 @@ func testRetryInPlace(t *testing.T, by lease) {
 }
 
 func TestOutcomes(t *testing.T) {
-	t.Parallel()
 	plain := errors.New("plain")
 	odd := error((*oddError)(nil))
 	cases := map[string]struct {
@@ -241,7 +240,6 @@ func TestPanicErrorUnwraps(t *testing.T) {
 
 // A payload that does not decode will not get better.
 func TestJSONHandler(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", `{"name":"Ada"}`, `{"name":`, "", `{"name":7}`, parcel{"Grace"})
 	var names []string
@@ -262,7 +260,6 @@ func TestJSONHandler(t *testing.T) {
 // Where payloads are to fit exactly, one with a field of nobody's is not worked as if it had none. The error does not
 // quote it.
 func TestStrictJSONHandler(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", `{"name":"Ada"}`, `{"name":"Bob","secret":1}`, "", `{"name":"Eve"} {}`, `{"name":7}`, parcel{"Grace"})
 	var names []string
@@ -300,7 +297,6 @@ func TestWhatErrorsSay(t *testing.T) {
 
 // Whatever an error says, the attempt is recorded, and soon after that the text is cut.
 func TestErrorTexts(t *testing.T) {
-	t.Parallel()
 	texts := map[string]string{
 		"":                         "",
 		"a\x00b":                   "a\ufffdb",
@@ -331,7 +327,6 @@ func TestErrorTexts(t *testing.T) {
 
 // The history keeps the latest failures.
 func TestHistoryIsCapped(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "x")
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {

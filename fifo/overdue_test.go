@@ -93,11 +93,11 @@ func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
 func TestOverdueIsTold(t *testing.T) { overLeases(t, testOverdueIsTold) }
 
 func testOverdueIsTold(t *testing.T, by lease) {
+	t.Parallel()
 	for name, cause := range map[string]error{
 		"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b, log, told := watched(t)
 			by.on(b)
 			h := newStubborn()
@@ -141,7 +141,6 @@ func testOverdueIsTold(t *testing.T, by lease) {
 
 // A handler that ends soon after its context is none of that.
 func TestNotOverdue(t *testing.T) {
-	t.Parallel()
 	b, log, told := watched(t)
 	h := newBlocking()
 	b.send("g", nil)
@@ -155,7 +154,6 @@ func TestNotOverdue(t *testing.T) {
 
 // A timeout that is as good as none stays so for a batch.
 func TestLongestTimeout(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"})
 	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })

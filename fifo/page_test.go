@@ -21,7 +21,6 @@ func cursors(jobs []fifo.Job) (list []string) {
 
 // Every page goes on where the one before ends, in each scope, and wherever the place is.
 func TestPages(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, queue := range []string{"p", "q", "r"} {
 		b.plant(queue, 3, "a", "b", "é\\' ?")
@@ -123,7 +122,6 @@ func TestPagesAreChecked(t *testing.T) {
 
 // What was stored by other means need not be printable, and its place is a place.
 func TestPagesOfUnprintableGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
 		"SELECT 'q', E'g\n' || i, '' FROM generate_series(1, 150) i")

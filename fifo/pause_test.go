@@ -12,7 +12,6 @@ import (
 )
 
 func TestPausesAndResume(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
 	for _, x := range []struct {
@@ -69,7 +68,6 @@ func TestResumeIsAnnounced(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			e, q := b.listen(), b.client.Queue("q")
 			for _, x := range []struct {
@@ -124,7 +122,6 @@ func testResumeWakesWorkers(t *testing.T, by lease) {
 }
 
 func TestPurgeLeavesTheRunningJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 3, "a")
 	h := newBlocking()

@@ -17,7 +17,6 @@ func TestRetryThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(){"panics": func() { panic("in the policy") }, "exits": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.send("g", "fails")
 			w := b.worker(func(context.Context, *fifo.Job) error { return errors.New("as ever") },
@@ -42,7 +41,6 @@ func TestRetryThatEnds(t *testing.T) {
 
 // A Retry that takes its time, longer than the server waits for a worker that says nothing, keeps the job.
 func TestRetryThatTakesItsTime(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "fails")
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
@@ -76,7 +74,6 @@ func TestHandlerChangesItsJob(t *testing.T) {
 		"all":          func(job *fifo.Job) { *job = fifo.Job{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.ledger.overlaps = true // it keeps its books by the Jobs
 			b.send("g", "1", "2", "3")

@@ -20,7 +20,6 @@ func TestPriorityIsKept(t *testing.T) {
 	const n = 10
 	for kind, begin := range producers {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			p := begin(t, b.client, b)
 			m := func(priority int) fifo.Message {
@@ -82,7 +81,6 @@ func TestPriorityIsKept(t *testing.T) {
 }
 
 func TestInvalidPriority(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, p := range []int{-1, fifo.MaxPriority + 1, 1 << 40} {
 		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Priority: p})
@@ -110,7 +108,6 @@ func TestPriorityBehindABacklog(t *testing.T) {
 	const many, soon = 100_000, 20_000
 	for name, poll := range map[string]bool{"told": false, "found": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
 			b.backlog(many)
 			var started, first atomic.Int64
@@ -163,7 +160,6 @@ func TestPriorityLeavesAPart(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one by one": {}, "batches": {BatchGroups: 20}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.backlog(50)
 			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
@@ -195,7 +191,6 @@ func TestPriorityInQueues(t *testing.T) {
 		"ungrouped": {}, "failing": {Retry: func(*fifo.Job, error) time.Duration { return time.Millisecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			const many, few = 30_000, 5
 			b.backlog(many)

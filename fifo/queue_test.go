@@ -96,7 +96,6 @@ func testLanesAreLimited(t *testing.T, by lease) {
 
 // What SetLanes asks for while Run begins fits, or Run returns an error.
 func TestSetLanesWhileRunBegins(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop)
 	w.Handle("other", nop)
@@ -110,7 +109,6 @@ func TestSetLanesWhileRunBegins(t *testing.T) {
 
 // A queue's settings are its own, and what it does not say is the worker's.
 func TestQueueHasItsOwnSettings(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, queue := range []string{"own", "worker's"} {
 		b.sendAll(fifo.Message{Queue: queue, GroupID: "g"})
@@ -148,7 +146,6 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 
 // Without a limit a job is tried for ever.
 func TestNoLimitOfAttempts(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
 	w := &fifo.Worker{Client: b.client, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
@@ -166,7 +163,6 @@ func TestNoLimitOfAttempts(t *testing.T) {
 }
 
 func TestHandleWhileItRuns(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sent("q", 1)
 	w := b.worker(nop)

@@ -70,6 +70,7 @@ func ready(t *testing.T, w *fifo.Worker) {
 func TestReady(t *testing.T) { overLeases(t, testReady) }
 
 func testReady(t *testing.T, by lease) {
+	t.Parallel()
 	const lanes, bound = 8, 2*100*time.Millisecond + 2*time.Second
 	for name, x := range map[string]struct {
 		leave, back func(r *road) error
@@ -88,7 +89,6 @@ func testReady(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			r := b.road()
 			w := b.worker(nop, func(w *fifo.Worker) {
@@ -128,7 +128,6 @@ func testReady(t *testing.T, by lease) {
 
 // Looks that fail do not count, whatever else the server answers.
 func TestNotReadyWithoutLooks(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop)
 	b.run(w)
@@ -144,7 +143,6 @@ func TestNotReadyWithoutLooks(t *testing.T) {
 
 // A worker whose handlers take all lanes is ready, and one that was told to stop is not.
 func TestReadyUntilStopped(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
 	h := newBlocking()

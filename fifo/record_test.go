@@ -17,7 +17,6 @@ func TestRecordedOnce(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{"retried": errOnPurpose, "dead letter": fifo.DeadLetter(errOnPurpose)} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.overlaps = true
 			b.send("g", nil)

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,6 @@ func TestRedriveToTail(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			head := fifo.Headers{"h": "\x00"}
 			dead := b.sendAll(
@@ -114,7 +114,6 @@ func TestRedriveToTail(t *testing.T) {
 
 // A worker that would poll once an hour hears of it, also while it runs a job of the group, which is not disturbed.
 func TestRedriveToTailOfBusyGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	dead := b.send("g", "dead")
 	b.bury()
@@ -146,7 +145,6 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 
 // A paused group gets what is redriven when it is resumed.
 func TestRedriveIntoPausedGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true
 	dead := b.send("g", "dead", "dead")
@@ -178,7 +176,6 @@ func TestRedriveEdited(t *testing.T) {
 	large := strings.Repeat("x", fifo.MaxPayloadBytes)
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			for i, x := range []struct {
 				payload any
@@ -239,48 +236,49 @@ func TestRedrivesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{true, false} {
 		for _, tail := range []bool{true, false} {
-			b := newBed(t)
-			b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
-				letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
-			step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
-			q := b.client.Queue("q")
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-			letters := b.deadLetters()
-			first, _, err := q.InPgx(tx).Redrive(t.Context(), step)
-			require.NoError(t, err)
-			require.Len(t, first, 2)
-			require.Equal(t, []int64{1001, 1002}, letterIDs(redriven(t, letters, q.InPgx(tx))))
-			type answer struct {
-				jobs []int64
-				err  error
-			}
-			done := make(chan answer, 1)
-			go func() {
-				jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
-				done <- answer{jobs, err}
-			}()
-			await(t, "the second to wait", func() bool { return b.waiting("") })
-			want := []int64{1001, 1002}
-			if kept {
-				require.NoError(t, tx.Commit(t.Context()))
-				want = append(want, 1003, 1004)
-			} else {
-				require.NoError(t, tx.Rollback(t.Context()))
-			}
-			second := receive(t, done, "the second")
-			require.NoError(t, second.err)
-			require.Len(t, second.jobs, 2)
-			require.Equal(t, want, letterIDs(redriven(t, letters, q)))
-			require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
+			t.Run(fmt.Sprint(kept, tail), func(t *testing.T) {
+				b := newBed(t)
+				b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
+					letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
+				step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
+				q := b.client.Queue("q")
+				tx, err := b.pool.Begin(t.Context())
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+				letters := b.deadLetters()
+				first, _, err := q.InPgx(tx).Redrive(t.Context(), step)
+				require.NoError(t, err)
+				require.Len(t, first, 2)
+				require.Equal(t, []int64{1001, 1002}, letterIDs(redriven(t, letters, q.InPgx(tx))))
+				type answer struct {
+					jobs []int64
+					err  error
+				}
+				done := make(chan answer, 1)
+				go func() {
+					jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
+					done <- answer{jobs, err}
+				}()
+				await(t, "the second to wait", func() bool { return b.waiting("") })
+				want := []int64{1001, 1002}
+				if kept {
+					require.NoError(t, tx.Commit(t.Context()))
+					want = append(want, 1003, 1004)
+				} else {
+					require.NoError(t, tx.Rollback(t.Context()))
+				}
+				second := receive(t, done, "the second")
+				require.NoError(t, second.err)
+				require.Len(t, second.jobs, 2)
+				require.Equal(t, want, letterIDs(redriven(t, letters, q)))
+				require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
+			})
 		}
 	}
 }
 
 // A dead letter whose id is alive again goes to the tail only. Nothing is lost.
 func TestRedriveOfALivingID(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.died(letter("g", 1001, "error", ""), letter("g", 1002, "error", ""))
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1002, 'other')")
@@ -303,7 +301,6 @@ func TestRedriveOfALivingID(t *testing.T) {
 // With CommitOrder, a redrive to the tail waits for who has enqueued to the group, and comes behind; one to the
 // original place does not.
 func TestRedriveToTailInCommitOrder(t *testing.T) {
-	t.Parallel()
 	b := newBed(t, commitOrder)
 	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
 	p := producers["pgx.Tx"](t, b.client, b)

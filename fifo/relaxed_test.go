@@ -30,6 +30,7 @@ func durable(t *testing.T) string {
 func TestRelaxed(t *testing.T) { overLeases(t, testRelaxed) }
 
 func testRelaxed(t *testing.T, by lease) {
+	t.Parallel()
 	queues := []string{"plain", "used", "each", "wide", "slice", "partly", "fails", "by hand", "snoozes"}
 	b := by.on(bedOn(t, durable(t)), queues...)
 	b.exec(`CREATE TABLE commits (n bigint GENERATED ALWAYS AS IDENTITY, queue text, told text);

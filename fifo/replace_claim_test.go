@@ -12,7 +12,6 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 	t.Parallel()
 	for name, delay := range map[string]time.Duration{"delayed": time.Hour, "paused": 0} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			first, second := newer("g", "a", "first"), newer("g", "a", "second")
 			first.Delay, second.Delay = delay, delay
@@ -41,7 +40,6 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 
 // It does not wait for long: somebody may keep the job.
 func TestReplaceWhatSomebodyKeeps(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	first, second := newer("g", "a", "first"), newer("g", "a", "second")
 	first.Delay = time.Hour

@@ -69,7 +69,6 @@ func testReplace(t *testing.T, by lease) {
 
 // Messages of no group replace each other, and none that has one.
 func TestReplaceUngrouped(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", Ungrouped: true, DedupID: "a", Replace: true, Payload: "first"}
 	id := b.sendAll(m)[0]
@@ -92,7 +91,6 @@ func TestReplaceUngrouped(t *testing.T) {
 
 // Nothing is replaced that runs, was tried, has ended, or is of another group; and nothing is waited for.
 func TestReplaceNothing(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.sendAll(newer("g", "a", "first"))[0]
 	h := newBlocking()
@@ -132,7 +130,6 @@ func TestReplaceNothing(t *testing.T) {
 
 // A job behind the head is replaced while that runs, also if somebody has replaced it before and rolled back.
 func TestReplaceBehindARollback(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "head")
 	id := b.sendAll(newer("g", "a", "older"))[0]
@@ -157,9 +154,9 @@ func TestReplaceBehindARollback(t *testing.T) {
 func TestReplaceNothingThatWasLost(t *testing.T) { overLeases(t, testReplaceNothingThatWasLost) }
 
 func testReplaceNothingThatWasLost(t *testing.T, by lease) {
+	t.Parallel()
 	for _, evidence := range []string{"locks", "mark", "locks, and a claim has the group"} {
 		t.Run(evidence, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			id := b.sendAll(newer("g", "a", "first"))[0]
@@ -214,7 +211,6 @@ func TestReplaceInTransaction(t *testing.T) {
 	for kind, begin := range producers {
 		for _, end := range []string{"commit", "undo"} {
 			t.Run(kind+", "+end, func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				id := b.sendAll(newer("g", "a", "first"))[0]
 				tx := begin(t, b.client, b)
@@ -251,7 +247,6 @@ func TestReplaceInTransaction(t *testing.T) {
 
 // What was enqueued in the same call or transaction is replaced as well; of several newer ones the last wins.
 func TestReplaceAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	first := newer("g", "a", "1")
 	first.Headers = fifo.Headers{"h": "1"}
@@ -288,7 +283,6 @@ func TestReplaceAtOnce(t *testing.T) {
 
 // At REPEATABLE READ nothing is replaced but what is of the same call: no snapshot tells of attempts since.
 func TestReplaceRepeatableRead(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.sendAll(newer("g", "a", "first"))[0]
 	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -308,7 +302,6 @@ func TestReplaceRepeatableRead(t *testing.T) {
 // A job that runs behind the head of a batch is not held. If it is replaced, nothing of the batch is committed, and it
 // runs again with what is there.
 func TestReplaceInsideABatch(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	ids := b.sendAll(newer("g", "a", "one"), newer("g", "b", "two"), newer("g", "c", "three"))
 	var payloads []string
@@ -334,7 +327,6 @@ func TestReplaceUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
 			b.ledger.unordered = true // a batch is undone

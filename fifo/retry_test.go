@@ -52,22 +52,25 @@ func TestBackoff(t *testing.T) {
 func TestRetry(t *testing.T) { overLeases(t, testRetry) }
 
 func testRetry(t *testing.T, by lease) {
+	t.Parallel()
 	for _, x := range []struct{ says, want time.Duration }{
 		{time.Hour, time.Hour}, {math.MaxInt64, fifo.MaxDelay},
 	} {
-		b := by.on(newBed(t))
-		b.send("g", "x")
-		asked := make(chan int, 1)
-		b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
-			w.Retry = func(job *fifo.Job, err error) time.Duration {
-				if err == errOnPurpose { //nolint:errorlint // exactly that one
-					asked <- job.Attempt()
+		t.Run(x.says.String(), func(t *testing.T) {
+			b := by.on(newBed(t))
+			b.send("g", "x")
+			asked := make(chan int, 1)
+			b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
+				w.Retry = func(job *fifo.Job, err error) time.Duration {
+					if err == errOnPurpose { //nolint:errorlint // exactly that one
+						asked <- job.Attempt()
+					}
+					return x.says
 				}
-				return x.says
-			}
-		}))
-		require.Equal(t, 1, receive(t, asked, "Retry to be asked"))
-		await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
-		require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
+			}))
+			require.Equal(t, 1, receive(t, asked, "Retry to be asked"))
+			await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
+			require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
+		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 )
 
 func TestRunOne(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "bad" {
@@ -44,7 +43,6 @@ func TestRunOne(t *testing.T) {
 
 // It passes over groups that others hold.
 func TestRunOneFindsAFreeGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	held := b.send("held", nil, nil)
@@ -64,7 +62,6 @@ func TestRunOneFindsAFreeGroup(t *testing.T) {
 
 // When its context ends the job is given back.
 func TestRunOneGivesBack(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	ids := b.send("g", nil)

@@ -56,7 +56,6 @@ func TestScopeInATransaction(t *testing.T) {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.plant("q", 2, "a")
 			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)
@@ -196,7 +195,6 @@ func TestScopeInNoTransaction(t *testing.T) {
 
 // Errors say what was to be done, and to what.
 func TestErrorsOfVerbs(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, x := range []struct {
 		schema string

@@ -14,7 +14,6 @@ import (
 // Jobs of many groups run in order, far more at once than the worker has connections, and complete with what their
 // handlers write.
 func TestSessionLease(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	b.sendMany("q", 30, 3)
@@ -53,7 +52,6 @@ func TestSessionBatches(t *testing.T) {
 		"jobs, slices": {BatchJobs: 4}, "groups, slices": {BatchGroups: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := bySession.on(newBed(t))
 			b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 			b.sendMany("q", 5, 10)
@@ -101,7 +99,6 @@ func TestSessionBatches(t *testing.T) {
 
 // Of a batch of groups one job is given back, and the other one is done: that one alone is completed.
 func TestSessionCompletesWhatIsDone(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	h := newBlocking()
 	// The first one may be handed out before the others are in line. They are by the time it has ended.
@@ -133,7 +130,6 @@ func (b *bed) sessionGroups() int {
 
 // What is given back at the end is let go before the session ends, although somebody has the table locked for a while.
 func TestGivenBackBesideALockedTable(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	b.send("g", nil)
@@ -166,7 +162,6 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 // All handlers of a worker hear that its session has ended, also those that have no transaction and are idle, and their
 // jobs run again.
 func TestLossOfASessionIsTold(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	groups := []string{"a", "b", "c"}
@@ -197,7 +192,6 @@ func TestLossOfASessionIsTold(t *testing.T) {
 
 // Who waits for the job's transaction waits no longer than the session lives, whatever context he asks with.
 func TestSessionEndsTheWaitForATransaction(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	b.send("first", nil)
@@ -228,7 +222,6 @@ func TestSessionEndsTheWaitForATransaction(t *testing.T) {
 
 // Jobs that somebody has locked when they are done keep no other waiting for long.
 func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
-	t.Parallel()
 	const n = 60
 	b := bySession.on(newBed(t))
 	done := make(chan struct{})

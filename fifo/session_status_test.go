@@ -13,7 +13,6 @@ import (
 // Who runs a job by a session is told, with or without the job's transaction: the session that holds all of the
 // worker's groups, since the claim.
 func TestWhoRunsBySession(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	ids := b.send("g", "one", "two")
@@ -65,7 +64,6 @@ func TestWhoRunsBySession(t *testing.T) {
 
 // A session that has died runs nothing.
 func TestNobodyRunsByADeadSession(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	b.plant("q", 1, "g")
@@ -80,7 +78,6 @@ func TestNobodyRunsByADeadSession(t *testing.T) {
 // A lower id that was committed while a session runs a job of the group waits for that: the group is full. The job is
 // told of by its id.
 func TestLowerIDBesideASession(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	b.plant("q", 3, "g")
@@ -112,7 +109,6 @@ func TestLowerIDBesideASession(t *testing.T) {
 
 // A slot is in use while the session lives that has it.
 func TestWhyOverLimitOfSessions(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{SessionLease: true, Limit: 2}))
 	g := newGauge()

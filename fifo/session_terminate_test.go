@@ -30,7 +30,6 @@ func TestTerminateBySession(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"no transaction", "transaction"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			bySession.on(b)
 			b.send("g", "stuck")
@@ -80,7 +79,6 @@ func TestTerminateAStubbornHandler(t *testing.T) {
 	t.Parallel()
 	for name, succeeds := range map[string]bool{"before": false, "beside": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newList(t, func(c *fifo.Config) { c.PollOnly = true })
 			b.ledger.overlaps = true
 			bySession.on(b)
@@ -129,7 +127,6 @@ func TestTerminateInATransaction(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			bySession.on(b)
 			b.plant("q", 1, "g")
@@ -163,7 +160,6 @@ func TestTerminateInATransaction(t *testing.T) {
 
 // The session that holds a worker's groups is not ended, whatever rows it has locked at that moment.
 func TestTerminateLeavesTheSession(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	b.plant("q", 1, "g", "other")
@@ -189,7 +185,6 @@ func TestTerminateLeavesTheSession(t *testing.T) {
 // Canceling gives jobs back that a session runs, and other groups' handlers go on; a notice that nothing bears out does
 // nothing. Pausing lets what runs end.
 func TestCancelBySession(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	ids := b.send("g", "one", "two")
@@ -225,7 +220,6 @@ func TestCancelBySession(t *testing.T) {
 // Of a batch of groups of which one is taken nothing commits. The others run again, and no attempt of theirs is
 // counted.
 func TestTerminateInABatchBySession(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	bySession.on(b)
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', g, '' FROM unnest('{a, b, c}'::text[]) g`)
@@ -257,7 +251,6 @@ func TestTerminateInABatchBySession(t *testing.T) {
 
 // Terminate ends no transaction that completes jobs of other groups as well.
 func TestTerminateBesideCompletions(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF OLD.group_id = 'slow' THEN PERFORM pg_sleep(0.5); END IF; RETURN OLD; END $$;
@@ -287,7 +280,6 @@ func TestTerminateBesideCompletions(t *testing.T) {
 // The group is taken while the answer of its claim is on its way to the worker: its handler does not begin, or
 // its context ends at once.
 func TestTerminateOfAClaim(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	claim, dam := b.slowClaims(), netfault.NewDam("Claims the heads of those groups")
 	client := b.open(b.pooled(func(cfg *pgxpool.Config) {

@@ -75,7 +75,6 @@ func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			bySession.on(b)
 			ids := b.send("g", "one", "two")
@@ -112,19 +111,21 @@ func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
 func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 	t.Parallel()
 	for _, dead := range []bool{false, true} {
-		b := newBed(t)
-		bySession.on(b)
-		b.plant("q", 2, "g")
-		jobs := b.jobs()
-		conn, at, want := b.kept("g", jobs[0].ID), jobs[1].ID, []int{1, 1, 1, 1}
-		if dead {
-			b.gone(conn)
-			at, want = jobs[0].ID, []int{2, 2, 2, 2}
-		}
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }()
-		require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			b := newBed(t)
+			bySession.on(b)
+			b.plant("q", 2, "g")
+			jobs := b.jobs()
+			conn, at, want := b.kept("g", jobs[0].ID), jobs[1].ID, []int{1, 1, 1, 1}
+			if dead {
+				b.gone(conn)
+				at, want = jobs[0].ID, []int{2, 2, 2, 2}
+			}
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
+		})
 	}
 }
 
@@ -138,7 +139,6 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 	} {
 		for _, meanwhile := range []bool{false, true} {
 			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				if !meanwhile {
 					bySession.on(b)
@@ -185,7 +185,6 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 
 // A transaction whose snapshot is older than its locks does not see who runs what: it is told so.
 func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	b.plant("q", 1, "g")
@@ -213,7 +212,6 @@ func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			bySession.on(b)
 			ids := b.send("g", "calls", "waits")
@@ -252,7 +250,6 @@ func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
 
 // A job that a session runs, or has died with, keeps its payload.
 func TestReplaceWhatASessionRuns(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	bySession.on(b)
 	id := b.sendAll(newer("g", "a", "older"))[0]
@@ -269,7 +266,6 @@ func TestReplaceWhatASessionRuns(t *testing.T) {
 
 // A job that has died with its session is buried before anybody counts that, and redriven: it has all its attempts.
 func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	id := b.send("g", "a")[0]
 	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since)

@@ -18,7 +18,6 @@ import (
 
 // The first that configures a queue wins, the same again changes nothing, and others are refused, with both values.
 func TestConfigure(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
 	defaults := fifo.Settings{DedupWindow: 5 * time.Minute, GroupLimit: 1}
@@ -71,7 +70,6 @@ func TestConfigure(t *testing.T) {
 
 // A change says what it replaces, and is refused if that is not what there is.
 func TestReconfigure(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{DedupByGroup: true}
@@ -110,7 +108,6 @@ func TestReconfigureExclusive(t *testing.T) {
 		"groups": {several, bySession}, "session": {bySession, several},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			q := b.client.Queue("q")
 			require.NoError(t, q.Configure(t.Context(), x.had))
@@ -142,7 +139,6 @@ func (*meanwhile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 
 // If somebody makes the settings those to be replaced just after they were not, they are replaced.
 func TestReconfigureBesideAnother(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{GroupLimit: 2}
 	q := b.open(b.pooled(func(cfg *pgxpool.Config) {
@@ -159,7 +155,6 @@ func TestReconfigureBesideAnother(t *testing.T) {
 // Of many processes that start at once with settings that differ, all agree in the end on whose they are: one has its
 // own, and the others are told so.
 func TestConfigureAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var wg sync.WaitGroup
 	errs := make([]error, 16)
@@ -186,20 +181,22 @@ func TestConfigureAtOnce(t *testing.T) {
 func TestConfigureWaits(t *testing.T) {
 	t.Parallel()
 	for _, undo := range []bool{false, true} {
-		b := newBed(t)
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		q := b.client.Queue("q")
-		require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
-		second := make(chan error, 1)
-		go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
-		await(t, "the second to wait", func() bool { return b.blocked() == 1 })
-		if undo {
-			require.NoError(t, tx.Rollback(t.Context()))
-			require.NoError(t, receive(t, second, "the second"))
-		} else {
-			require.NoError(t, tx.Commit(t.Context()))
-			require.ErrorIs(t, receive(t, second, "the second"), fifo.ErrConflict)
-		}
+		t.Run(fmt.Sprint(undo), func(t *testing.T) {
+			b := newBed(t)
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			q := b.client.Queue("q")
+			require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
+			second := make(chan error, 1)
+			go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
+			await(t, "the second to wait", func() bool { return b.blocked() == 1 })
+			if undo {
+				require.NoError(t, tx.Rollback(t.Context()))
+				require.NoError(t, receive(t, second, "the second"))
+			} else {
+				require.NoError(t, tx.Commit(t.Context()))
+				require.ErrorIs(t, receive(t, second, "the second"), fifo.ErrConflict)
+			}
+		})
 	}
 }

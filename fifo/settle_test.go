@@ -18,6 +18,7 @@ import (
 func TestSettingsOfTheHandler(t *testing.T) { overLeases(t, testSettingsOfTheHandler) }
 
 func testSettingsOfTheHandler(t *testing.T, by lease) {
+	t.Parallel()
 	for name, set := range map[string]string{
 		"role":                     "SET LOCAL ROLE %s",
 		"role by set_config":       "SELECT set_config('role', '%s', true)",
@@ -29,7 +30,6 @@ func testSettingsOfTheHandler(t *testing.T, by lease) {
 		"session_authorization":    "SET LOCAL SESSION AUTHORIZATION %s",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			tenant := fmt.Sprintf("pgfifo_tenant_%d",
 				query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
@@ -70,7 +70,6 @@ func TestReadOnlyHandler(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			ids := b.send("g", 1, 2, 3)
 			b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
@@ -89,7 +88,6 @@ func TestReadOnlyHandler(t *testing.T) {
 
 // The next job of a batch has the session as the first one found it.
 func TestSettingsOfTheJobBefore(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	ids := b.send("g", 1, 2, 3)
 	b.work(b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
@@ -146,7 +144,6 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 		2: {fifo.Unknown, fifo.Retried, fifo.Succeeded},
 	} {
 		t.Run(fmt.Sprint(ended), func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.ledger.overlaps = true
 			var ends atomic.Int32 // sessions of the pool that end just when they are taken from it
@@ -180,7 +177,6 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 // What is recorded on a connection of the pool is bounded as a lane is: a worker that is frozen there does not keep the
 // group.
 func TestRecordIsBounded(t *testing.T) {
-	t.Parallel()
 	b := newEffects(t)
 	b.exec(`CREATE TABLE bounds (v text);
 		CREATE FUNCTION bound() RETURNS trigger LANGUAGE plpgsql AS

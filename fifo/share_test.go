@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // tenant is the share of a group that is named tenant/group.
@@ -50,11 +51,10 @@ func (b *bed) ahead(many int, share func(group string) string) int {
 // A tenant with a few groups does not wait for the groups of one with many: it has every other turn or so. Without
 // Share it waits for as many turns of each of the others' groups as it has jobs.
 func TestShare(t *testing.T) {
-	t.Parallel()
 	const many = 1600
-	b := newBed(t)
-	with := b.ahead(many, tenant)
-	without := newBed(t).ahead(many, nil)
+	with := newBed(t).ahead(many, tenant)
+	other := bedOn(t, pgtest.URL(t))
+	without := other.ahead(many, nil)
 	t.Logf("behind %d jobs of %d, and %d without Share", with, many, without)
 	require.Less(t, with, many/4)
 	require.Greater(t, without, many/2)
@@ -62,7 +62,6 @@ func TestShare(t *testing.T) {
 
 // A Share that panics, or ends its goroutine, makes its groups those of share "", and harms nothing else.
 func TestShareThatPanics(t *testing.T) {
-	t.Parallel()
 	var log logFile
 	b := newBed(t, log.set)
 	var msgs []fifo.Message

@@ -59,7 +59,6 @@ func TestSnoozeUntil(t *testing.T) {
 		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.send("g", "")
 			var before time.Time
@@ -82,6 +81,7 @@ func TestSnoozeUntil(t *testing.T) {
 func TestSnoozeInABatch(t *testing.T) { overLeases(t, testSnoozeInABatch) }
 
 func testSnoozeInABatch(t *testing.T, by lease) {
+	t.Parallel()
 	batch := fifo.Queue{BatchJobs: 3}
 	for name, snooze := range map[string]func(b *bed, snoozed *int) *fifo.Worker{
 		"handler": func(b *bed, snoozed *int) *fifo.Worker {
@@ -113,7 +113,6 @@ func testSnoozeInABatch(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			b.send("g", "1", "2", "3")
 			snoozed := 0
@@ -132,7 +131,6 @@ func testSnoozeInABatch(t *testing.T, by lease) {
 
 // It is recorded also if the handler has ended the job's transaction.
 func TestSnoozeBesideALostTransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "")
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -164,7 +162,6 @@ func TestSnoozeIsNotTheLastWord(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
 			b.work(b.worker(x.handler))

@@ -45,7 +45,6 @@ func TestLateCancelRequest(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]string{"another group": "b", "the same batch": "a"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			late, client := b.late()
 			b.send("a", nil)
@@ -75,7 +74,6 @@ func TestLateCancelRequest(t *testing.T) {
 
 // A job whose settling a late cancel request meets has not failed: it runs again, as it was.
 func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`CREATE TABLE once (v integer)`)
 	b.exec(`CREATE SEQUENCE times`)
@@ -133,7 +131,6 @@ func TestStatementsTakenAway(t *testing.T) {
 		"by the raw one, of those": {raw, 3, map[fifo.Outcome]int{fifo.Succeeded: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.send("a", nil, nil, nil)
 			b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {

@@ -10,7 +10,6 @@ import (
 
 // No parameter of a statement has a domain of bytea for its type: lib/pq would send it as a text with escapes.
 func TestBytesAreBytea(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	conn, err := b.pool.Acquire(t.Context())
 	require.NoError(t, err)

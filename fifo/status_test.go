@@ -48,7 +48,6 @@ func keysOf(list []fifo.Status) string {
 }
 
 func TestGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	require.Empty(t, b.groups(b.client, fifo.Page{}))
 	b.plant("q", 3, "d")
@@ -125,7 +124,6 @@ func (b *bed) listed() {
 
 // Pages are in order and complete, whatever plan the server likes best.
 func TestGroupsInPages(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var ids []string
 	for i := range 250 {
@@ -152,7 +150,6 @@ func TestGroupsInPages(t *testing.T) {
 }
 
 func TestGroupsCountSoMany(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", fifo.MaxQueued+1, "a")
 	require.Equal(t, fifo.MaxQueued, b.groups(b.client, fifo.Page{})[0].Queued)
@@ -160,7 +157,6 @@ func TestGroupsCountSoMany(t *testing.T) {
 
 // Go has no time that is infinite.
 func TestParkedJobsAreListed(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 1, "a", "b")
 	b.exec("UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE group_id = 'a'")
@@ -186,7 +182,6 @@ func TestInvalidStates(t *testing.T) {
 }
 
 func TestMeasure(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 3, "a", "b")
 	b.plant("other", 1, "a")
@@ -216,7 +211,6 @@ func TestMeasure(t *testing.T) {
 
 // Up to a bound it counts all, and beyond it says that there are more; and it finds the oldest there, too.
 func TestMeasureUpTo(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 3, "b", "a")
 	b.plant("other", 1, "a")
@@ -260,7 +254,6 @@ func TestMeasureUpTo(t *testing.T) {
 
 // What is delayed is not due, however long ago it was enqueued; what was delayed is, since its time has come.
 func TestDueSince(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, x := range []struct{ add, want string }{
 		{"now() - interval '9 hours', now() + interval '1 hour'", ""},

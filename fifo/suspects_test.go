@@ -45,7 +45,6 @@ func testManyLostAtOnce(t *testing.T, by lease) {
 
 // Jobs whose last attempt died begin one after the other, although all of them are due and all lanes are free.
 func TestSuspectsBeginOneByOne(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	const jobs = 5
 	for g := range jobs {

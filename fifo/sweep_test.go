@@ -15,7 +15,6 @@ import (
 
 // A sweeper that freezes while it has locked idle groups keeps them for no longer than a frozen lane would.
 func TestFrozenSweeperFreesGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
 	frozen, thaw := make(chan struct{}), make(chan struct{})
@@ -40,7 +39,6 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 // The second look of a sweep sees what was enqueued since its first, whatever isolation level the database has by
 // default.
 func TestSweepSeesTheNewest(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.isolate("repeatable read")
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
@@ -124,7 +122,6 @@ func TestChangesBesideOthers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.isolate("repeatable read")
 			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")

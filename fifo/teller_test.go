@@ -45,7 +45,6 @@ func (l *logFile) set(cfg *fifo.Config) { cfg.Logger = slog.New(slog.NewTextHand
 
 // Whoever has not set anything hears of failures, and of no payload.
 func TestFailuresAreHeard(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	id := b.send("g", "a secret")[0]
@@ -105,7 +104,6 @@ func (b *bed) burst(n, dead int) fifo.Handler {
 // Where everything fails, the log does not grow with it, and says how much it does not say, also when nothing fails
 // afterwards. Dead letters are told of beside any number of retries.
 func TestFailuresAreToldSoManyASecond(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const n, dead = 100, 5
@@ -124,7 +122,6 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 
 // What is withheld is told of before Run returns.
 func TestFailuresAreToldAtTheEnd(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const n = 100
@@ -135,7 +132,6 @@ func TestFailuresAreToldAtTheEnd(t *testing.T) {
 
 // So it is before RunOne returns, which may find many attempts that were lost.
 func TestLostAttemptsAreToldByRunOne(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const n = 100

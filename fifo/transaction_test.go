@@ -50,6 +50,7 @@ func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
 func TestEffects(t *testing.T) { overLeases(t, testEffects) }
 
 func testEffects(t *testing.T, by lease) {
+	t.Parallel()
 	for name, fail := range map[string]func(ctx context.Context, job *fifo.Job) error{
 		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
@@ -71,7 +72,6 @@ func testEffects(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			ids := b.send("g", nil, nil)
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -125,6 +125,7 @@ func testJobTimeout(t *testing.T, by lease) {
 func TestCannotCommit(t *testing.T) { overLeases(t, testCannotCommit) }
 
 func testCannotCommit(t *testing.T, by lease) {
+	t.Parallel()
 	sql := func(statements ...string) func(context.Context, *fifo.Job) error {
 		return func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
@@ -163,7 +164,6 @@ func testCannotCommit(t *testing.T, by lease) {
 		}, "commit unexpectedly resulted in rollback", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newEffects(t))
 			ids := b.send("g", "odd", "next")
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -219,7 +219,6 @@ func leaveRows(ctx context.Context, job *fifo.Job) error {
 
 // What database/sql leaves open it also closes.
 func TestRowsOfDatabaseSQL(t *testing.T) {
-	t.Parallel()
 	b := newEffects(t)
 	b.send("g", nil, nil)
 	n := 0
@@ -349,7 +348,6 @@ func TestIdioms(t *testing.T) {
 		}, []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.send("g", nil)
 			b.work(b.worker(x.do))

@@ -17,6 +17,7 @@ import (
 func TestTroubleIsOfItsGroup(t *testing.T) { overLeases(t, testTroubleIsOfItsGroup) }
 
 func testTroubleIsOfItsGroup(t *testing.T, by lease) {
+	t.Parallel()
 	const raise = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
 		RETURN coalesce(NEW, OLD); END'; `
@@ -42,7 +43,6 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			b.send("bad", nil)
 			b.exec(x.before)
@@ -76,6 +76,7 @@ func TestRefusedRowIsTroubleOfItsGroup(t *testing.T) {
 }
 
 func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
+	t.Parallel()
 	const refuse = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF NEW.group_id = 'bad' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON pgfifo.queue_groups FOR EACH ROW EXECUTE FUNCTION refuse()`
@@ -93,7 +94,6 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			prepare(b)
 			w := b.worker(nop)
@@ -116,7 +116,6 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 
 // A claim that the server refuses, when the group is locked already, is no attempt.
 func TestRefusedClaimIsNoAttempt(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET statement_timeout = '1s'")
 	h := newBlocking()

@@ -79,7 +79,6 @@ func TestUnavailableUntil(t *testing.T) {
 		"of a transaction lost": {time.Second, errLoseTransaction, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.send("g", "")
 			var before time.Time
@@ -122,7 +121,6 @@ func TestUnavailableIsNotTheLastWord(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
 			b.work(b.worker(x.handler))
@@ -169,7 +167,6 @@ func TestUnavailableInABatch(t *testing.T) {
 		}, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.send("g", "1", "2", "3")
 			var once sync.Once
@@ -188,7 +185,6 @@ func TestUnavailableInABatch(t *testing.T) {
 
 // A batch of groups that cannot do anything has each of them wait, and none of them tried again by itself.
 func TestUnavailableBatchOfGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("CREATE TABLE effects (v integer)")
 	for i := range 3 {
@@ -278,7 +274,6 @@ func testOutage(t *testing.T, by lease) {
 
 // The same with an error as any other: the attempts are used up.
 func TestOutageOfOrdinaryErrors(t *testing.T) {
-	t.Parallel()
 	const groups = 300
 	b := newBed(t)
 	b.sendAll(perGroup(groups, "q", 1)...)
@@ -307,7 +302,6 @@ func TestProbeThatSaysNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.ledger.overlaps = true
 			b.sendAll(perGroup(10, "q", 1)...)
@@ -339,7 +333,6 @@ func TestProbeThatSaysNothing(t *testing.T) {
 
 // A batch of groups with a Handler stops when the fifth of them has said so. The others are given back.
 func TestBatchOfGroupsThatIsProbed(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sendAll(perGroup(50, "q", 1)...)
 	w := b.each(fifo.Queue{BatchGroups: 50}, func(context.Context, *fifo.Job) error {

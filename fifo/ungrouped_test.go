@@ -84,7 +84,6 @@ func TestUngroupedGetsCompany(t *testing.T) {
 	t.Parallel()
 	for name, inside := range map[string]bool{"in the job's transaction": true, "beside it": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -141,7 +140,6 @@ func testUngroupedInBatches(t *testing.T, by lease) {
 }
 
 func TestUngroupedNamesNoGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, m := range []fifo.Message{{Queue: "q", Ungrouped: true, GroupID: "g"}, {Queue: "q"}} {
 		_, err := b.client.Enqueue(t.Context(), m)

@@ -14,7 +14,6 @@ import (
 // Jobs in a queue that the worker does not handle are told of once, when they have waited for long. What is held,
 // paused or not due yet is not, nor what the worker handles or what has just come.
 func TestUnhandledQueueIsTold(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const interval = 20 * time.Millisecond

@@ -18,7 +18,6 @@ func TestUsedUpBefore(t *testing.T) {
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
 		for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
 			t.Run(fmt.Sprint(name, " ", up), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				ids, others := b.send("g", "fine", "used up", "behind"), b.send("other", "fine", "fine")
 				b.exec("UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[1])
@@ -68,7 +67,6 @@ func TestTwoBlockAtOnce(t *testing.T) {
 		"delete": func(ctx context.Context, g fifo.Scope, job int64) error { return g.Delete(ctx, job) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.groupLimit(1, 2)
 			r, s := newRoster(t), newStop()
@@ -109,7 +107,6 @@ func TestTwoBlockAtOnce(t *testing.T) {
 
 // A block that the server refuses is tried again, and is no lost attempt of the job, which has not begun.
 func TestBlockIsRefused(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", nil)[0]
 	b.exec("UPDATE pgfifo.jobs SET attempts = 3")

@@ -29,7 +29,6 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 2} {
 			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
-				t.Parallel()
 				b := newList(t)
 				q := b.client.Queue("q")
 				require.NoError(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
@@ -61,7 +60,6 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 
 // A job that its handler enqueues again, to replace what waits, is no such thing: it runs.
 func TestReplaceTheJobThatCalls(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("h", make([]any, tuning.Many)...) // the first jobs of a lane are marked
 	replaced := make(chan bool, 1)

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,6 @@ var oneJob = map[string]func(ctx context.Context, s fifo.Scope, id int64) error{
 
 // A job that runs is not touched, and not waited for; what is not there is told.
 func TestVerbsPassOverARunningJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
 	h := newBlocking()
@@ -62,7 +62,6 @@ func TestVerbsPassOverARunningJob(t *testing.T) {
 // A job that backs off runs at once when it is told to, with its attempts, also by a worker that would not look for an
 // hour.
 func TestRetryNow(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
 	w := b.worker(failing(1, fifo.RetryAfter(time.Hour, errOnPurpose)), rarePolls, oneLane)
@@ -82,7 +81,6 @@ func TestVerbsOnOneJob(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, run_at, failures)
 				SELECT 'q', 'g', 'p', 1, '2030-01-01', '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
@@ -129,7 +127,6 @@ func TestVerbsOnOneJob(t *testing.T) {
 
 // What an edit leaves is checked like a message, and an error of the function's changes nothing.
 func TestEditIsChecked(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", "fine")[0]
 	g := b.client.Queue("q").Group("g")
@@ -167,7 +164,6 @@ func TestEditWithoutAFunction(t *testing.T) {
 
 // No worker takes a job that is being edited, nor one behind it.
 func TestJobThatIsEditedStandsStill(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
 	require.NoError(t, b.client.Queue("q").Edit(t.Context(), ids[0], func(job *fifo.Job) error {
@@ -189,7 +185,6 @@ func TestVerbsInsideABatch(t *testing.T) {
 	t.Parallel()
 	for name, verb := range oneJob {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			ids := b.send("g", "one", "two", "three")
 			var payloads []string
@@ -221,20 +216,22 @@ func TestOneJobThatBlocks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"delete", "bury"} {
 		for _, byHand := range []bool{false, true} {
-			b := newBed(t)
-			b.plant("q", 2, "g")
-			id := b.why("g").HeadID
-			b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, $2)`,
-				id, byHand)
-			require.NoError(t, oneJob[name](t.Context(), b.client.Queue("q"), id))
-			pauses, err := b.client.Pauses(t.Context())
-			require.NoError(t, err)
-			if !byHand {
-				require.Empty(t, pauses, name)
-				continue
-			}
-			require.Len(t, pauses, 1, name)
-			require.Zero(t, pauses[0].Job)
+			t.Run(fmt.Sprint(name, byHand), func(t *testing.T) {
+				b := newBed(t)
+				b.plant("q", 2, "g")
+				id := b.why("g").HeadID
+				b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, $2)`,
+					id, byHand)
+				require.NoError(t, oneJob[name](t.Context(), b.client.Queue("q"), id))
+				pauses, err := b.client.Pauses(t.Context())
+				require.NoError(t, err)
+				if !byHand {
+					require.Empty(t, pauses, name)
+					return
+				}
+				require.Len(t, pauses, 1, name)
+				require.Zero(t, pauses[0].Job)
+			})
 		}
 	}
 }
@@ -291,7 +288,6 @@ func TestNextOfADelayedHead(t *testing.T) {
 
 // Whoever refers to a job by a foreign key has it locked in a way that only its deletion meets, and is not waited for.
 func TestVerbsBesideAForeignKey(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q, ids := b.client.Queue("q"), b.send("g", "a", "b", "c", "d")
 	tx, err := b.pool.Begin(t.Context())
@@ -314,7 +310,6 @@ func TestVerbsBesideAForeignKey(t *testing.T) {
 
 // A job that begins just before it would be locked is told to run, and not to be locked by somebody.
 func TestVerbBesideAClaim(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", "a")[0]
 	h := newBlocking()
@@ -333,7 +328,6 @@ func TestVerbBesideAClaim(t *testing.T) {
 
 // What was written by hand is listed, and can be got rid of.
 func TestVerbsOnUnreadableJobs(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
 	for _, set := range []string{`failures = '[5]'`, `run_at = '-infinity'`} {
@@ -354,7 +348,6 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 
 // In a transaction that has looked at a group before, Why and Terminate see who has begun to run it since.
 func TestLooksAgainInATransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.overlaps = true
 	h := newBlocking()

@@ -12,7 +12,6 @@ import (
 
 // WaitEmpty waits for the last job of the queue or the group, and for no other.
 func TestWaitEmpty(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
 	require.NoError(t, q.WaitEmpty(promptly(t)), "there is no such queue")

@@ -21,7 +21,6 @@ func TestWaitingIsNoPartOfATime(t *testing.T) {
 		},
 	} {
 		t.Run(until, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = true })
 			tx, err := b.pool.Begin(t.Context())
 			require.NoError(t, err)

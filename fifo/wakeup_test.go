@@ -44,7 +44,6 @@ func (b *bed) listeners() int {
 
 // A worker that would poll once an hour hears of messages, whichever way they come.
 func TestNotified(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var died atomic.Bool
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
@@ -85,7 +84,6 @@ func TestNotified(t *testing.T) {
 
 // A worker hears of what was committed by another process' client, of many groups at once, and of other queues not.
 func TestNotifiedOfMany(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop, rarePolls)
 	b.run(w)
@@ -103,7 +101,6 @@ func TestNotifiedOfMany(t *testing.T) {
 // What is put back into more groups than a notice can name may be anywhere below what workers have finished. They are
 // told so.
 func TestNoticeOfManyPutBack(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for i := range 100 {
 		b.send(strconv.Itoa(i), "dead")
@@ -142,7 +139,6 @@ func TestNoticeOfManyPutBack(t *testing.T) {
 
 // Without notifications polling finds everything, and nothing listens or notifies.
 func TestPollOnly(t *testing.T) {
-	t.Parallel()
 	b := newBed(t, func(c *fifo.Config) { c.PollOnly = true })
 	ear := pgtest.Conn(t, b.url)
 	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
@@ -180,7 +176,6 @@ func testDueInTime(t *testing.T, by lease) {
 
 // Any role may send notices. Whatever they say, the worker goes on.
 func TestMalformedNotices(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop, rarePolls)
 	b.run(w)
@@ -206,9 +201,9 @@ func TestMalformedNotices(t *testing.T) {
 func TestLateCommitInBusyGroup(t *testing.T) { overLeases(t, testLateCommitInBusyGroup) }
 
 func testLateCommitInBusyGroup(t *testing.T, by lease) {
+	t.Parallel()
 	for _, told := range []bool{false, true} {
 		t.Run("told "+strconv.FormatBool(told), func(t *testing.T) {
-			t.Parallel()
 			b := by.on(newBed(t))
 			b.ledger.unordered = true
 			var stop atomic.Bool

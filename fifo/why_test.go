@@ -16,7 +16,6 @@ import (
 
 // One call tells why a job does not run, for each reason that there is.
 func TestWhy(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("held", nil, nil)
 	h := newBlocking()
@@ -113,7 +112,6 @@ func (b *bed) why(group string) fifo.Status {
 
 // Who changes the head holds it, also in a savepoint, as all that a handler does is, of whom PostgreSQL does not tell.
 func TestWhyOfAnEdit(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, id, edit := t.Context(), b.send("g", "x")[0], func(job *fifo.Job) error {
 		job.Payload = []byte("y")

@@ -17,7 +17,6 @@ import (
 )
 
 func TestInvalidWorker(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for name, x := range map[string]struct {
 		edit func(w *fifo.Worker)
@@ -65,7 +64,6 @@ func TestLanesThatDoNotFit(t *testing.T) {
 		"more than sessions have":  {50, 10, map[string]int{"s": 8, "s2": 8}, "and SessionConcurrency is 10"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			w := &fifo.Worker{Client: b.client, Concurrency: x.lanes, SessionConcurrency: x.seats}
 			for queue, keep := range x.keep {
@@ -106,7 +104,6 @@ func TestHandlePanics(t *testing.T) {
 
 // Handlers of a closed client would have no transaction, and their jobs would use up their attempts.
 func TestRunOfAClosedClient(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "a")
 	w := b.worker(nop)
@@ -119,7 +116,6 @@ func TestRunOfAClosedClient(t *testing.T) {
 }
 
 func TestErrRunning(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop)
 	r := b.run(w)
@@ -136,7 +132,6 @@ func TestErrConnections(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct{ lanes, limit int }{{5, 3}, {5, 5}, {5, 6}, {1, 1}, {1, 2}} {
 		t.Run(fmt.Sprint(x.lanes, " lanes, limit ", x.limit), func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			role := query[string](b, "SELECT current_database() || '_poor'")
 			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'poor' CONNECTION LIMIT %d;
@@ -190,7 +185,6 @@ func testConcurrency(t *testing.T, by lease) {
 
 // Groups take turns, however much one of them has to do.
 func TestRoundRobin(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var msgs []fifo.Message
 	for range 100 {
@@ -243,7 +237,6 @@ func testStuckGroups(t *testing.T, by lease) {
 
 // A worker whose connections were all ended dials them again.
 func TestRedial(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.overlaps = true
 	w := b.worker(nop, func(w *fifo.Worker) { w.Name = "redial" })
@@ -271,7 +264,7 @@ func TestRedial(t *testing.T) {
 
 // Run leaves no goroutine behind.
 func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all goroutines
-	b := newBed(t)
+	b := bedOn(t, pgtest.URL(t))
 	require.NoError(t, b.pool.Ping(t.Context()))
 	ignore := goleak.IgnoreCurrent()
 	for i := range 2 {

@@ -11,7 +11,6 @@ import (
 
 // A call that finds its job gone does not undo the claim behind it: that is given back, and is no evidence of a crash.
 func TestClaimBehindACallThatFindsNothing(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("CREATE TABLE effects (v text)")
 	ids := s.Enqueue(3, "a")
@@ -46,7 +45,6 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 			"changed": "UPDATE pgfifo.jobs SET payload = 'new' WHERE id = $1",
 		} {
 			t.Run(fmt.Sprintf("%s, used %t", what, used), func(t *testing.T) {
-				t.Parallel()
 				s := newStage(t)
 				s.Exec("CREATE TABLE effects (v text)")
 				ids := s.Enqueue(3, "a")
@@ -91,7 +89,6 @@ func TestCursorOfABatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Exec("CREATE TABLE effects (v text)")
 			s.Exec(x.before)
@@ -128,7 +125,6 @@ func behind(h *Hold) Call {
 
 // Calls are part of the transaction that holds their jobs, or are not made.
 func TestNoCallsWithoutAHold(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("CREATE TABLE effects (v text)")
 	ids := s.Enqueue(3, "a")

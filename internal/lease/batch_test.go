@@ -29,7 +29,6 @@ func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 // A group that somebody else holds is missed, also when a lower id of it has been committed since, which nobody has
 // locked.
 func TestHeldGroupAmongMany(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	producer := s.Session()
 	producer.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
@@ -79,7 +78,6 @@ func TestClaimOfManyGroups(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(2, "a", "b", "c", "d")
 			s.Exec(x.before)
@@ -119,7 +117,6 @@ func TestLostHeads(t *testing.T) {
 		"one is changed meanwhile": {"UPDATE pgfifo.jobs SET payload = 'y' WHERE id = 3", "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(2, "a", "b", "c", "x")
 			l := s.lane()
@@ -149,7 +146,6 @@ func TestLostHeads(t *testing.T) {
 
 // A head that runs alone is not in company, but if its worker has died that is told with the first claim.
 func TestLostHeadThatRunsAlone(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c")
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = 'b'")
@@ -171,7 +167,6 @@ func TestLostHeadThatRunsAlone(t *testing.T) {
 
 // The jobs behind a head bear no evidence of a dead batch, and a head that does has no company.
 func TestLostBatchOfOneGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(4, "a")
 	l := s.lane()
@@ -204,7 +199,6 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 // A job that was marked when its batch died is found lost also if a lower id is its group's head by then: the batch of
 // that ends before it.
 func TestLostHeadBehindALowerID(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.Exec("UPDATE pgfifo.jobs SET id = id + 10")
@@ -251,23 +245,24 @@ func TestSizeOfABatch(t *testing.T) {
 		"DELETE FROM pgfifo.jobs WHERE id > 1":                 {5, 1, false},
 		"DELETE FROM pgfifo.jobs WHERE id IN (1, 3)":           {3, 3, false},
 	} {
-		s := newStage(t)
-		s.Enqueue(5, "a")
-		s.Exec(before)
-		h, _, err := s.lane().Step(t.Context(), nil, &Request{Key: group("a"), Jobs: x.jobs})
-		require.NoError(t, err)
-		require.Len(t, h.Rest, x.got-1, before)
-		last := append([]Held{h.Held}, h.Rest...)[x.got-1]
-		require.Equal(t, x.more, last.More, before)
-		for i := range x.got - 1 {
-			require.True(t, append([]Held{h.Held}, h.Rest...)[i].More, before)
-		}
+		t.Run(before, func(t *testing.T) {
+			s := newStage(t)
+			s.Enqueue(5, "a")
+			s.Exec(before)
+			h, _, err := s.lane().Step(t.Context(), nil, &Request{Key: group("a"), Jobs: x.jobs})
+			require.NoError(t, err)
+			require.Len(t, h.Rest, x.got-1, before)
+			last := append([]Held{h.Held}, h.Rest...)[x.got-1]
+			require.Equal(t, x.more, last.More, before)
+			for i := range x.got - 1 {
+				require.True(t, append([]Held{h.Held}, h.Rest...)[i].More, before)
+			}
+		})
 	}
 }
 
 // A batch has no more payloads than a lane should keep in memory, and the rest comes with the next one.
 func TestBatchInBytes(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
@@ -297,7 +292,6 @@ func TestBatchInBytes(t *testing.T) {
 
 // Heads of many groups have no more payload together than the jobs of one.
 func TestBatchOfGroupsInBytes(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	names := strings.Split("abcdefghijklmnopqrst", "")
 	s.Enqueue(1, names...)

@@ -17,7 +17,6 @@ import (
 // A cancel request may come too early, or not at all: the statement is cancelled all the same, and the group stays
 // held.
 func TestCancelRequestIsLost(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{})
@@ -40,7 +39,6 @@ func TestCancelRequestIsLost(t *testing.T) {
 // A cancel request that the server has not answered in time may come at any time: no other job is to meet it, and if
 // the settling of its own does, the job has not failed.
 func TestCancelRequestIsLate(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	late := netfault.NewLate()
@@ -80,7 +78,6 @@ func TestCancelRequestIsLate(t *testing.T) {
 
 // No request is on its way any more when the next statement begins.
 func TestCancelRequestIsForOneStatement(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()

@@ -8,7 +8,6 @@ import (
 
 // Handlers may use bun on a lane.
 func TestLaneRefusesNonconformingStrings(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	d := s.dialer(Bounds{})
 	d.Pool.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"

@@ -15,7 +15,6 @@ import (
 
 // What the Bounds promise is in force: on a lane and on the scout's connection, in a transaction and out of it.
 func TestBoundsAreInForce(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
@@ -58,7 +57,6 @@ func TestBoundsAreInForce(t *testing.T) {
 
 // A server that lacks a setting is used without it.
 func TestSessionSettingThatIsNotThere(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	conn := s.Session()
 	var warned bytes.Buffer
@@ -74,7 +72,6 @@ func TestSessionSettingThatIsNotThere(t *testing.T) {
 }
 
 func TestServerVersion(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	num, err := strconv.Atoi(pgtest.One[string](s.DB, "SELECT current_setting('server_version_num')"))
 	require.NoError(t, err)

@@ -60,7 +60,6 @@ func TestLostIsToldOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a", "b")
 			require.False(t, s.lost("a"), "never claimed")
@@ -149,7 +148,6 @@ func TestWhatIsNotLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a", "b")
 			l := s.lane()
@@ -167,7 +165,6 @@ func (s *stage) rolledBack(sql string) {
 
 // Nor is a job lost whose settling failed while its worker lived, or that was claimed with a step that failed.
 func TestFailedStepIsNotLost(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	l := s.lane()
@@ -185,7 +182,6 @@ func TestFailedStepIsNotLost(t *testing.T) {
 
 // What the 32 bits of an xmax can be: this epoch's, the one's before, none's.
 func TestEvidenceArithmetic(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	next := pgtest.One[int64](s.DB, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
 	for _, xid := range []int64{
@@ -207,7 +203,6 @@ func TestEvidenceArithmetic(t *testing.T) {
 
 // As it will be after the first wraparound, four billion transactions from now.
 func TestEvidenceEpochs(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	sql := pgtest.Mutate(t, statement("evidence"),
 		"coalesce(pg_xact_status(w.xid::text::xid8) = 'aborted', false) AS lost", "w.xid")
@@ -248,7 +243,6 @@ func TestClaimer(t *testing.T) {
 // A claim of several groups of which one is to run alone is given up, but not if that would cover the evidence of a
 // crash: another process might have the group next.
 func TestEvidenceIsNotGivenUp(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c", "d")
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = 'd'") // it runs alone
@@ -278,7 +272,6 @@ func TestEvidenceIsNotGivenUp(t *testing.T) {
 
 // What a claim saw that was given up must not stand for what has happened since.
 func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	other := s.lane()
@@ -309,7 +302,6 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 
 // A mark that comes when its claim has ended is not made: nobody would take it back.
 func TestMarkThatComesLate(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -325,7 +317,6 @@ func TestMarkThatComesLate(t *testing.T) {
 
 // Nor does an attempt begin whose claim ends while it is being marked: who has claimed the job since has seen no mark.
 func TestClaimThatEndsInItsMark(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()

@@ -69,7 +69,6 @@ func TestNotRolledBack(t *testing.T) {
 		}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			err := h.loan.lane.Lend(func() { x.do(s, h) })
 			require.ErrorIs(t, err, errNotRolledBack)
@@ -86,7 +85,6 @@ func TestNotRolledBack(t *testing.T) {
 
 // What a handler has failed in is no other's.
 func TestNotRolledBackByAnother(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	require.ErrorIs(t, h.loan.lane.Lend(func() {
 		_, _ = s.pgxTx(h).Exec(t.Context(), "SELECT FROM nowhere")

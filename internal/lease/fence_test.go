@@ -60,7 +60,6 @@ func draw(c *pgtest.Session, id, xid string) (token <-chan int64) {
 }
 
 func TestFenceGrowsWithEachClaim(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a", "b")
 	a, b := s.lane(), s.lane()
@@ -89,7 +88,6 @@ func TestFenceGrowsWithEachClaim(t *testing.T) {
 }
 
 func TestFenceOfABatch(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	l := s.lane()
@@ -112,7 +110,6 @@ func TestNoFenceForAFormerHolder(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"first token of the group": false, "a later one": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			frozen, old := s.former(known)
 			next := s.lane()
@@ -138,7 +135,6 @@ func TestNoFenceForAFormerHolder(t *testing.T) {
 
 // Nor does it when nobody has asked since: its token would be higher than those of a holder whose row was collected.
 func TestNoFenceBeforeTheNextHolder(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -153,7 +149,6 @@ func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"to insert": false, "to update": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			l, old := s.former(known)
 			rival, zombie := s.Session(), s.Session()
@@ -174,7 +169,6 @@ func TestNoFenceAboveThatOfASession(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"to insert": false, "to update": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			l, old := s.former(known)
 
@@ -200,7 +194,6 @@ func TestNoFenceAboveThatOfASession(t *testing.T) {
 }
 
 func TestFenceOfAnotherTransaction(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -217,7 +210,6 @@ func TestFenceOfAnotherTransaction(t *testing.T) {
 
 // A token that a crash could take back would be given out twice.
 func TestFenceIsDurable(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	xid := s.claimXID(s.claim(s.lane(), "a"))
@@ -234,7 +226,6 @@ func TestFenceIsDurable(t *testing.T) {
 }
 
 func TestFenceNeedsAControlPool(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{})
@@ -245,7 +236,6 @@ func TestFenceNeedsAControlPool(t *testing.T) {
 
 // The wall clock may jump while a handler runs.
 func TestRunningIsMonotonic(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -265,7 +255,6 @@ func TestRunningIsMonotonic(t *testing.T) {
 
 // A server that has lost its newest commits may not know the claim.
 func TestFenceOfAForgottenClaim(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()

@@ -33,7 +33,6 @@ func TestBeatBesideAReaderInTheBackground(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*stage, *Dialer){"plain": func(*stage, *Dialer) {}, "TLS": encrypted} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a", "silent")
 			s.Exec("CREATE TABLE effects (v text)")

@@ -219,7 +219,6 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a", "silent")
 			s.Exec("CREATE TABLE effects (v text)")
@@ -279,7 +278,6 @@ func TestBeatGivesUpFirst(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			l := s.dial(s.dialer(hasty))
@@ -320,7 +318,6 @@ func TestBeatFindsTheSessionEnded(t *testing.T) {
 		"a statement that waits, by a pipeline": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			l := s.dial(s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}))

@@ -13,7 +13,6 @@ import (
 )
 
 func TestBeatWhileNoHandlerRuns(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -27,7 +26,6 @@ func TestBeatWhileNoHandlerRuns(t *testing.T) {
 
 // Heartbeats keep a session alive whose handler leaves it alone; without them the server ends it.
 func TestBeatKeepsTheSession(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	session := Bounds{
@@ -52,7 +50,6 @@ func TestBeatKeepsTheSession(t *testing.T) {
 
 // In an aborted transaction too, and between the handler's statements.
 func TestBeatBetweenStatements(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -76,7 +73,6 @@ func TestBeatBetweenStatements(t *testing.T) {
 
 // The handler and the heartbeat use one connection, and never at once.
 func TestBeatBesideStatements(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -134,7 +130,6 @@ func TestBeatBesideStatements(t *testing.T) {
 }
 
 func TestBeatFindsTheConnectionLost(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -155,7 +150,6 @@ func TestBeatFindsTheConnectionLost(t *testing.T) {
 
 // A server that answers too late is as good as gone.
 func TestBeatGivesUp(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -170,7 +164,6 @@ func TestBeatGivesUp(t *testing.T) {
 }
 
 func TestKillFromAnotherGoroutine(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()

@@ -13,7 +13,6 @@ import (
 // PostgreSQL locks a row that was changed since a statement began, looks at it again, and keeps it locked also if it
 // does not return it. So that a group's row is ours does not say that it was free, nor that it bears our token.
 func TestLockedIsNotFree(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
@@ -54,7 +53,6 @@ func TestLockedIsNotFree(t *testing.T) {
 
 // A former holder that waits for the claim that takes its place settles nothing.
 func TestTakeBehindAClaim(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
@@ -84,7 +82,6 @@ func TestTakeBehindAClaim(t *testing.T) {
 
 // No more slots are taken than are asked for, whatever the tables had when the statement was planned.
 func TestSlotsAreAsManyAsAsked(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	for _, before := range []int{0, 1, 4} {
 		s.again(t)
@@ -111,7 +108,6 @@ func TestSlotsAreAsManyAsAsked(t *testing.T) {
 
 // A slot that was taken for a claim which has missed is free at once, however long what could not be released waits.
 func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.limit(1)
@@ -134,7 +130,6 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 // A group that the server does not let go is asked for less and less often, and does not delay the slots that claims
 // give back.
 func TestRefusedReleaseRestsWhileClaimsMiss(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("CREATE SEQUENCE tries")
 	s.refuse("PERFORM nextval('tries'); RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")

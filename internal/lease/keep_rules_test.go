@@ -39,7 +39,6 @@ func (s *stage) borrow(k *Keeper, id string) (*Borrower, *Hold) {
 
 // What a session has nobody else claims: another session, a lane, or the session itself.
 func TestSessionHoldsAlone(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	k := s.keeper()
@@ -58,7 +57,6 @@ func TestSessionHoldsAlone(t *testing.T) {
 
 // Who has lost a group to a later claim settles nothing of it: neither with others, nor alone, nor as a failure.
 func TestFormerHolderSettlesNothing(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	for id, end := range map[string]func(b *Borrower, hold *Hold) error{
@@ -104,7 +102,6 @@ func (s *stage) lostBefore(id string) {
 // Failures that wait for a lane share a transaction, with the marks of attempts that were lost. One of them is of a
 // group that is not its claim's any more.
 func TestFailuresAreSettledTogether(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	ids := []string{"first", "a", "b", "lost", "taken"}
@@ -157,7 +154,6 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 // What is to record a lost attempt finds the job otherwise than it was claimed: then the group is not let go with it,
 // and the mark of the attempt stays.
 func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.lostBefore("a")
@@ -178,7 +174,6 @@ func TestReplacedInItsPlace(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]bool{"a handler has the transaction": true, "none has it": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			ids := s.Enqueue(2, "a")
 			// The first place of a row is not given again.
@@ -214,7 +209,6 @@ func TestReplacedInItsPlace(t *testing.T) {
 
 // A job whose completion takes long, because of a trigger of the user's, keeps no other one waiting for long.
 func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`CREATE TABLE audit (n int); INSERT INTO audit VALUES (0);
 		CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -253,7 +247,6 @@ func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
 
 // A claim is committed by the time when it is answered; what is forfeited is a dead session's.
 func TestSessionsClaimIsCommitted(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	k := s.keeper()
@@ -269,7 +262,6 @@ func TestSessionsClaimIsCommitted(t *testing.T) {
 
 // A claim is on disk before its handler begins, whatever the database says of commits.
 func TestSessionsClaimIsDurable(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Alter("synchronous_commit = off")
 	s.Enqueue(1, "a", "b", "c")
@@ -284,7 +276,6 @@ func TestSessionsClaimIsDurable(t *testing.T) {
 
 // A slot of a queue is a session's until the job is settled, or the session has died: nobody else takes it.
 func TestSessionsSlotIsTaken(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c")
 	s.limit(1)
@@ -322,7 +313,6 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 
 // A session that nobody asks anything hears that it has ended, and tells it.
 func TestSessionHearsOfItsEnd(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	told := make(chan error, 1)
@@ -342,7 +332,6 @@ func TestSessionHearsOfItsEnd(t *testing.T) {
 // A handler's transaction ends with the session: others can have the group, and it is told, whatever context it asks
 // with.
 func TestTransactionEndsWithTheSession(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	k := s.keeper()
@@ -370,7 +359,6 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 
 // A Connect that comes when the keeper is closed dials nothing.
 func TestClosedKeeperConnectsNoMore(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	last := k.session()

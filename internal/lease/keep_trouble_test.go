@@ -47,7 +47,6 @@ func (s *stage) giveBack(k *Keeper, ids ...string) {
 
 // What the server refuses to release is tried again while others ask all the time, and keeps nothing else.
 func TestRefusedReleaseKeepsNoOther(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	s.Enqueue(1, "a", "bad", "c")
@@ -65,7 +64,6 @@ func TestRefusedReleaseKeepsNoOther(t *testing.T) {
 
 // Releases that the server refuses together are made one by one.
 func TestReleaseApart(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	ids := []string{"a", "bad", "c"}
@@ -81,7 +79,6 @@ func TestReleaseApart(t *testing.T) {
 
 // A keeper that is closed waits until the server does not refuse any more what is given back.
 func TestCloseWaitsForARefusedRelease(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	s.Enqueue(1, "a")
@@ -105,7 +102,6 @@ func TestCloseWaitsForARefusedRelease(t *testing.T) {
 
 // A claim whose update the server leaves out is none: no handler runs, and what was claimed with it is given back.
 func TestClaimThatIsSkipped(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RETURN NULL", "NEW.session IS NOT NULL")
 	s.Enqueue(1, "a", "bad")
@@ -128,7 +124,6 @@ func TestClaimThatIsSkipped(t *testing.T) {
 
 // All who want a session while the server refuses connections have one dialed, less and less often.
 func TestOneDialsForAll(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	k.session().end(errClosed)
@@ -156,7 +151,6 @@ func TestOneDialsForAll(t *testing.T) {
 
 // Failures that take long to record do not keep jobs waiting that are done, and share no more than a second.
 func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`CREATE TABLE gate (); CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(0.4); PERFORM FROM gate; RETURN NEW; END $$;
@@ -192,7 +186,6 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 
 // The calls of many have together what is left of a second.
 func TestCallsShareASecond(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	l, err := s.dialer(Bounds{}).lend(t.Context())
 	require.NoError(t, err)
@@ -213,7 +206,6 @@ func TestCallsShareASecond(t *testing.T) {
 // What a job needs beside its end is settled together with others, and a commit that all may do without waits for no
 // disk.
 func TestSharedSettlements(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`CREATE TABLE commits (group_id text, synchronous text);
 		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -257,7 +249,6 @@ func TestSharedSettlements(t *testing.T) {
 
 // Claims at once have a bound for what they read: what is beyond it is read behind the others, and all are made.
 func TestClaimsOfLargePayloads(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const size = 1 << 20
 	var ids []string
@@ -300,7 +291,6 @@ func TestClaimsOfLargePayloads(t *testing.T) {
 
 // What is beyond the bound of a claim is told without its payload, and is not claimed.
 func TestClaimWithoutRoom(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.Exec("UPDATE pgfifo.jobs SET payload = 'more than 10 bytes'")
@@ -350,7 +340,6 @@ func TestHearing(t *testing.T) {
 
 // A slot that somebody has locked is given back when it is free, and keeps nothing else meanwhile.
 func TestLockedSlotKeepsNoOther(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.limit(2)

@@ -13,7 +13,6 @@ import (
 )
 
 func TestHoldTellsTheJob(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	payload := []byte{0, 1, '\\', 0xff, '\n'}
 	at := time.Date(2031, 2, 3, 4, 5, 6, 789000, time.UTC)
@@ -51,7 +50,6 @@ func TestTimeFromPG(t *testing.T) {
 
 // settled says whether the calls are committed, and the lane can go on unless it is closed.
 func TestStepSettles(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	l := s.lane()
@@ -115,7 +113,6 @@ func TestStepSettles(t *testing.T) {
 }
 
 func TestStepOnDeadConnection(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -131,7 +128,6 @@ func TestStepOnDeadConnection(t *testing.T) {
 }
 
 func TestDialFails(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	d := s.dialer(Bounds{})
 	d.Statements["bad"] = "SELECT nonsense"
@@ -163,7 +159,6 @@ func TestDialFails(t *testing.T) {
 
 // The pool's own tracer and hooks see what lanes do, and its application_name goes first.
 func TestDialerTakesThePoolsConfiguration(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{})

@@ -116,7 +116,6 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(2, "a")
 			s.Exec("CREATE TABLE effects (v text)")
@@ -145,7 +144,6 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 
 // The connection itself is of no use between jobs.
 func TestConnOutlivesNoJob(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.Exec("CREATE TABLE effects (v text)")
@@ -177,7 +175,6 @@ func TestConnOutlivesNoJob(t *testing.T) {
 
 // What stands beside a claim lets heartbeats pass, and nothing that a handler has kept.
 func TestConnIsOfNoUseAside(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.Exec("CREATE TABLE effects (v text)")
@@ -220,7 +217,6 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			l := s.lane()
@@ -243,7 +239,6 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 
 // One that is begun when the handler has returned is refused.
 func TestStatementAfterTheHandler(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	var tx *sql.Tx
 	require.NoError(t, h.loan.lane.Lend(func() { tx = s.bunTx(h).Tx }))

@@ -38,18 +38,15 @@ func plans(t *testing.T) *pgtest.Plans {
 }
 
 func TestHotStatementsUseTheKeys(t *testing.T) {
-	t.Parallel()
 	plans(t).UseTheKeys()
 }
 
 func TestHotStatementsReadWholeKeys(t *testing.T) {
-	t.Parallel()
 	plans(t).ReadWholeKeys()
 }
 
 // claim.sql reads as few pages of a long backlog as of a short one, whatever the plan was made for.
 func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
-	t.Parallel()
 	p := plans(t)
 	c := p.Prepare()
 	p.Crowd(100)

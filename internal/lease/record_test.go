@@ -31,7 +31,6 @@ func (f *freezing) Write(b []byte) (int, error) {
 // A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for
 // longer than a lane would, and the attempt is counted.
 func TestFrozenRecordLetsGo(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	cfg, frozen := s.Pool.Config(), make(chan struct{})
@@ -71,7 +70,6 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 
 // A worker that comes too late to record an attempt, because another one has counted it, leaves no evidence of a crash.
 func TestLateRecordIsNoEvidence(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	lost, finder := s.lane(), s.lane()
@@ -98,7 +96,6 @@ func TestLateRecordLeavesEvidence(t *testing.T) {
 		"given back": func(*Hold) []Call { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			lost, dies := s.lane(), s.lane()

@@ -216,7 +216,6 @@ func TestClaimTakesTheRightHead(t *testing.T) {
 	for at := range sites {
 		for how, take := range rightTakings(at) {
 			t.Run(at+"/"+how, func(t *testing.T) {
-				t.Parallel()
 				s := newStage(t)
 				for _, ending := range meetingsAt(at) {
 					t.Run(ending, func(t *testing.T) {
@@ -258,7 +257,6 @@ func TestOneStatementDoesNot(t *testing.T) {
 	for _, at := range []string{beforeGroup, groupIsRead} {
 		for ending, wrong := range map[string]bool{"succeeds": false, "fails": true, "releases": true, "dies": true} {
 			t.Run(at+"/"+ending, func(t *testing.T) {
-				t.Parallel()
 				ids, first := meet(newStage(t), ofStatement(sites[at].put(oneStatementSQL)), at, ending)
 				require.Equal(t, []int64{2}, ids)
 				require.Equal(t, wrong, first != 2)

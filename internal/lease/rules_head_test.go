@@ -26,14 +26,12 @@ func nextAfterBackoff(t *testing.T, f shape) *referee {
 }
 
 func TestHeadIsNotFiltered(t *testing.T) {
-	t.Parallel()
 	r := nextAfterBackoff(t, rightShape)
 	require.Empty(t, r.Overtook)
 	require.Empty(t, r.running)
 }
 
 func TestFilteredHeadIsOvertaken(t *testing.T) {
-	t.Parallel()
 	filtered := pgtest.Mutate(t, statement("claim"), "h.id > $3",
 		"h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
 	r := nextAfterBackoff(t, shape{statement("lock"), filtered, true})
@@ -42,7 +40,6 @@ func TestFilteredHeadIsOvertaken(t *testing.T) {
 
 // A head that is not ready is claimed all the same, and says why it may not run: nobody else can have the group then.
 func TestHeadTellsItsReadiness(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "delayed", "paused", "ready")
 	s.Enqueue(1, "last")
@@ -79,7 +76,6 @@ func TestHeadTellsItsReadiness(t *testing.T) {
 // statement_timestamp(), not the start of the transaction, decides: a lane chains one transaction to the next, and a
 // job that became due since the last claim may run.
 func TestReadinessIsAsOfTheStatement(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "g0")
 	old := s.Session()

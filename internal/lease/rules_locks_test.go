@@ -10,7 +10,6 @@ import (
 )
 
 func TestHoldIsTwoRowLocks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a", "b")
 	l := s.lane()
@@ -29,7 +28,6 @@ func TestHoldIsTwoRowLocks(t *testing.T) {
 
 // The broken shape holds what it passed over: a job of a group that it never had.
 func TestJoinHoldsMore(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "a", "b")
 	first, second := s.Session(), s.Session()
@@ -42,7 +40,6 @@ func TestJoinHoldsMore(t *testing.T) {
 }
 
 func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	operator := s.Session()
@@ -69,7 +66,6 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 // A second claim of a held group misses, and takes nothing from the one who holds it; so does one of a group without
 // jobs, without a row, or with none above the floor.
 func TestClaimMisses(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "empty")
 	s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = 'empty'")
@@ -94,7 +90,6 @@ func TestClaimMisses(t *testing.T) {
 }
 
 func TestEnqueueDoesNotWait(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.claim(s.lane(), "a")
@@ -115,7 +110,6 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 	t.Parallel()
 	for strength, waits := range map[string]bool{"FOR NO KEY UPDATE": false, "FOR UPDATE": true} {
 		t.Run(strength, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			s.Exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
@@ -135,7 +129,6 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 }
 
 func TestPauseDoesNotWait(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	l := s.lane()

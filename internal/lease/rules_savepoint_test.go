@@ -21,7 +21,6 @@ func (s *stage) pgxTx(h *Hold) pgx.Tx {
 }
 
 func TestErrorInHandlerKeepsLocks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	l := s.lane()
@@ -40,7 +39,6 @@ func TestErrorInHandlerKeepsLocks(t *testing.T) {
 }
 
 func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	c := s.Session()
@@ -70,7 +68,6 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 		"COMMIT; BEGIN; SAVEPOINT " + outerSavepoint: "by the step",
 	} {
 		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(2, "a", "b")
 			l := s.lane()
@@ -104,7 +101,6 @@ func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter} {
 		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			l := s.lane()
@@ -119,7 +115,6 @@ func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
 
 // An error that the handler rolls back is its own business.
 func TestHandlerMayRollBackAnError(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("CREATE TABLE effects (v text)")
@@ -140,7 +135,6 @@ func TestHandlerMayRollBackAnError(t *testing.T) {
 }
 
 func TestRowsLeftOpen(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -159,7 +153,6 @@ func TestRowsLeftOpen(t *testing.T) {
 
 // database/sql knows its open rows, and closes them.
 func TestBunRowsLeftOpen(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -190,7 +183,6 @@ func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) err
 }
 
 func TestCancelledQueryKeepsGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -215,7 +207,6 @@ func (s *stage) cancelled(l *Lane, h *Hold) {
 }
 
 func TestCancelledQueryOfPlainConnectionFreesGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	c := s.Session()

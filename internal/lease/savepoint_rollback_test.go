@@ -20,13 +20,11 @@ func TestSavepointsByAnyName(t *testing.T) {
 		}
 	}
 	t.Run("the attempt fails", func(t *testing.T) {
-		t.Parallel()
 		s, h, settled := effects(t)
 		require.NoError(t, h.loan.lane.Lend(func() { byHand(s, s.pgxTx(h)) }))
 		require.Empty(t, settled(false))
 	})
 	t.Run("a transaction is rolled back", func(t *testing.T) {
-		t.Parallel()
 		s, h, settled := effects(t)
 		require.NoError(t, h.loan.lane.Lend(func() {
 			outer := s.pgxTx(h)
@@ -42,7 +40,6 @@ func TestSavepointsByAnyName(t *testing.T) {
 
 // What the handler has rolled back is not committed, even if there was no way to tell the server.
 func TestRollbackBesideOpenRows(t *testing.T) {
-	t.Parallel()
 	ctx := t.Context()
 	s, h, settled := effects(t)
 	require.ErrorIs(t, h.loan.lane.Lend(func() {
@@ -105,7 +102,6 @@ func TestRollbackThatCannotBe(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			require.ErrorIs(t, h.loan.lane.Lend(func() { do(s, h) }), errNotUndone)
 			require.Empty(t, settled(false))
@@ -118,7 +114,6 @@ func TestNoTransactionAfterItsEndByHand(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{"COMMIT", "ROLLBACK"} {
 		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
 			s, h, _ := effects(t)
 			require.ErrorIs(t, h.loan.lane.Lend(func() {
 				s.bunTx(h)

@@ -41,7 +41,6 @@ func TestOneSavepointForAJob(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
 			require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
@@ -344,14 +343,12 @@ func TestTransactionsSideBySide(t *testing.T) {
 		}, []string{"anew"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
 			require.Zero(t, h.loan.lane.db.Stats().OpenConnections)
 			require.Equal(t, x.want, settled(true))
 		})
 		t.Run(name+", and the attempt fails", func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
 			require.Empty(t, settled(false))

@@ -12,7 +12,6 @@ import (
 // So many jobs of a group are held as it has slots, the first ones. One more finds none, and the slot of the first to
 // end is the next one's.
 func TestShared(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(5, "a")
 	s.Enqueue(1, "b")
@@ -42,7 +41,6 @@ func TestShared(t *testing.T) {
 
 // Nobody passes a job that is not running: one that was only claimed, and one that an operator has locked.
 func TestSharedPassesWhatRuns(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.groupLimit(3, "a")
@@ -69,7 +67,6 @@ func TestSharedPassesWhatRuns(t *testing.T) {
 
 // A worker that dies leaves a mark: it is found whichever slot the next claim has, once, and not while it lives.
 func TestSharedEvidence(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.groupLimit(3, "a")
@@ -116,7 +113,6 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 		"limited": func(s *stage, _ *Lane, _ *Hold) { s.Exec("UPDATE pgfifo.queues SET group_limit = 1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(2, "a")
 			s.groupLimit(2, "a")
@@ -145,7 +141,6 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 // A worker that has lost its session records what became of the job on another one, once, unless somebody else has
 // claimed the job since.
 func TestSharedRecord(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.groupLimit(2, "a")
@@ -178,7 +173,6 @@ func TestSharedRecord(t *testing.T) {
 
 // A mark that has waited for that of the next claim comes too late: its own claim has died.
 func TestLateMark(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	begin := func() (*pgtest.Session, int64) {
 		c, xid := s.Session(), int64(0)

@@ -27,7 +27,6 @@ func (s *stage) slots() []int {
 // So many claims hold a job as there are slots, whatever a claim takes. One more finds none: it holds nothing, and the
 // slot of the first to end is the next one's, in the same round trip too.
 func TestSlots(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a", "b", "c", "d", "e", "f")
 	s.limit(3)
@@ -66,7 +65,6 @@ func TestSlots(t *testing.T) {
 
 // A claim without a slot finds the jobs of a queue with a limit paused. One with a slot heeds a pause all the same.
 func TestClaimWithoutASlot(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	s.limit(2)
@@ -99,7 +97,6 @@ func TestSlotAndNoGroup(t *testing.T) {
 		"one": request("a"), "several": request("a", "b"), "a batch": {Key: group("a"), Jobs: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(2, "a")
 			s.limit(2)
@@ -120,7 +117,6 @@ func TestSlotAndNoGroup(t *testing.T) {
 
 // What a claim leaves on slots is no evidence, and one that finds no slot covers none.
 func TestSlotsAndEvidence(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	s.limit(1)
@@ -151,7 +147,6 @@ func TestSlotsAndEvidence(t *testing.T) {
 
 // A limit that is lowered or raised holds for the claims from then on.
 func TestLimitThatChanges(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c", "d")
 	s.limit(3)

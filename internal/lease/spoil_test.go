@@ -107,7 +107,6 @@ func TestSpoiledLane(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			l := s.lane()
@@ -122,7 +121,6 @@ func TestSpoiledLane(t *testing.T) {
 
 // How the application has its connections made spoils nothing.
 func TestSessionMadeByTheApplication(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	d := s.dialer(Bounds{})
 	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -140,7 +138,6 @@ func TestSettingLeftByAFunction(t *testing.T) {
 		"search_path": "nowhere", "role": "pg_monitor", "standard_conforming_strings": "off",
 	} {
 		t.Run(setting, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Exec("CREATE FUNCTION leave(name text, value text) RETURNS void LANGUAGE sql " +
 				"AS 'SELECT set_config(name, value, false)'")
@@ -174,7 +171,6 @@ func TestUselessSessionIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{"DEALLOCATE ALL", "SET ROLE pg_monitor", "BEGIN READ ONLY; SELECT"} {
 		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			l := s.lane()

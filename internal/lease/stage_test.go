@@ -25,8 +25,10 @@ func group(id string) groups.Key { return groups.Key{Queue: queue, GroupID: id} 
 // A stage is one test's database.
 type stage struct{ *pgtest.DB }
 
+// newStage has the test run beside others.
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	t.Parallel()
 	return &stage{pgtest.New(t)}
 }
 

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +31,6 @@ func TestStatementsTakenAway(t *testing.T) {
 	} {
 		for outcome, fails := range map[string]bool{"succeeds": false, "fails": true} {
 			t.Run(name+", "+outcome, func(t *testing.T) {
-				t.Parallel()
 				s := newStage(t)
 				s.Enqueue(2, "a")
 				l := s.lane()
@@ -70,43 +70,44 @@ const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
 func TestStatementsTakenAwayUnseen(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{false, true} { // behind the handler, as of a batch
-		s := newStage(t)
-		s.Enqueue(1, "a")
-		d := s.dialer(Bounds{})
-		for attempt := range 2 {
-			l := s.dial(d)
-			h := s.claim(l, "a")
-			lost, err := l.Lost(t.Context())
-			require.NoError(t, err)
-			require.Empty(t, lost)
-			require.NoError(t, l.Lend(func() {
-				_, err := s.pgxTx(h).Exec(t.Context(), takeUnseen)
+		t.Run(fmt.Sprint(kept), func(t *testing.T) {
+			s := newStage(t)
+			s.Enqueue(1, "a")
+			d := s.dialer(Bounds{})
+			for attempt := range 2 {
+				l := s.dial(d)
+				h := s.claim(l, "a")
+				lost, err := l.Lost(t.Context())
 				require.NoError(t, err)
-			}))
-			if kept {
-				err = l.Keep(t.Context())
+				require.Empty(t, lost)
+				require.NoError(t, l.Lend(func() {
+					_, err := s.pgxTx(h).Exec(t.Context(), takeUnseen)
+					require.NoError(t, err)
+				}))
+				if kept {
+					err = l.Keep(t.Context())
+				}
+				settled := false
+				if err == nil {
+					_, settled, err = l.Step(t.Context(), succeed(h), nil)
+				}
+				if attempt > 0 {
+					require.NoError(t, err)
+					require.True(t, settled)
+					break
+				}
+				require.ErrorIs(t, err, ErrUnsettled)
+				require.False(t, settled)
+				require.True(t, l.Spoiled())
+				require.NoError(t, l.Record(t.Context(), &h.Held))
 			}
-			settled := false
-			if err == nil {
-				_, settled, err = l.Step(t.Context(), succeed(h), nil)
-			}
-			if attempt > 0 {
-				require.NoError(t, err)
-				require.True(t, settled)
-				break
-			}
-			require.ErrorIs(t, err, ErrUnsettled)
-			require.False(t, settled)
-			require.True(t, l.Spoiled())
-			require.NoError(t, l.Record(t.Context(), &h.Held))
-		}
-		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+		})
 	}
 }
 
 // A session that ends before the statements are there again is a lost one: the handler has not failed.
 func TestStatementsTakenAwayFromALostSession(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -119,7 +120,6 @@ func TestStatementsTakenAwayFromALostSession(t *testing.T) {
 
 // Who leaves them alone pays nothing for it.
 func TestStatementsLeftAlone(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()

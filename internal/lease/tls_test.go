@@ -75,7 +75,6 @@ func TestBeatBeneathTLS(t *testing.T) {
 		"rows in the socket": "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a", "silent")
 			d := s.dialer(hasty)

@@ -34,7 +34,6 @@ func TestStatementHeldBack(t *testing.T) {
 		undoOuter: func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
 	} {
 		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			s.Exec("CREATE TABLE effects (v text)")

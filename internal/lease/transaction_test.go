@@ -111,7 +111,6 @@ func script(s *stage, h *Hold) {
 }
 
 func TestWritesAreKeptWithSuccess(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	script(s, h)
 	require.Equal(t, []string{
@@ -120,7 +119,6 @@ func TestWritesAreKeptWithSuccess(t *testing.T) {
 }
 
 func TestWritesAreUndoneWithFailure(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	script(s, h)
 	require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "nobody sees them before")
@@ -128,7 +126,6 @@ func TestWritesAreUndoneWithFailure(t *testing.T) {
 }
 
 func TestTransactionsAreUsableAfterAnError(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	ctx := t.Context()
 
@@ -150,7 +147,6 @@ func TestTransactionsAreUsableAfterAnError(t *testing.T) {
 
 // What else a pgx.Tx can do goes through the lane's connection too.
 func TestPgxTxDoesEverything(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	ctx := t.Context()
 	tx := s.pgxTx(h)
@@ -200,7 +196,6 @@ func (c *endsLater) Err() error {
 
 // A context that ends while the transaction is begun ends neither the connection nor the attempt.
 func TestTransactionBegunAsItsContextEnds(t *testing.T) {
-	t.Parallel()
 	_, h, settled := effects(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -216,7 +211,6 @@ func TestTransactionBegunAsItsContextEnds(t *testing.T) {
 
 // A query that is refused has rows that say so, whatever they are asked.
 func TestRowsAfterTheEnd(t *testing.T) {
-	t.Parallel()
 	_, h, settled := effects(t)
 	tx, err := h.loan.PgxTx(t.Context())
 	require.NoError(t, err)
@@ -230,7 +224,6 @@ func TestRowsAfterTheEnd(t *testing.T) {
 }
 
 func TestTransactionAfterTheEnd(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	btx := s.bunTx(h)
 	settled(true)
@@ -245,7 +238,6 @@ func TestTransactionAfterTheEnd(t *testing.T) {
 
 // A context that ends rolls nothing back beside the handler's own use of the connection.
 func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	tx, err := h.loan.BunTx(ctx)
@@ -256,7 +248,6 @@ func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
 }
 
 func TestTransactionsHaveTheirIsolation(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	tx := s.bunTx(h)
 	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
@@ -268,7 +259,6 @@ func TestTransactionsHaveTheirIsolation(t *testing.T) {
 
 // A handler gets the planner that its database is set up with, and the lane its own back.
 func TestHandlerHasThePlannersDefaults(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Alter("enable_bitmapscan = off")
 	s.Enqueue(2, "a")
@@ -327,7 +317,6 @@ func TestTransactionThatCannotBegin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -338,7 +327,6 @@ func TestTransactionThatCannotBegin(t *testing.T) {
 			require.Equal(t, []string{"kept"}, settled(true))
 		})
 		t.Run(name+" after an error", func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			err := h.loan.lane.Lend(func() {
 				_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
