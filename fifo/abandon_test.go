@@ -18,8 +18,7 @@ import (
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
-	t.Parallel()
-	for name, use := range map[string]func(ctx context.Context, job *fifo.Job) func() error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) func() error{
 		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
 			return func() error {
 				_, err := job.Fence(ctx)
@@ -59,59 +58,57 @@ func testAbandon(t *testing.T, by lease) {
 				return errors.Join(rows.Err(), rows.Close())
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, log, _ := watched(t)
-			by.on(b)
-			b.ledger.overlaps = true
-			b.exec("CREATE TABLE effects (id int)")
-			h, errs := newStubborn(), make(chan error, 4)
-			first := b.send("g", nil, nil)
-			other := b.send("h", nil)
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID != first[0] || job.Attempt() > 1 {
-					return nil
-				}
-				later := use(context.WithoutCancel(ctx), job)
-				_ = h.handle(ctx, job)
-				errs <- later()
-				_, err := job.Tx(context.WithoutCancel(ctx))
-				errs <- err
-				_, err = job.PgxTx(context.WithoutCancel(ctx))
-				errs <- err
-				_, err = job.Fence(context.WithoutCancel(ctx))
-				errs <- err
+	}, func(t *testing.T, use func(ctx context.Context, job *fifo.Job) func() error) {
+		b, log, _ := watched(t)
+		by.on(b)
+		b.ledger.overlaps = true
+		b.exec("CREATE TABLE effects (id int)")
+		h, errs := newStubborn(), make(chan error, 4)
+		first := b.send("g", nil, nil)
+		other := b.send("h", nil)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID != first[0] || job.Attempt() > 1 {
 				return nil
-			}, oneLane, func(w *fifo.Worker) {
-				w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-			})
-			r := b.run(w)
-			receive(t, h.started, "the handler")
-			b.drained() // beside it, on its lane
-			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-			outcomes := b.ledger.outcomes()
-			retried := slices.Index(outcomes, fifo.Retried)
-			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
-			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
-			require.ElementsMatch(t, []fifo.Outcome{
-				fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded,
-			}, outcomes)
-			require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
-			require.Equal(t, 1, w.Stats().Abandoned)
-			require.Zero(t, w.Stats().Running)
-			require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
-				"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
-			require.EqualError(t, r.stop(),
-				fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
-			close(h.release)
-			for range cap(errs) {
-				require.Error(t, receive(t, errs, "what became of its use of the transaction"))
 			}
-			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-			require.EqualValues(t, 1, w.Stats().TimesAbandoned)
-			require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+			later := use(context.WithoutCancel(ctx), job)
+			_ = h.handle(ctx, job)
+			errs <- later()
+			_, err := job.Tx(context.WithoutCancel(ctx))
+			errs <- err
+			_, err = job.PgxTx(context.WithoutCancel(ctx))
+			errs <- err
+			_, err = job.Fence(context.WithoutCancel(ctx))
+			errs <- err
+			return nil
+		}, oneLane, func(w *fifo.Worker) {
+			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 		})
-	}
+		r := b.run(w)
+		receive(t, h.started, "the handler")
+		b.drained() // beside it, on its lane
+		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
+		outcomes := b.ledger.outcomes()
+		retried := slices.Index(outcomes, fifo.Retried)
+		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
+		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
+		require.ElementsMatch(t, []fifo.Outcome{
+			fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded,
+		}, outcomes)
+		require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
+		require.Equal(t, 1, w.Stats().Abandoned)
+		require.Zero(t, w.Stats().Running)
+		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
+			"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
+		require.EqualError(t, r.stop(),
+			fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
+		close(h.release)
+		for range cap(errs) {
+			require.Error(t, receive(t, errs, "what became of its use of the transaction"))
+		}
+		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+		require.EqualValues(t, 1, w.Stats().TimesAbandoned)
+		require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+	})
 }
 
 // A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.
@@ -147,8 +144,7 @@ func TestAbandonBesideAHook(t *testing.T) {
 
 // A handler in the middle of a statement that nobody cancels is abandoned as well.
 func TestAbandonInAStatement(t *testing.T) {
-	t.Parallel()
-	for name, query := range map[string]func(ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"pgx": func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.PgxTx(ctx)
 			if err == nil {
@@ -163,32 +159,29 @@ func TestAbandonInAStatement(t *testing.T) {
 			}
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.ledger.overlaps = true
-			ids, ended := b.send("g", nil, nil), make(chan error, 1)
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[0] && job.Attempt() == 1 {
-					err := query(context.WithoutCancel(ctx), job)
-					ended <- err
-					return err
-				}
-				return nil
-			}, oneLane, func(w *fifo.Worker) {
-				w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-			})
-			b.work(w)
-			require.Error(t, receive(t, ended, "the end of the statement"))
-			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+	}, func(t *testing.T, query func(ctx context.Context, job *fifo.Job) error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		ids, ended := b.send("g", nil, nil), make(chan error, 1)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[0] && job.Attempt() == 1 {
+				err := query(context.WithoutCancel(ctx), job)
+				ended <- err
+				return err
+			}
+			return nil
+		}, oneLane, func(w *fifo.Worker) {
+			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 		})
-	}
+		b.work(w)
+		require.Error(t, receive(t, ended, "the end of the statement"))
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+	})
 }
 
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
 func TestAbandonABatch(t *testing.T) {
-	t.Parallel()
-	for name, handle := range map[string]func(w *fifo.Worker, h fifo.Handler){
+	overAll(t, map[string]func(w *fifo.Worker, h fifo.Handler){
 		"each": func(w *fifo.Worker, h fifo.Handler) {
 			w.HandleQueue("batch", fifo.Queue{BatchJobs: 3, Handler: h})
 		},
@@ -205,36 +198,34 @@ func TestAbandonABatch(t *testing.T) {
 				},
 			})
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.ledger.overlaps = true
-			h := newStubborn()
-			defer close(h.release)
-			ids := b.sendAll(
-				fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"},
-				fifo.Message{Queue: "batch", GroupID: "g"})
-			w := b.worker(nop, oneLane, func(w *fifo.Worker) {
-				w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
-			})
-			handle(w, func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[1] {
-					return h.handle(ctx, job)
-				}
-				return nil
-			})
-			r := b.run(w)
-			b.drained()
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, ids[1], letters[0].ID)
-			require.Len(t, letters[0].Failures, 2)
-			for _, f := range letters[0].Failures {
-				require.Equal(t, fifo.KindTimeout, f.Kind)
-			}
-			require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+	}, func(t *testing.T, handle func(w *fifo.Worker, h fifo.Handler)) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		h := newStubborn()
+		defer close(h.release)
+		ids := b.sendAll(
+			fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"},
+			fifo.Message{Queue: "batch", GroupID: "g"})
+		w := b.worker(nop, oneLane, func(w *fifo.Worker) {
+			w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
 		})
-	}
+		handle(w, func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[1] {
+				return h.handle(ctx, job)
+			}
+			return nil
+		})
+		r := b.run(w)
+		b.drained()
+		letters := b.deadLetters()
+		require.Len(t, letters, 1)
+		require.Equal(t, ids[1], letters[0].ID)
+		require.Len(t, letters[0].Failures, 2)
+		for _, f := range letters[0].Failures {
+			require.Equal(t, fifo.KindTimeout, f.Kind)
+		}
+		require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+	})
 }
 
 // RunOne gives up as Run does.

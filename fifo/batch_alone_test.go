@@ -59,33 +59,31 @@ func TestWhoRunsAlone(t *testing.T) {
 
 // Once a batch was undone its jobs run one at a time, up to the last of them; then there are batches again.
 func TestOneAtATimeAfterAFailure(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		batch  fifo.Queue
 		spoilt string
 		want   []int
-	}{
+	}
+	overAll(t, map[string]row{
 		"error":  {fifo.Queue{BatchJobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
 		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newList(t)
-			b.exec("CREATE TABLE effects (v int, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
-			ids := b.send("g", make([]any, 8)...)
-			var sizes []int
-			b.work(b.slice(x.batch, func(ctx context.Context, jobs []*fifo.Job) error {
-				sizes = append(sizes, len(jobs))
-				for _, job := range jobs {
-					if job.ID == ids[1] && job.Attempt() == 1 {
-						return execAnyway(ctx, job, x.spoilt)
-					}
+	}, func(t *testing.T, x row) {
+		b := newList(t)
+		b.exec("CREATE TABLE effects (v int, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
+		ids := b.send("g", make([]any, 8)...)
+		var sizes []int
+		b.work(b.slice(x.batch, func(ctx context.Context, jobs []*fifo.Job) error {
+			sizes = append(sizes, len(jobs))
+			for _, job := range jobs {
+				if job.ID == ids[1] && job.Attempt() == 1 {
+					return execAnyway(ctx, job, x.spoilt)
 				}
-				return noteAll(ctx, jobs)
-			}))
-			require.Equal(t, x.want, sizes)
-			require.Equal(t, []int{1, 2, 1, 1, 1, 1, 1, 1}, b.attempts(ids...))
-		})
-	}
+			}
+			return noteAll(ctx, jobs)
+		}))
+		require.Equal(t, x.want, sizes)
+		require.Equal(t, []int{1, 2, 1, 1, 1, 1, 1, 1}, b.attempts(ids...))
+	})
 }
 
 // RunOne works one job, whatever the batch.

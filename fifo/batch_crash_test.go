@@ -131,37 +131,34 @@ func testPoisonInABatch(t *testing.T, by lease) {
 
 // The groups of a lost batch that had not been worked yet are not forgotten until the next poll.
 func TestUnworkedGroupsOfALostBatch(t *testing.T) {
-	t.Parallel()
-	for name, spoil := range map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
 		"killed": (*bed).cut,
 		"ended": func(_ *bed, ctx context.Context, job *fifo.Job) error {
 			return execAnyway(ctx, job, "ROLLBACK")
 		},
 		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newList(t)
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			for g := range 6 {
-				b.send(fmt.Sprint(g), nil)
+	}, func(t *testing.T, spoil func(b *bed, ctx context.Context, job *fifo.Job) error) {
+		b := newList(t)
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		for g := range 6 {
+			b.send(fmt.Sprint(g), nil)
+		}
+		var first, second atomic.Int64
+		w := b.each(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, job *fifo.Job) error {
+			switch {
+			// By itself if the lane was waiting, else with the others.
+			case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
+				return fifo.RetryAfter(time.Hour, errOnPurpose)
+			case second.CompareAndSwap(0, job.ID):
+				return spoil(b, ctx, job)
+			case second.Load() == job.ID:
+				return fifo.RetryAfter(time.Hour, errOnPurpose)
 			}
-			var first, second atomic.Int64
-			w := b.each(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, job *fifo.Job) error {
-				switch {
-				// By itself if the lane was waiting, else with the others.
-				case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
-					return fifo.RetryAfter(time.Hour, errOnPurpose)
-				case second.CompareAndSwap(0, job.ID):
-					return spoil(b, ctx, job)
-				case second.Load() == job.ID:
-					return fifo.RetryAfter(time.Hour, errOnPurpose)
-				}
-				return note(ctx, job)
-			}, rarePolls)
-			b.run(w)
-			await(t, "the others", func() bool { return query[int](b, "SELECT count(*) FROM list") == 4 })
-		})
-	}
+			return note(ctx, job)
+		}, rarePolls)
+		b.run(w)
+		await(t, "the others", func() bool { return query[int](b, "SELECT count(*) FROM list") == 4 })
+	})
 }
 
 // Two workers with batches, connections that die, handlers that fail, panic and spoil their transaction: groups keep

@@ -168,8 +168,7 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 func TestBatchStopsAtTheFirstFailure(t *testing.T) { overLeases(t, testBatchStopsAtTheFirstFailure) }
 
 func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
-	t.Parallel()
-	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
+	overAll(t, map[string]func(b *bed, bad int64) *fifo.Worker{
 		"each": func(b *bed, bad int64) *fifo.Worker {
 			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
 				err := note(ctx, job)
@@ -204,32 +203,30 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 				return nil
 			})
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newList(t))
-			ids := b.send("g", make([]any, 5)...)
-			w := h(b, ids[2])
-			r := b.run(w)
-			await(t, "the failure", func() bool { return w.Stats().Retried == 1 })
-			require.NoError(t, r.stop())
-			require.Equal(t, [][]int64{ids[:2]}, b.batches())
-			jobs := b.jobs()
-			require.Len(t, jobs, 3)
-			for i, job := range jobs {
-				require.Equal(t, ids[i+2], job.ID)
-				require.Equal(t, i == 0, job.Attempts == 1)
-				require.Equal(t, i == 0, len(job.Failures) == 1)
-				require.Equal(t, i == 0, time.Until(job.RunAt) > 50*time.Minute)
-			}
-			require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
+	}, func(t *testing.T, h func(b *bed, bad int64) *fifo.Worker) {
+		b := by.on(newList(t))
+		ids := b.send("g", make([]any, 5)...)
+		w := h(b, ids[2])
+		r := b.run(w)
+		await(t, "the failure", func() bool { return w.Stats().Retried == 1 })
+		require.NoError(t, r.stop())
+		require.Equal(t, [][]int64{ids[:2]}, b.batches())
+		jobs := b.jobs()
+		require.Len(t, jobs, 3)
+		for i, job := range jobs {
+			require.Equal(t, ids[i+2], job.ID)
+			require.Equal(t, i == 0, job.Attempts == 1)
+			require.Equal(t, i == 0, len(job.Failures) == 1)
+			require.Equal(t, i == 0, time.Until(job.RunAt) > 50*time.Minute)
+		}
+		require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
 
-			b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-			b.work(w)
-			require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, b.batches(), "one that failed runs alone")
-			stats := w.Stats()
-			require.Equal(t, []int64{5, 1, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
-		})
-	}
+		b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+		b.work(w)
+		require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, b.batches(), "one that failed runs alone")
+		stats := w.Stats()
+		require.Equal(t, []int64{5, 1, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
+	})
 }
 
 // A dead letter in the middle lets the rest of its group go on.

@@ -204,34 +204,32 @@ func (b *bed) waiting(statement string) bool {
 func TestStatementOutlivesDrain(t *testing.T) { overLeases(t, testStatementOutlivesDrain) }
 
 func testStatementOutlivesDrain(t *testing.T, by lease) {
-	t.Parallel()
-	for name, block := range map[string]struct{ before, lock string }{
+	type row struct{ before, lock string }
+	overAll(t, map[string]row{
 		"commit": {`
 			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 				'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
 			CREATE CONSTRAINT TRIGGER slow AFTER DELETE ON pgfifo.jobs DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION wait()`, "SELECT pg_advisory_lock(1)"},
 		"table": {"SELECT", "BEGIN; LOCK pgfifo.jobs IN SHARE MODE"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newBed(t))
-			b.exec(block.before)
-			h := newBlocking()
-			id := b.send("g", nil)[0]
-			w := b.worker(h.handle, func(w *fifo.Worker) { w.DrainTimeout = -1 })
-			r := b.run(w)
-			receive(t, h.started, "the handler")
-			lock := pgtest.Conn(t, b.url)
-			_, err := lock.Exec(t.Context(), block.lock)
-			require.NoError(t, err)
-			h.release <- struct{}{}
-			await(t, "the settling", func() bool { return b.waiting("") })
-			require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", id))
-			require.Equal(t, []fifo.Outcome{fifo.Unknown}, b.ledger.outcomes())
-			require.NoError(t, lock.Close(t.Context()))
-			b.work(b.worker(nop)) // if it was not done after all
-		})
-	}
+	}, func(t *testing.T, block row) {
+		b := by.on(newBed(t))
+		b.exec(block.before)
+		h := newBlocking()
+		id := b.send("g", nil)[0]
+		w := b.worker(h.handle, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+		r := b.run(w)
+		receive(t, h.started, "the handler")
+		lock := pgtest.Conn(t, b.url)
+		_, err := lock.Exec(t.Context(), block.lock)
+		require.NoError(t, err)
+		h.release <- struct{}{}
+		await(t, "the settling", func() bool { return b.waiting("") })
+		require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", id))
+		require.Equal(t, []fifo.Outcome{fifo.Unknown}, b.ledger.outcomes())
+		require.NoError(t, lock.Close(t.Context()))
+		b.work(b.worker(nop)) // if it was not done after all
+	})
 }
 
 // Nor does a hook that does not return.

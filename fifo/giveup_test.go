@@ -326,48 +326,45 @@ func TestResumeBesideABlock(t *testing.T) {
 // Somebody keeps the pauses of two groups in an open transaction while jobs of theirs use up their attempts. The
 // worker's lanes are not kept from a third group, and the two are blocked when he is done.
 func TestBlockBesideAnOpenPause(t *testing.T) {
-	t.Parallel()
-	for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
-			tx, err := b.pool.Begin(t.Context())
+	overAll(t, map[string]bool{"committed": true, "rolled back": false}, func(t *testing.T, commit bool) {
+		b := newBed(t)
+		heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		for group := range heads {
+			_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
 			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			for group := range heads {
-				_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
-				require.NoError(t, err)
+		}
+		h := func(_ context.Context, job *fifo.Job) error {
+			if string(job.Payload) == "bad" {
+				return errOnPurpose
 			}
-			h := func(_ context.Context, job *fifo.Job) error {
-				if string(job.Payload) == "bad" {
-					return errOnPurpose
-				}
-				return nil
+			return nil
+		}
+		w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: h},
+			func(w *fifo.Worker) { w.Concurrency = 2 })
+		b.run(w)
+		await(t, "both to fail", func() bool { return b.ledger.started() == 2 })
+		b.send("c", "good")
+		soon := time.Now().Add(patience / 3)
+		await(t, "another group's job", func() bool { return w.Stats().Succeeded == 1 })
+		require.True(t, time.Now().Before(soon), "it has waited for a timeout of the server's")
+		if commit {
+			require.NoError(t, tx.Commit(t.Context())) // paused by hand, and perhaps blocked
+		} else {
+			require.NoError(t, tx.Rollback(t.Context()))
+			for group, id := range heads {
+				await(t, "the block of "+group, func() bool { return b.why(group).PauseJob == id })
 			}
-			w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: h},
-				func(w *fifo.Worker) { w.Concurrency = 2 })
-			b.run(w)
-			await(t, "both to fail", func() bool { return b.ledger.started() == 2 })
-			b.send("c", "good")
-			soon := time.Now().Add(patience / 3)
-			await(t, "another group's job", func() bool { return w.Stats().Succeeded == 1 })
-			require.True(t, time.Now().Before(soon), "it has waited for a timeout of the server's")
-			if commit {
-				require.NoError(t, tx.Commit(t.Context())) // paused by hand, and perhaps blocked
-			} else {
-				require.NoError(t, tx.Rollback(t.Context()))
-				for group, id := range heads {
-					await(t, "the block of "+group, func() bool { return b.why(group).PauseJob == id })
-				}
-			}
-			await(t, "both attempts to be counted", func() bool {
-				return !slices.ContainsFunc(b.jobs(), func(job fifo.Job) bool {
-					return (string(job.Payload) == "bad") != (job.Attempts == 1 && len(job.Failures) == 1)
-				})
+		}
+		await(t, "both attempts to be counted", func() bool {
+			return !slices.ContainsFunc(b.jobs(), func(job fifo.Job) bool {
+				return (string(job.Payload) == "bad") != (job.Attempts == 1 && len(job.Failures) == 1)
 			})
-			require.Equal(t, 3, b.ledger.started(), "no job was tried again")
-			b.exec("DELETE FROM pgfifo.jobs")
-			b.ledger.sent = nil
 		})
-	}
+		require.Equal(t, 3, b.ledger.started(), "no job was tried again")
+		b.exec("DELETE FROM pgfifo.jobs")
+		b.ledger.sent = nil
+	})
 }

@@ -15,84 +15,81 @@ import (
 // A limit of groups is changed beside workers that run. Never more run than the former one says or the new one, and
 // when those have ended that ran before, no more than the new one.
 func TestGroupLimitThatChanges(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			ids := b.enqueue("a", 20)
-			var now atomic.Pointer[gauge]
-			all, done := newGauge(), sync.Map{}
-			close(all.open)
-			spell := func() *gauge {
-				g := newGauge()
-				now.Store(g)
-				return g
+	overAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		ids := b.enqueue("a", 20)
+		var now atomic.Pointer[gauge]
+		all, done := newGauge(), sync.Map{}
+		close(all.open)
+		spell := func() *gauge {
+			g := newGauge()
+			now.Store(g)
+			return g
+		}
+		before := spell()
+		var workers []*fifo.Worker
+		lost := func() (n int64) {
+			for _, w := range workers {
+				n += w.Stats().Lost
 			}
-			before := spell()
-			var workers []*fifo.Worker
-			lost := func() (n int64) {
-				for _, w := range workers {
-					n += w.Stats().Lost
+			return n
+		}
+		for range 2 {
+			w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+			workers = append(workers, w)
+			batch.Handler = func(ctx context.Context, job *fifo.Job) error {
+				g := now.Load()
+				switch {
+				case job.GroupID == "elsewhere":
+					return nil
+				case job.ID <= ids[3]: // of the first batch
+					g = before
 				}
-				return n
+				all.now.Add(1)
+				defer all.now.Add(-1)
+				n, _ := done.LoadOrStore(job.ID, new(atomic.Int64))
+				n.(*atomic.Int64).Add(1)
+				return g.handle(ctx, job)
 			}
-			for range 2 {
-				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-				workers = append(workers, w)
-				batch.Handler = func(ctx context.Context, job *fifo.Job) error {
-					g := now.Load()
-					switch {
-					case job.GroupID == "elsewhere":
-						return nil
-					case job.ID <= ids[3]: // of the first batch
-						g = before
-					}
-					all.now.Add(1)
-					defer all.now.Add(-1)
-					n, _ := done.LoadOrStore(job.ID, new(atomic.Int64))
-					n.(*atomic.Int64).Add(1)
-					return g.handle(ctx, job)
-				}
-				w.HandleQueue("q", batch)
-				b.run(w)
+			w.HandleQueue("q", batch)
+			b.run(w)
+		}
+		steady := func(g *gauge, n int64) {
+			t.Helper()
+			g.reach(t, n)
+			for range 5 {
+				b.enqueue("a", 1) // which is announced, and tried
+				b.enqueue("elsewhere", 1)
+				await(t, "others to be done", func() bool {
+					return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'elsewhere'") == 0
+				})
 			}
-			steady := func(g *gauge, n int64) {
-				t.Helper()
-				g.reach(t, n)
-				for range 5 {
-					b.enqueue("a", 1) // which is announced, and tried
-					b.enqueue("elsewhere", 1)
-					await(t, "others to be done", func() bool {
-						return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'elsewhere'") == 0
-					})
-				}
-				require.Equal(t, n, g.most.Load(), "with %d attempts lost", lost())
-				require.Equal(t, n, all.now.Load())
-			}
-			before.reach(t, 1)
-			b.groupLimit(1, 3)
-			three := spell()
-			require.Equal(t, int64(1), before.most.Load())
-			close(before.open)
-			steady(three, 3)
-			b.groupLimit(3, 5)
-			steady(three, 5)
-			b.groupLimit(5, 2)
-			two := spell()
-			close(three.open)
-			steady(two, 2)
-			b.groupLimit(2, 1)
-			one := spell()
-			close(two.open)
-			steady(one, 1)
-			close(one.open)
-			b.drained()
-			for _, id := range ids {
-				n, _ := done.Load(id)
-				require.Equal(t, int64(1), n.(*atomic.Int64).Load())
-			}
-		})
-	}
+			require.Equal(t, n, g.most.Load(), "with %d attempts lost", lost())
+			require.Equal(t, n, all.now.Load())
+		}
+		before.reach(t, 1)
+		b.groupLimit(1, 3)
+		three := spell()
+		require.Equal(t, int64(1), before.most.Load())
+		close(before.open)
+		steady(three, 3)
+		b.groupLimit(3, 5)
+		steady(three, 5)
+		b.groupLimit(5, 2)
+		two := spell()
+		close(three.open)
+		steady(two, 2)
+		b.groupLimit(2, 1)
+		one := spell()
+		close(two.open)
+		steady(one, 1)
+		close(one.open)
+		b.drained()
+		for _, id := range ids {
+			n, _ := done.Load(id)
+			require.Equal(t, int64(1), n.(*atomic.Int64).Load())
+		}
+	})
 }
 
 // A queue with both limits keeps both, also beside workers that knew of one when the other was made.
@@ -174,38 +171,35 @@ func TestGroupLimitSettings(t *testing.T) {
 
 // What has begun before the groups of its queue had a limit holds its group, with its batch, until it has ended.
 func TestGroupLimitRaised(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			s, ids := newStop(), b.enqueue("a", 8)
-			var running atomic.Int64
-			runs := sync.Map{}
-			worker := func() *fifo.Worker {
-				w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-				batch.Handler = func(ctx context.Context, job *fifo.Job) error {
-					running.Add(1)
-					defer running.Add(-1)
-					n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
-					n.(*atomic.Int64).Add(1)
-					return s.handle(ctx, job)
-				}
-				w.HandleQueue("q", batch)
-				return w
+	overAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		s, ids := newStop(), b.enqueue("a", 8)
+		var running atomic.Int64
+		runs := sync.Map{}
+		worker := func() *fifo.Worker {
+			w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+			batch.Handler = func(ctx context.Context, job *fifo.Job) error {
+				running.Add(1)
+				defer running.Add(-1)
+				n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
+				n.(*atomic.Int64).Add(1)
+				return s.handle(ctx, job)
 			}
-			b.run(worker())
-			await(t, "the first job", func() bool { return running.Load() == 1 })
-			second := worker()
-			b.run(second)
-			b.groupLimit(1, 3)
-			misses(t, second, 3)
-			require.EqualValues(t, 1, running.Load())
-			close(s.all)
-			b.drained()
-			for _, id := range ids {
-				n, _ := runs.Load(id)
-				require.EqualValues(t, 1, n.(*atomic.Int64).Load())
-			}
-		})
-	}
+			w.HandleQueue("q", batch)
+			return w
+		}
+		b.run(worker())
+		await(t, "the first job", func() bool { return running.Load() == 1 })
+		second := worker()
+		b.run(second)
+		b.groupLimit(1, 3)
+		misses(t, second, 3)
+		require.EqualValues(t, 1, running.Load())
+		close(s.all)
+		b.drained()
+		for _, id := range ids {
+			n, _ := runs.Load(id)
+			require.EqualValues(t, 1, n.(*atomic.Int64).Load())
+		}
+	})
 }

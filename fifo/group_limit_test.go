@@ -68,32 +68,29 @@ func (b *bed) elsewhere(r *roster, s *stop) {
 // A job that fails goes back to its place. While it backs off nothing behind it starts, and what runs goes on; then it
 // is the first to start. So it is with one that is snoozed, and one that an operator has locked.
 func TestGroupLimitHeadHolds(t *testing.T) {
-	t.Parallel()
-	for name, why := range map[string]error{
+	overAll(t, map[string]error{
 		"fails": fifo.RetryAfter(time.Hour, errOnPurpose), "snoozes": fifo.Snooze(time.Hour, errOnPurpose),
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.groupLimit(1, 2)
-			r, s := newRoster(t), newStop()
-			ids := b.enqueue("a", 5)
-			b.run(b.crowd(r, fifo.Queue{}, s.handle))
-			r.reach(t, "a", ids[0], ids[1])
-			s.of(ids[0]) <- why
-			r.reach(t, "a", ids[1])
-			b.elsewhere(r, s)
-			require.Equal(t, []int64{ids[1]}, r.runs("a"))
-			s.of(ids[1]) <- nil
-			r.reach(t, "a")
-			b.elsewhere(r, s)
-			require.Empty(t, r.runs("a"))
-			require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), ids[0]))
-			r.reach(t, "a", ids[0], ids[2])
-			close(s.all)
-			b.drained()
-			require.Equal(t, slices.Concat(ids[:2], ids[:1], ids[2:]), r.starts("a"))
-		})
-	}
+	}, func(t *testing.T, why error) {
+		b := newBed(t)
+		b.groupLimit(1, 2)
+		r, s := newRoster(t), newStop()
+		ids := b.enqueue("a", 5)
+		b.run(b.crowd(r, fifo.Queue{}, s.handle))
+		r.reach(t, "a", ids[0], ids[1])
+		s.of(ids[0]) <- why
+		r.reach(t, "a", ids[1])
+		b.elsewhere(r, s)
+		require.Equal(t, []int64{ids[1]}, r.runs("a"))
+		s.of(ids[1]) <- nil
+		r.reach(t, "a")
+		b.elsewhere(r, s)
+		require.Empty(t, r.runs("a"))
+		require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), ids[0]))
+		r.reach(t, "a", ids[0], ids[2])
+		close(s.all)
+		b.drained()
+		require.Equal(t, slices.Concat(ids[:2], ids[:1], ids[2:]), r.starts("a"))
+	})
 	t.Run("locked", func(t *testing.T) {
 		b := newBed(t)
 		b.groupLimit(1, 3)

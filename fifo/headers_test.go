@@ -85,30 +85,29 @@ func TestHeaders(t *testing.T) {
 
 // So they do in batches of both kinds.
 func TestHeadersInBatches(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			var msgs []fifo.Message
-			for i := range 8 {
-				m := fifo.Message{Queue: "q", GroupID: string(rune('a' + i%4))}
-				if i%3 == 0 {
-					m.Headers = everyHeader()
-				}
-				msgs = append(msgs, m)
+	overAll(t, map[string]fifo.Queue{
+		"jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4},
+	}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		var msgs []fifo.Message
+		for i := range 8 {
+			m := fifo.Message{Queue: "q", GroupID: string(rune('a' + i%4))}
+			if i%3 == 0 {
+				m.Headers = everyHeader()
 			}
-			ids := b.sendAll(msgs...)
-			sent := make(map[int64]fifo.Headers)
-			for i, id := range ids {
-				sent[id] = msgs[i].Headers
-			}
-			w := b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				require.Equal(t, sent[job.ID], job.Headers)
-				return nil
-			})
-			b.work(w)
+			msgs = append(msgs, m)
+		}
+		ids := b.sendAll(msgs...)
+		sent := make(map[int64]fifo.Headers)
+		for i, id := range ids {
+			sent[id] = msgs[i].Headers
+		}
+		w := b.each(batch, func(_ context.Context, job *fifo.Job) error {
+			require.Equal(t, sent[job.ID], job.Headers)
+			return nil
 		})
-	}
+		b.work(w)
+	})
 }
 
 func TestInvalidHeaders(t *testing.T) {

@@ -16,9 +16,15 @@ const bySession lease = true
 // overLeases runs a test with each lease. What it says of queues, on adds to them.
 func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
 	t.Helper()
+	overAll(t, map[string]lease{"transaction": false, "session": bySession}, test)
+}
+
+// overAll runs a test with each row of a table, beside each other.
+func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
 	t.Parallel()
-	for name, by := range map[string]lease{"transaction": false, "session": bySession} {
-		t.Run(name, func(t *testing.T) { test(t, by) })
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, row) })
 	}
 }
 

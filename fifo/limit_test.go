@@ -78,31 +78,30 @@ func misses(t *testing.T, w *fifo.Worker, n int64) {
 func TestLimit(t *testing.T) { overLeases(t, testLimit) }
 
 func testLimit(t *testing.T, by lease) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3}} {
-		t.Run(name, func(t *testing.T) {
-			const limit = 3
-			b := by.on(newBed(t), "r")
-			b.limit(0, limit)
-			b.sendMany("q", 20, 12)
-			b.sendMany("r", 13, 1)
-			q, r := newGauge(), newGauge()
-			workers := []*fifo.Worker{b.gauged(q, batch), b.gauged(q, batch)}
-			for _, w := range workers {
-				w.Handle("r", b.ledger.record(r.handle))
-				b.run(w)
-			}
-			q.reach(t, limit)
-			r.reach(t, 13)
-			close(r.open)
-			for _, w := range workers {
-				misses(t, w, 5)
-			}
-			close(q.open)
-			b.drained()
-			require.Equal(t, int64(limit), q.most.Load())
-		})
-	}
+	overAll(t, map[string]fifo.Queue{
+		"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3},
+	}, func(t *testing.T, batch fifo.Queue) {
+		const limit = 3
+		b := by.on(newBed(t), "r")
+		b.limit(0, limit)
+		b.sendMany("q", 20, 12)
+		b.sendMany("r", 13, 1)
+		q, r := newGauge(), newGauge()
+		workers := []*fifo.Worker{b.gauged(q, batch), b.gauged(q, batch)}
+		for _, w := range workers {
+			w.Handle("r", b.ledger.record(r.handle))
+			b.run(w)
+		}
+		q.reach(t, limit)
+		r.reach(t, 13)
+		close(r.open)
+		for _, w := range workers {
+			misses(t, w, 5)
+		}
+		close(q.open)
+		b.drained()
+		require.Equal(t, int64(limit), q.most.Load())
+	})
 }
 
 // A worker that finds no slot tries again now and then, however many lanes and groups it has.

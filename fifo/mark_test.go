@@ -63,49 +63,48 @@ func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
 
 // A mark is found by whoever claims the job next, also if that lane has no reason to mark it.
 func TestMarkIsFoundByAll(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 6}, "groups": {BatchGroups: 6}} {
-		t.Run(name, func(t *testing.T) {
-			b := newEffects(t)
-			b.ledger.overlaps = true
-			busy, gate := make(chan struct{}), make(chan struct{})
-			b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				if job.GroupID == "gate" {
-					close(busy)
-					select {
-					case <-gate:
-					case <-t.Context().Done():
-					}
+	overAll(t, map[string]fifo.Queue{
+		"one": {}, "jobs": {BatchJobs: 6}, "groups": {BatchGroups: 6},
+	}, func(t *testing.T, batch fifo.Queue) {
+		b := newEffects(t)
+		b.ledger.overlaps = true
+		busy, gate := make(chan struct{}), make(chan struct{})
+		b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID == "gate" {
+				close(busy)
+				select {
+				case <-gate:
+				case <-t.Context().Done():
 				}
-				return nil
-			}, oneLane))
-			for range 12 {
-				b.send("warm", nil)
-				b.drained()
 			}
-			b.send("gate", nil)
-			receive(t, busy, "the gate")
-
-			id := b.send("g", nil)[0]
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			require.NoError(t, b.worker(func(ctx context.Context, job *fifo.Job) error {
-				defer stop()
-				pid, err := backend(ctx, job)
-				return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
-			}, oneLane).Run(ctx))
-			b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
-			require.Zero(t, b.jobs()[0].Attempts, "nothing has counted it so far")
-			close(gate)
+			return nil
+		}, oneLane))
+		for range 12 {
+			b.send("warm", nil)
 			b.drained()
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			last := b.ledger.starts[len(b.ledger.starts)-1]
-			require.Equal(t, id, last.ID)
-			require.Equal(t, 2, last.Attempt())
-			require.Zero(t, b.count("attempt_marks"))
-		})
-	}
+		}
+		b.send("gate", nil)
+		receive(t, busy, "the gate")
+
+		id := b.send("g", nil)[0]
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		require.NoError(t, b.worker(func(ctx context.Context, job *fifo.Job) error {
+			defer stop()
+			pid, err := backend(ctx, job)
+			return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
+		}, oneLane).Run(ctx))
+		b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
+		require.Zero(t, b.jobs()[0].Attempts, "nothing has counted it so far")
+		close(gate)
+		b.drained()
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		last := b.ledger.starts[len(b.ledger.starts)-1]
+		require.Equal(t, id, last.ID)
+		require.Equal(t, 2, last.Attempt())
+		require.Zero(t, b.count("attempt_marks"))
+	})
 }
 
 // While a mark waits for the pool the connection may be lost: then the handler does not begin beside a successor, and
@@ -126,33 +125,30 @@ func TestConnectionLostWhileMarking(t *testing.T) {
 
 // A lower id that becomes the head before the job that died is claimed again leaves that one's mark alone.
 func TestMarkBesideALowerID(t *testing.T) {
-	t.Parallel()
-	for name, attempts := range map[string]int{"first claim": 0, "failed before": 1} {
-		t.Run(name, func(t *testing.T) {
-			b := newEffects(t)
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
-			require.NoError(t, err)
-			high := b.send("g", "high")[0]
-			b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)
-			seen := make(chan int, 10)
-			var once sync.Once
-			w := b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-				if job.ID != high {
-					return nil
-				}
-				seen <- job.Attempts
-				once.Do(func() {
-					pid, e := backend(ctx, job)
-					err = errors.Join(tx.Commit(context.Background()), e, b.kill(context.WithoutCancel(ctx), pid))
-				})
-				return err
-			}, oneLane, watchful)
-			b.work(w)
-			first := receive(t, seen, "it began")
-			require.Equal(t, first+1, receive(t, seen, "it began again"), "the attempt that died is counted")
-		})
-	}
+	overAll(t, map[string]int{"first claim": 0, "failed before": 1}, func(t *testing.T, attempts int) {
+		b := newEffects(t)
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
+		require.NoError(t, err)
+		high := b.send("g", "high")[0]
+		b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)
+		seen := make(chan int, 10)
+		var once sync.Once
+		w := b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+			if job.ID != high {
+				return nil
+			}
+			seen <- job.Attempts
+			once.Do(func() {
+				pid, e := backend(ctx, job)
+				err = errors.Join(tx.Commit(context.Background()), e, b.kill(context.WithoutCancel(ctx), pid))
+			})
+			return err
+		}, oneLane, watchful)
+		b.work(w)
+		first := receive(t, seen, "it began")
+		require.Equal(t, first+1, receive(t, seen, "it began again"), "the attempt that died is counted")
+	})
 }

@@ -232,31 +232,30 @@ func testDelay(t *testing.T, by lease) {
 
 // A handler knows since when its job could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			const delay = 20 * time.Millisecond
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
-			b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				if job.GroupID == "now" && job.Attempt() == 1 {
-					return fifo.RetryAfter(delay, errOnPurpose)
-				}
-				return nil
-			}))
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			for _, job := range b.ledger.starts {
-				switch {
-				case job.GroupID == "later":
-					require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)
-				case job.Attempt() == 1:
-					require.Zero(t, job.RunAt)
-				default:
-					require.Greater(t, job.RunAt.Sub(job.EnqueuedAt), delay)
-				}
+	overAll(t, map[string]fifo.Queue{
+		"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5},
+	}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		const delay = 20 * time.Millisecond
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
+		b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID == "now" && job.Attempt() == 1 {
+				return fifo.RetryAfter(delay, errOnPurpose)
 			}
-		})
-	}
+			return nil
+		}))
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		for _, job := range b.ledger.starts {
+			switch {
+			case job.GroupID == "later":
+				require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)
+			case job.Attempt() == 1:
+				require.Zero(t, job.RunAt)
+			default:
+				require.Greater(t, job.RunAt.Sub(job.EnqueuedAt), delay)
+			}
+		}
+	})
 }

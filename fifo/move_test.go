@@ -31,12 +31,12 @@ func (b *bed) spread() {
 
 // What is moved is behind what is there, in order, whatever is moved where.
 func TestMove(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		from, to func(c *fifo.Client) fifo.Scope
 		moved    int
 		want     []string
-	}{
+	}
+	overAll(t, map[string]row{
 		"group to group": {
 			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
 			func(c *fifo.Client) fifo.Scope { return c.Queue("other").Group("z") },
@@ -75,16 +75,14 @@ func TestMove(t *testing.T) {
 			0,
 			[]string{"other/a x", "other/z y", "q/a 1", "q/a 3", "q/a 5", "q/b 0", "q/b 2", "q/b 4"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.spread()
-			n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
-			require.NoError(t, err)
-			require.Equal(t, x.moved, n)
-			require.Equal(t, x.want, b.places())
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.spread()
+		n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
+		require.NoError(t, err)
+		require.Equal(t, x.moved, n)
+		require.Equal(t, x.want, b.places())
+	})
 }
 
 // A moved job is what it was, with its attempts to begin anew; one that blocks its group does so no more.

@@ -14,29 +14,28 @@ import (
 
 // A Retry that gives no answer has the default used.
 func TestRetryThatEnds(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(){"panics": func() { panic("in the policy") }, "exits": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.send("g", "fails")
-			w := b.worker(func(context.Context, *fifo.Job) error { return errors.New("as ever") },
-				func(w *fifo.Worker) {
-					w.Retry = func(job *fifo.Job, _ error) time.Duration {
-						*job = fifo.Job{ID: -1, MaxAttempts: 1} // it is a copy
-						end()
-						return 0
-					}
-				})
-			ran, err := w.RunOne(t.Context())
-			require.NoError(t, err)
-			require.True(t, ran)
-			jobs, err := b.client.Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			require.Len(t, jobs, 1)
-			require.Equal(t, 1, jobs[0].Attempts)
-			require.False(t, jobs[0].RunAt.IsZero(), "the default policy's delay")
-		})
-	}
+	overAll(t, map[string]func(){
+		"panics": func() { panic("in the policy") }, "exits": runtime.Goexit,
+	}, func(t *testing.T, end func()) {
+		b := newBed(t)
+		b.send("g", "fails")
+		w := b.worker(func(context.Context, *fifo.Job) error { return errors.New("as ever") },
+			func(w *fifo.Worker) {
+				w.Retry = func(job *fifo.Job, _ error) time.Duration {
+					*job = fifo.Job{ID: -1, MaxAttempts: 1} // it is a copy
+					end()
+					return 0
+				}
+			})
+		ran, err := w.RunOne(t.Context())
+		require.NoError(t, err)
+		require.True(t, ran)
+		jobs, err := b.client.Jobs(t.Context(), fifo.Page{})
+		require.NoError(t, err)
+		require.Len(t, jobs, 1)
+		require.Equal(t, 1, jobs[0].Attempts)
+		require.False(t, jobs[0].RunAt.IsZero(), "the default policy's delay")
+	})
 }
 
 // A Retry that takes its time, longer than the server waits for a worker that says nothing, keeps the job.
@@ -66,32 +65,29 @@ func TestRetryThatTakesItsTime(t *testing.T) {
 
 // What a handler writes into its Job changes nothing of what becomes of the job, nor of what hooks are told.
 func TestHandlerChangesItsJob(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(job *fifo.Job){
+	overAll(t, map[string]func(job *fifo.Job){
 		"the id":       func(job *fifo.Job) { job.ID++ },
 		"the group":    func(job *fifo.Job) { job.GroupID = "other" },
 		"the attempts": func(job *fifo.Job) { job.Attempts, job.MaxAttempts = 7, 0 },
 		"all":          func(job *fifo.Job) { *job = fifo.Job{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newEffects(t)
-			b.ledger.overlaps = true // it keeps its books by the Jobs
-			b.send("g", "1", "2", "3")
-			var ran []string
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				payload, attempt := string(job.Payload), job.Attempt()
-				ran = append(ran, payload)
-				if err := write(ctx, job, len(ran)); err != nil {
-					return err
-				}
-				change(job)
-				if payload == "1" && attempt == 1 {
-					return errOnPurpose
-				}
-				return nil
-			}, oneLane))
-			require.Equal(t, []string{"1", "1", "2", "3"}, ran)
-			require.Equal(t, []int{2, 3, 4}, b.effects())
-		})
-	}
+	}, func(t *testing.T, change func(job *fifo.Job)) {
+		b := newEffects(t)
+		b.ledger.overlaps = true // it keeps its books by the Jobs
+		b.send("g", "1", "2", "3")
+		var ran []string
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			payload, attempt := string(job.Payload), job.Attempt()
+			ran = append(ran, payload)
+			if err := write(ctx, job, len(ran)); err != nil {
+				return err
+			}
+			change(job)
+			if payload == "1" && attempt == 1 {
+				return errOnPurpose
+			}
+			return nil
+		}, oneLane))
+		require.Equal(t, []string{"1", "1", "2", "3"}, ran)
+		require.Equal(t, []int{2, 3, 4}, b.effects())
+	})
 }

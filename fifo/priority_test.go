@@ -104,32 +104,29 @@ func (b *bed) backlog(n int) {
 // A message with a priority starts before almost all of 100,000 groups that were there before it, and whose names come
 // before its own; also if nobody tells the worker of it. Without a priority it is the last one.
 func TestPriorityBehindABacklog(t *testing.T) {
-	t.Parallel()
 	const many, soon = 100_000, 20_000
-	for name, poll := range map[string]bool{"told": false, "found": true} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
-			b.backlog(many)
-			var started, first atomic.Int64
-			w := &fifo.Worker{Client: b.client, Concurrency: 2, PollInterval: time.Hour}
-			w.Handle("q", b.ledger.record(func(_ context.Context, job *fifo.Job) error {
-				n := started.Add(1)
-				if job.GroupID == "z" {
-					require.Equal(t, 1, job.Priority)
-					first.CompareAndSwap(0, n)
-				}
-				return nil
-			}))
-			r := b.run(w)
-			await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
-			before := started.Load()
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
-			await(t, "its start", func() bool { return first.Load() > 0 })
-			t.Logf("behind %d jobs of %d", first.Load()-before, many)
-			require.Less(t, first.Load()-before, int64(soon))
-			require.NoError(t, r.stop())
-		})
-	}
+	overAll(t, map[string]bool{"told": false, "found": true}, func(t *testing.T, poll bool) {
+		b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
+		b.backlog(many)
+		var started, first atomic.Int64
+		w := &fifo.Worker{Client: b.client, Concurrency: 2, PollInterval: time.Hour}
+		w.Handle("q", b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+			n := started.Add(1)
+			if job.GroupID == "z" {
+				require.Equal(t, 1, job.Priority)
+				first.CompareAndSwap(0, n)
+			}
+			return nil
+		}))
+		r := b.run(w)
+		await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
+		before := started.Load()
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
+		await(t, "its start", func() bool { return first.Load() > 0 })
+		t.Logf("behind %d jobs of %d", first.Load()-before, many)
+		require.Less(t, first.Load()-before, int64(soon))
+		require.NoError(t, r.stop())
+	})
 }
 
 // A message with a priority overtakes none of its group, which is not offered before others for its sake until it is
@@ -157,28 +154,27 @@ func testPriorityCountsAtTheHead(t *testing.T, by lease) {
 
 // Lower ones have one turn of ten, while there are always higher ones.
 func TestPriorityLeavesAPart(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one by one": {}, "batches": {BatchGroups: 20}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.backlog(50)
-			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
-				SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
-			w := &fifo.Worker{Client: b.client, Concurrency: 1}
-			batch.Handler = b.ledger.record(nop)
-			w.HandleQueue("q", batch)
-			b.work(w)
-			low := 0
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			for _, job := range b.ledger.starts[:200] {
-				if job.Priority == 0 {
-					low++
-				}
+	overAll(t, map[string]fifo.Queue{
+		"one by one": {}, "batches": {BatchGroups: 20},
+	}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		b.backlog(50)
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
+			SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
+		w := &fifo.Worker{Client: b.client, Concurrency: 1}
+		batch.Handler = b.ledger.record(nop)
+		w.HandleQueue("q", batch)
+		b.work(w)
+		low := 0
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		for _, job := range b.ledger.starts[:200] {
+			if job.Priority == 0 {
+				low++
 			}
-			require.InDelta(t, 20, low, 6)
-		})
-	}
+		}
+		require.InDelta(t, 20, low, 6)
+	})
 }
 
 // It holds in queues of all kinds: the groups with a priority go before almost all others.

@@ -14,33 +14,32 @@ import (
 
 // An attempt that is recorded on another connection is not counted if another worker has counted one meanwhile.
 func TestRecordedOnce(t *testing.T) {
-	t.Parallel()
-	for name, failure := range map[string]error{"retried": errOnPurpose, "dead letter": fifo.DeadLetter(errOnPurpose)} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.ledger.overlaps = true
-			b.send("g", nil)
-			free, release := make(chan struct{}), make(chan struct{})
-			freed := sync.OnceFunc(func() { close(free) })
-			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, "COMMIT") // which frees the group
-				}
-				freed()
-				<-release
-				return errors.Join(failure, err)
-			}, oneLane))
-			receive(t, free, "the first attempt")
-			b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, oneLane,
-				func(w *fifo.Worker) { w.Retry = waiting(time.Hour) }))
-			await(t, "another attempt", func() bool { return len(b.ledger.outcomes()) == 1 })
-			close(release)
-			await(t, "the end of the first", func() bool { return len(b.ledger.outcomes()) == 2 })
-			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Unknown}, b.ledger.outcomes())
-			jobs := b.jobs()
-			require.Len(t, jobs, 1)
-			require.Equal(t, 1, jobs[0].Attempts)
-		})
-	}
+	overAll(t, map[string]error{
+		"retried": errOnPurpose, "dead letter": fifo.DeadLetter(errOnPurpose),
+	}, func(t *testing.T, failure error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		b.send("g", nil)
+		free, release := make(chan struct{}), make(chan struct{})
+		freed := sync.OnceFunc(func() { close(free) })
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "COMMIT") // which frees the group
+			}
+			freed()
+			<-release
+			return errors.Join(failure, err)
+		}, oneLane))
+		receive(t, free, "the first attempt")
+		b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, oneLane,
+			func(w *fifo.Worker) { w.Retry = waiting(time.Hour) }))
+		await(t, "another attempt", func() bool { return len(b.ledger.outcomes()) == 1 })
+		close(release)
+		await(t, "the end of the first", func() bool { return len(b.ledger.outcomes()) == 2 })
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Unknown}, b.ledger.outcomes())
+		jobs := b.jobs()
+		require.Len(t, jobs, 1)
+		require.Equal(t, 1, jobs[0].Attempts)
+	})
 }

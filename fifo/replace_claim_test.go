@@ -9,33 +9,30 @@ import (
 
 // A claim has the row of a delayed or paused head for a moment, to look at it. A newer message waits for that.
 func TestReplaceWhatAClaimLooksAt(t *testing.T) {
-	t.Parallel()
-	for name, delay := range map[string]time.Duration{"delayed": time.Hour, "paused": 0} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			first, second := newer("g", "a", "first"), newer("g", "a", "second")
-			first.Delay, second.Delay = delay, delay
-			id := b.sendAll(first)[0]
-			if delay == 0 {
-				_, _, err := b.client.Queue("q").Group("g").Pause(t.Context(), "")
-				require.NoError(t, err)
-			}
-			claim, err := b.pool.Begin(t.Context())
+	overAll(t, map[string]time.Duration{"delayed": time.Hour, "paused": 0}, func(t *testing.T, delay time.Duration) {
+		b := newBed(t)
+		first, second := newer("g", "a", "first"), newer("g", "a", "second")
+		first.Delay, second.Delay = delay, delay
+		id := b.sendAll(first)[0]
+		if delay == 0 {
+			_, _, err := b.client.Queue("q").Group("g").Pause(t.Context(), "")
 			require.NoError(t, err)
-			t.Cleanup(func() { _ = claim.Rollback(t.Context()) })
-			_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
-			require.NoError(t, err)
-			replaced := make(chan bool, 1)
-			go func() { replaced <- b.replaces(id, second) }()
-			await(t, "the producer", func() bool {
-				return len(replaced) > 0 || query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity "+
-					"WHERE datname = current_database() AND wait_event = 'PgSleep')")
-			})
-			require.NoError(t, claim.Commit(t.Context()))
-			require.True(t, receive(t, replaced, "the producer"))
-			require.Equal(t, "second", string(b.jobs()[0].Payload))
+		}
+		claim, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = claim.Rollback(t.Context()) })
+		_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+		require.NoError(t, err)
+		replaced := make(chan bool, 1)
+		go func() { replaced <- b.replaces(id, second) }()
+		await(t, "the producer", func() bool {
+			return len(replaced) > 0 || query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity "+
+				"WHERE datname = current_database() AND wait_event = 'PgSleep')")
 		})
-	}
+		require.NoError(t, claim.Commit(t.Context()))
+		require.True(t, receive(t, replaced, "the producer"))
+		require.Equal(t, "second", string(b.jobs()[0].Payload))
+	})
 }
 
 // It does not wait for long: somebody may keep the job.

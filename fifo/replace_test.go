@@ -324,55 +324,54 @@ func TestReplaceInsideABatch(t *testing.T) {
 
 // What a producer was told last is what a job commits, however producers and workers meet.
 func TestReplaceUnderLoad(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
-			b.ledger.unordered = true // a batch is undone
-			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
-				}
-				return err
-			}, func(w *fifo.Worker) { w.Concurrency = 3 })
-			b.run(w)
-			var mu sync.Mutex
-			last, replaced := make(map[int64]string), 0
-			var producers sync.WaitGroup
-			for p := range 6 {
-				producers.Go(func() {
-					for i := range 30 {
-						group, id := fmt.Sprint("g", i%4), fmt.Sprint(p, " ", i)
-						for n := range 20 {
-							payload := fmt.Sprint(id, " ", n)
-							got, err := b.client.Enqueue(t.Context(), newer(group, id, payload))
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if got[0].Duplicate && !got[0].Replaced {
-								break
-							}
-							mu.Lock()
-							last[got[0].ID] = payload
-							if n > 0 {
-								replaced++
-							}
-							mu.Unlock()
+	overAll(t, map[string]fifo.Queue{
+		"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5},
+	}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
+		b.ledger.unordered = true // a batch is undone
+		w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
+			}
+			return err
+		}, func(w *fifo.Worker) { w.Concurrency = 3 })
+		b.run(w)
+		var mu sync.Mutex
+		last, replaced := make(map[int64]string), 0
+		var producers sync.WaitGroup
+		for p := range 6 {
+			producers.Go(func() {
+				for i := range 30 {
+					group, id := fmt.Sprint("g", i%4), fmt.Sprint(p, " ", i)
+					for n := range 20 {
+						payload := fmt.Sprint(id, " ", n)
+						got, err := b.client.Enqueue(t.Context(), newer(group, id, payload))
+						if err != nil {
+							t.Error(err)
+							return
 						}
+						if got[0].Duplicate && !got[0].Replaced {
+							break
+						}
+						mu.Lock()
+						last[got[0].ID] = payload
+						if n > 0 {
+							replaced++
+						}
+						mu.Unlock()
 					}
-				})
-			}
-			producers.Wait()
-			b.drained()
-			require.Len(t, last, 180)
-			require.NotZero(t, replaced)
-			t.Log(replaced, "were replaced")
-			for id, payload := range last {
-				require.Equal(t, payload, string(query[[]byte](b, "SELECT payload FROM worked WHERE id = $1", id)))
-			}
-		})
-	}
+				}
+			})
+		}
+		producers.Wait()
+		b.drained()
+		require.Len(t, last, 180)
+		require.NotZero(t, replaced)
+		t.Log(replaced, "were replaced")
+		for id, payload := range last {
+			require.Equal(t, payload, string(query[[]byte](b, "SELECT payload FROM worked WHERE id = $1", id)))
+		}
+	})
 }

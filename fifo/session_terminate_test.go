@@ -76,50 +76,47 @@ func TestTerminateBySession(t *testing.T) {
 // A handler that ignores its context does not complete the job, nor get its transaction, when the group was taken from
 // it, whether its successor has begun or not.
 func TestTerminateAStubbornHandler(t *testing.T) {
-	t.Parallel()
-	for name, succeeds := range map[string]bool{"before": false, "beside": true} {
-		t.Run(name, func(t *testing.T) {
-			b := newList(t, func(c *fifo.Config) { c.PollOnly = true })
-			b.ledger.overlaps = true
-			bySession.on(b)
-			b.send("g", "stuck")
-			started, release, errs := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			first := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				close(started)
-				<-release
-				errs <- note(ctx, job)
-				return nil
-			})
-			r := b.run(first)
-			receive(t, started, "a handler")
-			ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
-			require.NoError(t, err)
-			require.True(t, ended)
-			h := newBlocking()
-			second := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if err := note(ctx, job); err != nil {
-					return err
-				}
-				return h.handle(ctx, job)
-			})
-			if succeeds {
-				b.run(second)
-				receive(t, h.started, "the successor")
-			}
-			r.cancel()
-			close(release)
-			require.ErrorIs(t, receive(t, errs, "the handler's transaction"), fifo.ErrLost)
-			require.NoError(t, r.wait())
-			require.Len(t, b.jobs(), 1)
-			if !succeeds {
-				b.run(second)
-				receive(t, h.started, "the successor")
-			}
-			close(h.release)
-			b.drained()
-			require.Equal(t, []int{2}, query[[]int](b, "SELECT array_agg(attempt) FROM list"))
+	overAll(t, map[string]bool{"before": false, "beside": true}, func(t *testing.T, succeeds bool) {
+		b := newList(t, func(c *fifo.Config) { c.PollOnly = true })
+		b.ledger.overlaps = true
+		bySession.on(b)
+		b.send("g", "stuck")
+		started, release, errs := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		first := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			close(started)
+			<-release
+			errs <- note(ctx, job)
+			return nil
 		})
-	}
+		r := b.run(first)
+		receive(t, started, "a handler")
+		ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
+		require.NoError(t, err)
+		require.True(t, ended)
+		h := newBlocking()
+		second := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if err := note(ctx, job); err != nil {
+				return err
+			}
+			return h.handle(ctx, job)
+		})
+		if succeeds {
+			b.run(second)
+			receive(t, h.started, "the successor")
+		}
+		r.cancel()
+		close(release)
+		require.ErrorIs(t, receive(t, errs, "the handler's transaction"), fifo.ErrLost)
+		require.NoError(t, r.wait())
+		require.Len(t, b.jobs(), 1)
+		if !succeeds {
+			b.run(second)
+			receive(t, h.started, "the successor")
+		}
+		close(h.release)
+		b.drained()
+		require.Equal(t, []int{2}, query[[]int](b, "SELECT array_agg(attempt) FROM list"))
+	})
 }
 
 // What takes a group from a session is part of the caller's transaction.

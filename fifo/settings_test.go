@@ -102,23 +102,21 @@ func TestReconfigure(t *testing.T) {
 
 // A queue that has or had the one of two settings which exclude each other is not given the other, and is told why.
 func TestReconfigureExclusive(t *testing.T) {
-	t.Parallel()
 	several, bySession := fifo.Settings{GroupLimit: 2}, fifo.Settings{SessionLease: true}
-	for name, x := range map[string]struct{ had, wants fifo.Settings }{
+	type row struct{ had, wants fifo.Settings }
+	overAll(t, map[string]row{
 		"groups": {several, bySession}, "session": {bySession, several},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			q := b.client.Queue("q")
-			require.NoError(t, q.Configure(t.Context(), x.had))
-			require.ErrorIs(t, q.Reconfigure(t.Context(), x.had, x.wants), fifo.ErrInvalidSettings)
-			require.NoError(t, q.Reconfigure(t.Context(), x.had, fifo.Settings{}))
-			err := q.Reconfigure(t.Context(), fifo.Settings{}, x.wants)
-			require.ErrorIs(t, err, fifo.ErrInvalidSettings)
-			require.ErrorContains(t, err, "has had")
-			require.ErrorIs(t, q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		q := b.client.Queue("q")
+		require.NoError(t, q.Configure(t.Context(), x.had))
+		require.ErrorIs(t, q.Reconfigure(t.Context(), x.had, x.wants), fifo.ErrInvalidSettings)
+		require.NoError(t, q.Reconfigure(t.Context(), x.had, fifo.Settings{}))
+		err := q.Reconfigure(t.Context(), fifo.Settings{}, x.wants)
+		require.ErrorIs(t, err, fifo.ErrInvalidSettings)
+		require.ErrorContains(t, err, "has had")
+		require.ErrorIs(t, q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
+	})
 }
 
 // A meanwhile does something before the first statement that contains text.

@@ -18,8 +18,7 @@ import (
 func TestSettingsOfTheHandler(t *testing.T) { overLeases(t, testSettingsOfTheHandler) }
 
 func testSettingsOfTheHandler(t *testing.T, by lease) {
-	t.Parallel()
-	for name, set := range map[string]string{
+	overAll(t, map[string]string{
 		"role":                     "SET LOCAL ROLE %s",
 		"role by set_config":       "SELECT set_config('role', '%s', true)",
 		"client_encoding":          "SET LOCAL client_encoding = 'LATIN1'",
@@ -28,62 +27,57 @@ func testSettingsOfTheHandler(t *testing.T, by lease) {
 		"lock_timeout":             "SET LOCAL lock_timeout = '1ms'",
 		"session_replication_role": "SET LOCAL session_replication_role = replica",
 		"session_authorization":    "SET LOCAL SESSION AUTHORIZATION %s",
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newEffects(t))
-			tenant := fmt.Sprintf("pgfifo_tenant_%d",
-				query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
-			b.exec("CREATE ROLE " + tenant)
-			t.Cleanup(func() {
-				_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
-				require.NoError(t, err)
-			})
-			b.exec("GRANT INSERT ON effects TO " + tenant)
-			b.exec(`CREATE TABLE seen (id bigint);
-				CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
-					'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
-				CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
-			if strings.Contains(set, "%s") {
-				set = fmt.Sprintf(set, tenant)
-			}
-			ids := b.send("Zürich", 1, 2)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, set)
-				}
-				if err == nil {
-					_, err = tx.Exec(ctx, "INSERT INTO public.effects VALUES ($1)", job.ID)
-				}
-				return err
-			}))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
-			require.Equal(t, ids, b.ledger.order())
-			require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
-			require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
+	}, func(t *testing.T, set string) {
+		b := by.on(newEffects(t))
+		tenant := fmt.Sprintf("pgfifo_tenant_%d",
+			query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
+		b.exec("CREATE ROLE " + tenant)
+		t.Cleanup(func() {
+			_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
+			require.NoError(t, err)
 		})
-	}
+		b.exec("GRANT INSERT ON effects TO " + tenant)
+		b.exec(`CREATE TABLE seen (id bigint);
+			CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
+			CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
+		if strings.Contains(set, "%s") {
+			set = fmt.Sprintf(set, tenant)
+		}
+		ids := b.send("Zürich", 1, 2)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, set)
+			}
+			if err == nil {
+				_, err = tx.Exec(ctx, "INSERT INTO public.effects VALUES ($1)", job.ID)
+			}
+			return err
+		}))
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+		require.Equal(t, ids, b.ledger.order())
+		require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
+		require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
+	})
 }
 
 // A handler that only reads may say so: it is done all the same.
 func TestReadOnlyHandler(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			ids := b.send("g", 1, 2, 3)
-			b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.Tx(ctx)
-				if err == nil {
-					_, err = tx.ExecContext(ctx, "SET TRANSACTION READ ONLY")
-				}
-				return err
-			}))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
-				"%v", b.ledger.errs())
-			require.Equal(t, ids, b.ledger.order())
-		})
-	}
+	overAll(t, map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		ids := b.send("g", 1, 2, 3)
+		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, "SET TRANSACTION READ ONLY")
+			}
+			return err
+		}))
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
+			"%v", b.ledger.errs())
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // The next job of a batch has the session as the first one found it.

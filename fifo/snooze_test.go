@@ -50,31 +50,29 @@ func testSnooze(t *testing.T, by lease) {
 }
 
 func TestSnoozeUntil(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		d    time.Duration
 		want time.Duration
-	}{
+	}
+	overAll(t, map[string]row{
 		"none": {0, 100 * time.Millisecond}, "less": {-time.Hour, 100 * time.Millisecond},
 		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.send("g", "")
-			var before time.Time
-			r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
-				before = query[time.Time](b, "SELECT clock_timestamp()")
-				return fifo.Snooze(x.d, nil)
-			}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
-			await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-			require.NoError(t, r.stop())
-			job := b.jobs()[0]
-			require.Zero(t, job.Attempts)
-			require.Empty(t, job.Failures)
-			require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-			require.EqualError(t, b.ledger.errs()[0], "snoozed")
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("g", "")
+		var before time.Time
+		r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
+			before = query[time.Time](b, "SELECT clock_timestamp()")
+			return fifo.Snooze(x.d, nil)
+		}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
+		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
+		require.NoError(t, r.stop())
+		job := b.jobs()[0]
+		require.Zero(t, job.Attempts)
+		require.Empty(t, job.Failures)
+		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
+		require.EqualError(t, b.ledger.errs()[0], "snoozed")
+	})
 }
 
 // In a batch, what is before it is done, and what is behind it is given back.
@@ -150,26 +148,24 @@ func TestSnoozeBesideALostTransaction(t *testing.T) {
 
 // A dead letter is one, and so is a panic a failed attempt.
 func TestSnoozeIsNotTheLastWord(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		handler fifo.Handler
 		kind    string
-	}{
+	}
+	overAll(t, map[string]row{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},
 		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
 		"a panic": {
 			func(context.Context, *fifo.Job) error { panic(fifo.Snooze(time.Hour, nil)) }, fifo.KindPanic,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-			b.work(b.worker(x.handler))
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, x.kind, letters[0].Failures[0].Kind)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
+		b.work(b.worker(x.handler))
+		letters := b.deadLetters()
+		require.Len(t, letters, 1)
+		require.Equal(t, x.kind, letters[0].Failures[0].Kind)
+	})
 }
 
 func TestAsSnooze(t *testing.T) {

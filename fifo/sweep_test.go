@@ -73,11 +73,11 @@ func (b *bed) isolate(level string) {
 // Whatever changes rows that others change meanwhile waits for them, and does not fail, whatever the default
 // isolation is.
 func TestChangesBesideOthers(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		change string // of somebody else
 		verb   func(ctx context.Context, b *bed, g fifo.Scope) (int, error)
-	}{
+	}
+	overAll(t, map[string]row{
 		"Purge": {
 			"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1",
 			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Purge(ctx) },
@@ -120,31 +120,29 @@ func TestChangesBesideOthers(t *testing.T) {
 				return int(w.Stats().Succeeded), errors.Join(append(b.ledger.errs(), err)...)
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.isolate("repeatable read")
-			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")
-			b.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g')")
-			b.exec("INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')")
-			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
-				VALUES ('q', 'g', 1000, '', 0, now())`)
-			other := pgtest.Conn(t, b.url)
-			_, err := other.Exec(t.Context(), "BEGIN; "+c.change)
-			require.NoError(t, err)
-			type answer struct {
-				n   int
-				err error
-			}
-			done := make(chan answer, 1)
-			go func() {
-				n, err := c.verb(context.WithoutCancel(t.Context()), b, b.client.Queue("q").Group("g"))
-				done <- answer{n, err}
-			}()
-			await(t, "the wait", func() bool { return b.waiting("") })
-			_, err = other.Exec(t.Context(), "COMMIT")
-			require.NoError(t, err)
-			require.Equal(t, answer{1, nil}, receive(t, done, "the change"))
-		})
-	}
+	}, func(t *testing.T, c row) {
+		b := newBed(t)
+		b.isolate("repeatable read")
+		b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")
+		b.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g')")
+		b.exec("INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')")
+		b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+			VALUES ('q', 'g', 1000, '', 0, now())`)
+		other := pgtest.Conn(t, b.url)
+		_, err := other.Exec(t.Context(), "BEGIN; "+c.change)
+		require.NoError(t, err)
+		type answer struct {
+			n   int
+			err error
+		}
+		done := make(chan answer, 1)
+		go func() {
+			n, err := c.verb(context.WithoutCancel(t.Context()), b, b.client.Queue("q").Group("g"))
+			done <- answer{n, err}
+		}()
+		await(t, "the wait", func() bool { return b.waiting("") })
+		_, err = other.Exec(t.Context(), "COMMIT")
+		require.NoError(t, err)
+		require.Equal(t, answer{1, nil}, receive(t, done, "the change"))
+	})
 }

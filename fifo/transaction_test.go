@@ -50,8 +50,7 @@ func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
 func TestEffects(t *testing.T) { overLeases(t, testEffects) }
 
 func testEffects(t *testing.T, by lease) {
-	t.Parallel()
-	for name, fail := range map[string]func(ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
 		"timeout": func(ctx context.Context, _ *fifo.Job) error {
@@ -70,27 +69,25 @@ func testEffects(t *testing.T, by lease) {
 			tx, err := job.Tx(ctx)
 			return errors.Join(errOnPurpose, err, tx.Commit())
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newEffects(t))
-			ids := b.send("g", nil, nil)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				n := job.Attempt()
-				if job.ID == ids[1] {
-					n = 10
-				}
-				if err := write(ctx, job, n); err != nil {
-					return err
-				}
-				if n == 1 {
-					return fail(ctx, job)
-				}
-				return nil
-			}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
-			require.Equal(t, []int{2, 10}, b.effects())
-			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-		})
-	}
+	}, func(t *testing.T, fail func(ctx context.Context, job *fifo.Job) error) {
+		b := by.on(newEffects(t))
+		ids := b.send("g", nil, nil)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			n := job.Attempt()
+			if job.ID == ids[1] {
+				n = 10
+			}
+			if err := write(ctx, job, n); err != nil {
+				return err
+			}
+			if n == 1 {
+				return fail(ctx, job)
+			}
+			return nil
+		}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
+		require.Equal(t, []int{2, 10}, b.effects())
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+	})
 }
 
 // A job whose time is over is told so, fails with that kind, and keeps its group until its handler returns.
@@ -125,7 +122,6 @@ func testJobTimeout(t *testing.T, by lease) {
 func TestCannotCommit(t *testing.T) { overLeases(t, testCannotCommit) }
 
 func testCannotCommit(t *testing.T, by lease) {
-	t.Parallel()
 	sql := func(statements ...string) func(context.Context, *fifo.Job) error {
 		return func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
@@ -138,11 +134,12 @@ func testCannotCommit(t *testing.T, by lease) {
 			return nil
 		}
 	}
-	for name, x := range map[string]struct {
+	type row struct {
 		do   func(context.Context, *fifo.Job) error
 		text string
 		kept bool // the handler committed by hand, and that cannot be undone
-	}{
+	}
+	overAll(t, map[string]row{
 		"COMMIT":           {sql("COMMIT"), "ended the job's transaction", true},
 		"ROLLBACK":         {sql("ROLLBACK"), "ended the job's transaction", false},
 		"COMMIT, BEGIN":    {sql("COMMIT", "BEGIN"), "not held", true},
@@ -162,29 +159,27 @@ func testCannotCommit(t *testing.T, by lease) {
 			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
 			return tx.Commit()
 		}, "commit unexpectedly resulted in rollback", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newEffects(t))
-			ids := b.send("g", "odd", "next")
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[1] {
-					return nil
-				}
-				if err := write(ctx, job, job.Attempt()); err != nil || job.Attempt() > 1 {
-					return errors.Join(err, b.oneFailure(job, x.text))
-				}
-				return x.do(ctx, job)
-			}, oneLane))
-			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-			require.ErrorContains(t, b.ledger.errs()[0], x.text)
-			want := []int{2}
-			if x.kept {
-				want = []int{1, 2}
+	}, func(t *testing.T, x row) {
+		b := by.on(newEffects(t))
+		ids := b.send("g", "odd", "next")
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[1] {
+				return nil
 			}
-			require.Equal(t, want, b.effects())
-		})
-	}
+			if err := write(ctx, job, job.Attempt()); err != nil || job.Attempt() > 1 {
+				return errors.Join(err, b.oneFailure(job, x.text))
+			}
+			return x.do(ctx, job)
+		}, oneLane))
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+		require.ErrorContains(t, b.ledger.errs()[0], x.text)
+		want := []int{2}
+		if x.kept {
+			want = []int{1, 2}
+		}
+		require.Equal(t, want, b.effects())
+	})
 }
 
 // oneFailure checks what is on record of a job's first attempt.
@@ -244,15 +239,15 @@ func TestRowsOfDatabaseSQL(t *testing.T) {
 
 // Habits of code that owns its transaction do no harm.
 func TestIdioms(t *testing.T) {
-	t.Parallel()
 	insert := func(ctx context.Context, tx bun.Tx, n int) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
 		return err
 	}
-	for name, x := range map[string]struct {
+	type row struct {
 		do   func(ctx context.Context, job *fifo.Job) error
 		want []int
-	}{
+	}
+	overAll(t, map[string]row{
 		"bun": {func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
 			if err != nil {
@@ -346,13 +341,11 @@ func TestIdioms(t *testing.T) {
 			_, err = ptx.Exec(ctx, "INSERT INTO effects VALUES (2)")
 			return errors.Join(err, insert(ctx, tx, 1))
 		}, []int{1, 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newEffects(t)
-			b.send("g", nil)
-			b.work(b.worker(x.do))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
-			require.Equal(t, x.want, b.effects())
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newEffects(t)
+		b.send("g", nil)
+		b.work(b.worker(x.do))
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
+		require.Equal(t, x.want, b.effects())
+	})
 }

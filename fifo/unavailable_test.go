@@ -60,13 +60,13 @@ func testUnavailable(t *testing.T, by lease) {
 }
 
 func TestUnavailableUntil(t *testing.T) {
-	t.Parallel()
 	const most = 5 * time.Second
-	for name, x := range map[string]struct {
+	type row struct {
 		policy time.Duration
 		err    error
 		want   time.Duration
-	}{
+	}
+	overAll(t, map[string]row{
 		"none":                  {0, fifo.Unavailable(nil), 100 * time.Millisecond},
 		"a second":              {time.Second, fifo.Unavailable(nil), time.Second},
 		"an hour":               {time.Hour, fifo.Unavailable(nil), most},
@@ -77,68 +77,64 @@ func TestUnavailableUntil(t *testing.T) {
 		"joined with an error":  {time.Hour, errors.Join(errOnPurpose, fifo.Unavailable(nil)), most},
 		"by itself in a batch":  {time.Hour, fifo.BatchError{1: fifo.Unavailable(nil)}, most},
 		"of a transaction lost": {time.Second, errLoseTransaction, time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.send("g", "")
-			var before time.Time
-			r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-				before = query[time.Time](b, "SELECT clock_timestamp()")
-				if !errors.Is(x.err, errLoseTransaction) {
-					return x.err
-				}
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Conn().Exec(ctx, "ROLLBACK")
-				}
-				return errors.Join(err, fifo.Unavailable(nil))
-			}, oneLane, func(w *fifo.Worker) {
-				w.PollInterval = time.Hour
-				w.Retry = func(job *fifo.Job, _ error) time.Duration { return time.Duration(job.Attempt()) * x.policy }
-			}))
-			await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-			require.NoError(t, r.stop())
-			require.Equal(t, fifo.Snoozed, b.ledger.outcomes()[0])
-			job := b.jobs()[0]
-			require.Zero(t, job.Attempts)
-			require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("g", "")
+		var before time.Time
+		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+			before = query[time.Time](b, "SELECT clock_timestamp()")
+			if !errors.Is(x.err, errLoseTransaction) {
+				return x.err
+			}
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Conn().Exec(ctx, "ROLLBACK")
+			}
+			return errors.Join(err, fifo.Unavailable(nil))
+		}, oneLane, func(w *fifo.Worker) {
+			w.PollInterval = time.Hour
+			w.Retry = func(job *fifo.Job, _ error) time.Duration { return time.Duration(job.Attempt()) * x.policy }
+		}))
+		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
+		require.NoError(t, r.stop())
+		require.Equal(t, fifo.Snoozed, b.ledger.outcomes()[0])
+		job := b.jobs()[0]
+		require.Zero(t, job.Attempts)
+		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
+	})
 }
 
 var errLoseTransaction = errors.New("the handler is to end its transaction")
 
 func TestUnavailableIsNotTheLastWord(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		handler fifo.Handler
 		kind    string
-	}{
+	}
+	overAll(t, map[string]row{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
 		"around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
 		"a panic": {
 			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-			b.work(b.worker(x.handler))
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, x.kind, letters[0].Failures[0].Kind)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
+		b.work(b.worker(x.handler))
+		letters := b.deadLetters()
+		require.Len(t, letters, 1)
+		require.Equal(t, x.kind, letters[0].Failures[0].Kind)
+	})
 }
 
 // Of a batch of one group, what is before it is done, and what is behind it is given back.
 func TestUnavailableInABatch(t *testing.T) {
-	t.Parallel()
 	batch := fifo.Queue{BatchJobs: 3}
-	for name, x := range map[string]struct {
+	type row struct {
 		worker         func(b *bed, once *sync.Once) *fifo.Worker
 		returned, done int64
-	}{
+	}
+	overAll(t, map[string]row{
 		"handler": {func(b *bed, once *sync.Once) *fifo.Worker {
 			return b.each(batch, func(_ context.Context, job *fifo.Job) (err error) {
 				if string(job.Payload) == "2" {
@@ -165,22 +161,20 @@ func TestUnavailableInABatch(t *testing.T) {
 				return err
 			})
 		}, 2, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.send("g", "1", "2", "3")
-			var once sync.Once
-			w := x.worker(b, &once)
-			b.work(w)
-			stats := w.Stats()
-			require.EqualValues(t, 1, stats.Snoozed)
-			require.Equal(t, x.returned, stats.Returned)
-			require.EqualValues(t, 3, stats.Succeeded)
-			require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
-			first := b.ledger.outcomes()[0]
-			require.Equal(t, x.done > 0, first == fifo.Succeeded)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("g", "1", "2", "3")
+		var once sync.Once
+		w := x.worker(b, &once)
+		b.work(w)
+		stats := w.Stats()
+		require.EqualValues(t, 1, stats.Snoozed)
+		require.Equal(t, x.returned, stats.Returned)
+		require.EqualValues(t, 3, stats.Succeeded)
+		require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
+		first := b.ledger.outcomes()[0]
+		require.Equal(t, x.done > 0, first == fifo.Succeeded)
+	})
 }
 
 // A batch of groups that cannot do anything has each of them wait, and none of them tried again by itself.
@@ -288,8 +282,7 @@ func TestOutageOfOrdinaryErrors(t *testing.T) {
 
 // What a probe says of other things than the downstream, it neither closes the breaker nor delays the next probe.
 func TestProbeThatSaysNothing(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"an error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"a snooze": func(context.Context, *fifo.Job) error { return fifo.Snooze(0, nil) },
 		"a panic":  func(context.Context, *fifo.Job) error { panic(errOnPurpose) },
@@ -300,35 +293,33 @@ func TestProbeThatSaysNothing(t *testing.T) {
 			}
 			return fifo.Unavailable(err)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.ledger.overlaps = true
-			b.sendAll(perGroup(10, "q", 1)...)
-			var up atomic.Bool
-			var calls atomic.Int64
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				switch {
-				case calls.Add(1) <= 5:
-					return fifo.Unavailable(nil)
-				case up.Load():
-					return nil
-				}
-				return end(ctx, job)
-			}, oneLane, func(w *fifo.Worker) {
-				w.MaxAttempts = -1
-				w.Retry = func(*fifo.Job, error) time.Duration { return 10 * time.Millisecond }
-			})
-			r := b.run(w)
-			// With the pauses of probes that say Unavailable this would take longer than anybody waits.
-			await(t, "probes", func() bool { return calls.Load() >= 5+10 })
-			require.Equal(t, []string{"q"}, w.Stats().Probed)
-			up.Store(true)
-			b.drained()
-			require.NoError(t, r.stop())
-			require.Empty(t, w.Stats().Probed)
+	}, func(t *testing.T, end func(ctx context.Context, job *fifo.Job) error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		b.sendAll(perGroup(10, "q", 1)...)
+		var up atomic.Bool
+		var calls atomic.Int64
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			switch {
+			case calls.Add(1) <= 5:
+				return fifo.Unavailable(nil)
+			case up.Load():
+				return nil
+			}
+			return end(ctx, job)
+		}, oneLane, func(w *fifo.Worker) {
+			w.MaxAttempts = -1
+			w.Retry = func(*fifo.Job, error) time.Duration { return 10 * time.Millisecond }
 		})
-	}
+		r := b.run(w)
+		// With the pauses of probes that say Unavailable this would take longer than anybody waits.
+		await(t, "probes", func() bool { return calls.Load() >= 5+10 })
+		require.Equal(t, []string{"q"}, w.Stats().Probed)
+		up.Store(true)
+		b.drained()
+		require.NoError(t, r.stop())
+		require.Empty(t, w.Stats().Probed)
+	})
 }
 
 // A batch of groups with a Handler stops when the fifth of them has said so. The others are given back.

@@ -81,31 +81,28 @@ func testUngrouped(t *testing.T, by lease) {
 
 // What a handler enqueues to the group that its job was given runs behind the job.
 func TestUngroupedGetsCompany(t *testing.T) {
-	t.Parallel()
-	for name, inside := range map[string]bool{"in the job's transaction": true, "beside it": false} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if string(job.Payload) != "first" {
-					return nil
-				}
-				next := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: "second"}
-				if !inside {
-					_, err := b.client.Enqueue(ctx, next)
-					return err
-				}
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = b.client.EnqueuePgxTx(ctx, tx, next)
-				}
+	overAll(t, map[string]bool{"in the job's transaction": true, "beside it": false}, func(t *testing.T, inside bool) {
+		b := newBed(t)
+		first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if string(job.Payload) != "first" {
+				return nil
+			}
+			next := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: "second"}
+			if !inside {
+				_, err := b.client.Enqueue(ctx, next)
 				return err
-			}))
-			order := b.ledger.order()
-			require.Len(t, order, 2)
-			require.Equal(t, first[0], order[0])
-		})
-	}
+			}
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = b.client.EnqueuePgxTx(ctx, tx, next)
+			}
+			return err
+		}))
+		order := b.ledger.order()
+		require.Len(t, order, 2)
+		require.Equal(t, first[0], order[0])
+	})
 }
 
 // A batch of groups takes many, of which one that fails stops no other.

@@ -49,12 +49,12 @@ func TestInvalidWorker(t *testing.T) {
 
 // Queues of one lease keep lanes of that lease, and there must be enough of these.
 func TestLanesThatDoNotFit(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		lanes, seats int            // 0: 10 and 100
 		keep         map[string]int // by queue; those with an "s" have the lease of a session
 		text         string         // "": it runs
-	}{
+	}
+	overAll(t, map[string]row{
 		"more than there are":      {2, 0, map[string]int{"q": 0, "z": 3}, "3 lanes together, and Concurrency is 2"},
 		"more than can be counted": {0, 0, map[string]int{"x": math.MaxInt, "y": math.MaxInt}, "lanes together"},
 		"all are kept":             {2, 0, map[string]int{"q": 0, "z": 2}, `for other queues than "q"`},
@@ -62,25 +62,23 @@ func TestLanesThatDoNotFit(t *testing.T) {
 		"of both":                  {10, 10, map[string]int{"s": 8, "q": 8}, ""},
 		"too few of one":           {10, 100, map[string]int{"s": 8, "q": 11}, `["q"] keep 11 lanes together`},
 		"more than sessions have":  {50, 10, map[string]int{"s": 8, "s2": 8}, "and SessionConcurrency is 10"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			w := &fifo.Worker{Client: b.client, Concurrency: x.lanes, SessionConcurrency: x.seats}
-			for queue, keep := range x.keep {
-				w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: keep})
-				s := fifo.Settings{SessionLease: queue[0] == 's'}
-				require.NoError(t, b.client.Queue(queue).Configure(t.Context(), s))
-			}
-			if x.text == "" {
-				b.run(w)
-				await(t, "the worker", func() bool { return w.Ready() == nil })
-				return
-			}
-			err := w.Run(t.Context())
-			require.ErrorIs(t, err, fifo.ErrInvalidWorker)
-			require.ErrorContains(t, err, x.text)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		w := &fifo.Worker{Client: b.client, Concurrency: x.lanes, SessionConcurrency: x.seats}
+		for queue, keep := range x.keep {
+			w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: keep})
+			s := fifo.Settings{SessionLease: queue[0] == 's'}
+			require.NoError(t, b.client.Queue(queue).Configure(t.Context(), s))
+		}
+		if x.text == "" {
+			b.run(w)
+			await(t, "the worker", func() bool { return w.Ready() == nil })
+			return
+		}
+		err := w.Run(t.Context())
+		require.ErrorIs(t, err, fifo.ErrInvalidWorker)
+		require.ErrorContains(t, err, x.text)
+	})
 }
 
 func TestHandlePanics(t *testing.T) {

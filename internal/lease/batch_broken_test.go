@@ -77,9 +77,9 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 
 // A cursor WITH HOLD, whose query would fail at COMMIT, does not refuse that of a batch.
 func TestCursorOfABatch(t *testing.T) {
-	t.Parallel()
 	const declare = "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / n FROM generate_series(0, 1) n"
-	for name, x := range map[string]struct{ before, handler string }{
+	type row struct{ before, handler string }
+	overAll(t, map[string]row{
 		"the handler's": {"SELECT 1", declare},
 		"of a deferred trigger": {
 			`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
@@ -87,25 +87,23 @@ func TestCursorOfABatch(t *testing.T) {
 			CREATE CONSTRAINT TRIGGER hold AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 			EXECUTE FUNCTION hold()`, "SELECT 1",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Exec("CREATE TABLE effects (v text)")
-			s.Exec(x.before)
-			s.Enqueue(1, "a", "b")
-			l := s.lane()
-			h, got := s.together(l, "a", "b")
-			require.Equal(t, "a b", got)
-			require.NoError(t, l.Lend(func() {
-				tx := s.pgxTx(h)
-				s.write(tx, "1")
-				_, err := tx.Exec(t.Context(), x.handler)
-				require.NoError(t, err)
-			}))
-			s.end(l, succeed(h)...)
-			require.Equal(t, []string{"1"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-		})
-	}
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Exec("CREATE TABLE effects (v text)")
+		s.Exec(x.before)
+		s.Enqueue(1, "a", "b")
+		l := s.lane()
+		h, got := s.together(l, "a", "b")
+		require.Equal(t, "a b", got)
+		require.NoError(t, l.Lend(func() {
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			_, err := tx.Exec(t.Context(), x.handler)
+			require.NoError(t, err)
+		}))
+		s.end(l, succeed(h)...)
+		require.Equal(t, []string{"1"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+	})
 }
 
 // behind settles the jobs behind the head of a batch.

@@ -42,14 +42,14 @@ func TestHeldGroupAmongMany(t *testing.T) {
 // Of many groups those are claimed that can be had, without waiting; the others are not left locked, nor is one whose
 // head is not to be worked in company.
 func TestClaimOfManyGroups(t *testing.T) {
-	t.Parallel()
 	const lock = " FOR NO KEY UPDATE"
-	for name, x := range map[string]struct {
+	type row struct {
 		before string // by somebody who commits
 		held   string // by somebody who does not
 		got    string
 		locked string // by the others
-	}{
+	}
+	overAll(t, map[string]row{
 		"all free": {"SELECT 1", "SELECT 1", "a b c d", ""},
 		"one with a worker": {"SELECT 1", "SELECT FROM pgfifo.queue_groups NATURAL JOIN pgfifo.jobs " +
 			"WHERE group_id = 'b' AND id = 2" + lock, "a c d", "b b/2"},
@@ -76,72 +76,68 @@ func TestClaimOfManyGroups(t *testing.T) {
 			"UPDATE pgfifo.jobs SET attempts = 1 WHERE id <> 2",
 			"SELECT FROM pgfifo.queue_groups WHERE group_id = 'b'" + lock, "a", "b",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(2, "a", "b", "c", "d")
-			s.Exec(x.before)
-			other := s.Session()
-			other.Do("BEGIN; " + x.held)
-			l := s.lane()
-			h, got := s.together(l, "a", "b", "c", "d")
-			require.Equal(t, x.got, got)
-			if h == nil { // until the step that follows at once
-				s.end(l)
-				require.Equal(t, strings.Fields(x.locked), s.Locked())
-				return
-			}
-			want := strings.Fields(x.locked)
-			for held := range h.Heads() {
-				want = append(want, held.GroupID, fmt.Sprint(held.GroupID, "/", held.ID))
-				require.True(t, held.More)
-			}
-			require.ElementsMatch(t, want, s.Locked())
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Enqueue(2, "a", "b", "c", "d")
+		s.Exec(x.before)
+		other := s.Session()
+		other.Do("BEGIN; " + x.held)
+		l := s.lane()
+		h, got := s.together(l, "a", "b", "c", "d")
+		require.Equal(t, x.got, got)
+		if h == nil { // until the step that follows at once
 			s.end(l)
-			require.ElementsMatch(t, strings.Fields(x.locked), s.Locked())
-		})
-	}
+			require.Equal(t, strings.Fields(x.locked), s.Locked())
+			return
+		}
+		want := strings.Fields(x.locked)
+		for held := range h.Heads() {
+			want = append(want, held.GroupID, fmt.Sprint(held.GroupID, "/", held.ID))
+			require.True(t, held.More)
+		}
+		require.ElementsMatch(t, want, s.Locked())
+		s.end(l)
+		require.ElementsMatch(t, strings.Fields(x.locked), s.Locked())
+	})
 }
 
 // What a worker leaves behind that dies with many groups is found by the next one once for each head, also if that one
 // has to give up its first claim because of others, or because they are to run alone.
 func TestLostHeads(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		held string
 		lost string
-	}{
+	}
+	overAll(t, map[string]row{
 		"at once":                  {"SELECT 1", "a b c"},
 		"one is held by now":       {"SELECT FROM pgfifo.queue_groups WHERE group_id = 'x' FOR UPDATE", "a b c"},
 		"one of them":              {"SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE", "a c"},
 		"one is changed meanwhile": {"UPDATE pgfifo.jobs SET payload = 'y' WHERE id = 3", "a b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(2, "a", "b", "c", "x")
-			l := s.lane()
-			_, got := s.together(l, "a", "b", "c")
-			require.Equal(t, "a b c", got)
-			s.Terminate(l.pg().PID())
-			s.Session().Do("BEGIN; " + x.held)
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Enqueue(2, "a", "b", "c", "x")
+		l := s.lane()
+		_, got := s.together(l, "a", "b", "c")
+		require.Equal(t, "a b c", got)
+		s.Terminate(l.pg().PID())
+		s.Session().Do("BEGIN; " + x.held)
 
-			l = s.lane()
-			s.together(l, "x", "a", "b", "c")
-			lost, err := l.Lost(t.Context())
-			require.NoError(t, err)
-			var groups []string
-			for _, h := range lost {
-				groups = append(groups, h.GroupID)
-			}
-			slices.Sort(groups)
-			require.Equal(t, x.lost, strings.Join(groups, " "))
-			s.end(l)
-			s.together(l, "x", "a", "b", "c")
-			lost, err = l.Lost(t.Context())
-			require.NoError(t, err)
-			require.Empty(t, lost, "once")
-		})
-	}
+		l = s.lane()
+		s.together(l, "x", "a", "b", "c")
+		lost, err := l.Lost(t.Context())
+		require.NoError(t, err)
+		var groups []string
+		for _, h := range lost {
+			groups = append(groups, h.GroupID)
+		}
+		slices.Sort(groups)
+		require.Equal(t, x.lost, strings.Join(groups, " "))
+		s.end(l)
+		s.together(l, "x", "a", "b", "c")
+		lost, err = l.Lost(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, lost, "once")
+	})
 }
 
 // A head that runs alone is not in company, but if its worker has died that is told with the first claim.

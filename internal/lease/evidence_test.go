@@ -23,8 +23,7 @@ func (s *stage) lost(id string) bool {
 }
 
 func TestLostIsToldOnce(t *testing.T) {
-	t.Parallel()
-	for name, die := range map[string]func(*stage, *Lane, *Hold){
+	overAll(t, map[string]func(*stage, *Lane, *Hold){
 		"terminated while idle": func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
 		"connection cut": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
@@ -58,23 +57,21 @@ func TestLostIsToldOnce(t *testing.T) {
 				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
 			})
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a", "b")
-			require.False(t, s.lost("a"), "never claimed")
-			require.False(t, s.lost("a"), "given back")
-			l := s.lane()
-			pid := l.pg().PID()
-			die(s, l, s.claim(l, "a"))
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
-			require.True(t, s.lost("a"))
-			require.False(t, s.lost("a"), "once")
-			require.False(t, s.lost("b"))
+	}, func(t *testing.T, die func(*stage, *Lane, *Hold)) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "b")
+		require.False(t, s.lost("a"), "never claimed")
+		require.False(t, s.lost("a"), "given back")
+		l := s.lane()
+		pid := l.pg().PID()
+		die(s, l, s.claim(l, "a"))
+		s.Until(func() bool {
+			return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
 		})
-	}
+		require.True(t, s.lost("a"))
+		require.False(t, s.lost("a"), "once")
+		require.False(t, s.lost("b"))
+	})
 }
 
 // dieInCommit has the session die in the COMMIT that settles a job whose handler has written something.
@@ -95,8 +92,7 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 
 // A worker that lives commits, whatever it does with a job.
 func TestWhatIsNotLost(t *testing.T) {
-	t.Parallel()
-	for name, leave := range map[string]func(*stage, *Lane, *Hold){
+	overAll(t, map[string]func(*stage, *Lane, *Hold){
 		"given back": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
 		"given back with a step": func(s *stage, l *Lane, _ *Hold) {
 			s.claim(l, "b")
@@ -146,16 +142,14 @@ func TestWhatIsNotLost(t *testing.T) {
 			require.Equal(s, 2, n)
 			c.Do("ROLLBACK")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a", "b")
-			l := s.lane()
-			leave(s, l, s.claim(l, "a"))
-			require.False(t, s.lost("a"))
-			require.False(t, s.lost("b"))
-		})
-	}
+	}, func(t *testing.T, leave func(*stage, *Lane, *Hold)) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "b")
+		l := s.lane()
+		leave(s, l, s.claim(l, "a"))
+		require.False(t, s.lost("a"))
+		require.False(t, s.lost("b"))
+	})
 }
 
 func (s *stage) rolledBack(sql string) {

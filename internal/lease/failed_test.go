@@ -10,7 +10,6 @@ import (
 
 // A handler that leaves its transaction failed is told which statement did that, however it was made, and no value.
 func TestNotRolledBack(t *testing.T) {
-	t.Parallel()
 	const missing = `: ERROR: relation "nowhere" does not exist (SQLSTATE 42P01)`
 	do := func(sql string, args ...any) func(*stage, *Hold) {
 		return func(s *stage, h *Hold) { _, _ = s.pgxTx(h).Exec(s.Context(), sql, args...) }
@@ -37,11 +36,12 @@ func TestNotRolledBack(t *testing.T) {
 		b.Queue("SELECT 1/0")
 		_ = s.pgxTx(h).SendBatch(s.Context(), b).Close()
 	}
-	for name, x := range map[string]struct {
+	type row struct {
 		do   func(*stage, *Hold)
 		text string
 		code string
-	}{
+	}
+	overAll(t, map[string]row{
 		"exec":    {do("SELECT FROM nowhere"), missing, "42P01"},
 		"bun":     {bunDo, missing, "42P01"},
 		"batch":   {batch, missing, "42P01"},
@@ -67,20 +67,18 @@ func TestNotRolledBack(t *testing.T) {
 		"unseen": {func(s *stage, h *Hold) {
 			_, _ = s.pgxTx(h).Conn().PgConn().Exec(s.Context(), "SELECT FROM nowhere").ReadAll()
 		}, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, h, settled := effects(t)
-			err := h.loan.lane.Lend(func() { x.do(s, h) })
-			require.ErrorIs(t, err, errNotRolledBack)
-			require.EqualError(t, err, errNotRolledBack.Error()+x.text)
-			if x.code != "" {
-				pgErr := (*pgconn.PgError)(nil)
-				require.ErrorAs(t, err, &pgErr)
-				require.Equal(t, x.code, pgErr.Code)
-			}
-			require.Empty(t, settled(false))
-		})
-	}
+	}, func(t *testing.T, x row) {
+		s, h, settled := effects(t)
+		err := h.loan.lane.Lend(func() { x.do(s, h) })
+		require.ErrorIs(t, err, errNotRolledBack)
+		require.EqualError(t, err, errNotRolledBack.Error()+x.text)
+		if x.code != "" {
+			pgErr := (*pgconn.PgError)(nil)
+			require.ErrorAs(t, err, &pgErr)
+			require.Equal(t, x.code, pgErr.Code)
+		}
+		require.Empty(t, settled(false))
+	})
 }
 
 // What a handler has failed in is no other's.

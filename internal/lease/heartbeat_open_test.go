@@ -61,9 +61,8 @@ func (s *stage) over(bounds Bounds) {
 // Whatever a handler does with the connection for longer than the server waits for a silent worker, it keeps its group
 // if the server has something to do, or if a heartbeat can be sent.
 func TestBeatKeepsWhatIsUsed(t *testing.T) {
-	t.Parallel()
 	const slow = "SELECT pg_sleep(6)"
-	for name, use := range map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"a long statement": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			_, err := tx.Exec(ctx, slow)
 			return err
@@ -217,35 +216,32 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			require.Equal(s, 250, n, "%v", rows.Err())
 			return rows.Err()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a", "silent")
-			s.Exec("CREATE TABLE effects (v text)")
-			l := s.dial(s.dialer(hasty))
-			h := s.claim(l, "a")
-			var err error
-			cause, held := s.beside(l, func(ctx context.Context) {
-				tx := s.pgxTx(h)
-				s.write(tx, "kept")
-				err = use(s, ctx, tx, h)
-			})
-			require.NoError(t, cause)
-			require.NoError(t, err)
-			require.NoError(t, held)
-			s.end(l, succeed(h)...)
-			require.Contains(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "kept")
+	}, func(t *testing.T, use func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "silent")
+		s.Exec("CREATE TABLE effects (v text)")
+		l := s.dial(s.dialer(hasty))
+		h := s.claim(l, "a")
+		var err error
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			s.write(tx, "kept")
+			err = use(s, ctx, tx, h)
 		})
-	}
+		require.NoError(t, cause)
+		require.NoError(t, err)
+		require.NoError(t, held)
+		s.end(l, succeed(h)...)
+		require.Contains(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "kept")
+	})
 }
 
 // A handler that keeps every heartbeat from being sent is told before the server can free its group.
 func TestBeatGivesUpFirst(t *testing.T) {
-	t.Parallel()
 	// More than is read ahead, less than sockets hold.
 	const much = "SELECT repeat('x', 1000) FROM generate_series(1, 3000)"
 	const more = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
-	for name, use := range map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"rows unread": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			rows, err := tx.Query(ctx, much)
 			if err == nil {
@@ -276,26 +272,24 @@ func TestBeatGivesUpFirst(t *testing.T) {
 			_, err := tx.Conn().PgConn().CopyTo(context.WithoutCancel(ctx), still{ctx}, "COPY ("+more+") TO STDOUT")
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.dial(s.dialer(hasty))
-			h := s.claim(l, "a")
-			pid := l.pg().PID()
-			cause, held := s.beside(l, func(ctx context.Context) {
-				tx := s.pgxTx(h)
-				_ = use(s, ctx, tx, h)
-				<-ctx.Done()
-			})
-			require.ErrorIs(t, cause, ErrLost)
-			require.ErrorIs(t, cause, errUnread, "the server was first")
-			require.ErrorIs(t, held, ErrLost)
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
+	}, func(t *testing.T, use func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		l := s.dial(s.dialer(hasty))
+		h := s.claim(l, "a")
+		pid := l.pg().PID()
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			_ = use(s, ctx, tx, h)
+			<-ctx.Done()
 		})
-	}
+		require.ErrorIs(t, cause, ErrLost)
+		require.ErrorIs(t, cause, errUnread, "the server was first")
+		require.ErrorIs(t, held, ErrLost)
+		s.Until(func() bool {
+			return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+		})
+	})
 }
 
 // still is a writer that takes nothing until a context ends.
@@ -309,40 +303,37 @@ func (w still) Write(b []byte) (int, error) {
 // A session that is ended while its handler has rows open is noticed by the next heartbeats, however much of them is
 // unread.
 func TestBeatFindsTheSessionEnded(t *testing.T) {
-	t.Parallel()
-	for name, sql := range map[string]string{
+	overAll(t, map[string]string{
 		"all rows read":                         "SELECT generate_series(1, 8)",
 		"rows in the socket":                    "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
 		"more than is read ahead":               "SELECT repeat('x', 1000) FROM generate_series(1, 3000)",
 		"more than the sockets hold":            "SELECT repeat('x', 1000) FROM generate_series(1, 200000)",
 		"a statement that waits, by a pipeline": "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.dial(s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}))
-			h := s.claim(l, "a")
-			cause, held := s.beside(l, func(ctx context.Context) {
-				tx := s.pgxTx(h)
-				if sql == "" {
-					p := tx.Conn().PgConn().StartPipeline(ctx)
-					p.SendQueryParams("SELECT pg_sleep(3600)", nil, nil, nil, nil)
-					require.NoError(t, p.Sync())
-					defer p.Close() //nolint:errcheck // it fails
-				} else {
-					rows, err := tx.Query(context.WithoutCancel(ctx), sql)
-					require.NoError(t, err)
-					defer rows.Close()
-					require.True(t, rows.Next())
-				}
-				s.Terminate(l.pg().PID())
-				select {
-				case <-ctx.Done():
-				case <-time.After(pgtest.Patient):
-				}
-			})
-			require.ErrorIs(t, cause, ErrLost)
-			require.ErrorIs(t, held, ErrLost)
+	}, func(t *testing.T, sql string) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		l := s.dial(s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}))
+		h := s.claim(l, "a")
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			if sql == "" {
+				p := tx.Conn().PgConn().StartPipeline(ctx)
+				p.SendQueryParams("SELECT pg_sleep(3600)", nil, nil, nil, nil)
+				require.NoError(t, p.Sync())
+				defer p.Close() //nolint:errcheck // it fails
+			} else {
+				rows, err := tx.Query(context.WithoutCancel(ctx), sql)
+				require.NoError(t, err)
+				defer rows.Close()
+				require.True(t, rows.Next())
+			}
+			s.Terminate(l.pg().PID())
+			select {
+			case <-ctx.Done():
+			case <-time.After(pgtest.Patient):
+			}
 		})
-	}
+		require.ErrorIs(t, cause, ErrLost)
+		require.ErrorIs(t, held, ErrLost)
+	})
 }

@@ -171,40 +171,39 @@ func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
 // A job behind the head of a batch was replaced several times, and its row is where it was when it was read: the batch
 // is undone.
 func TestReplacedInItsPlace(t *testing.T) {
-	t.Parallel()
-	for name, ask := range map[string]bool{"a handler has the transaction": true, "none has it": false} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			ids := s.Enqueue(2, "a")
-			// The first place of a row is not given again.
-			s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1])
-			k := s.keeper()
-			b, err := k.Borrow(t.Context())
-			require.NoError(t, err)
-			hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 2})
-			require.NoError(t, err)
-			require.Len(t, hold.Rest, 1)
-			at := string(hold.Rest[0].Place.Append(nil))
-			for there := ""; there != at; { // comes round, because nobody can see the former ones
-				s.Exec("UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = $1", ids[1])
-				s.Exec("VACUUM pgfifo.jobs")
-				there = pgtest.One[string](s.DB, "SELECT ctid::text FROM pgfifo.jobs WHERE id = $1", ids[1])
-			}
-			if ask {
-				require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
-				require.NoError(t, b.Keep(t.Context()))
-			}
-			var jobs, places array
-			jobs.int(ids[1])
-			places.string(string(hold.Rest[0].Place.Append(nil)))
-			args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
-			behind := Call{Statement: "behind", Behind: true, Args: args}
-			_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
-			require.ErrorIs(t, err, ErrGivenBack)
-			require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
-			require.True(t, pgtest.One[bool](s.DB, "SELECT session IS NULL FROM pgfifo.queue_groups"))
-		})
-	}
+	overAll(t, map[string]bool{
+		"a handler has the transaction": true, "none has it": false,
+	}, func(t *testing.T, ask bool) {
+		s := newStage(t)
+		ids := s.Enqueue(2, "a")
+		// The first place of a row is not given again.
+		s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1])
+		k := s.keeper()
+		b, err := k.Borrow(t.Context())
+		require.NoError(t, err)
+		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 2})
+		require.NoError(t, err)
+		require.Len(t, hold.Rest, 1)
+		at := string(hold.Rest[0].Place.Append(nil))
+		for there := ""; there != at; { // comes round, because nobody can see the former ones
+			s.Exec("UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = $1", ids[1])
+			s.Exec("VACUUM pgfifo.jobs")
+			there = pgtest.One[string](s.DB, "SELECT ctid::text FROM pgfifo.jobs WHERE id = $1", ids[1])
+		}
+		if ask {
+			require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
+			require.NoError(t, b.Keep(t.Context()))
+		}
+		var jobs, places array
+		jobs.int(ids[1])
+		places.string(string(hold.Rest[0].Place.Append(nil)))
+		args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
+		behind := Call{Statement: "behind", Behind: true, Args: args}
+		_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
+		require.ErrorIs(t, err, ErrGivenBack)
+		require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+		require.True(t, pgtest.One[bool](s.DB, "SELECT session IS NULL FROM pgfifo.queue_groups"))
+	})
 }
 
 // A job whose completion takes long, because of a trigger of the user's, keeps no other one waiting for long.

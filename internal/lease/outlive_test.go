@@ -15,7 +15,6 @@ import (
 // Nothing that a handler has kept is of use when its job has ended: neither in the transaction of the next job of its
 // lane, nor between jobs, nor when the lane is idle.
 func TestNothingOutlivesItsJob(t *testing.T) {
-	t.Parallel()
 	const insert = "INSERT INTO effects VALUES ('late')"
 	ctx := context.Background()
 	exec := func(tx pgx.Tx) func() error {
@@ -26,7 +25,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 		require.NoError(s, err)
 		return inner
 	}
-	for name, keep := range map[string]func(s *stage, h *Hold) (use func() error){
+	overAll(t, map[string]func(s *stage, h *Hold) (use func() error){
 		"pgx":           func(s *stage, h *Hold) func() error { return exec(s.pgxTx(h)) },
 		"begun on it":   func(s *stage, h *Hold) func() error { return exec(begin(s, s.pgxTx(h))) },
 		"begun on that": func(s *stage, h *Hold) func() error { return exec(begin(s, begin(s, s.pgxTx(h)))) },
@@ -114,32 +113,30 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			require.NoError(s, err)
 			return func() error { _, err := tx.Exec(ctx, "FETCH 1 FROM late"); return err }
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			s.Exec("CREATE TABLE effects (v text)")
-			l := s.lane()
-			h := s.claim(l, "a")
-			var use func() error
-			require.NoError(t, l.Lend(func() { use = keep(s, h) }))
-			require.Error(t, use(), "when the handler has returned")
-			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-			require.NoError(t, err)
-			require.Error(t, use(), "when the next job is claimed")
-			require.NoError(t, l.Lend(func() {
-				require.Error(t, use(), "in the next handler")
-				s.write(s.pgxTx(h), "the next job's")
-				require.Error(t, use(), "in the next job's transaction")
-			}))
-			s.end(l, succeed(h)...)
-			require.Error(t, use(), "when the lane is idle")
-			require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"))
-			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject"))
-			require.False(t, l.Closed())
-		})
-	}
+	}, func(t *testing.T, keep func(s *stage, h *Hold) (use func() error)) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		s.Exec("CREATE TABLE effects (v text)")
+		l := s.lane()
+		h := s.claim(l, "a")
+		var use func() error
+		require.NoError(t, l.Lend(func() { use = keep(s, h) }))
+		require.Error(t, use(), "when the handler has returned")
+		h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
+		require.NoError(t, err)
+		require.Error(t, use(), "when the next job is claimed")
+		require.NoError(t, l.Lend(func() {
+			require.Error(t, use(), "in the next handler")
+			s.write(s.pgxTx(h), "the next job's")
+			require.Error(t, use(), "in the next job's transaction")
+		}))
+		s.end(l, succeed(h)...)
+		require.Error(t, use(), "when the lane is idle")
+		require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"))
+		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject"))
+		require.False(t, l.Closed())
+	})
 }
 
 // The connection itself is of no use between jobs.
@@ -195,8 +192,7 @@ func TestConnIsOfNoUseAside(t *testing.T) {
 
 // A statement of database/sql that is under way when the handler returns is cut off, as one of pgx is.
 func TestStatementUnderWayIsCutOff(t *testing.T) {
-	t.Parallel()
-	for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
+	overAll(t, map[string]func(ctx context.Context, tx bun.Tx) error{
 		"Exec": func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
 			return err
@@ -215,26 +211,24 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 			_, err := tx.Tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
-			pid := l.pg().PID()
-			leaked := make(chan error, 1)
-			err := l.Lend(func() {
-				tx := s.bunTx(h)
-				go func() { leaked <- run(context.Background(), tx) }()
-				s.Until(func() bool { return s.Active(pid) })
-			})
-			require.ErrorIs(t, err, ErrNotHeld)
-			require.ErrorContains(t, err, "still open")
-			require.True(t, l.Closed())
-			require.Error(t, <-leaked)
-			s.Until(func() bool { return len(s.Locked()) == 0 })
+	}, func(t *testing.T, run func(ctx context.Context, tx bun.Tx) error) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		l := s.lane()
+		h := s.claim(l, "a")
+		pid := l.pg().PID()
+		leaked := make(chan error, 1)
+		err := l.Lend(func() {
+			tx := s.bunTx(h)
+			go func() { leaked <- run(context.Background(), tx) }()
+			s.Until(func() bool { return s.Active(pid) })
 		})
-	}
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorContains(t, err, "still open")
+		require.True(t, l.Closed())
+		require.Error(t, <-leaked)
+		s.Until(func() bool { return len(s.Locked()) == 0 })
+	})
 }
 
 // One that is begun when the handler has returned is refused.

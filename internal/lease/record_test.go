@@ -90,27 +90,24 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 // A worker that comes to record an attempt when another one has claimed the group since and has died leaves the
 // evidence of that death, whether it counts a failure or gives the job back.
 func TestLateRecordLeavesEvidence(t *testing.T) {
-	t.Parallel()
-	for name, late := range map[string]func(*Hold) []Call{
+	overAll(t, map[string]func(*Hold) []Call{
 		"failed":     func(h *Hold) []Call { return retryIn(h, 0) },
 		"given back": func(*Hold) []Call { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			lost, dies := s.lane(), s.lane()
-			h := s.claim(lost, "a")
-			lost.Kill()
-			s.Until(func() bool { return !s.misses(dies, "a") })
-			s.claim(dies, "a")
-			require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "it is held")
-			s.Terminate(dies.pg().PID())
-			require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "its holder has died")
-			next := s.lane()
-			require.Zero(t, s.claim(next, "a").Attempts)
-			found, err := next.Lost(t.Context())
-			require.NoError(t, err)
-			require.Len(t, found, 1)
-		})
-	}
+	}, func(t *testing.T, late func(*Hold) []Call) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		lost, dies := s.lane(), s.lane()
+		h := s.claim(lost, "a")
+		lost.Kill()
+		s.Until(func() bool { return !s.misses(dies, "a") })
+		s.claim(dies, "a")
+		require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "it is held")
+		s.Terminate(dies.pg().PID())
+		require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "its holder has died")
+		next := s.lane()
+		require.Zero(t, s.claim(next, "a").Attempts)
+		found, err := next.Lost(t.Context())
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+	})
 }

@@ -56,9 +56,8 @@ func TestRollbackBesideOpenRows(t *testing.T) {
 
 // Nor what bun could not end, nor what cannot be undone by itself any more.
 func TestRollbackThatCannotBe(t *testing.T) {
-	t.Parallel()
 	ctx := t.Context()
-	for name, do := range map[string]func(s *stage, h *Hold){
+	overAll(t, map[string]func(s *stage, h *Hold){
 		"rows are open": func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
 			inner, err := outer.BeginTx(ctx, nil)
@@ -100,13 +99,11 @@ func TestRollbackThatCannotBe(t *testing.T) {
 			require.NoError(s, inner.Commit())
 			require.ErrorIs(s, tx.Rollback(ctx), errNotUndone)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, h, settled := effects(t)
-			require.ErrorIs(t, h.loan.lane.Lend(func() { do(s, h) }), errNotUndone)
-			require.Empty(t, settled(false))
-		})
-	}
+	}, func(t *testing.T, do func(s *stage, h *Hold)) {
+		s, h, settled := effects(t)
+		require.ErrorIs(t, h.loan.lane.Lend(func() { do(s, h) }), errNotUndone)
+		require.Empty(t, settled(false))
+	})
 }
 
 // Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.

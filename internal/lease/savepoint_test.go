@@ -16,8 +16,7 @@ import (
 // A job that writes takes one transaction id beside that of the claim, however often its handler asks for the
 // transaction.
 func TestOneSavepointForAJob(t *testing.T) {
-	t.Parallel()
-	for name, do := range map[string]func(s *stage, h *Hold){
+	overAll(t, map[string]func(s *stage, h *Hold){
 		"pgx": func(s *stage, h *Hold) { s.write(s.pgxTx(h), "1") },
 		"bun": func(s *stage, h *Hold) { s.bunWrite(s.bunTx(h), "1") },
 		"asks again": func(s *stage, h *Hold) {
@@ -39,15 +38,13 @@ func TestOneSavepointForAJob(t *testing.T) {
 			require.NoError(s, err)
 			s.write(s.pgxTx(h), "1")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, h, settled := effects(t)
-			require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
-			require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
-				WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.loan.lane.pg().PID()))
-			settled(true)
-		})
-	}
+	}, func(t *testing.T, do func(s *stage, h *Hold)) {
+		s, h, settled := effects(t)
+		require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
+		require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
+			WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.loan.lane.pg().PID()))
+		settled(true)
+	})
 }
 
 // Transactions of the two kinds side by side, and ended in any order.

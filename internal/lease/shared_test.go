@@ -101,8 +101,7 @@ func TestSharedEvidence(t *testing.T) {
 // The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and
 // then it is the next; so may one be that has been committed since. So is the slot: the limit may be lower.
 func TestSharedLooksBehindTheLock(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*stage, *Lane, *Hold){
+	overAll(t, map[string]func(*stage, *Lane, *Hold){
 		"nothing":  nil,
 		"failed":   func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, time.Hour)...) },
 		"returned": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
@@ -111,31 +110,29 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', -1, '')", queue)
 		},
 		"limited": func(s *stage, _ *Lane, _ *Hold) { s.Exec("UPDATE pgfifo.queues SET group_limit = 1") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			s.groupLimit(2, "a")
-			first := s.lane()
-			h := s.start(first, "a")
-			c := s.Session()
-			rows := func(sql string) int {
-				tag, err := c.Conn.Exec(t.Context(), sql, queue, "a")
-				require.NoError(t, err)
-				return int(tag.RowsAffected())
-			}
-			c.Do(beginSQL)
-			require.Equal(t, 1, rows(statement("lock_shared")))
-			require.Equal(t, 1, rows(statement("lock_next")))
-			require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
-			want := 1
-			if change != nil {
-				change(s, first, h)
-				want = 0
-			}
-			require.Equal(t, want, rows(statement("claim_shared")))
-		})
-	}
+	}, func(t *testing.T, change func(*stage, *Lane, *Hold)) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		s.groupLimit(2, "a")
+		first := s.lane()
+		h := s.start(first, "a")
+		c := s.Session()
+		rows := func(sql string) int {
+			tag, err := c.Conn.Exec(t.Context(), sql, queue, "a")
+			require.NoError(t, err)
+			return int(tag.RowsAffected())
+		}
+		c.Do(beginSQL)
+		require.Equal(t, 1, rows(statement("lock_shared")))
+		require.Equal(t, 1, rows(statement("lock_next")))
+		require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
+		want := 1
+		if change != nil {
+			change(s, first, h)
+			want = 0
+		}
+		require.Equal(t, want, rows(statement("claim_shared")))
+	})
 }
 
 // A worker that has lost its session records what became of the job on another one, once, unless somebody else has

@@ -92,27 +92,24 @@ func TestClaimWithoutASlot(t *testing.T) {
 
 // A slot is not enough to look at a group that somebody else holds: he may free the head meanwhile.
 func TestSlotAndNoGroup(t *testing.T) {
-	t.Parallel()
-	for name, next := range map[string]*Request{
+	overAll(t, map[string]*Request{
 		"one": request("a"), "several": request("a", "b"), "a batch": {Key: group("a"), Jobs: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			s.limit(2)
-			other, l := s.Session(), s.lane()
-			other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
-			next.Slot = true
-			h, _, err := l.Step(t.Context(), nil, next)
-			require.NoError(t, err)
-			require.Nil(t, h)
-			require.False(t, l.OverLimit())
-			require.Equal(t, []string{"a"}, s.Locked())
-			require.Equal(t, []int{2}, s.slots())
-			s.end(l)
-			require.Equal(t, []int{1, 2}, s.slots())
-		})
-	}
+	}, func(t *testing.T, next *Request) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		s.limit(2)
+		other, l := s.Session(), s.lane()
+		other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
+		next.Slot = true
+		h, _, err := l.Step(t.Context(), nil, next)
+		require.NoError(t, err)
+		require.Nil(t, h)
+		require.False(t, l.OverLimit())
+		require.Equal(t, []string{"a"}, s.Locked())
+		require.Equal(t, []int{2}, s.slots())
+		s.end(l)
+		require.Equal(t, []int{1, 2}, s.slots())
+	})
 }
 
 // What a claim leaves on slots is no evidence, and one that finds no slot covers none.

@@ -32,6 +32,15 @@ func newStage(t *testing.T) *stage {
 	return &stage{pgtest.New(t)}
 }
 
+// overAll runs a test with each row of a table, beside each other.
+func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	t.Parallel()
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, row) })
+	}
+}
+
 // again returns the database, emptied, for the next of several tests that run one after the other. Whoever is still
 // ending a session of the last one is waited for.
 func (s *stage) again(t *testing.T) *stage {

@@ -69,37 +69,34 @@ func encrypted(s *stage, d *Dialer) {
 // Heartbeats pass and the end of a session is noticed on an encrypted connection, too, whatever of an answer TLS holds
 // back.
 func TestBeatBeneathTLS(t *testing.T) {
-	t.Parallel()
-	for name, sql := range map[string]string{
+	overAll(t, map[string]string{
 		"few rows":           "SELECT generate_series(1, 8)",
 		"rows in the socket": "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a", "silent")
-			d := s.dialer(hasty)
-			encrypted(s, d)
-			l := s.dial(d)
-			require.NotNil(t, l.stream.socket)
-			require.IsType(t, &tls.Conn{}, l.stream.Conn)
-			h := s.claim(l, "a")
-			var lasted bool
-			cause, held := s.beside(l, func(ctx context.Context) {
-				rows, err := s.pgxTx(h).Query(context.WithoutCancel(ctx), sql)
-				require.NoError(t, err)
-				defer rows.Close()
-				require.True(t, rows.Next())
-				s.over(hasty)
-				lasted = ctx.Err() == nil
-				s.Exec("SELECT pg_terminate_backend($1)", l.pid)
-				select {
-				case <-ctx.Done():
-				case <-time.After(pgtest.Patient):
-				}
-			})
-			require.True(t, lasted, "%v", cause)
-			require.ErrorIs(t, cause, ErrLost)
-			require.ErrorIs(t, held, ErrLost)
+	}, func(t *testing.T, sql string) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "silent")
+		d := s.dialer(hasty)
+		encrypted(s, d)
+		l := s.dial(d)
+		require.NotNil(t, l.stream.socket)
+		require.IsType(t, &tls.Conn{}, l.stream.Conn)
+		h := s.claim(l, "a")
+		var lasted bool
+		cause, held := s.beside(l, func(ctx context.Context) {
+			rows, err := s.pgxTx(h).Query(context.WithoutCancel(ctx), sql)
+			require.NoError(t, err)
+			defer rows.Close()
+			require.True(t, rows.Next())
+			s.over(hasty)
+			lasted = ctx.Err() == nil
+			s.Exec("SELECT pg_terminate_backend($1)", l.pid)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pgtest.Patient):
+			}
 		})
-	}
+		require.True(t, lasted, "%v", cause)
+		require.ErrorIs(t, cause, ErrLost)
+		require.ErrorIs(t, held, ErrLost)
+	})
 }
