@@ -146,18 +146,10 @@ func TestAbandonBesideAHook(t *testing.T) {
 func TestAbandonInAStatement(t *testing.T) {
 	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"pgx": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_sleep(600)")
-			}
-			return err
+			return exec(ctx, job, "SELECT pg_sleep(600)")
 		},
 		"bun": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, "SELECT pg_sleep(600)")
-			}
-			return err
+			return bunExec(ctx, job, "SELECT pg_sleep(600)")
 		},
 	}, func(t *testing.T, query func(ctx context.Context, job *fifo.Job) error) {
 		b := newBed(t)
@@ -217,11 +209,10 @@ func TestAbandonABatch(t *testing.T) {
 		})
 		r := b.run(w)
 		b.drained()
-		letters := b.deadLetters()
-		require.Len(t, letters, 1)
-		require.Equal(t, ids[1], letters[0].ID)
-		require.Len(t, letters[0].Failures, 2)
-		for _, f := range letters[0].Failures {
+		letter := only(t, b.deadLetters())
+		require.Equal(t, ids[1], letter.ID)
+		require.Len(t, letter.Failures, 2)
+		for _, f := range letter.Failures {
 			require.Equal(t, fifo.KindTimeout, f.Kind)
 		}
 		require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)

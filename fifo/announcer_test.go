@@ -266,8 +266,7 @@ func TestAnnouncerLosesItsConnection(t *testing.T) {
 	for range 5 {
 		var pid int
 		require.NoError(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
+		tx := b.begin()
 		ids, err := c.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, err)
 		b.exec("SELECT pg_terminate_backend($1)", pid)

@@ -116,12 +116,11 @@ func testPoisonInABatch(t *testing.T, by lease) {
 				for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
 					require.LessOrEqual(t, n, 2)
 				}
-				letters := b.deadLetters()
-				require.Len(t, letters, 1)
-				require.Equal(t, ids[3], letters[0].ID)
-				require.Equal(t, 3, letters[0].Attempts)
-				require.Len(t, letters[0].Failures, 3)
-				for _, f := range letters[0].Failures {
+				letter := only(t, b.deadLetters())
+				require.Equal(t, ids[3], letter.ID)
+				require.Equal(t, 3, letter.Attempts)
+				require.Len(t, letter.Failures, 3)
+				for _, f := range letter.Failures {
 					require.Equal(t, fifo.KindLost, f.Kind)
 				}
 			})

@@ -34,10 +34,8 @@ func TestBatchWaitsForALockOnATable(t *testing.T) {
 				return nil
 			}))
 			receive(t, many, "a batch")
-			lock, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = lock.Rollback(context.Background()) })
-			_, err = lock.Exec(t.Context(), "LOCK TABLE pgfifo."+table+" IN SHARE MODE")
+			lock := b.begin()
+			_, err := lock.Exec(t.Context(), "LOCK TABLE pgfifo."+table+" IN SHARE MODE")
 			require.NoError(t, err)
 			close(locked)
 			await(t, "the settling to wait for long", func() bool {
@@ -45,8 +43,7 @@ func TestBatchWaitsForALockOnATable(t *testing.T) {
 					"AND datname = current_database() AND query_start < clock_timestamp() - interval '1.5 s')")
 			})
 			require.NoError(t, lock.Rollback(t.Context()))
-			b.drained()
-			require.NoError(t, r.stop())
+			r.finish()
 			require.Equal(t, 40, runs)
 		})
 	}

@@ -23,13 +23,8 @@ func newList(t *testing.T, adjust ...func(*fifo.Config)) *bed {
 
 // note enters a job in the list, in its own transaction.
 func note(ctx context.Context, job *fifo.Job) error {
-	tx, err := job.PgxTx(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID,
+	return exec(ctx, job, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID,
 		job.ID, job.Attempt())
-	return err
 }
 
 func noteAll(ctx context.Context, jobs []*fifo.Job) error { return oneAfterTheOther(note)(ctx, jobs) }
@@ -242,8 +237,7 @@ func TestBatchBuriesInTheMiddle(t *testing.T) {
 	b.work(w)
 	require.Equal(t, [][]int64{ids[:3], ids[4:]}, b.batches())
 	require.Equal(t, ids, b.ledger.order())
-	letters := b.deadLetters()
-	require.Len(t, letters, 1)
-	require.Equal(t, ids[3], letters[0].ID)
-	require.Equal(t, 1, letters[0].Attempts)
+	letter := only(t, b.deadLetters())
+	require.Equal(t, ids[3], letter.ID)
+	require.Equal(t, 1, letter.Attempts)
 }

@@ -125,7 +125,7 @@ func (b *bed) worker(h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker 
 
 // A run is a Worker's Run under way.
 type run struct {
-	t      *testing.T
+	*bed
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
@@ -136,7 +136,7 @@ func (b *bed) run(w *fifo.Worker) *run {
 	b.t.Helper()
 	seats(w)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &run{t: b.t, cancel: cancel, ended: make(chan struct{})}
+	r := &run{bed: b, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.err = w.Run(ctx)
@@ -158,6 +158,13 @@ func (r *run) stop() error {
 	return r.wait()
 }
 
+// finish waits until there are no jobs, and stops the worker.
+func (r *run) finish() {
+	r.t.Helper()
+	r.drained()
+	require.NoError(r.t, r.stop())
+}
+
 func (r *run) wait() error {
 	r.t.Helper()
 	receive(r.t, r.ended, "the end of Run")
@@ -167,9 +174,7 @@ func (r *run) wait() error {
 // work runs a worker until there are no jobs.
 func (b *bed) work(w *fifo.Worker) {
 	b.t.Helper()
-	r := b.run(w)
-	b.drained()
-	require.NoError(b.t, r.stop())
+	b.run(w).finish()
 }
 
 // drained waits until there are no jobs.
@@ -209,6 +214,13 @@ func (b *bed) deadLetters() []fifo.Job {
 	list, err := b.client.DeadLetters(b.t.Context(), fifo.Letters{})
 	require.NoError(b.t, err)
 	return list
+}
+
+// only returns the one element of a list.
+func only[T any](t *testing.T, list []T) T {
+	t.Helper()
+	require.Len(t, list, 1)
+	return list[0]
 }
 
 // holder returns the backend that runs the head of a group of queue q, waiting for one.

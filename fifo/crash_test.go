@@ -68,11 +68,7 @@ func testLostConnection(t *testing.T, by lease) {
 			return nil
 		},
 		"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
-			}
-			return err
+			return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
 		},
 		"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
 			tx, err := job.Tx(ctx)
@@ -147,12 +143,11 @@ func testPoison(t *testing.T, by lease) {
 	b.work(w)
 	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
 	require.Empty(t, b.effects())
-	letters := b.deadLetters()
-	require.Len(t, letters, 1)
-	require.Equal(t, ids[0], letters[0].ID)
-	require.Equal(t, 3, letters[0].Attempts)
-	require.Len(t, letters[0].Failures, 3)
-	for i, f := range letters[0].Failures {
+	letter := only(t, b.deadLetters())
+	require.Equal(t, ids[0], letter.ID)
+	require.Equal(t, 3, letter.Attempts)
+	require.Len(t, letter.Failures, 3)
+	for i, f := range letter.Failures {
 		require.Equal(t, i+1, f.Attempt)
 		require.Equal(t, fifo.KindLost, f.Kind)
 	}
@@ -199,12 +194,7 @@ func testRandomDeaths(t *testing.T, by lease) {
 		}
 	}
 	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.Tx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
-		return err
+		return bunExec(ctx, job, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
 	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = 4, 1000 }))
 	for next := 0; query[int](b, "SELECT count(*) FROM list") < 100; {
 		if b.ledger.started() < next { // some of the attempts may end: what dies at once each time gets nowhere

@@ -1,7 +1,6 @@
 package fifo_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -38,10 +37,8 @@ func TestDedupIsSwept(t *testing.T) {
 		now() - interval '1 second' + CASE WHEN n > 2500 THEN interval '1 hour' ELSE '0' END
 		FROM generate_series(1, 2600) n`)
 	b.exec("INSERT INTO pgfifo.dedup_ids VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), 7, '2000-01-01')")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "a"))
+	tx := b.begin()
+	_, err := b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "a"))
 	require.NoError(t, err)
 	b.run(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = 10 * time.Millisecond }))
 	await(t, "the sweep", func() bool { return b.count("dedup_ids") == 101 })

@@ -191,9 +191,7 @@ func TestDedupAtOnce(t *testing.T) {
 // What is undone to a savepoint was not taken: neither for the transaction itself nor for one that waits for it.
 func TestDedupSavepoint(t *testing.T) {
 	b := newBed(t)
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tx := b.begin()
 	inner, err := tx.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = b.client.EnqueuePgxTx(t.Context(), inner, deduped("g", "mine"), deduped("g", "other"))

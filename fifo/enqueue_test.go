@@ -135,8 +135,7 @@ func TestEnqueueVersion(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, tx.Commit())
 
-			ptx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
+			ptx := b.begin()
 			_, err = b.client.EnqueuePgxTx(t.Context(), ptx, m)
 			require.ErrorIs(t, err, x.want)
 			_, err = ptx.Exec(t.Context(), "CREATE TABLE pgx_lives ()")

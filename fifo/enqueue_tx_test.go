@@ -41,9 +41,7 @@ var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
 		return sqlProducer(t, c, tx)
 	},
 	"pgx.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or closing the pool waits for it
+		tx := b.begin()
 		return producer{
 			func(msgs ...fifo.Message) ([]int64, error) {
 				return receipt.IDs(c.EnqueuePgxTx(t.Context(), tx, msgs...))
@@ -133,6 +131,15 @@ func TestEnqueueIsolation(t *testing.T) {
 	}
 }
 
+// begin begins a transaction of pgx, which is rolled back at the end of the test: the pool would wait for it.
+func (b *bed) begin() pgx.Tx {
+	b.t.Helper()
+	tx, err := b.pool.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
 // promptly is for what must not wait for a transaction that the test holds open: it would wait for good.
 func promptly(t *testing.T) context.Context {
 	t.Helper()
@@ -184,8 +191,7 @@ func TestEnqueueNeverWaits(t *testing.T) {
 	await(t, "the new groups' jobs", func() bool { return len(b.ledger.order()) == 1+4 })
 	require.NoError(t, open.commit())
 	close(release)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Len(t, b.ledger.order(), 1+2+1+6)
 }
 

@@ -60,10 +60,9 @@ func testPoisonAtEachStart(t *testing.T, by lease) {
 			b.exec("VACUUM pgfifo.jobs, pgfifo.queue_groups")
 			b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 		}
-		letters := b.deadLetters()
-		require.Len(t, letters, 1)
-		require.Equal(t, poison, letters[0].ID)
-		require.Equal(t, 3, letters[0].Attempts)
+		letter := only(t, b.deadLetters())
+		require.Equal(t, poison, letter.ID)
+		require.Equal(t, 3, letter.Attempts)
 		require.Empty(t, b.effects())
 		require.Zero(t, b.count("attempt_marks"))
 	})
@@ -88,8 +87,7 @@ func testBatchThatDiesInItsCommit(t *testing.T, by lease) {
 		}
 		return note(ctx, job)
 	}, oneLane))
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	for i, id := range ids {
 		n, _ := attempts.Load(id)
 		require.Equal(t, map[bool]int{true: 2, false: 1}[i == 0], n, "job %d", id)
@@ -276,8 +274,7 @@ func testLostBesideARefusal(t *testing.T, by lease) {
 		return w.Stats().Troubles > 0 && b.count("jobs") == 1
 	})
 	b.exec("DROP TRIGGER refuse ON pgfifo.jobs")
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Len(t, b.ledger.starts, 2)
 	for _, job := range b.ledger.starts {
 		require.Equal(t, 1, job.Attempts, job.GroupID)

@@ -48,12 +48,10 @@ func testBlockedGroup(t *testing.T, by lease) {
 	require.Equal(t, 3, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 3)
 	require.Empty(t, b.deadLetters())
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
-	require.Len(t, pauses, 1)
-	require.Equal(t, "g", pauses[0].GroupID)
-	require.Equal(t, ids[0], pauses[0].Job)
-	require.Contains(t, pauses[0].Reason, errOnPurpose.Error())
+	pause := only(t, b.pauses())
+	require.Equal(t, "g", pause.GroupID)
+	require.Equal(t, ids[0], pause.Job)
+	require.Contains(t, pause.Reason, errOnPurpose.Error())
 
 	broken = false
 	resumed, err := b.client.Queue("q").Group("g").Resume(t.Context())
@@ -89,8 +87,7 @@ func TestBuryWhatBlocks(t *testing.T) {
 		require.ErrorIs(t, q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
 	}
 	require.NoError(t, r.stop())
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
+	pauses := b.pauses()
 	require.Empty(t, pauses)
 }
 
@@ -110,11 +107,10 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 	}}, oneLane)
 	b.run(w)
 	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
+	pauses := b.pauses()
 	require.Equal(t, "by hand", pauses[0].Reason)
 	require.NotZero(t, pauses[0].Job)
-	_, err = g.Resume(t.Context())
+	_, err := g.Resume(t.Context())
 	require.NoError(t, err)
 	b.drained()
 }
@@ -140,8 +136,7 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 					require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 				}
 				require.NoError(t, do(t.Context(), g))
-				pauses, err := b.client.Pauses(t.Context())
-				require.NoError(t, err)
+				pauses := b.pauses()
 				if !byHand {
 					require.Empty(t, pauses)
 					return
@@ -167,8 +162,7 @@ func TestBlockWithoutItsJob(t *testing.T) {
 	require.Equal(t, 3, b.count("pauses"), "not of its scope")
 	_, err = q.Purge(t.Context())
 	require.NoError(t, err)
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
+	pauses := b.pauses()
 	require.Len(t, pauses, 2)
 	require.Equal(t, int64(9), pauses[0].Job)
 	require.Equal(t, "by hand", pauses[1].Reason)
@@ -181,21 +175,18 @@ func TestPauseBesideABlockThatGoes(t *testing.T) {
 	id := b.send("g", "head")[0]
 	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, false)", id)
 	g := b.client.Queue("q").Group("g")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, _, err = g.InPgx(tx).Pause(t.Context(), "under audit")
+	tx := b.begin()
+	_, _, err := g.InPgx(tx).Pause(t.Context(), "under audit")
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- g.Bury(context.Background(), id, "looked at") }()
 	await(t, "the verb to wait", func() bool { return b.blocked() == 1 })
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, receive(t, done, "the verb"))
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
-	require.Len(t, pauses, 1)
-	require.Equal(t, "under audit", pauses[0].Reason)
-	require.True(t, pauses[0].ByHand)
-	require.Zero(t, pauses[0].Job)
+	pause := only(t, b.pauses())
+	require.Equal(t, "under audit", pause.Reason)
+	require.True(t, pause.ByHand)
+	require.Zero(t, pause.Job)
 }
 
 // A job that is discarded leaves nothing behind, and its group goes on.
@@ -276,8 +267,7 @@ func TestGiveUpElsewhere(t *testing.T) {
 					return
 				}
 				head := b.jobs()[0]
-				pauses, err := b.client.Pauses(t.Context())
-				require.NoError(t, err)
+				pauses := b.pauses()
 				require.Equal(t, head.ID, pauses[0].Job)
 				require.Equal(t, x.queue.MaxAttempts, head.Attempts)
 			})
@@ -299,10 +289,8 @@ func TestResumeBesideABlock(t *testing.T) {
 	b := newBed(t)
 	ids, g := b.send("g", nil), b.client.Queue("q").Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
+	tx := b.begin()
+	_, err := tx.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.pauses SET job = $1 WHERE group_id = 'g'", ids[0])
 	require.NoError(t, err)
@@ -329,9 +317,7 @@ func TestBlockBesideAnOpenPause(t *testing.T) {
 	overAll(t, map[string]bool{"committed": true, "rolled back": false}, func(t *testing.T, commit bool) {
 		b := newBed(t)
 		heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }()
+		tx := b.begin()
 		for group := range heads {
 			_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
 			require.NoError(t, err)

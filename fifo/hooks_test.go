@@ -105,11 +105,10 @@ func testPanicInTheJobHookIsRecorded(t *testing.T, by lease) {
 	}))
 	b.send("g", nil)
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
-	letters := b.deadLetters()
-	require.Len(t, letters, 1)
-	require.Equal(t, fifo.KindPanic, letters[0].Failures[0].Kind)
-	require.Equal(t, "fifo: Job hook panicked: a value", letters[0].Failures[0].Error)
-	require.Contains(t, letters[0].Failures[0].Stack, "hooks_test.go")
+	letter := only(t, b.deadLetters())
+	require.Equal(t, fifo.KindPanic, letter.Failures[0].Kind)
+	require.Equal(t, "fifo: Job hook panicked: a value", letter.Failures[0].Error)
+	require.Contains(t, letter.Failures[0].Stack, "hooks_test.go")
 }
 
 // A panic before an enqueue is its error; one after it is logged, and the ids are returned.
@@ -305,9 +304,7 @@ func TestHooksAreAList(t *testing.T) {
 		call(fmt.Sprint("handler ", ctx.Value(key{}), " ", string(job.Payload)))
 		return nil
 	})
-	run := b.run(w)
-	b.drained()
-	require.NoError(t, run.stop())
+	b.work(w)
 	require.Equal(t, []string{
 		"enqueue 1", "enqueue 2", "enqueued 1 2", "enqueued 1 1",
 		"job 1", "job 2", "handler 12 012", "end 2", "end 1",

@@ -33,8 +33,7 @@ func TestIdleLaneDialsAgain(t *testing.T) {
 	await(t, "another session", func() bool { return query[int](b, sessions) == all })
 	ids = append(ids, b.send("g", nil)...)
 	require.NotEqual(t, pid, receive(t, pids, "the second job"))
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, ids, b.ledger.order(), "once each")
 }
 
@@ -57,7 +56,6 @@ func TestIdleSessionDialsAgain(t *testing.T) {
 	await(t, "another session", func() bool { next = query[int](b, locks); return next != 0 && next != pid })
 	ids = append(ids, b.send("g", nil)...)
 	require.Equal(t, next, receive(t, keepers, "the second job"))
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, ids, b.ledger.order(), "once each")
 }

@@ -104,10 +104,7 @@ func TestTxOfADBWithIdleConnections(t *testing.T) {
 		require.NoError(t, err)
 		b.send("g", nil)
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-			}
+			err := bunExec(ctx, job, "INSERT INTO effects VALUES (1)")
 			return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
 		}))
 		require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
@@ -217,10 +214,7 @@ func TestTxWithHooksThatMeddle(t *testing.T) {
 		b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
 		b.send("g", nil)
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-			}
+			err := bunExec(ctx, job, "INSERT INTO effects VALUES (1)")
 			return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
 		}))
 		require.Equal(t, []string{

@@ -1,7 +1,6 @@
 package fifo_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -63,9 +62,7 @@ func TestLettersAreChosen(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, x.want, letterIDs(list), "list %v %+v", x.of, x.what)
 		for _, tail := range []bool{false, true} {
-			tx, err := b.pool.Begin(ctx)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or closing the pool waits for it
+			tx := b.begin()
 			before, err := q.InPgx(tx).DeadLetters(ctx, fifo.Letters{})
 			require.NoError(t, err)
 			jobs, last, err := x.of.InPgx(tx).Redrive(ctx, fifo.Redrive{Letters: x.what, ToTail: tail})

@@ -190,8 +190,7 @@ func TestLimitInATransaction(t *testing.T) {
 	require.Zero(t, marks())
 
 	// Of two that change it at once, the second sees what the first has made.
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := b.begin()
 	require.NoError(t, b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
 	second := make(chan error, 1)
 	go func() {
@@ -214,8 +213,7 @@ func TestLimitIsNoPause(t *testing.T) {
 	q := b.client.Queue("q")
 	requirePaused := func(want bool) {
 		t.Helper()
-		pauses, err := b.client.Pauses(t.Context())
-		require.NoError(t, err)
+		pauses := b.pauses()
 		require.Equal(t, want, len(pauses) == 1)
 		list, err := q.Groups(t.Context(), fifo.Page{})
 		require.NoError(t, err)
@@ -239,8 +237,7 @@ func TestLimitIsNoPause(t *testing.T) {
 	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
 
 	// RunOne finds nothing to do while the only slot is in use.
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := b.begin()
 	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.slots FOR UPDATE")
 	require.NoError(t, err)
 	ran, err := b.worker(func(context.Context, *fifo.Job) error { return nil }).RunOne(t.Context())

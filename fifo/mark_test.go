@@ -128,9 +128,8 @@ func TestMarkBesideALowerID(t *testing.T) {
 	overAll(t, map[string]int{"first claim": 0, "failed before": 1}, func(t *testing.T, attempts int) {
 		b := newEffects(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
+		tx := b.begin()
+		_, err := b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
 		require.NoError(t, err)
 		high := b.send("g", "high")[0]
 		b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)

@@ -172,11 +172,7 @@ func TestMovesBesideWorkers(t *testing.T) {
 		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 150) i`)
 	b.exec("CREATE TABLE done (n bigserial, payload integer)")
 	w := b.each(fifo.Queue{BatchJobs: 7}, func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, err = tx.Exec(ctx, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
-		}
-		return err
+		return exec(ctx, job, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
 	}, func(w *fifo.Worker) { w.Concurrency = 3 })
 	r := b.run(w)
 	q := b.client.Queue("q")
@@ -200,10 +196,8 @@ func TestMoveInTheOrderOfCommits(t *testing.T) {
 		t.Run(to, func(t *testing.T) {
 			b := newBed(t, commitOrder)
 			b.plant("q", 2, "g")
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
+			tx := b.begin()
+			_, err := b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
 			require.NoError(t, err)
 			moved := make(chan error, 1)
 			go func() {

@@ -11,6 +11,13 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
+func (b *bed) pauses() []fifo.Pause {
+	b.t.Helper()
+	list, err := b.client.Pauses(b.t.Context())
+	require.NoError(b.t, err)
+	return list
+}
+
 func TestPausesAndResume(t *testing.T) {
 	b := newBed(t)
 	ctx, q := t.Context(), b.client.Queue("q")
@@ -26,8 +33,7 @@ func TestPausesAndResume(t *testing.T) {
 	} {
 		require.NoError(t, pausing(x.scope.Pause(ctx, x.reason)))
 	}
-	pauses, err := b.client.Pauses(ctx)
-	require.NoError(t, err)
+	pauses := b.pauses()
 	var got []string
 	for _, p := range pauses {
 		require.WithinDuration(t, time.Now(), p.PausedAt, time.Minute)
@@ -49,8 +55,7 @@ func TestPausesAndResume(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, x.paused, paused, x.scope)
 	}
-	pauses, err = b.client.Pauses(ctx)
-	require.NoError(t, err)
+	pauses = b.pauses()
 	require.Len(t, pauses, 2, "its groups stay paused")
 }
 

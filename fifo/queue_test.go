@@ -58,8 +58,7 @@ func testLaneIsKept(t *testing.T, by lease) {
 	require.NoError(t, w.SetLanes("short", 0, 0))
 	require.Equal(t, "long", receive(t, g.begun, "it is not kept any more"))
 	close(g.open)
-	b.drained()
-	require.NoError(t, run.stop())
+	run.finish()
 }
 
 // A queue has no more lanes than it may, and has more as soon as it may.
@@ -90,8 +89,7 @@ func testLanesAreLimited(t *testing.T, by lease) {
 	}
 	require.Empty(t, g.begun)
 	close(g.open)
-	b.drained()
-	require.NoError(t, run.stop())
+	run.finish()
 }
 
 // What SetLanes asks for while Run begins fits, or Run returns an error.
@@ -156,9 +154,7 @@ func TestNoLimitOfAttempts(t *testing.T) {
 		return nil
 	}
 	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: h})
-	run := b.run(w)
-	b.drained()
-	require.NoError(t, run.stop())
+	b.work(w)
 	require.Zero(t, b.count("dead_letters"))
 }
 

@@ -23,10 +23,7 @@ func TestRecordedOnce(t *testing.T) {
 		free, release := make(chan struct{}), make(chan struct{})
 		freed := sync.OnceFunc(func() { close(free) })
 		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "COMMIT") // which frees the group
-			}
+			err := exec(ctx, job, "COMMIT") // which frees the group
 			freed()
 			<-release
 			return errors.Join(failure, err)
@@ -38,8 +35,7 @@ func TestRecordedOnce(t *testing.T) {
 		close(release)
 		await(t, "the end of the first", func() bool { return len(b.ledger.outcomes()) == 2 })
 		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Unknown}, b.ledger.outcomes())
-		jobs := b.jobs()
-		require.Len(t, jobs, 1)
-		require.Equal(t, 1, jobs[0].Attempts)
+		job := only(t, b.jobs())
+		require.Equal(t, 1, job.Attempts)
 	})
 }

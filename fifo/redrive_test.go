@@ -242,9 +242,7 @@ func TestRedrivesAtOnce(t *testing.T) {
 					letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
 				step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
 				q := b.client.Queue("q")
-				tx, err := b.pool.Begin(t.Context())
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+				tx := b.begin()
 				letters := b.deadLetters()
 				first, _, err := q.InPgx(tx).Redrive(t.Context(), step)
 				require.NoError(t, err)

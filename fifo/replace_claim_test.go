@@ -18,10 +18,8 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 			_, _, err := b.client.Queue("q").Group("g").Pause(t.Context(), "")
 			require.NoError(t, err)
 		}
-		claim, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = claim.Rollback(t.Context()) })
-		_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+		claim := b.begin()
+		_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
 		require.NoError(t, err)
 		replaced := make(chan bool, 1)
 		go func() { replaced <- b.replaces(id, second) }()
@@ -41,10 +39,8 @@ func TestReplaceWhatSomebodyKeeps(t *testing.T) {
 	first, second := newer("g", "a", "first"), newer("g", "a", "second")
 	first.Delay = time.Hour
 	id := b.sendAll(first)[0]
-	operator, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = operator.Rollback(t.Context()) })
-	_, err = operator.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+	operator := b.begin()
+	_, err := operator.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, second))
 }

@@ -117,8 +117,7 @@ func TestReplaceNothing(t *testing.T) {
 	_, _, err := b.client.Queue("q").Redrive(t.Context(), again(id))
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := b.begin()
 	_, err = b.client.Queue("q").InPgx(tx).Purge(t.Context())
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, newer("g", "a", "it is being purged")))
@@ -136,16 +135,14 @@ func TestReplaceBehindARollback(t *testing.T) {
 	h := newBlocking()
 	r := b.run(b.worker(h.handle))
 	receive(t, h.started, "the head")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := b.begin()
 	got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "rolled back"))
 	require.NoError(t, err)
 	require.True(t, got[0].Replaced)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.True(t, b.replaces(id, newer("g", "a", "newest")))
 	close(h.release)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, []string{"head", "newest"}, b.ledger.payloads())
 }
 
@@ -184,10 +181,8 @@ func testReplaceNothingThatWasLost(t *testing.T, by lease) {
 				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 			default: // and not looked at the job yet
 				b.exec("DELETE FROM pgfifo.attempt_marks")
-				claim, err := b.pool.Begin(t.Context())
-				require.NoError(t, err)
-				defer func() { _ = claim.Rollback(t.Context()) }()
-				_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
+				claim := b.begin()
+				_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
 				require.NoError(t, err)
 				require.False(t, b.replaces(id, newer("g", "a", "second")))
 				require.True(t, b.replaces(behind, newer("g", "b", "behind")))
@@ -331,11 +326,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 		b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
 		b.ledger.unordered = true // a batch is undone
 		w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
-			}
-			return err
+			return exec(ctx, job, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
 		}, func(w *fifo.Worker) { w.Concurrency = 3 })
 		b.run(w)
 		var mu sync.Mutex

@@ -78,10 +78,9 @@ func TestScopeInATransaction(t *testing.T) {
 					require.Len(t, b.deadLetters(), 2)
 				}
 			}
-			jobs := b.jobs()
-			require.Len(t, jobs, 1)
-			require.Equal(t, int64(1001), jobs[0].ID)
-			require.Len(t, jobs[0].Failures, 1)
+			job := only(t, b.jobs())
+			require.Equal(t, int64(1001), job.ID)
+			require.Len(t, job.Failures, 1)
 			require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Paused), 1)
 		})
 	}

@@ -22,12 +22,7 @@ func TestSessionLease(t *testing.T) {
 		if job.ID <= 30 {
 			_ = g.handle(ctx, job)
 		}
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
-		return err
+		return exec(ctx, job, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
 	}, func(w *fifo.Worker) { w.SessionConcurrency = 40 })
 	r := b.run(w)
 	g.reach(t, 30)
@@ -36,8 +31,7 @@ func TestSessionLease(t *testing.T) {
 	require.Equal(t, 1, query[int](b, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`))
 	close(g.open)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, 90, query[int](b, "SELECT count(*) FROM done"))
 	require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
 		WHERE a.n < b.n AND a.job > b.job`))
@@ -140,10 +134,8 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 		return ctx.Err()
 	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout, w.Heartbeat = time.Millisecond, 3*time.Second }))
 	receive(t, started, "the handler")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
+	tx := b.begin()
+	_, err := tx.Exec(t.Context(), "LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
 	require.NoError(t, err)
 	r.cancel()
 	await(t, "the session to wait", func() bool {
@@ -234,10 +226,8 @@ func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
 	b.sendMany("q", n, 1)
 	b.run(w)
 	await(t, "all", func() bool { return w.Stats().Running == n })
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+	tx := b.begin()
+	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
 	require.NoError(t, err)
 	close(done)
 	await(t, "a wait", func() bool { return b.blocked() > 0 })

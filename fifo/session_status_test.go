@@ -125,8 +125,7 @@ func TestWhyOverLimitOfSessions(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, behind.Reason(), "the queue is at its limit")
 	close(g.open)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 
 	b.plant("q", 1, "late")
 	conn := b.kept("none", 1)

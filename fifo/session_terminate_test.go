@@ -268,8 +268,7 @@ func TestTerminateBesideCompletions(t *testing.T) {
 	})
 	_, err := b.client.Queue("q").Group("slow").Terminate(t.Context())
 	require.NoError(t, err)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Zero(t, w.Stats().Lost)
 	require.EqualValues(t, innocents+1, w.Stats().Succeeded)
 }
@@ -301,7 +300,6 @@ func TestTerminateOfAClaim(t *testing.T) {
 	require.True(t, ended)
 	b.ruled()
 	dam.Open()
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, int64(1), w.Stats().Lost)
 }

@@ -88,9 +88,7 @@ func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
 				return h.handle(ctx, job)
 			}))
 			receive(t, h.started, "the head")
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
+			tx := b.begin()
 			require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
 				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
 				require.ErrorContains(t, err, " runs since ", name)
@@ -121,9 +119,7 @@ func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 				b.gone(conn)
 				at, want = jobs[0].ID, []int{2, 2, 2, 2}
 			}
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
+			tx := b.begin()
 			require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
 		})
 	}

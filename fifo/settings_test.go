@@ -181,8 +181,7 @@ func TestConfigureWaits(t *testing.T) {
 	for _, undo := range []bool{false, true} {
 		t.Run(fmt.Sprint(undo), func(t *testing.T) {
 			b := newBed(t)
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
+			tx := b.begin()
 			q := b.client.Queue("q")
 			require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
 			second := make(chan error, 1)

@@ -46,14 +46,10 @@ func testSettingsOfTheHandler(t *testing.T, by lease) {
 		}
 		ids := b.send("Zürich", 1, 2)
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, set)
+			if err := exec(ctx, job, set); err != nil {
+				return err
 			}
-			if err == nil {
-				_, err = tx.Exec(ctx, "INSERT INTO public.effects VALUES ($1)", job.ID)
-			}
-			return err
+			return exec(ctx, job, "INSERT INTO public.effects VALUES ($1)", job.ID)
 		}))
 		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
 		require.Equal(t, ids, b.ledger.order())
@@ -68,11 +64,7 @@ func TestReadOnlyHandler(t *testing.T) {
 		b := newBed(t)
 		ids := b.send("g", 1, 2, 3)
 		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, "SET TRANSACTION READ ONLY")
-			}
-			return err
+			return bunExec(ctx, job, "SET TRANSACTION READ ONLY")
 		}))
 		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
 			"%v", b.ledger.errs())
@@ -155,10 +147,7 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 				if attempts = append(attempts, job.Attempt()); len(attempts) > 1 {
 					return nil
 				}
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, "ROLLBACK")
-				}
+				err := exec(ctx, job, "ROLLBACK")
 				ends.Store(ended)
 				return err
 			}, oneLane))

@@ -85,8 +85,7 @@ func TestShareThatPanics(t *testing.T) {
 	run := b.run(w)
 	b.drained()
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "late 3"}, fifo.Message{Queue: "q", GroupID: "late 7"})
-	b.drained()
-	require.NoError(t, run.stop())
+	run.finish()
 	require.Len(t, log.lines("Share panicked"), 1)
 }
 

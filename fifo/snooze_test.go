@@ -24,11 +24,7 @@ func testSnooze(t *testing.T, by lease) {
 	)
 	times := 0
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
+		if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
 			return err
 		}
 		if times++; string(job.Payload) == "head" && times <= 3 {
@@ -162,9 +158,8 @@ func TestSnoozeIsNotTheLastWord(t *testing.T) {
 		b := newBed(t)
 		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
 		b.work(b.worker(x.handler))
-		letters := b.deadLetters()
-		require.Len(t, letters, 1)
-		require.Equal(t, x.kind, letters[0].Failures[0].Kind)
+		letter := only(t, b.deadLetters())
+		require.Equal(t, x.kind, letter.Failures[0].Kind)
 	})
 }
 

@@ -26,22 +26,32 @@ func (b *bed) effects() []int {
 	return query[[]int](b, "SELECT coalesce(array_agg(attempt ORDER BY attempt), '{}') FROM effects")
 }
 
-// write leaves an effect behind, through bun or pgx by turns.
-func write(ctx context.Context, job *fifo.Job, n int) error {
-	if job.ID%2 == 0 {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", n)
+// exec runs a statement in the job's transaction, with pgx.
+func exec(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
 		return err
 	}
+	_, err = tx.Exec(ctx, sql, args...)
+	return err
+}
+
+// bunExec is exec with bun, whose placeholders are question marks.
+func bunExec(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
 	tx, err := job.Tx(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
+	_, err = tx.ExecContext(ctx, sql, args...)
 	return err
+}
+
+// write leaves an effect behind, through bun or pgx by turns.
+func write(ctx context.Context, job *fifo.Job, n int) error {
+	if job.ID%2 == 0 {
+		return exec(ctx, job, "INSERT INTO effects VALUES ($1)", n)
+	}
+	return bunExec(ctx, job, "INSERT INTO effects VALUES (?)", n)
 }
 
 func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
@@ -58,11 +68,7 @@ func testEffects(t *testing.T, by lease) {
 			return ctx.Err()
 		},
 		"timeout of a statement": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_sleep(3600)")
-			}
-			return err
+			return exec(ctx, job, "SELECT pg_sleep(3600)")
 		},
 		"twice the same key": func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, 1) },
 		"error after a commit": func(ctx context.Context, job *fifo.Job) error {
@@ -101,10 +107,7 @@ func testJobTimeout(t *testing.T, by lease) {
 		if job.ID != ids[0] {
 			return nil
 		}
-		tx, err := job.Tx(ctx)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
-		}
+		err := bunExec(ctx, job, "SELECT pg_sleep(3600)")
 		causes <- context.Cause(ctx)
 		return err
 	}, func(w *fifo.Worker) { w.JobTimeout, w.MaxAttempts = 3*time.Second, 1 }))

@@ -28,11 +28,7 @@ func testUnavailable(t *testing.T, by lease) {
 	times := 0
 	var seen []int
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
+		if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
 			return err
 		}
 		if times++; times != 4 && times != 6 {
@@ -121,9 +117,8 @@ func TestUnavailableIsNotTheLastWord(t *testing.T) {
 		b := newBed(t)
 		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
 		b.work(b.worker(x.handler))
-		letters := b.deadLetters()
-		require.Len(t, letters, 1)
-		require.Equal(t, x.kind, letters[0].Failures[0].Kind)
+		letter := only(t, b.deadLetters())
+		require.Equal(t, x.kind, letter.Failures[0].Kind)
 	})
 }
 
@@ -254,8 +249,7 @@ func testOutage(t *testing.T, by lease) {
 	require.True(t, probed())
 
 	down.Store(false)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	stats := w.Stats()
 	require.EqualValues(t, groups*3, stats.Succeeded)
 	require.EqualValues(t, tried, stats.Snoozed)
@@ -287,10 +281,7 @@ func TestProbeThatSaysNothing(t *testing.T) {
 		"a snooze": func(context.Context, *fifo.Job) error { return fifo.Snooze(0, nil) },
 		"a panic":  func(context.Context, *fifo.Job) error { panic(errOnPurpose) },
 		"lost": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
-			}
+			err := exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
 			return fifo.Unavailable(err)
 		},
 	}, func(t *testing.T, end func(ctx context.Context, job *fifo.Job) error) {
@@ -316,8 +307,7 @@ func TestProbeThatSaysNothing(t *testing.T) {
 		await(t, "probes", func() bool { return calls.Load() >= 5+10 })
 		require.Equal(t, []string{"q"}, w.Stats().Probed)
 		up.Store(true)
-		b.drained()
-		require.NoError(t, r.stop())
+		r.finish()
 		require.Empty(t, w.Stats().Probed)
 	})
 }

@@ -61,10 +61,9 @@ func testUngrouped(t *testing.T, by lease) {
 	await(t, "all but the delayed one", func() bool { return b.count("jobs") == 1 })
 	require.Equal(t, "later", string(b.jobs()[0].Payload))
 
-	dead := b.deadLetters()
-	require.Len(t, dead, 1)
-	require.Regexp(t, own, dead[0].GroupID)
-	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(dead[0].ID))
+	dead := only(t, b.deadLetters())
+	require.Regexp(t, own, dead.GroupID)
+	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(dead.ID))
 	require.NoError(t, err)
 	require.Len(t, back, 1)
 	for range 6 {
@@ -73,7 +72,7 @@ func testUngrouped(t *testing.T, by lease) {
 	await(t, "its second death", func() bool { return b.count("dead_letters") == 1 })
 	require.NoError(t, r.stop())
 	require.Equal(t, []string{"g"}, column(b, "SELECT group_id FROM pgfifo.queue_groups WHERE group_id <> $1 "+
-		"AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)", dead[0].GroupID))
+		"AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)", dead.GroupID))
 	if by != bySession { // which draws tokens with its claims
 		require.Equal(t, 1, b.count("fences"), "that of the group, which is kept")
 	}

@@ -78,7 +78,6 @@ func TestReplaceTheJobThatCalls(t *testing.T) {
 	r := b.run(w)
 	b.drained()
 	b.sendAll(newer("g", "a", "older"))
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.False(t, <-replaced)
 }

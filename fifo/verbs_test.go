@@ -70,8 +70,7 @@ func TestRetryNow(t *testing.T) {
 		await(t, "the failure", func() bool { return w.Stats().Retried == int64(i+1) })
 		require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
 	}
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, []int64{ids[0], ids[0], ids[1], ids[1]}, b.ledger.order(), "in order")
 	require.Equal(t, 1, b.ledger.starts[1].Attempts)
 }
@@ -223,8 +222,7 @@ func TestOneJobThatBlocks(t *testing.T) {
 				b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, $2)`,
 					id, byHand)
 				require.NoError(t, oneJob[name](t.Context(), b.client.Queue("q"), id))
-				pauses, err := b.client.Pauses(t.Context())
-				require.NoError(t, err)
+				pauses := b.pauses()
 				if !byHand {
 					require.Empty(t, pauses, name)
 					return
@@ -277,8 +275,7 @@ func TestNextOfADelayedHead(t *testing.T) {
 	require.NoError(t, q.Delete(t.Context(), ids["delete"][0].ID))
 	require.NoError(t, q.Bury(t.Context(), ids["bury"][0].ID, ""))
 	require.NoError(t, q.Delete(t.Context(), ids["delayed"][0].ID))
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := b.begin()
 	for _, r := range ids["two"][:2] {
 		require.NoError(t, q.InPgx(tx).Delete(t.Context(), r.ID))
 	}
@@ -290,10 +287,8 @@ func TestNextOfADelayedHead(t *testing.T) {
 func TestVerbsBesideAForeignKey(t *testing.T) {
 	b := newBed(t)
 	q, ids := b.client.Queue("q"), b.send("g", "a", "b", "c", "d")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }() // or the pool is never closed
-	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR KEY SHARE")
+	tx := b.begin()
+	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR KEY SHARE")
 	require.NoError(t, err)
 	for verb, id := range map[string]int64{"delete": ids[0], "bury": ids[1]} {
 		err := oneJob[verb](promptly(t), q, id)
@@ -352,8 +347,7 @@ func TestLooksAgainInATransaction(t *testing.T) {
 	b.ledger.overlaps = true
 	h := newBlocking()
 	b.send("g", "a")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	tx := b.begin()
 	g := b.client.Queue("q").Group("g").InPgx(tx)
 	why, err := g.Why(t.Context())
 	require.NoError(t, err)

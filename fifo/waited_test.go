@@ -22,9 +22,8 @@ func TestWaitingIsNoPartOfATime(t *testing.T) {
 	} {
 		t.Run(until, func(t *testing.T) {
 			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = true })
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			_, err = b.client.EnqueuePgxTx(t.Context(), tx, m)
+			tx := b.begin()
+			_, err := b.client.EnqueuePgxTx(t.Context(), tx, m)
 			require.NoError(t, err)
 			done := make(chan error, 1)
 			go func() {

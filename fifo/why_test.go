@@ -134,9 +134,7 @@ func TestWhyOfAnEdit(t *testing.T) {
 		func(pgx.Tx) error { return nil },
 		func(savepoint pgx.Tx) error { return savepoint.Commit(ctx) },
 	} {
-		tx, err := b.pool.Begin(ctx)
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }()
+		tx := b.begin()
 		savepoint, err := tx.Begin(ctx)
 		require.NoError(t, err)
 		require.NoError(t, q.InPgx(savepoint).Edit(ctx, id, edit))

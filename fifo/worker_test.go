@@ -174,9 +174,7 @@ func testConcurrency(t *testing.T, by lease) {
 		}
 		return nil
 	}, func(w *fifo.Worker) { w.Concurrency = lanes })
-	r := b.run(w)
-	b.drained()
-	require.NoError(t, r.stop())
+	b.work(w)
 	require.Zero(t, w.Stats().Running)
 	require.EqualValues(t, 2*lanes, w.Stats().Succeeded)
 }
