@@ -173,41 +173,20 @@ func TestAbandonInAStatement(t *testing.T) {
 
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
 func TestAbandonABatch(t *testing.T) {
-	overAll(t, map[string]func(w *fifo.Worker, h fifo.Handler){
-		"each": func(w *fifo.Worker, h fifo.Handler) {
-			w.HandleQueue("batch", fifo.Queue{BatchJobs: 3, Handler: h})
-		},
-		"slice": func(w *fifo.Worker, h fifo.Handler) {
-			w.HandleQueue("batch", fifo.Queue{
-				BatchJobs: 3,
-				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
-					for _, job := range jobs {
-						if err := h(ctx, job); err != nil {
-							return err
-						}
-					}
-					return nil
-				},
-			})
-		},
-	}, func(t *testing.T, handle func(w *fifo.Worker, h fifo.Handler)) {
+	overAll(t, ways, func(t *testing.T, work way) {
 		b := newBed(t)
-		b.ledger.overlaps = true
+		b.ledger.overlaps, b.ledger.unordered = true, true
 		h := newStubborn()
 		defer close(h.release)
-		ids := b.sendAll(
-			fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"},
-			fifo.Message{Queue: "batch", GroupID: "g"})
-		w := b.worker(nop, oneLane, func(w *fifo.Worker) {
-			w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
-		})
-		handle(w, func(ctx context.Context, job *fifo.Job) error {
+		ids := b.send("g", nil, nil, nil)
+		r := b.run(work(b, fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
 			if job.ID == ids[1] {
 				return h.handle(ctx, job)
 			}
 			return nil
-		})
-		r := b.run(w)
+		}, func(w *fifo.Worker) {
+			w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
+		}))
 		b.drained()
 		letter := only(t, b.deadLetters())
 		require.Equal(t, ids[1], letter.ID)

@@ -96,7 +96,7 @@ func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
 
 func testPoisonInABatch(t *testing.T, by lease) {
 	t.Parallel()
-	for _, kind := range []string{"each", "slice"} {
+	for kind, work := range ways {
 		for _, batch := range []fifo.Queue{{BatchJobs: 8}, {BatchGroups: 8}} {
 			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
 				b := by.on(newList(t))
@@ -108,11 +108,7 @@ func testPoisonInABatch(t *testing.T, by lease) {
 					}
 					return note(ctx, job)
 				}
-				w := b.each(batch, one)
-				if kind == "slice" {
-					w = b.slice(batch, oneAfterTheOther(one))
-				}
-				b.work(w)
+				b.work(work(b, batch, one))
 				for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
 					require.LessOrEqual(t, n, 2)
 				}
@@ -139,9 +135,7 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 	}, func(t *testing.T, spoil func(b *bed, ctx context.Context, job *fifo.Job) error) {
 		b := newList(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
-		for g := range 6 {
-			b.send(fmt.Sprint(g), nil)
-		}
+		b.sendMany("q", 6, 1)
 		var first, second atomic.Int64
 		w := b.each(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, job *fifo.Job) error {
 			switch {

@@ -80,48 +80,44 @@ func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
 
 func testCulpritInABatch(t *testing.T, by lease) {
 	t.Parallel()
-	for kind, batch := range map[string]fifo.Queue{
-		"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
-		"each of groups": {BatchGroups: 6}, "slice of groups": {BatchGroups: 6},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			b := by.on(newList(t))
-			b.ledger.unordered = true
-			b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
-			odd := func(ctx context.Context, job *fifo.Job) error {
-				err := note(ctx, job)
-				if spoil := culprits[string(job.Payload)]; err == nil && spoil != nil && job.Attempt() == 1 {
-					err = spoil(ctx, job)
-				}
-				return err
-			}
-			quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
-			w := b.each(batch, odd, quick)
-			if kind[0] == 's' {
-				w = b.slice(batch, oneAfterTheOther(odd), quick)
-			}
-			r := b.run(w)
-			for name := range culprits { // one after the other, so that each has its batch
-				msgs := make([]fifo.Message, 6)
-				for i := range msgs {
-					msgs[i] = fifo.Message{Queue: "q", GroupID: name, Payload: ""}
-					if batch.BatchGroups > 1 {
-						msgs[i].GroupID += fmt.Sprint(i)
+	for kind, work := range ways {
+		for _, batch := range []fifo.Queue{{BatchJobs: 6}, {BatchGroups: 6}} {
+			t.Run(kind+", "+size(batch), func(t *testing.T) {
+				b := by.on(newList(t))
+				b.ledger.unordered = true
+				b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
+				odd := func(ctx context.Context, job *fifo.Job) error {
+					err := note(ctx, job)
+					if spoil := culprits[string(job.Payload)]; err == nil && spoil != nil && job.Attempt() == 1 {
+						err = spoil(ctx, job)
 					}
+					return err
 				}
-				msgs[3].Payload = name
-				ids := b.sendAll(msgs...)
-				b.drained()
-				require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...), name)
-				b.exec("DELETE FROM list")
-			}
-			require.NoError(t, r.stop()) // what is committed is counted by then
-			n := int64(len(culprits))
-			stats := w.Stats()
-			require.Equal(t, 6*n, stats.Succeeded)
-			require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
-			require.Equal(t, n, stats.Retried)
-		})
+				quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
+				w := work(b, batch, odd, quick)
+				r := b.run(w)
+				for name := range culprits { // one after the other, so that each has its batch
+					msgs := make([]fifo.Message, 6)
+					for i := range msgs {
+						msgs[i] = fifo.Message{Queue: "q", GroupID: name, Payload: ""}
+						if batch.BatchGroups > 1 {
+							msgs[i].GroupID += fmt.Sprint(i)
+						}
+					}
+					msgs[3].Payload = name
+					ids := b.sendAll(msgs...)
+					b.drained()
+					require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...), name)
+					b.exec("DELETE FROM list")
+				}
+				require.NoError(t, r.stop()) // what is committed is counted by then
+				n := int64(len(culprits))
+				stats := w.Stats()
+				require.Equal(t, 6*n, stats.Succeeded)
+				require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
+				require.Equal(t, n, stats.Retried)
+			})
+		}
 	}
 }
 
@@ -167,7 +163,7 @@ func TestFailedJobOfABatchIsDeleted(t *testing.T) {
 func TestCommitByHandInABatch(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"} {
-		for _, kind := range []string{"each", "slice"} {
+		for kind, work := range ways {
 			t.Run(sql+"/"+kind, func(t *testing.T) {
 				b := newList(t)
 				b.ledger.unordered = true
@@ -178,10 +174,7 @@ func TestCommitByHandInABatch(t *testing.T) {
 					}
 					return execAnyway(ctx, job, sql)
 				}
-				w := b.each(fifo.Queue{BatchJobs: 5}, one)
-				if kind == "slice" {
-					w = b.slice(fifo.Queue{BatchJobs: 5}, oneAfterTheOther(one))
-				}
+				w := work(b, fifo.Queue{BatchJobs: 5}, one)
 				b.work(w)
 				b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
 				require.Equal(t, []int{1, 1, 2, 1, 1}, b.attempts(ids...))
@@ -206,7 +199,7 @@ func TestOperatorInABatch(t *testing.T) {
 		"away":     {"UPDATE pgfifo.jobs SET group_id = 'other' WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"purge":    {"", []int{0}},
 	} {
-		for _, kind := range []string{"each", "slice"} {
+		for kind, work := range ways {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				b := newList(t)
 				b.ledger.unordered = true
@@ -229,10 +222,7 @@ func TestOperatorInABatch(t *testing.T) {
 					_, err := b.pool.Exec(ctx, x.do, ids[2])
 					return errors.Join(err, note(ctx, job))
 				}
-				w := b.each(fifo.Queue{BatchJobs: 5}, meddle)
-				if kind == "slice" {
-					w = b.slice(fifo.Queue{BatchJobs: 5}, oneAfterTheOther(meddle))
-				}
+				w := work(b, fifo.Queue{BatchJobs: 5}, meddle)
 				b.work(w)
 				b.attempts(want...)
 				require.EqualValues(t, len(want), w.Stats().Succeeded)
@@ -250,28 +240,19 @@ func TestBatchThatIsRefused(t *testing.T) {
 		"deferred": "INSERT INTO effects VALUES (-1)",
 		"cursor":   "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / attempt FROM generate_series(0, 1) attempt",
 	} {
-		for kind, batch := range map[string]func(*bed, fifo.Handler) *fifo.Worker{
-			"each": func(b *bed, h fifo.Handler) *fifo.Worker {
-				return b.each(fifo.Queue{BatchGroups: 50}, h, oneLane)
-			},
-			"slice": func(b *bed, h fifo.Handler) *fifo.Worker {
-				return b.slice(fifo.Queue{BatchGroups: 50}, oneAfterTheOther(h), oneLane)
-			},
-		} {
+		for kind, work := range ways {
 			t.Run(why+"/"+kind, func(t *testing.T) {
 				b := newEffects(t)
 				b.exec("INSERT INTO effects VALUES (-1)")
 				bad := b.send("bad", nil)[0]
-				for i := range 40 {
-					b.send(fmt.Sprint("g", i), nil)
-				}
+				b.sendMany("q", 40, 1)
 				for range 3 {
-					b.run(batch(b, func(ctx context.Context, job *fifo.Job) error {
+					b.run(work(b, fifo.Queue{BatchGroups: 50}, func(ctx context.Context, job *fifo.Job) error {
 						if job.ID == bad {
 							return execAnyway(ctx, job, spoil)
 						}
 						return write(ctx, job, int(job.ID))
-					}))
+					}, oneLane))
 				}
 				b.drained()
 				b.ledger.mu.Lock()

@@ -92,55 +92,54 @@ func (b *bed) bare(adjust []func(*fifo.Worker)) *fifo.Worker {
 	return w
 }
 
-// handlers work the same batches either way.
-func (b *bed) handlers(batch fifo.Queue) map[string]*fifo.Worker {
-	return map[string]*fifo.Worker{"each": b.each(batch, note), "slice": b.slice(batch, noteAll)}
+// A way returns a worker with batches: as each does, or with a BatchHandler that stops at the first error.
+type way = func(b *bed, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker
+
+var ways = map[string]way{
+	"each": (*bed).each,
+	"slice": func(b *bed, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
+		return b.slice(batch, oneAfterTheOther(h), adjust...)
+	},
 }
 
 // The jobs of a group go through in order, so many with a transaction.
 func TestBatchOfOneGroup(t *testing.T) { overLeases(t, testBatchOfOneGroup) }
 
 func testBatchOfOneGroup(t *testing.T, by lease) {
-	t.Parallel()
-	for _, kind := range []string{"each", "slice"} {
-		t.Run(kind, func(t *testing.T) {
-			b := by.on(newList(t))
-			ids := b.send("g", make([]any, 25)...)
-			b.work(b.handlers(fifo.Queue{BatchJobs: 10})[kind])
-			require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
-			require.Equal(t, ids, b.ledger.order())
-		})
-	}
+	overAll(t, ways, func(t *testing.T, work way) {
+		b := by.on(newList(t))
+		ids := b.send("g", make([]any, 25)...)
+		b.work(work(b, fifo.Queue{BatchJobs: 10}, note))
+		require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // Of several groups a transaction has one job each.
 func TestBatchOfGroups(t *testing.T) { overLeases(t, testBatchOfGroups) }
 
 func testBatchOfGroups(t *testing.T, by lease) {
-	t.Parallel()
-	for _, kind := range []string{"each", "slice"} {
-		t.Run(kind, func(t *testing.T) {
-			b := by.on(newList(t))
-			var msgs []fifo.Message // in one notice: a later one could split a batch
-			for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
-				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
+	overAll(t, ways, func(t *testing.T, work way) {
+		b := by.on(newList(t))
+		var msgs []fifo.Message // in one notice: a later one could split a batch
+		for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
+			msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
+		}
+		ids := b.sendAll(msgs...)
+		b.work(work(b, fifo.Queue{BatchGroups: 4}, note))
+		list := b.batches()
+		most := 0
+		for _, batch := range list {
+			groups := make(map[int64]bool)
+			for _, id := range batch {
+				groups[(id-ids[0])/2] = true
 			}
-			ids := b.sendAll(msgs...)
-			b.work(b.handlers(fifo.Queue{BatchGroups: 4})[kind])
-			list := b.batches()
-			most := 0
-			for _, batch := range list {
-				groups := make(map[int64]bool)
-				for _, id := range batch {
-					groups[(id-ids[0])/2] = true
-				}
-				require.Len(t, groups, len(batch), "one each: %v", list)
-				most = max(most, len(batch))
-			}
-			require.GreaterOrEqual(t, most, 3, "the first goes to the lane that waits, the others together: %v", list)
-			require.Equal(t, 8, query[int](b, "SELECT count(DISTINCT id) FROM list"))
-		})
-	}
+			require.Len(t, groups, len(batch), "one each: %v", list)
+			most = max(most, len(batch))
+		}
+		require.GreaterOrEqual(t, most, 3, "the first goes to the lane that waits, the others together: %v", list)
+		require.Equal(t, 8, query[int](b, "SELECT count(DISTINCT id) FROM list"))
+	})
 }
 
 // A batch is not waited for: what is there goes.

@@ -167,10 +167,7 @@ func testFailureInABatchOfGroups(t *testing.T, by lease) {
 	for _, kind := range []string{"each", "slice"} {
 		t.Run(kind, func(t *testing.T) {
 			b := by.on(newList(t))
-			var ids []int64
-			for g := range 6 {
-				ids = append(ids, b.send(fmt.Sprint(g), nil)...)
-			}
+			ids := b.sendMany("q", 6, 1)
 			bad := ids[1:3]
 			one := func(ctx context.Context, job *fifo.Job) error {
 				if (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -23,7 +22,7 @@ func testCancel(t *testing.T, by lease) {
 		for _, scope := range []string{"group", "queue"} {
 			t.Run(kind+" "+scope, func(t *testing.T) {
 				b := by.on(newBed(t))
-				b.send("a", "one", "two", "three")
+				ids := b.send("a", "one", "two", "three")
 				b.send("b", "other")
 				h := newBlocking()
 				batch, two := fifo.Queue{BatchJobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
@@ -64,11 +63,24 @@ func testCancel(t *testing.T, by lease) {
 					held = func() int { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) }
 				}
 				require.Equal(t, 2-running, held())
-				close(h.release)
 				require.Equal(t, "stuck", b.why("a").PauseReason)
+				require.Equal(t, fifo.Paused, b.why("a").State)
+				if scope == "group" { // what runs is let end by a pause
+					require.NoError(t, pausing(b.client.Queue("q").Pause(promptly(t), "")))
+				}
+				close(h.release)
+				if scope == "group" {
+					await(t, "the other's end", func() bool { return len(b.jobs()) == 3 })
+					_, err = b.client.Queue("q").Resume(t.Context())
+					require.NoError(t, err)
+				}
 				_, err = s.Resume(t.Context())
 				require.NoError(t, err)
 				b.drained()
+				if scope == "group" {
+					order := b.ledger.order()
+					require.Equal(t, ids, order[len(order)-3:])
+				}
 				require.Zero(t, w.Stats().Lost)
 			})
 		}
@@ -149,14 +161,8 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 // Handlers may have all connections of the client's pool.
 func TestCancelWithoutThePool(t *testing.T) {
 	b := newBed(t)
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(t, err)
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
 	b.send("g", nil)
-	h := newBlocking()
+	pool, h := b.onePool(), newBlocking()
 	w := &fifo.Worker{Client: b.open(pool), Concurrency: 1}
 	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
 		conn, err := pool.Acquire(ctx)
@@ -169,62 +175,82 @@ func TestCancelWithoutThePool(t *testing.T) {
 	b.run(w)
 	receive(t, h.started, "the handler")
 	b.listening()
-	_, _, err = b.client.Queue("q").Cancel(t.Context(), "")
-	require.NoError(t, err)
+	require.NoError(t, pausing(b.client.Queue("q").Cancel(t.Context(), "")))
 	require.ErrorIs(t, receive(t, h.causes, "the end of its context"), fifo.ErrCanceled)
 }
 
 // Workers are told of it when it is committed.
 func TestCancelIsAnnounced(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			e, q := b.listen(), b.client.Queue("q")
-			for want, s := range map[string]fifo.Scope{
-				`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
-			} {
-				s, end := within(b, s)
-				_, _, err := s.Cancel(t.Context(), "")
-				require.NoError(t, err)
-				if end.commit != nil {
-					require.Empty(t, e.before())
-					require.NoError(t, end.commit())
-				}
-				require.JSONEq(t, want, e.next())
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		e, q := b.listen(), b.client.Queue("q")
+		for want, s := range map[string]fifo.Scope{
+			`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
+		} {
+			s, end := within(b, s)
+			_, _, err := s.Cancel(t.Context(), "")
+			require.NoError(t, err)
+			if end.commit != nil {
+				require.Empty(t, e.before())
+				require.NoError(t, end.commit())
 			}
-		})
-	}
+			require.JSONEq(t, want, e.next())
+		}
+	})
 }
 
-// The session of a worker is ended by force, and nobody else's. The attempt is counted as lost.
-func TestTerminate(t *testing.T) {
-	b := newBed(t)
-	b.send("g", "stuck")
-	b.send("other", "fine")
-	h := newBlocking()
-	w := b.worker(h.handle)
-	b.run(w)
-	receive(t, h.started, "a handler")
-	receive(t, h.started, "the other")
-	g := b.client.Queue("q").Group("g")
-	ended, err := g.Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
-	require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
-	receive(t, h.started, "the next attempt")
-	jobs, err := g.Jobs(t.Context(), fifo.Page{})
-	require.NoError(t, err)
-	require.Equal(t, 1, jobs[0].Attempts)
-	require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
-	require.Empty(t, h.causes, "the other goes on")
-	close(h.release)
-	b.drained()
-	ended, err = g.Terminate(promptly(t))
-	require.NoError(t, err)
-	require.False(t, ended, "nobody holds it")
-	_, err = b.client.Queue("q").Terminate(t.Context())
-	require.ErrorIs(t, err, fifo.ErrInvalidID)
+// A group is taken from its worker by force, and no other: with the session of the worker, or from it. The handler learns
+// of it at once, whether it has the job's transaction or not. The attempt is counted as lost, and what the handler has
+// written does not commit.
+func TestTerminate(t *testing.T) { overLeases(t, testTerminate) }
+
+func testTerminate(t *testing.T, by lease) {
+	overAll(t, map[string]bool{"no transaction": false, "transaction": true}, func(t *testing.T, writes bool) {
+		b := by.on(newList(t))
+		b.send("g", "stuck")
+		b.send("other", "fine")
+		h := newBlocking()
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if writes {
+				if err := note(ctx, job); err != nil {
+					return err
+				}
+			}
+			_ = h.handle(ctx, job)
+			return nil // whatever has become of it
+		}))
+		receive(t, h.started, "a handler")
+		receive(t, h.started, "the other")
+		b.listening()
+		keeper, g := 0, b.client.Queue("q").Group("g")
+		if by == bySession {
+			keeper = b.oneKeeper()
+		}
+		ended, err := g.Terminate(promptly(t))
+		require.NoError(t, err)
+		require.True(t, ended)
+		require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
+		receive(t, h.started, "the next attempt")
+		jobs, err := g.Jobs(t.Context(), fifo.Page{})
+		require.NoError(t, err)
+		require.Equal(t, 1, jobs[0].Attempts)
+		require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
+		require.Empty(t, h.causes, "the other goes on")
+		if by == bySession {
+			require.Equal(t, keeper, b.oneKeeper(), "and so does the session")
+		}
+		close(h.release)
+		b.drained()
+		if writes {
+			require.Equal(t, []int{1, 2}, query[[]int](b, "SELECT array_agg(attempt ORDER BY attempt) FROM list"))
+			require.Equal(t, 1, query[int](b, "SELECT count(*) FROM list WHERE group_id = 'g'"))
+		}
+		ended, err = g.Terminate(promptly(t))
+		require.NoError(t, err)
+		require.False(t, ended, "nobody holds it")
+		_, err = b.client.Queue("q").Terminate(t.Context())
+		require.ErrorIs(t, err, fifo.ErrInvalidID)
+	})
 }
 
 // Pausing says what it finds: whether it was paused, and how many jobs it has.

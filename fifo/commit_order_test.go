@@ -25,7 +25,7 @@ func TestCommitOrder(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			b := newBed(t, commitOrder)
 			m := fifo.Message{Queue: "q", GroupID: group, Payload: "first"}
-			first := producers["bun.Tx"](t, b.client, b)
+			first := producers["bun.Tx"](b)
 			_, err := first.enqueue(m)
 			require.NoError(t, err)
 			_, err = first.enqueue(m) // does not wait for itself
@@ -65,7 +65,7 @@ func TestCommitOrder(t *testing.T) {
 func TestEnqueueOrder(t *testing.T) {
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}
-	first := producers["bun.Tx"](t, b.client, b)
+	first := producers["bun.Tx"](b)
 	low, err := first.enqueue(m)
 	require.NoError(t, err)
 	high, err := b.client.Enqueue(promptly(t), m)

@@ -37,6 +37,12 @@ func (b *bed) pooled(adjust func(*pgxpool.Config)) *pgxpool.Pool {
 	return pool
 }
 
+// onePool returns one of one connection.
+func (b *bed) onePool() *pgxpool.Pool {
+	b.t.Helper()
+	return b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+}
+
 func switchOff(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "SET standard_conforming_strings = off")
 	return err
@@ -131,7 +137,7 @@ func (b *bed) operate(c *fifo.Client) {
 // A client that has looked once looks at each connection on which bun writes values.
 func TestStringsCeaseToConform(t *testing.T) {
 	b := withDeadLetters(t)
-	pool := b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	pool := b.onePool()
 	client := b.open(pool)
 	drop := func() (n int64, err error) {
 		res, err := client.DB().ExecContext(t.Context(), "DELETE FROM pgfifo.dead_letters WHERE group_id = ?", escaping)

@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -188,11 +187,7 @@ func testRandomDeaths(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	b.exec("CREATE TABLE list (n serial, group_id text, id bigint PRIMARY KEY)")
-	for g := range 4 {
-		for range 25 {
-			b.send(fmt.Sprint(g), nil)
-		}
-	}
+	b.sendMany("q", 4, 25)
 	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
 		return bunExec(ctx, job, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
 	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = 4, 1000 }))

@@ -15,12 +15,7 @@ import (
 // bury makes dead letters of all jobs that say "dead".
 func (b *bed) bury() {
 	b.t.Helper()
-	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "dead" {
-			return fifo.DeadLetter(errOnPurpose)
-		}
-		return nil
-	}))
+	b.work(b.worker(failingOn("dead", fifo.DeadLetter(errOnPurpose))))
 }
 
 func letterIDs(list []fifo.Job) (ids []int64) {

@@ -111,7 +111,7 @@ func TestDedupInOneCall(t *testing.T) {
 					{Queue: "r", GroupID: "g", Payload: "6", DedupID: `b"\{},`, RunAt: time.Now().Add(time.Hour)},
 					deduped("g", "a"),
 				}
-				p := begin(t, b.client, b)
+				p := begin(b)
 				ids, err := p.enqueue(msgs...)
 				require.NoError(t, err)
 				require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
@@ -155,7 +155,7 @@ func TestDedupAtOnce(t *testing.T) {
 		for _, end := range []string{"commit", "undo"} {
 			t.Run(kind+", "+end, func(t *testing.T) {
 				b := newBed(t)
-				first := begin(t, b.client, b)
+				first := begin(b)
 				ids, err := first.enqueue(deduped("g", "a"))
 				require.NoError(t, err)
 				second := make(chan []fifo.Receipt, 1)

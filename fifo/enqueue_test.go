@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -196,16 +195,12 @@ func TestSchemas(t *testing.T) {
 
 func TestInvalidSchema(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	c := fifo.Open(pool, &fifo.Config{Schema: "pg_mine"})
+	c := nowhere(t, func(cfg *fifo.Config) { cfg.Schema = "pg_mine" })
 	_, want := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
 	require.ErrorContains(t, want, "pg_mine")
-	_, err = c.Jobs(t.Context(), fifo.Page{})
+	_, err := c.Jobs(t.Context(), fifo.Page{})
 	require.Equal(t, want, err)
 	w := &fifo.Worker{Client: c}
 	w.Handle("q", nop)
 	require.Equal(t, want, w.Run(t.Context()))
-	require.NoError(t, c.Close())
 }

@@ -24,75 +24,75 @@ type producer struct {
 }
 
 // producers begins a transaction of every kind. A *sql.DB or *bun.DB does not compile in their place: it has no Commit.
-var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
-	"bun.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := c.DB().BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		return sqlProducer(t, c, tx)
+var producers = map[string]func(b *bed) producer{
+	"bun.Tx": func(b *bed) producer {
+		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return b.producer(tx)
 	},
-	"*bun.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := c.DB().BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		return sqlProducer(t, c, &tx)
+	"*bun.Tx": func(b *bed) producer {
+		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return b.producer(&tx)
 	},
-	"*sql.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := c.DB().DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		return sqlProducer(t, c, tx)
+	"*sql.Tx": func(b *bed) producer {
+		tx, err := b.client.DB().DB.BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return b.producer(tx)
 	},
-	"pgx.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
+	"pgx.Tx": func(b *bed) producer {
 		tx := b.begin()
 		return producer{
 			func(msgs ...fifo.Message) ([]int64, error) {
-				return receipt.IDs(c.EnqueuePgxTx(t.Context(), tx, msgs...))
+				return receipt.IDs(b.client.EnqueuePgxTx(b.t.Context(), tx, msgs...))
 			},
-			func() error { return tx.Commit(t.Context()) },
-			func() error { return tx.Rollback(context.WithoutCancel(t.Context())) },
+			func() error { return tx.Commit(b.t.Context()) },
+			func() error { return tx.Rollback(context.WithoutCancel(b.t.Context())) },
 		}
 	},
 }
 
-func sqlProducer(t *testing.T, c *fifo.Client, tx fifo.Tx) producer {
+// producer enqueues in a transaction of database/sql or bun.
+func (b *bed) producer(tx fifo.Tx) producer {
 	return producer{
-		func(msgs ...fifo.Message) ([]int64, error) { return receipt.IDs(c.EnqueueTx(t.Context(), tx, msgs...)) },
+		func(msgs ...fifo.Message) ([]int64, error) {
+			return receipt.IDs(b.client.EnqueueTx(b.t.Context(), tx, msgs...))
+		},
 		tx.Commit, tx.Rollback,
 	}
 }
 
 func TestEnqueueInTransaction(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
-			p := begin(t, b.client, b)
-			ids, err := p.enqueue()
-			require.NoError(t, err)
-			require.Empty(t, ids)
-			ids, err = p.enqueue(m, m, m)
-			require.NoError(t, err)
-			require.IsIncreasing(t, ids)
-			_, err = p.enqueue(fifo.Message{})
-			require.ErrorIs(t, err, fifo.ErrInvalidMessage)
-			require.Zero(t, b.count("jobs"))
-			require.NoError(t, p.commit())
-			jobs := b.jobs()
-			require.Len(t, jobs, 3)
-			for i, job := range jobs {
-				require.Equal(t, ids[i], job.ID)
-				require.Equal(t, m.Payload, string(job.Payload))
-				require.Equal(t, 7, job.MaxAttempts)
-			}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
+		p := begin(b)
+		ids, err := p.enqueue()
+		require.NoError(t, err)
+		require.Empty(t, ids)
+		ids, err = p.enqueue(m, m, m)
+		require.NoError(t, err)
+		require.IsIncreasing(t, ids)
+		_, err = p.enqueue(fifo.Message{})
+		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+		require.Zero(t, b.count("jobs"))
+		require.NoError(t, p.commit())
+		jobs := b.jobs()
+		require.Len(t, jobs, 3)
+		for i, job := range jobs {
+			require.Equal(t, ids[i], job.ID)
+			require.Equal(t, m.Payload, string(job.Payload))
+			require.Equal(t, 7, job.MaxAttempts)
+		}
 
-			p = begin(t, b.client, b)
-			_, err = p.enqueue(m)
-			require.NoError(t, err)
-			require.NoError(t, p.undo())
-			require.Equal(t, 3, b.count("jobs"))
-			_, err = p.enqueue(m)
-			require.Error(t, err, "the transaction has ended")
-		})
-	}
+		p = begin(b)
+		_, err = p.enqueue(m)
+		require.NoError(t, err)
+		require.NoError(t, p.undo())
+		require.Equal(t, 3, b.count("jobs"))
+		_, err = p.enqueue(m)
+		require.Error(t, err, "the transaction has ended")
+	})
 }
 
 func TestEnqueueNilTransaction(t *testing.T) {
@@ -175,14 +175,14 @@ func TestEnqueueNeverWaits(t *testing.T) {
 	}))
 	b.send("held", "first")
 	receive(t, inside, "the handler")
-	open := producers["pgx.Tx"](t, b.client, b)
+	open := producers["pgx.Tx"](b)
 	_, err := open.enqueue(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
 	require.NoError(t, err)
 	ctx := promptly(t)
 	for _, group := range []string{"held", "new", "newer"} {
 		_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
 		require.NoError(t, err, group)
-		p := producers["*sql.Tx"](t, b.client, b)
+		p := producers["*sql.Tx"](b)
 		_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
 		require.NoError(t, err, group)
 		require.NoError(t, p.commit())
@@ -197,20 +197,17 @@ func TestEnqueueNeverWaits(t *testing.T) {
 
 // Without CommitOrder an id that is committed late is worked all the same, and soon, though its successor is done.
 func TestLateCommit(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			b.ledger.unordered = true
-			b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
-			late := begin(t, b.client, b)
-			low, err := late.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-			require.NoError(t, err)
-			high := b.send("g", nil)
-			await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
-			require.NoError(t, late.commit())
-			b.drained()
-			require.Equal(t, append(high, low...), b.ledger.order())
-		})
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		b.ledger.unordered = true
+		b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
+		late := begin(b)
+		low, err := late.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, err)
+		high := b.send("g", nil)
+		await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
+		require.NoError(t, late.commit())
+		b.drained()
+		require.Equal(t, append(high, low...), b.ledger.order())
+	})
 }

@@ -24,6 +24,14 @@ func (b *bed) giving(up fifo.GiveUp, q fifo.Queue, adjust ...func(*fifo.Worker))
 	return w
 }
 
+// failsOutside is a handler that has ended its job's transaction when it fails.
+func failsOutside(ctx context.Context, job *fifo.Job) error {
+	if tx, err := job.PgxTx(ctx); err == nil {
+		_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
+	}
+	return errOnPurpose
+}
+
 // A job that has used up its attempts stops its group, and no other, until an operator resumes it: it has all its
 // attempts then, and its history.
 func TestBlockedGroup(t *testing.T) { overLeases(t, testBlockedGroup) }
@@ -119,8 +127,9 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 func TestBlockGoesWithItsJob(t *testing.T) {
 	t.Parallel()
 	for verb, do := range map[string]func(ctx context.Context, g fifo.Scope) error{
-		"bury":  func(ctx context.Context, g fifo.Scope) error { return g.Bury(ctx, 1, "") },
-		"purge": func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
+		"bury":   func(ctx context.Context, g fifo.Scope) error { return g.Bury(ctx, 1, "") },
+		"delete": func(ctx context.Context, g fifo.Scope) error { return g.Delete(ctx, 1) },
+		"purge":  func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
 	} {
 		for _, byHand := range []bool{false, true} {
 			t.Run(fmt.Sprint(verb, " ", byHand), func(t *testing.T) {
@@ -195,12 +204,7 @@ func TestDiscard(t *testing.T) { overLeases(t, testDiscard) }
 func testDiscard(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	ids := b.send("g", "head", "next")
-	w := b.giving(fifo.Discard, fifo.Queue{Handler: func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "head" {
-			return errOnPurpose
-		}
-		return nil
-	}}, oneLane)
+	w := b.giving(fifo.Discard, fifo.Queue{Handler: failingOn("head", errOnPurpose)}, oneLane)
 	b.work(w)
 	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
 	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Retried, fifo.Discarded, fifo.Succeeded}, b.ledger.outcomes())
@@ -226,23 +230,12 @@ func TestDeadLetterInAnyCase(t *testing.T) {
 // Both are recorded also if the handler has ended the job's transaction, and of a job in a batch.
 func TestGiveUpElsewhere(t *testing.T) {
 	t.Parallel()
-	ended := func(ctx context.Context, job *fifo.Job) error {
-		if tx, err := job.PgxTx(ctx); err == nil {
-			_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
-		}
-		return errOnPurpose
-	}
-	second := func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "2" {
-			return errOnPurpose
-		}
-		return nil
-	}
+	second := failingOn("2", errOnPurpose)
 	for name, x := range map[string]struct {
 		queue fifo.Queue
 		sent  []any
 	}{
-		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []any{"1"}},
+		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []any{"1"}},
 		"in a batch": {
 			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]any{"1", "2", "3"},
@@ -322,13 +315,7 @@ func TestBlockBesideAnOpenPause(t *testing.T) {
 			_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
 			require.NoError(t, err)
 		}
-		h := func(_ context.Context, job *fifo.Job) error {
-			if string(job.Payload) == "bad" {
-				return errOnPurpose
-			}
-			return nil
-		}
-		w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: h},
+		w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: failingOn("bad", errOnPurpose)},
 			func(w *fifo.Worker) { w.Concurrency = 2 })
 		b.run(w)
 		await(t, "both to fail", func() bool { return b.ledger.started() == 2 })

@@ -30,57 +30,54 @@ func everyHeader() fifo.Headers {
 
 // Headers come out as they went in, whichever way that was, and on every way that a job takes.
 func TestHeaders(t *testing.T) {
-	t.Parallel()
 	want := everyHeader()
 	with := fifo.Message{Queue: "q", GroupID: "a", Headers: want, MaxAttempts: 1}
 	without := fifo.Message{Queue: "q", GroupID: "b", Headers: fifo.Headers{}, MaxAttempts: 1}
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			p := begin(t, b.client, b)
-			for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
-				_, err := p.enqueue(msgs...)
-				require.NoError(t, err)
-			}
-			require.NoError(t, p.commit())
-			b.sendAll(with)
-			b.sendAll(without, with)
-			check := func(group string, got fifo.Headers) {
-				t.Helper()
-				if group == "a" {
-					require.Equal(t, want, got)
-				} else {
-					require.Nil(t, got)
-				}
-			}
-			for _, j := range b.jobs() {
-				check(j.GroupID, j.Headers)
-			}
-			ran := 0
-			handler := func(_ context.Context, job *fifo.Job) error {
-				check(job.GroupID, job.Headers)
-				if ran++; ran <= 10 {
-					return errBroken
-				}
-				return nil
-			}
-			b.work(b.worker(handler, oneLane))
-			require.Equal(t, 10, ran)
-			letters := b.deadLetters()
-			require.Len(t, letters, 10)
-			for _, d := range letters {
-				check(d.GroupID, d.Headers)
-			}
-			back, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		p := begin(b)
+		for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
+			_, err := p.enqueue(msgs...)
 			require.NoError(t, err)
-			require.Len(t, back, 10)
-			again := b.bare(nil) // the ledger knows of no redrive
-			again.Concurrency = 1
-			again.Handle("q", handler)
-			b.work(again)
-			require.Equal(t, 20, ran)
-		})
-	}
+		}
+		require.NoError(t, p.commit())
+		b.sendAll(with)
+		b.sendAll(without, with)
+		check := func(group string, got fifo.Headers) {
+			t.Helper()
+			if group == "a" {
+				require.Equal(t, want, got)
+			} else {
+				require.Nil(t, got)
+			}
+		}
+		for _, j := range b.jobs() {
+			check(j.GroupID, j.Headers)
+		}
+		ran := 0
+		handler := func(_ context.Context, job *fifo.Job) error {
+			check(job.GroupID, job.Headers)
+			if ran++; ran <= 10 {
+				return errBroken
+			}
+			return nil
+		}
+		b.work(b.worker(handler, oneLane))
+		require.Equal(t, 10, ran)
+		letters := b.deadLetters()
+		require.Len(t, letters, 10)
+		for _, d := range letters {
+			check(d.GroupID, d.Headers)
+		}
+		back, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
+		require.NoError(t, err)
+		require.Len(t, back, 10)
+		again := b.bare(nil) // the ledger knows of no redrive
+		again.Concurrency = 1
+		again.Handle("q", handler)
+		b.work(again)
+		require.Equal(t, 20, ran)
+	})
 }
 
 // So they do in batches of both kinds.
@@ -207,35 +204,32 @@ func TestHeadersAsJSON(t *testing.T) {
 func TestRunAt(t *testing.T) { overLeases(t, testRunAt) }
 
 func testRunAt(t *testing.T, by lease) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			b := by.on(newBed(t))
-			at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-			p := begin(t, b.client, b)
-			later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}
-			past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
-			_, err := p.enqueue(later)
-			require.NoError(t, err)
-			recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
-			_, err = p.enqueue(past, later, recent)
-			require.NoError(t, err)
-			require.NoError(t, p.commit())
-			for _, j := range b.jobs() {
-				if j.GroupID == "later" {
-					require.True(t, at.Equal(j.RunAt), "%v", j.RunAt)
-				} else {
-					require.Zero(t, j.RunAt)
-				}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := by.on(newBed(t))
+		at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+		p := begin(b)
+		later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}
+		past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
+		_, err := p.enqueue(later)
+		require.NoError(t, err)
+		recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
+		_, err = p.enqueue(past, later, recent)
+		require.NoError(t, err)
+		require.NoError(t, p.commit())
+		for _, j := range b.jobs() {
+			if j.GroupID == "later" {
+				require.True(t, at.Equal(j.RunAt), "%v", j.RunAt)
+			} else {
+				require.Zero(t, j.RunAt)
 			}
-			w := b.worker(nop)
-			b.run(w)
-			await(t, "what may run", func() bool { return b.count("jobs") == 2 })
-			require.Len(t, b.jobs(), 2)
-			b.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp()")
-			b.drained()
-		})
-	}
+		}
+		w := b.worker(nop)
+		b.run(w)
+		await(t, "what may run", func() bool { return b.count("jobs") == 2 })
+		require.Len(t, b.jobs(), 2)
+		b.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp()")
+		b.drained()
+	})
 }
 
 func TestInvalidRunAt(t *testing.T) {

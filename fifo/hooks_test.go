@@ -198,10 +198,7 @@ func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	t.Parallel()
 	type key struct{}
 	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
-		for kind, work := range map[string]func(*bed) *fifo.Worker{
-			"each":  func(b *bed) *fifo.Worker { return b.each(batch, nop) },
-			"slice": func(b *bed) *fifo.Worker { return b.slice(batch, oneAfterTheOther(nop)) },
-		} {
+		for kind, work := range ways {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				seen := make(chan [2]int64, 3)
 				b := by.on(newBed(t, func(cfg *fifo.Config) {
@@ -219,7 +216,7 @@ func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 				for i := range 3 {
 					b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
 				}
-				b.work(work(b))
+				b.work(work(b, batch, nop))
 				for range 3 {
 					ids := receive(t, seen, "what Settled saw")
 					require.Equal(t, ids[0], ids[1])
@@ -238,13 +235,9 @@ func TestWorkerHasOneName(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			b := newBed(t)
-			cfg, err := pgxpool.ParseConfig(b.url)
-			require.NoError(t, err)
-			cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
-			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-			require.NoError(t, err)
-			t.Cleanup(pool.Close)
-			b.client = b.open(pool)
+			b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+				cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
+			}))
 			b.send("g", nil)
 			var session, shown string
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {

@@ -48,13 +48,13 @@ func (b *bed) limit(from, to int) {
 }
 
 // sendMany enqueues n jobs to each of so many groups.
-func (b *bed) sendMany(queue string, groups, n int) {
+func (b *bed) sendMany(queue string, groups, n int) []int64 {
 	b.t.Helper()
 	var msgs []fifo.Message
 	for i := range groups * n {
 		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint("g", i%groups), Payload: i})
 	}
-	b.sendAll(msgs...)
+	return b.sendAll(msgs...)
 }
 
 // gauged returns a worker that works q in eight lanes, so much at a time.
@@ -278,17 +278,19 @@ func TestOverLimitAfterABusySpell(t *testing.T) {
 	b.drained()
 }
 
-// A job that waits for a slot says so, and so does one behind it; not while there is a free one.
-func TestWhyOverLimit(t *testing.T) {
-	b := newBed(t)
+// A job that waits for a slot says so, and so does one behind it; not while there is a free one. A slot is in use while
+// the session lives that has it.
+func TestWhyOverLimit(t *testing.T) { overLeases(t, testWhyOverLimit) }
+
+func testWhyOverLimit(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.limit(0, 2)
 	b.sendMany("q", 1, 1)
 	g := newGauge()
-	b.run(b.gauged(g, fifo.Queue{}))
+	r := b.run(b.gauged(g, fifo.Queue{}))
 	g.reach(t, 1)
 	elsewhere := b.client.Queue("r").Group("g")
-	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "r", GroupID: "g"})
-	require.NoError(t, err)
+	b.plant("r", 1, "g")
 	status, err := elsewhere.Why(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, fifo.Due, status.State, "of a queue without a limit")
@@ -297,15 +299,26 @@ func TestWhyOverLimit(t *testing.T) {
 
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "second"})
 	g.reach(t, 2)
-	ids := b.sendAll(fifo.Message{Queue: "q", GroupID: "third"}, fifo.Message{Queue: "q", GroupID: "third"})
-	status, err = b.client.Queue("q").Group("third").Why(t.Context())
+	ids := b.send("third", nil, nil)
+	third := b.why("third")
+	require.Equal(t, fifo.OverLimit, third.State)
+	require.Regexp(t, "may run since 20.*, and waits: the queue is at its limit", third.Reason())
+	behind, err := b.client.Queue("q").WhyJob(t.Context(), ids[1])
 	require.NoError(t, err)
-	require.Equal(t, fifo.OverLimit, status.State)
-	require.Regexp(t, "may run since 20.*, and waits: the queue is at its limit", status.Reason())
-	status, err = b.client.Queue("q").WhyJob(t.Context(), ids[1])
-	require.NoError(t, err)
-	require.Equal(t, fifo.Behind, status.State)
-	require.Contains(t, status.Reason(), "the queue is at its limit")
+	require.Equal(t, fifo.Behind, behind.State)
+	require.Contains(t, behind.Reason(), "the queue is at its limit")
 	close(g.open)
-	b.drained()
+	r.finish()
+	if by != bySession {
+		return
+	}
+	b.plant("q", 1, "late")
+	conn := b.kept("none", 1)
+	const slots = "UPDATE pgfifo.slots SET session = (SELECT session FROM pgfifo.queue_groups WHERE group_id = 'none')"
+	b.exec(slots + " WHERE n = 1")
+	require.Equal(t, fifo.Due, b.why("late").State, "one is free")
+	b.exec(slots)
+	require.Equal(t, fifo.OverLimit, b.why("late").State)
+	b.gone(conn)
+	require.Equal(t, fifo.Due, b.why("late").State)
 }

@@ -17,15 +17,9 @@ import (
 // the schema before: it has sent a message to the queue.
 func (b *bed) withoutAPool(queue string) (w *fifo.Worker, pool *pgxpool.Pool, release func()) {
 	b.t.Helper()
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(b.t, err)
-	cfg.MaxConns = 1
-	pool, err = pgxpool.NewWithConfig(b.t.Context(), cfg)
-	require.NoError(b.t, err)
-	b.t.Cleanup(pool.Close)
-	w = b.worker(nop, oneLane)
+	w, pool = b.worker(nop, oneLane), b.onePool()
 	w.Client = b.open(pool)
-	_, err = w.Client.Enqueue(b.t.Context(), fifo.Message{Queue: queue, GroupID: "g"})
+	_, err := w.Client.Enqueue(b.t.Context(), fifo.Message{Queue: queue, GroupID: "g"})
 	require.NoError(b.t, err)
 	conn, err := pool.Acquire(b.t.Context())
 	require.NoError(b.t, err)

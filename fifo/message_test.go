@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -110,16 +109,14 @@ func same(t *testing.T, i int, want, got string) {
 // What cannot be enqueued is refused before any SQL: this client's database does not exist.
 func TestInvalidMessage(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
 	var told error
-	c := fifo.Open(pool, &fifo.Config{Hooks: []fifo.Hooks{{Enqueue: func(
-		ctx context.Context, _ []fifo.Message,
-	) (context.Context, func([]fifo.Receipt, error)) {
-		return ctx, func(_ []fifo.Receipt, err error) { told = err }
-	}}}})
-	t.Cleanup(func() { _ = c.Close() })
+	c := nowhere(t, func(cfg *fifo.Config) {
+		cfg.Hooks = []fifo.Hooks{{Enqueue: func(ctx context.Context, _ []fifo.Message) (
+			context.Context, func([]fifo.Receipt, error),
+		) {
+			return ctx, func(_ []fifo.Receipt, err error) { told = err }
+		}}}
+	})
 	ok := fifo.Message{Queue: "q", GroupID: "g"}
 	for name, x := range map[string]struct {
 		edit  func(m *fifo.Message)
@@ -168,7 +165,7 @@ func TestInvalidMessage(t *testing.T) {
 		require.ErrorContains(t, err, "message 2 of 3", name)
 		require.ErrorContains(t, err, x.field, name)
 	}
-	_, err = c.Enqueue(t.Context(), ok)
+	_, err := c.Enqueue(t.Context(), ok)
 	require.Error(t, err, "the control: this one does reach for the database")
 	require.NotErrorIs(t, err, fifo.ErrInvalidMessage)
 }

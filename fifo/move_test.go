@@ -117,32 +117,29 @@ func TestMoveStaysInItsDatabase(t *testing.T) {
 // A job that runs is left alone. What is moved is worked by a worker that would not look for an hour, when that is
 // committed.
 func TestMoveBesideARunningJob(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			b.ledger.unordered = true
-			ids := b.send("g", "one", "two", "three")
-			h := newBlocking()
-			w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
-			b.run(w)
-			require.Equal(t, ids[0], receive(t, h.started, "the head"))
-			s, end := within(b, b.client.Queue("q").Group("g"))
-			n, err := s.Move(promptly(t), b.client.Queue("q").Group("h"))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			if end.commit != nil {
-				require.Equal(t, []string{"q/g one", "q/g two", "q/g three"}, b.places())
-				require.NoError(t, end.commit())
-			}
-			receive(t, h.started, "the head of what was moved")
-			require.Equal(t, []string{"q/g one", "q/h two", "q/h three"}, b.places())
-			close(h.release)
-			b.drained()
-			require.Equal(t, []string{"one", "two", "three"}, b.ledger.payloads())
-			b.ledger.sent = nil // they have other ids now
-		})
-	}
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		b.ledger.unordered = true
+		ids := b.send("g", "one", "two", "three")
+		h := newBlocking()
+		w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
+		b.run(w)
+		require.Equal(t, ids[0], receive(t, h.started, "the head"))
+		s, end := within(b, b.client.Queue("q").Group("g"))
+		n, err := s.Move(promptly(t), b.client.Queue("q").Group("h"))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		if end.commit != nil {
+			require.Equal(t, []string{"q/g one", "q/g two", "q/g three"}, b.places())
+			require.NoError(t, end.commit())
+		}
+		receive(t, h.started, "the head of what was moved")
+		require.Equal(t, []string{"q/g one", "q/h two", "q/h three"}, b.places())
+		close(h.release)
+		b.drained()
+		require.Equal(t, []string{"one", "two", "three"}, b.ledger.payloads())
+		b.ledger.sent = nil // they have other ids now
+	})
 }
 
 // Jobs that run behind the head of a batch are moved, and nothing of what the batch did with them stays.

@@ -26,6 +26,16 @@ func failing(n int, err error) fifo.Handler {
 	}
 }
 
+// failingOn is a handler that fails with err where the payload is that.
+func failingOn(payload string, err error) fifo.Handler {
+	return func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == payload {
+			return err
+		}
+		return nil
+	}
+}
+
 func TestSuccess(t *testing.T) { overLeases(t, testSuccess) }
 
 func testSuccess(t *testing.T, by lease) {

@@ -70,38 +70,35 @@ func TestInvalidReason(t *testing.T) {
 
 // Workers are told what is resumed, when that is committed, and not of what was not paused.
 func TestResumeIsAnnounced(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			e, q := b.listen(), b.client.Queue("q")
-			for _, x := range []struct {
-				scope fifo.Scope
-				want  string
-			}{
-				{q, `{"q":"q"}`}, {q.Group("g"), `{"q":"q","g":[{"g":"g","i":0}]}`},
-			} {
-				require.NoError(t, pausing(x.scope.Pause(t.Context(), "")))
-				for _, paused := range []bool{true, false} {
-					scope, end := within(b, x.scope)
-					was, err := scope.Resume(t.Context())
-					require.NoError(t, err)
-					require.Equal(t, paused, was)
-					if end.commit != nil {
-						require.Empty(t, e.before())
-						require.NoError(t, end.commit())
-					}
-					if paused {
-						require.JSONEq(t, x.want, e.next())
-					}
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		e, q := b.listen(), b.client.Queue("q")
+		for _, x := range []struct {
+			scope fifo.Scope
+			want  string
+		}{
+			{q, `{"q":"q"}`}, {q.Group("g"), `{"q":"q","g":[{"g":"g","i":0}]}`},
+		} {
+			require.NoError(t, pausing(x.scope.Pause(t.Context(), "")))
+			for _, paused := range []bool{true, false} {
+				scope, end := within(b, x.scope)
+				was, err := scope.Resume(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, paused, was)
+				if end.commit != nil {
+					require.Empty(t, e.before())
+					require.NoError(t, end.commit())
 				}
-				b.send("next", nil)
-				_, byID := groupsOf(t, e.next())
-				require.NotEmpty(t, byID, "nothing was told of what was not paused")
-				require.NotContains(t, byID, int64(0), "nor here")
+				if paused {
+					require.JSONEq(t, x.want, e.next())
+				}
 			}
-		})
-	}
+			b.send("next", nil)
+			_, byID := groupsOf(t, e.next())
+			require.NotEmpty(t, byID, "nothing was told of what was not paused")
+			require.NotContains(t, byID, int64(0), "nor here")
+		}
+	})
 }
 
 // A worker that would poll once an hour goes on with what is resumed.

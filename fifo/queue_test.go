@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -30,20 +29,12 @@ func (g *gate) handle(ctx context.Context, job *fifo.Job) error {
 	return context.Cause(ctx)
 }
 
-// sent puts jobs into groups of their own.
-func (b *bed) sent(queue string, n int) {
-	b.t.Helper()
-	for i := range n {
-		b.sendAll(fifo.Message{Queue: queue, GroupID: fmt.Sprint(i)})
-	}
-}
-
 // A queue with a lane kept does not wait for the others' jobs.
 func TestLaneIsKept(t *testing.T) { overLeases(t, testLaneIsKept) }
 
 func testLaneIsKept(t *testing.T, by lease) {
 	b := by.on(newBed(t), "long", "short")
-	b.sent("long", 5)
+	b.sendMany("long", 5, 1)
 	g := newGate()
 	w := &fifo.Worker{Client: b.client, Concurrency: 3}
 	w.HandleQueue("long", fifo.Queue{Handler: g.handle})
@@ -52,7 +43,7 @@ func testLaneIsKept(t *testing.T, by lease) {
 	for range 2 {
 		require.Equal(t, "long", receive(t, g.begun, "a long job"))
 	}
-	b.sent("short", 5)
+	b.sendMany("short", 5, 1)
 	await(t, "the short jobs are done", func() bool { return b.ledger.started() == 5 })
 	require.Empty(t, g.begun, "the lane is kept")
 	require.NoError(t, w.SetLanes("short", 0, 0))
@@ -66,8 +57,8 @@ func TestLanesAreLimited(t *testing.T) { overLeases(t, testLanesAreLimited) }
 
 func testLanesAreLimited(t *testing.T, by lease) {
 	b := by.on(newBed(t), "narrow", "wide")
-	b.sent("narrow", 9)
-	b.sent("wide", 2)
+	b.sendMany("narrow", 9, 1)
+	b.sendMany("wide", 2, 1)
 	g := newGate()
 	w := &fifo.Worker{Client: b.client, Concurrency: 6}
 	w.HandleQueue("narrow", fifo.Queue{Handler: g.handle, MaxLanes: 1})
@@ -160,7 +151,7 @@ func TestNoLimitOfAttempts(t *testing.T) {
 
 func TestHandleWhileItRuns(t *testing.T) {
 	b := newBed(t)
-	b.sent("q", 1)
+	b.sendMany("q", 1, 1)
 	w := b.worker(nop)
 	run := b.run(w)
 	b.drained()

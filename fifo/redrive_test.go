@@ -53,63 +53,60 @@ func toTail(of fifo.Letters) fifo.Redrive { return fifo.Redrive{Letters: of, ToT
 // What is redriven to the tail is a new job behind all that was enqueued, if and when the transaction commits; of what
 // the message was, nothing changes.
 func TestRedriveToTail(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			head := fifo.Headers{"h": "\x00"}
-			dead := b.sendAll(
-				fifo.Message{Queue: "q", GroupID: "g", Payload: "dead", Headers: head, MaxAttempts: 3},
-				fifo.Message{Queue: "q", GroupID: "h", Payload: "dead"},
-				fifo.Message{Queue: "q", GroupID: "g", Payload: "dead"})
-			b.bury()
-			waiting := b.send("g", "waits", "waits")
-			letters := b.deadLetters()
-			s, end := within(b, b.client.Queue("q"))
-			if end.undo != nil {
-				_, _, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
-				require.NoError(t, err)
-				require.NoError(t, end.undo())
-				require.Len(t, b.deadLetters(), 3)
-				require.Len(t, b.jobs(), 2)
-				s, end = within(b, b.client.Queue("q"))
-			}
-			tail, last, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		head := fifo.Headers{"h": "\x00"}
+		dead := b.sendAll(
+			fifo.Message{Queue: "q", GroupID: "g", Payload: "dead", Headers: head, MaxAttempts: 3},
+			fifo.Message{Queue: "q", GroupID: "h", Payload: "dead"},
+			fifo.Message{Queue: "q", GroupID: "g", Payload: "dead"})
+		b.bury()
+		waiting := b.send("g", "waits", "waits")
+		letters := b.deadLetters()
+		s, end := within(b, b.client.Queue("q"))
+		if end.undo != nil {
+			_, _, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
 			require.NoError(t, err)
-			if end.commit != nil {
-				require.Len(t, b.jobs(), 2, "not yet")
-				require.NoError(t, end.commit())
-			}
-			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, letterIDs(letters), "the order of lists")
-			require.Equal(t, letters[2].Cursor(), last)
-			require.Empty(t, b.deadLetters())
-			b.audited(tail, dead...)
-			require.Greater(t, tail[0], waiting[1])
-			require.Greater(t, tail[1], tail[2], "the order of the letters is kept")
+			require.NoError(t, end.undo())
+			require.Len(t, b.deadLetters(), 3)
+			require.Len(t, b.jobs(), 2)
+			s, end = within(b, b.client.Queue("q"))
+		}
+		tail, last, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+		require.NoError(t, err)
+		if end.commit != nil {
+			require.Len(t, b.jobs(), 2, "not yet")
+			require.NoError(t, end.commit())
+		}
+		require.Equal(t, []int64{dead[0], dead[2], dead[1]}, letterIDs(letters), "the order of lists")
+		require.Equal(t, letters[2].Cursor(), last)
+		require.Empty(t, b.deadLetters())
+		b.audited(tail, dead...)
+		require.Greater(t, tail[0], waiting[1])
+		require.Greater(t, tail[1], tail[2], "the order of the letters is kept")
 
-			jobs := b.jobs()
-			require.Len(t, jobs, 5)
-			job := jobs[2]
-			require.Equal(t, tail[0], job.ID)
-			require.Equal(t, "dead", string(job.Payload))
-			require.Equal(t, head, job.Headers)
-			require.Zero(t, job.Attempts)
-			require.Equal(t, 3, job.MaxAttempts)
-			require.Equal(t, letters[0].EnqueuedAt, job.EnqueuedAt)
-			require.Equal(t, letters[0].Failures, job.Failures)
-			require.Zero(t, job.RunAt)
+		jobs := b.jobs()
+		require.Len(t, jobs, 5)
+		job := jobs[2]
+		require.Equal(t, tail[0], job.ID)
+		require.Equal(t, "dead", string(job.Payload))
+		require.Equal(t, head, job.Headers)
+		require.Zero(t, job.Attempts)
+		require.Equal(t, 3, job.MaxAttempts)
+		require.Equal(t, letters[0].EnqueuedAt, job.EnqueuedAt)
+		require.Equal(t, letters[0].Failures, job.Failures)
+		require.Zero(t, job.RunAt)
 
-			n := len(b.ledger.order())
-			b.work(b.worker(nop, oneLane))
-			var order []int64
-			for _, job := range b.ledger.starts[n:] {
-				if job.GroupID == "g" {
-					order = append(order, job.ID)
-				}
+		n := len(b.ledger.order())
+		b.work(b.worker(nop, oneLane))
+		var order []int64
+		for _, job := range b.ledger.starts[n:] {
+			if job.GroupID == "g" {
+				order = append(order, job.ID)
 			}
-			require.Equal(t, append(waiting, tail[0], tail[1]), order)
-		})
-	}
+		}
+		require.Equal(t, append(waiting, tail[0], tail[1]), order)
+	})
 }
 
 // A worker that would poll once an hour hears of it, also while it runs a job of the group, which is not disturbed.
@@ -172,63 +169,60 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 // One dead letter may be mended on the way, in any transaction, in its place or at the tail. What is not replaced
 // stays, and what is too large together is refused.
 func TestRedriveEdited(t *testing.T) {
-	t.Parallel()
 	large := strings.Repeat("x", fifo.MaxPayloadBytes)
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			for i, x := range []struct {
-				payload any
-				headers fifo.Headers
-				want    string
-				and     fifo.Headers
-			}{
-				{nil, nil, "old", fifo.Headers{"old": "1"}},
-				{"new", nil, "new", fifo.Headers{"old": "1"}},
-				{[]byte(nil), nil, "old", fifo.Headers{"old": "1"}},
-				{[]byte{}, nil, "", fifo.Headers{"old": "1"}},
-				{map[string]int{"a": 1}, fifo.Headers{}, `{"a":1}`, nil},
-				{nil, fifo.Headers{"new": "\x00"}, "old", fifo.Headers{"new": "\x00"}},
-				{nil, fifo.Headers{}, "old", nil},
-				{large, fifo.Headers{}, large, nil},
-				{large, nil, "", nil},
-				{nil, fifo.Headers{"n": large[4:]}, "old", fifo.Headers{"n": large[4:]}},
-				{nil, fifo.Headers{"n": large[3:]}, "", nil},
-			} {
-				group, id := string(rune('a'+i)), int64(1000+i)
-				b.died(letter(group, id, "error", ""))
-				s, end := within(b, b.client.Queue("q").Group(group))
-				list, _, err := s.Redrive(t.Context(), fifo.Redrive{
-					Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
-				})
-				if end.commit != nil {
-					require.NoError(t, end.commit())
-				}
-				if x.want == "" && x.and == nil {
-					require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
-					require.Empty(t, list)
-					require.Len(t, b.deadLetters(), 1)
-					b.exec("DELETE FROM pgfifo.dead_letters")
-					continue
-				}
-				require.NoError(t, err)
-				require.Len(t, list, 1)
-				jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
-				require.NoError(t, err)
-				require.Len(t, jobs, 1)
-				require.Len(t, jobs[0].Payload, len(x.want))
-				require.Equal(t, x.want[:min(9, len(x.want))], string(jobs[0].Payload[:min(9, len(x.want))]))
-				require.Equal(t, x.and, jobs[0].Headers)
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		for i, x := range []struct {
+			payload any
+			headers fifo.Headers
+			want    string
+			and     fifo.Headers
+		}{
+			{nil, nil, "old", fifo.Headers{"old": "1"}},
+			{"new", nil, "new", fifo.Headers{"old": "1"}},
+			{[]byte(nil), nil, "old", fifo.Headers{"old": "1"}},
+			{[]byte{}, nil, "", fifo.Headers{"old": "1"}},
+			{map[string]int{"a": 1}, fifo.Headers{}, `{"a":1}`, nil},
+			{nil, fifo.Headers{"new": "\x00"}, "old", fifo.Headers{"new": "\x00"}},
+			{nil, fifo.Headers{}, "old", nil},
+			{large, fifo.Headers{}, large, nil},
+			{large, nil, "", nil},
+			{nil, fifo.Headers{"n": large[4:]}, "old", fifo.Headers{"n": large[4:]}},
+			{nil, fifo.Headers{"n": large[3:]}, "", nil},
+		} {
+			group, id := string(rune('a'+i)), int64(1000+i)
+			b.died(letter(group, id, "error", ""))
+			s, end := within(b, b.client.Queue("q").Group(group))
+			list, _, err := s.Redrive(t.Context(), fifo.Redrive{
+				Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
+			})
+			if end.commit != nil {
+				require.NoError(t, end.commit())
 			}
-			s, end := within(b, b.client.Queue("q").Group("none"))
-			list, _, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
+			if x.want == "" && x.and == nil {
+				require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
+				require.Empty(t, list)
+				require.Len(t, b.deadLetters(), 1)
+				b.exec("DELETE FROM pgfifo.dead_letters")
+				continue
+			}
 			require.NoError(t, err)
-			require.Empty(t, list)
-			if end.undo != nil {
-				require.NoError(t, end.undo())
-			}
-		})
-	}
+			require.Len(t, list, 1)
+			jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
+			require.NoError(t, err)
+			require.Len(t, jobs, 1)
+			require.Len(t, jobs[0].Payload, len(x.want))
+			require.Equal(t, x.want[:min(9, len(x.want))], string(jobs[0].Payload[:min(9, len(x.want))]))
+			require.Equal(t, x.and, jobs[0].Headers)
+		}
+		s, end := within(b, b.client.Queue("q").Group("none"))
+		list, _, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
+		require.NoError(t, err)
+		require.Empty(t, list)
+		if end.undo != nil {
+			require.NoError(t, end.undo())
+		}
+	})
 }
 
 // Of two who redrive a part at once, the second has the next ones, or the first's if those were put back.
@@ -301,7 +295,7 @@ func TestRedriveOfALivingID(t *testing.T) {
 func TestRedriveToTailInCommitOrder(t *testing.T) {
 	b := newBed(t, commitOrder)
 	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
-	p := producers["pgx.Tx"](t, b.client, b)
+	p := producers["pgx.Tx"](b)
 	_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
 	require.NoError(t, err)
 	q := b.client.Queue("q")

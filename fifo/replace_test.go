@@ -208,7 +208,7 @@ func TestReplaceInTransaction(t *testing.T) {
 			t.Run(kind+", "+end, func(t *testing.T) {
 				b := newBed(t)
 				id := b.sendAll(newer("g", "a", "first"))[0]
-				tx := begin(t, b.client, b)
+				tx := begin(b)
 				got, err := tx.enqueue(newer("g", "a", "second"))
 				require.NoError(t, err)
 				require.Equal(t, id, got[0])

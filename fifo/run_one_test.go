@@ -12,12 +12,7 @@ import (
 
 func TestRunOne(t *testing.T) {
 	b := newBed(t)
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "bad" {
-			return errOnPurpose
-		}
-		return nil
-	})
+	w := b.worker(failingOn("bad", errOnPurpose))
 	one := func() bool {
 		t.Helper()
 		ran, err := w.RunOne(t.Context())

@@ -19,8 +19,10 @@ import (
 // ending is how the transaction of a scope ends; no functions: it has none of the caller's.
 type ending struct{ commit, undo func() error }
 
+type scopeWithin = func(b *bed, s fifo.Scope) (fifo.Scope, ending)
+
 // scopesWithin has the verbs of a scope run on the pool, or in a transaction of every kind.
-var scopesWithin = map[string]func(b *bed, s fifo.Scope) (fifo.Scope, ending){
+var scopesWithin = map[string]scopeWithin{
 	"pool": func(_ *bed, s fifo.Scope) (fifo.Scope, ending) { return s, ending{} },
 	"bun.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
 		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
@@ -38,10 +40,7 @@ var scopesWithin = map[string]func(b *bed, s fifo.Scope) (fifo.Scope, ending){
 		return s.In(tx), ending{tx.Commit, tx.Rollback}
 	},
 	"pgx.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
-		ctx := context.WithoutCancel(b.t.Context())
-		tx, err := b.pool.Begin(ctx)
-		require.NoError(b.t, err)
-		b.t.Cleanup(func() { _ = tx.Rollback(ctx) }) // or closing the pool waits for it
+		ctx, tx := context.WithoutCancel(b.t.Context()), b.begin()
 		return s.In(nil).InPgx(tx), ending{
 			func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) },
 		}
@@ -135,12 +134,16 @@ func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
 }
 
 // nowhere returns a client whose database cannot be reached.
-func nowhere(t *testing.T) *fifo.Client {
+func nowhere(t *testing.T, adjust ...func(*fifo.Config)) *fifo.Client {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	c := fifo.Open(pool, nil)
+	cfg := fifo.Config{}
+	for _, f := range adjust {
+		f(&cfg)
+	}
+	c := fifo.Open(pool, &cfg)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }

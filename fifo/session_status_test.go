@@ -106,34 +106,3 @@ func TestLowerIDBesideASession(t *testing.T) {
 	require.NoError(t, b.client.Queue("q").Delete(t.Context(), jobs[0].ID))
 	require.Equal(t, jobs[1:], b.jobs())
 }
-
-// A slot is in use while the session lives that has it.
-func TestWhyOverLimitOfSessions(t *testing.T) {
-	b := newBed(t)
-	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{SessionLease: true, Limit: 2}))
-	g := newGauge()
-	b.sendMany("q", 1, 1)
-	r := b.run(b.gauged(g, fifo.Queue{}))
-	g.reach(t, 1)
-	b.sendAll(fifo.Message{Queue: "q", GroupID: "second"})
-	g.reach(t, 2)
-	ids := b.sendAll(fifo.Message{Queue: "q", GroupID: "third"}, fifo.Message{Queue: "q", GroupID: "third"})
-	third := b.why("third")
-	require.Equal(t, fifo.OverLimit, third.State)
-	require.Regexp(t, "may run since 20.*, and waits: the queue is at its limit", third.Reason())
-	behind, err := b.client.Queue("q").WhyJob(t.Context(), ids[1])
-	require.NoError(t, err)
-	require.Contains(t, behind.Reason(), "the queue is at its limit")
-	close(g.open)
-	r.finish()
-
-	b.plant("q", 1, "late")
-	conn := b.kept("none", 1)
-	const slots = "UPDATE pgfifo.slots SET session = (SELECT session FROM pgfifo.queue_groups WHERE group_id = 'none')"
-	b.exec(slots + " WHERE n = 1")
-	require.Equal(t, fifo.Due, b.why("late").State, "one is free")
-	b.exec(slots)
-	require.Equal(t, fifo.OverLimit, b.why("late").State)
-	b.gone(conn)
-	require.Equal(t, fifo.Due, b.why("late").State)
-}

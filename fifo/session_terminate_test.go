@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -22,55 +21,6 @@ func (b *bed) oneKeeper() (pid int) {
 			WHERE l.locktype = 'advisory' AND l.granted LIMIT 1`).Scan(&pid) == nil
 	})
 	return pid
-}
-
-// A group is taken from the session of a worker by force, and no other. The handler learns of it at once, whether it
-// has the job's transaction or not. The attempt is counted as lost, and what the handler has written does not commit.
-func TestTerminateBySession(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"no transaction", "transaction"} {
-		t.Run(name, func(t *testing.T) {
-			b := newList(t)
-			bySession.on(b)
-			b.send("g", "stuck")
-			b.send("other", "fine")
-			h := newBlocking()
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if name == "transaction" {
-					if err := note(ctx, job); err != nil {
-						return err
-					}
-				}
-				_ = h.handle(ctx, job)
-				return nil // whatever has become of it
-			})
-			b.run(w)
-			receive(t, h.started, "a handler")
-			receive(t, h.started, "the other")
-			b.listening()
-			keeper, g := b.oneKeeper(), b.client.Queue("q").Group("g")
-			ended, err := g.Terminate(promptly(t))
-			require.NoError(t, err)
-			require.True(t, ended)
-			require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
-			receive(t, h.started, "the next attempt")
-			jobs, err := g.Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			require.Equal(t, 1, jobs[0].Attempts)
-			require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
-			require.Empty(t, h.causes, "the other goes on")
-			require.Equal(t, keeper, b.oneKeeper(), "and so does the session")
-			close(h.release)
-			b.drained()
-			if name == "transaction" {
-				require.Equal(t, []int{1, 2}, query[[]int](b, "SELECT array_agg(attempt ORDER BY attempt) FROM list"))
-				require.Equal(t, 1, query[int](b, "SELECT count(*) FROM list WHERE group_id = 'g'"))
-			}
-			ended, err = g.Terminate(promptly(t))
-			require.NoError(t, err)
-			require.False(t, ended, "nobody holds it")
-		})
-	}
 }
 
 // A handler that ignores its context does not complete the job, nor get its transaction, when the group was taken from
@@ -121,38 +71,35 @@ func TestTerminateAStubbornHandler(t *testing.T) {
 
 // What takes a group from a session is part of the caller's transaction.
 func TestTerminateInATransaction(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			bySession.on(b)
-			b.plant("q", 1, "g")
-			b.kept("g", b.jobs()[0].ID)
-			e := b.listen()
-			for _, kept := range []bool{false, true} {
-				s, end := within(b, b.client.Queue("q").Group("g"))
-				if end.commit == nil && !kept {
-					continue
-				}
-				ended, err := s.Terminate(promptly(t))
-				require.NoError(t, err)
-				require.True(t, ended)
-				switch {
-				case !kept:
-					require.NoError(t, end.undo())
-					require.Equal(t, fifo.Held, b.why("g").State)
-					continue
-				case end.commit != nil:
-					require.Equal(t, fifo.Held, b.why("g").State)
-					require.Empty(t, e.before())
-					require.NoError(t, end.commit())
-				}
-				require.Equal(t, fifo.Due, b.why("g").State)
-				require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`, e.next())
-				require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}]}`, e.next())
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		bySession.on(b)
+		b.plant("q", 1, "g")
+		b.kept("g", b.jobs()[0].ID)
+		e := b.listen()
+		for _, kept := range []bool{false, true} {
+			s, end := within(b, b.client.Queue("q").Group("g"))
+			if end.commit == nil && !kept {
+				continue
 			}
-		})
-	}
+			ended, err := s.Terminate(promptly(t))
+			require.NoError(t, err)
+			require.True(t, ended)
+			switch {
+			case !kept:
+				require.NoError(t, end.undo())
+				require.Equal(t, fifo.Held, b.why("g").State)
+				continue
+			case end.commit != nil:
+				require.Equal(t, fifo.Held, b.why("g").State)
+				require.Empty(t, e.before())
+				require.NoError(t, end.commit())
+			}
+			require.Equal(t, fifo.Due, b.why("g").State)
+			require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`, e.next())
+			require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}]}`, e.next())
+		}
+	})
 }
 
 // The session that holds a worker's groups is not ended, whatever rows it has locked at that moment.
@@ -177,41 +124,6 @@ func TestTerminateLeavesTheSession(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ended)
 	require.NoError(t, conn.Ping(t.Context()))
-}
-
-// Canceling gives jobs back that a session runs, and other groups' handlers go on; a notice that nothing bears out does
-// nothing. Pausing lets what runs end.
-func TestCancelBySession(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
-	ids := b.send("g", "one", "two")
-	b.send("other", "fine")
-	h := newBlocking()
-	w := b.worker(h.handle)
-	b.run(w)
-	receive(t, h.started, "a handler")
-	receive(t, h.started, "the other")
-	b.listening()
-	b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"other"}],"c":true}')`)
-	g := b.client.Queue("q").Group("g")
-	_, _, err := g.Cancel(promptly(t), "stuck")
-	require.NoError(t, err)
-	require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
-	await(t, "nobody to hold it", func() bool { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) == 1 })
-	require.Equal(t, fifo.Paused, b.why("g").State)
-	require.Zero(t, b.why("g").Attempts)
-	require.Empty(t, h.causes, "the other goes on")
-	require.NoError(t, pausing(b.client.Queue("q").Pause(promptly(t), "")))
-	close(h.release)
-	await(t, "the other's end", func() bool { return len(b.jobs()) == 2 })
-	_, err = g.Resume(t.Context())
-	require.NoError(t, err)
-	_, err = b.client.Queue("q").Resume(t.Context())
-	require.NoError(t, err)
-	b.drained()
-	require.Equal(t, int64(0), w.Stats().Lost)
-	order := b.ledger.order()
-	require.Equal(t, ids, order[len(order)-2:])
 }
 
 // Of a batch of groups of which one is taken nothing commits. The others run again, and no attempt of theirs is
@@ -253,9 +165,7 @@ func TestTerminateBesideCompletions(t *testing.T) {
 			IF OLD.group_id = 'slow' THEN PERFORM pg_sleep(0.5); END IF; RETURN OLD; END $$;
 		CREATE TRIGGER slow BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION slow()`)
 	const innocents = 10
-	for i := range innocents {
-		b.send(fmt.Sprint("g", i), nil)
-	}
+	b.sendMany("q", innocents, 1)
 	b.send("slow", nil)
 	g := newGauge()
 	w := b.worker(g.handle, func(w *fifo.Worker) { w.Concurrency = innocents + 1 })

@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -64,11 +63,7 @@ func TestShare(t *testing.T) {
 func TestShareThatPanics(t *testing.T) {
 	var log logFile
 	b := newBed(t, log.set)
-	var msgs []fifo.Message
-	for i := range 30 {
-		msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint(i)})
-	}
-	b.sendAll(msgs...)
+	b.sendMany("q", 30, 1)
 	w := &fifo.Worker{Client: b.client}
 	w.HandleQueue("q", fifo.Queue{
 		Handler: b.ledger.record(nop),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,55 +72,64 @@ func TestSnoozeUntil(t *testing.T) {
 	})
 }
 
-// In a batch, what is before it is done, and what is behind it is given back.
+// In a batch of one group, what is before it is done, and what is behind it is given back. So it is where something is
+// unavailable.
 func TestSnoozeInABatch(t *testing.T) { overLeases(t, testSnoozeInABatch) }
 
 func testSnoozeInABatch(t *testing.T, by lease) {
 	t.Parallel()
 	batch := fifo.Queue{BatchJobs: 3}
-	for name, snooze := range map[string]func(b *bed, snoozed *int) *fifo.Worker{
-		"handler": func(b *bed, snoozed *int) *fifo.Worker {
-			return b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				if string(job.Payload) == "2" && *snoozed == 0 {
-					*snoozed++
-					return fifo.Snooze(0, errOnPurpose)
-				}
-				return nil
-			})
-		},
-		"batch error": func(b *bed, snoozed *int) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
-				if len(jobs) == 3 && *snoozed == 0 {
-					*snoozed++
-					return fifo.BatchError{jobs[1].ID: fifo.Snooze(0, errOnPurpose)}
-				}
-				return nil
-			})
-		},
-		"around a batch error": func(b *bed, snoozed *int) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
-				if len(jobs) == 3 && *snoozed == 0 {
-					*snoozed++
-					return fifo.Snooze(0, fifo.BatchError{jobs[1].ID: errOnPurpose})
-				}
-				return nil
-			})
-		},
+	type once = func(err error) error // the first time, else nil
+	slice := func(fail func(jobs []*fifo.Job, first once) error) func(b *bed, first once) *fifo.Worker {
+		return func(b *bed, first once) *fifo.Worker {
+			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error { return fail(jobs, first) })
+		}
+	}
+	for kind, later := range map[string]func(error) error{
+		"snooze": func(err error) error { return fifo.Snooze(0, err) }, "unavailable": fifo.Unavailable,
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newBed(t))
-			b.send("g", "1", "2", "3")
-			snoozed := 0
-			w := snooze(b, &snoozed)
-			b.work(w)
-			stats := w.Stats()
-			require.EqualValues(t, 1, stats.Snoozed)
-			require.EqualValues(t, 3, stats.Succeeded)
-			if name != "handler" { // which is not called for the one behind
-				require.EqualValues(t, 1, stats.Returned)
+		for name, x := range map[string]struct {
+			worker         func(b *bed, first once) *fifo.Worker
+			returned, done int64
+		}{
+			"handler": {func(b *bed, first once) *fifo.Worker { // which is not called for the one behind
+				return b.each(batch, func(_ context.Context, job *fifo.Job) error {
+					if string(job.Payload) != "2" {
+						return nil
+					}
+					return first(later(errOnPurpose))
+				})
+			}, 0, 1},
+			"batch error": {slice(func(jobs []*fifo.Job, first once) error {
+				return first(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: later(errOnPurpose)})
+			}), 1, 1},
+			"around a batch error": {slice(func(jobs []*fifo.Job, first once) error {
+				return first(later(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: errOnPurpose}))
+			}), 1, 1},
+			"the batch": {slice(func(_ []*fifo.Job, first once) error { return first(later(nil)) }), 2, 0},
+		} {
+			if kind == "snooze" && name == "the batch" {
+				continue // there is no such thing
 			}
-			require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
-		})
+			t.Run(kind+", "+name, func(t *testing.T) {
+				b := by.on(newBed(t))
+				b.send("g", "1", "2", "3")
+				var called atomic.Bool
+				w := x.worker(b, func(err error) error {
+					if called.Swap(true) {
+						return nil
+					}
+					return err
+				})
+				b.work(w)
+				stats := w.Stats()
+				require.EqualValues(t, 1, stats.Snoozed)
+				require.Equal(t, x.returned, stats.Returned)
+				require.EqualValues(t, 3, stats.Succeeded)
+				require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
+				require.Equal(t, x.done > 0, b.ledger.outcomes()[0] == fifo.Succeeded)
+			})
+		}
 	}
 }
 
@@ -142,7 +152,7 @@ func TestSnoozeBesideALostTransaction(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), time.Until(job.RunAt).Seconds(), 60)
 }
 
-// A dead letter is one, and so is a panic a failed attempt.
+// A dead letter is one, and so is a panic a failed attempt, whatever else the error says.
 func TestSnoozeIsNotTheLastWord(t *testing.T) {
 	type row struct {
 		handler fifo.Handler
@@ -153,6 +163,11 @@ func TestSnoozeIsNotTheLastWord(t *testing.T) {
 		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
 		"a panic": {
 			func(context.Context, *fifo.Job) error { panic(fifo.Snooze(time.Hour, nil)) }, fifo.KindPanic,
+		},
+		"unavailable, in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
+		"unavailable, around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
+		"unavailable, a panic": {
+			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
 		},
 	}, func(t *testing.T, x row) {
 		b := newBed(t)

@@ -181,34 +181,6 @@ func TestInvalidStates(t *testing.T) {
 	}
 }
 
-func TestMeasure(t *testing.T) {
-	b := newBed(t)
-	b.plant("q", 3, "a", "b")
-	b.plant("other", 1, "a")
-	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
-		VALUES ('q', 'a', 99, '', 1, now()), ('q', 'c', 98, '', 1, now()), ('other', 'a', 97, '', 1, now())`)
-	q := b.client.Queue("q")
-	for _, x := range []struct {
-		of   fifo.Scope
-		want [3]int
-	}{
-		{q, [3]int{6, 2, 2}},
-		{q.Group("a"), [3]int{3, 1, 1}},
-		{q.Group("b"), [3]int{3, 1, 0}},
-		{q.Group("c"), [3]int{0, 0, 1}},
-		{b.client.Queue("empty"), [3]int{}},
-	} {
-		d, err := x.of.Measure(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, x.want, [3]int{d.Jobs, d.Groups, d.DeadLetters}, x.of)
-		if d.Jobs > 0 {
-			require.WithinDuration(t, time.Now(), d.OldestAt, time.Hour)
-		} else {
-			require.Zero(t, d.OldestAt)
-		}
-	}
-}
-
 // Up to a bound it counts all, and beyond it says that there are more; and it finds the oldest there, too.
 func TestMeasureUpTo(t *testing.T) {
 	b := newBed(t)
@@ -228,6 +200,10 @@ func TestMeasureUpTo(t *testing.T) {
 		oldest, due int // days ago
 	}{
 		{q, 0, [3]int{6, 2, 2}, false, 9, 8},
+		{q.Group("a"), 0, [3]int{3, 1, 1}, false, 6, 6},
+		{q.Group("b"), 0, [3]int{3, 1, 0}, false, 9, 8},
+		{q.Group("c"), 0, [3]int{0, 0, 1}, false, 0, 0},
+		{b.client.Queue("empty"), 0, [3]int{}, false, 0, 0},
 		{q, 6, [3]int{6, 2, 2}, false, 9, 8},
 		{q, math.MaxInt, [3]int{6, 2, 2}, false, 9, 8},
 		{q, 5, [3]int{5, 2, 2}, true, 9, 8},
@@ -240,6 +216,11 @@ func TestMeasureUpTo(t *testing.T) {
 	} {
 		d, err := x.of.MeasureUpTo(t.Context(), x.n)
 		require.NoError(t, err)
+		if x.n == 0 {
+			all, err := x.of.Measure(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, d, all)
+		}
 		require.Equal(t, x.want, [3]int{d.Jobs, d.Groups, d.DeadLetters}, "%v, %d", x.of, x.n)
 		require.Equal(t, x.more, d.More)
 		for days, at := range map[int]time.Time{x.oldest: d.OldestAt, x.due: d.DueSince} {

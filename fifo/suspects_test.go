@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -19,9 +18,7 @@ func testManyLostAtOnce(t *testing.T, by lease) {
 	const n = 50
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
-	for i := range n {
-		b.send(fmt.Sprint("g", i), nil)
-	}
+	b.sendMany("q", n, 1)
 	started := make(chan struct{}, n)
 	ctx, die := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -47,9 +44,7 @@ func testManyLostAtOnce(t *testing.T, by lease) {
 func TestSuspectsBeginOneByOne(t *testing.T) {
 	b := newBed(t)
 	const jobs = 5
-	for g := range jobs {
-		b.send(fmt.Sprint("g", g), nil)
-	}
+	b.sendMany("q", jobs, 1)
 	b.exec(`UPDATE pgfifo.jobs SET attempts = 1, failures = '[{"attempt": 1, "kind": "lost", "error": "died"}]'`)
 	var mu sync.Mutex
 	running, beside := make(map[int64]time.Time), 0

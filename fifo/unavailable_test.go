@@ -102,83 +102,11 @@ func TestUnavailableUntil(t *testing.T) {
 
 var errLoseTransaction = errors.New("the handler is to end its transaction")
 
-func TestUnavailableIsNotTheLastWord(t *testing.T) {
-	type row struct {
-		handler fifo.Handler
-		kind    string
-	}
-	overAll(t, map[string]row{
-		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
-		"around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
-		"a panic": {
-			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
-		},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-		b.work(b.worker(x.handler))
-		letter := only(t, b.deadLetters())
-		require.Equal(t, x.kind, letter.Failures[0].Kind)
-	})
-}
-
-// Of a batch of one group, what is before it is done, and what is behind it is given back.
-func TestUnavailableInABatch(t *testing.T) {
-	batch := fifo.Queue{BatchJobs: 3}
-	type row struct {
-		worker         func(b *bed, once *sync.Once) *fifo.Worker
-		returned, done int64
-	}
-	overAll(t, map[string]row{
-		"handler": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.each(batch, func(_ context.Context, job *fifo.Job) (err error) {
-				if string(job.Payload) == "2" {
-					once.Do(func() { err = fifo.Unavailable(nil) })
-				}
-				return err
-			})
-		}, 0, 1},
-		"batch error": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) (err error) {
-				once.Do(func() { err = fifo.BatchError{jobs[1].ID: fifo.Unavailable(nil)} })
-				return err
-			})
-		}, 1, 1},
-		"around a batch error": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) (err error) {
-				once.Do(func() { err = fifo.Unavailable(fifo.BatchError{jobs[1].ID: errOnPurpose}) })
-				return err
-			})
-		}, 1, 1},
-		"the batch": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.slice(batch, func(context.Context, []*fifo.Job) (err error) {
-				once.Do(func() { err = fifo.Unavailable(nil) })
-				return err
-			})
-		}, 2, 0},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.send("g", "1", "2", "3")
-		var once sync.Once
-		w := x.worker(b, &once)
-		b.work(w)
-		stats := w.Stats()
-		require.EqualValues(t, 1, stats.Snoozed)
-		require.Equal(t, x.returned, stats.Returned)
-		require.EqualValues(t, 3, stats.Succeeded)
-		require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
-		first := b.ledger.outcomes()[0]
-		require.Equal(t, x.done > 0, first == fifo.Succeeded)
-	})
-}
-
 // A batch of groups that cannot do anything has each of them wait, and none of them tried again by itself.
 func TestUnavailableBatchOfGroups(t *testing.T) {
 	b := newBed(t)
 	b.exec("CREATE TABLE effects (v integer)")
-	for i := range 3 {
-		b.send(fmt.Sprint(i), "1", "2")
-	}
+	b.sendMany("q", 3, 2)
 	calls, down := 0, true
 	w := b.slice(fifo.Queue{BatchGroups: 10}, func(ctx context.Context, jobs []*fifo.Job) error {
 		tx, err := jobs[0].PgxTx(ctx)
@@ -211,7 +139,7 @@ func testOutage(t *testing.T, by lease) {
 	const groups, lanes = 300, 10
 	log := &logFile{}
 	b := by.on(newBed(t, log.set), "other")
-	b.sendAll(perGroup(groups, "q", 1)...)
+	b.sendMany("q", groups, 1)
 	var down atomic.Bool
 	down.Store(true)
 	var mu sync.Mutex
@@ -233,7 +161,7 @@ func testOutage(t *testing.T, by lease) {
 	probed := func() bool { return len(w.Stats().Probed) > 0 }
 	await(t, "a breaker that opens", probed)
 	require.Equal(t, []string{"q"}, w.Stats().Probed)
-	b.sendAll(perGroup(groups, "other", 2)...)
+	b.sendMany("other", groups, 2)
 	await(t, "the other queue's jobs", func() bool { return w.Stats().Succeeded == groups*2 })
 	require.True(t, probed())
 	count := func() int {
@@ -264,7 +192,7 @@ func testOutage(t *testing.T, by lease) {
 func TestOutageOfOrdinaryErrors(t *testing.T) {
 	const groups = 300
 	b := newBed(t)
-	b.sendAll(perGroup(groups, "q", 1)...)
+	b.sendMany("q", groups, 1)
 	w := b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
 		w.Retry = fifo.Backoff(10*time.Millisecond, 100*time.Millisecond)
 	})
@@ -287,7 +215,7 @@ func TestProbeThatSaysNothing(t *testing.T) {
 	}, func(t *testing.T, end func(ctx context.Context, job *fifo.Job) error) {
 		b := newBed(t)
 		b.ledger.overlaps = true
-		b.sendAll(perGroup(10, "q", 1)...)
+		b.sendMany("q", 10, 1)
 		var up atomic.Bool
 		var calls atomic.Int64
 		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -315,7 +243,7 @@ func TestProbeThatSaysNothing(t *testing.T) {
 // A batch of groups with a Handler stops when the fifth of them has said so. The others are given back.
 func TestBatchOfGroupsThatIsProbed(t *testing.T) {
 	b := newBed(t)
-	b.sendAll(perGroup(50, "q", 1)...)
+	b.sendMany("q", 50, 1)
 	w := b.each(fifo.Queue{BatchGroups: 50}, func(context.Context, *fifo.Job) error {
 		return fifo.Unavailable(nil)
 	}, oneLane)
@@ -333,12 +261,4 @@ func TestIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, fifo.Unavailable(errOnPurpose), errOnPurpose)
 	require.EqualError(t, fifo.Unavailable(nil), "unavailable")
 	require.False(t, fifo.IsUnavailable(fifo.Snooze(time.Minute, nil)))
-}
-
-// perGroup returns so many messages for each of so many groups.
-func perGroup(groups int, queue string, n int) (msgs []fifo.Message) {
-	for i := range groups * n {
-		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint(i % groups)})
-	}
-	return msgs
 }

@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -207,30 +206,6 @@ func TestVerbsInsideABatch(t *testing.T) {
 			require.Equal(t, len(payloads), query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
 			b.ledger.sent = nil // one may have been deleted
 		})
-	}
-}
-
-// Deleting or burying the job that blocks a group lets the group go on; a pause of an operator's stays.
-func TestOneJobThatBlocks(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"delete", "bury"} {
-		for _, byHand := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, byHand), func(t *testing.T) {
-				b := newBed(t)
-				b.plant("q", 2, "g")
-				id := b.why("g").HeadID
-				b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, $2)`,
-					id, byHand)
-				require.NoError(t, oneJob[name](t.Context(), b.client.Queue("q"), id))
-				pauses := b.pauses()
-				if !byHand {
-					require.Empty(t, pauses, name)
-					return
-				}
-				require.Len(t, pauses, 1, name)
-				require.Zero(t, pauses[0].Job)
-			})
-		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -65,7 +64,7 @@ func TestNotified(t *testing.T) {
 			b.sendAll(m)
 			ends("Enqueue")
 			for kind, begin := range producers {
-				p := begin(t, b.client, b)
+				p := begin(b)
 				_, err := p.enqueue(m)
 				require.NoError(t, err)
 				require.Len(t, b.ledger.outcomes(), n)
@@ -106,48 +105,38 @@ func TestNoticeOfManyPutBack(t *testing.T) {
 		b.send(strconv.Itoa(i), "dead")
 	}
 	b.bury()
-	ear := pgtest.Conn(t, b.url)
-	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
-	require.NoError(t, err)
+	e := b.listen()
 	other := b.open(b.pool) // which has no notices of enqueues left to send
 	for _, redrive := range []struct {
 		do   fifo.Redrive
 		want string
 	}{
-		{
-			again(1),
-			`{"q":"q","g":[{"g":"0","i":1}],"b":true}`,
-		},
+		{again(1), `{"q":"q","g":[{"g":"0","i":1}],"b":true}`},
 		{allAgain, `{"q":"q","b":true}`},
 	} {
-		_, _, err = other.Queue("q").Redrive(t.Context(), redrive.do)
+		_, _, err := other.Queue("q").Redrive(t.Context(), redrive.do)
 		require.NoError(t, err)
-		n := &pgconn.Notification{}
-		for !strings.Contains(n.Payload, `"b"`) {
-			n, err = ear.WaitForNotification(promptly(t))
-			require.NoError(t, err)
+		text := e.next()
+		for !strings.Contains(text, `"b"`) {
+			text = e.next()
 		}
-		require.JSONEq(t, redrive.want, n.Payload)
+		require.JSONEq(t, redrive.want, text)
 	}
 	b.run(b.worker(nop, rarePolls))
 	b.drained()
 	b.send("g", nil)
-	n, err := ear.WaitForNotification(t.Context())
-	require.NoError(t, err)
-	require.NotContains(t, n.Payload, `"b"`, "nothing is put back by an enqueue")
+	require.NotContains(t, e.next(), `"b"`, "nothing is put back by an enqueue")
 }
 
 // Without notifications polling finds everything, and nothing listens or notifies.
 func TestPollOnly(t *testing.T) {
 	b := newBed(t, func(c *fifo.Config) { c.PollOnly = true })
-	ear := pgtest.Conn(t, b.url)
-	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
-	require.NoError(t, err)
+	e := b.listen()
 	w := b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 20 * time.Millisecond })
 	b.run(w)
 	b.quiet(w)
 	for _, begin := range producers {
-		p := begin(t, b.client, b)
+		p := begin(b)
 		_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, err)
 		require.NoError(t, p.commit())
@@ -155,10 +144,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	require.Equal(t, 1, query[int](b, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND query ILIKE 'listen%'`), "only the test does")
-	b.exec("NOTIFY pgfifo, 'mine'")
-	n, err := ear.WaitForNotification(promptly(t))
-	require.NoError(t, err)
-	require.Equal(t, "mine", n.Payload, "notifications arrive in order: there was none before")
+	require.Empty(t, e.before())
 }
 
 // What is not due yet is worked when it is, without a poll: a delayed message, and a retry.
@@ -218,7 +204,7 @@ func testLateCommitInBusyGroup(t *testing.T, by lease) {
 				}
 				return nil
 			}, oneLane))
-			p := producers["pgx.Tx"](t, b.client, b)
+			p := producers["pgx.Tx"](b)
 			_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g", Payload: "late"})
 			require.NoError(t, err)
 			b.send("g", nil, nil, nil)

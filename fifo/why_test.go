@@ -2,9 +2,7 @@ package fifo_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -161,44 +159,4 @@ func TestWhyOfAnEdit(t *testing.T) {
 	await(t, "the edit", func() bool { return string(b.jobs()[0].Payload) == "y" })
 	require.NoError(t, r.stop())
 	require.Equal(t, fifo.Due, b.why("g").State)
-}
-
-func TestStates(t *testing.T) {
-	t.Parallel()
-	var names []string
-	for s := fifo.State(0); s <= fifo.Dead; s++ {
-		names = append(names, s.String())
-	}
-	text, err := json.Marshal([]any{fifo.Paused, fifo.Buried})
-	require.NoError(t, err)
-	require.JSONEq(t, `["paused", "buried"]`, string(text))
-	require.Equal(t, "unknown, held, paused, backing off, delayed, over its limit, due, behind, dead",
-		strings.Join(names, ", "))
-}
-
-// What is told of states and outcomes in JSON reads back.
-func TestStatesFromJSON(t *testing.T) {
-	t.Parallel()
-	for state := fifo.State(0); state <= fifo.Dead; state++ {
-		status := fifo.Status{State: state, LastFailure: &fifo.Failure{Kind: fifo.KindLost}}
-		text, err := json.Marshal(status)
-		require.NoError(t, err)
-		back := fifo.Status{State: fifo.Held}
-		require.NoError(t, json.Unmarshal(text, &back))
-		require.Equal(t, status, back)
-	}
-	for outcome := fifo.Succeeded; outcome <= fifo.Unknown; outcome++ {
-		text, err := json.Marshal(map[fifo.Outcome]fifo.Outcome{outcome: outcome})
-		require.NoError(t, err)
-		var back map[fifo.Outcome]fifo.Outcome
-		require.NoError(t, json.Unmarshal(text, &back))
-		require.Equal(t, map[fifo.Outcome]fifo.Outcome{outcome: outcome}, back)
-	}
-	state, outcome := fifo.Paused, fifo.Buried
-	err := json.Unmarshal([]byte(`"stuck"`), &state)
-	require.ErrorIs(t, err, fifo.ErrInvalidState)
-	require.ErrorContains(t, err, "stuck")
-	require.ErrorContains(t, json.Unmarshal([]byte(`"done"`), &outcome), "done")
-	require.Equal(t, fifo.Paused, state)
-	require.Equal(t, fifo.Buried, outcome)
 }

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,11 +42,27 @@ func TestWordsInJSON(t *testing.T) {
 	require.Equal(t, outcomes, gotOutcomes)
 	require.Equal(t, states, gotStates)
 
-	var o fifo.Outcome
-	require.EqualError(t, o.UnmarshalText([]byte("lost")), `fifo: invalid outcome: "lost"`)
-	var s fifo.State
-	err = s.UnmarshalText([]byte("Held"))
+	for s := range states {
+		status, back := fifo.Status{State: s, LastFailure: &fifo.Failure{Kind: fifo.KindLost}}, fifo.Status{State: fifo.Held}
+		text, err := json.Marshal(status)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.Equal(t, status, back)
+	}
+	for o := range outcomes {
+		text, err := json.Marshal(o)
+		require.NoError(t, err)
+		require.Equal(t, strconv.Quote(o.String()), string(text))
+		var back fifo.Outcome
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.Equal(t, o, back)
+	}
+
+	o, s := fifo.Buried, fifo.Paused
+	require.EqualError(t, json.Unmarshal([]byte(`"lost"`), &o), `fifo: invalid outcome: "lost"`)
+	require.Equal(t, fifo.Buried, o)
+	err = json.Unmarshal([]byte(`"Held"`), &s)
 	require.ErrorIs(t, err, fifo.ErrInvalidState)
 	require.ErrorContains(t, err, `"Held"`)
-	require.Zero(t, s)
+	require.Equal(t, fifo.Paused, s)
 }

@@ -222,9 +222,7 @@ func testStuckGroups(t *testing.T, by lease) {
 	}, func(w *fifo.Worker) { w.Concurrency = lanes })
 	b.run(w)
 	await(t, "the stuck ones", func() bool { return w.Stats().Running == lanes-1 })
-	for g := range 20 {
-		b.send(fmt.Sprint("free", g), nil, nil, nil)
-	}
+	b.sendMany("q", 20, 3)
 	await(t, "the free groups", func() bool { return b.count("jobs") == 2*(lanes-1) })
 	require.Equal(t, lanes-1, w.Stats().Running)
 	close(release)
@@ -242,11 +240,7 @@ func TestRedial(t *testing.T) {
 		b.drained()
 		await(t, "all connections", func() bool { // the listener comes last
 			// A lane that was idle notices when it is to work again: work for all lanes.
-			var msgs []fifo.Message
-			for g := range 10 {
-				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint("all", g)})
-			}
-			b.sendAll(msgs...)
+			b.sendMany("q", 10, 1)
 			b.drained()
 			return query[int](b, `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name = 'redial'`) == 4
@@ -284,9 +278,7 @@ func TestQueuesTakeTurns(t *testing.T) { overLeases(t, testQueuesTakeTurns) }
 func testQueuesTakeTurns(t *testing.T, by lease) {
 	b := by.on(newBed(t), "z")
 	const backlog = 600
-	for i := range backlog {
-		b.send(fmt.Sprint("g", i), nil)
-	}
+	b.sendMany("q", backlog, 1)
 	b.sendAll(fifo.Message{Queue: "z", GroupID: "a"}, fifo.Message{Queue: "z", GroupID: "b"})
 	w := b.worker(func(context.Context, *fifo.Job) error {
 		<-time.After(time.Millisecond) // its work
