@@ -16,8 +16,7 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	ids := s.Enqueue(3, "a")
 	s.Enqueue(1, "b")
 	l := s.lane()
-	h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-	require.NoError(t, err)
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	require.Len(t, h.Rest, 2)
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 	require.NoError(t, l.Keep(t.Context()))
@@ -29,9 +28,7 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 
 	other := s.lane()
 	s.claim(other, "b")
-	lost, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "nobody has died")
+	require.Empty(t, s.found(other), "nobody has died")
 	s.end(other)
 }
 
@@ -50,8 +47,7 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 				ids := s.Enqueue(3, "a")
 				s.Enqueue(1, "b")
 				l := s.lane()
-				h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-				require.NoError(t, err)
+				h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 				require.Len(t, h.Rest, 2)
 				if used {
 					require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
@@ -63,9 +59,7 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 
 				other := s.lane()
 				s.claim(other, "a")
-				lost, err := other.Lost(t.Context())
-				require.NoError(t, err)
-				require.Empty(t, lost, "nobody has died")
+				require.Empty(t, s.found(other), "nobody has died")
 				s.end(other)
 				require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 				require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
@@ -98,8 +92,7 @@ func TestCursorOfABatch(t *testing.T) {
 		require.NoError(t, l.Lend(func() {
 			tx := s.pgxTx(h)
 			s.write(tx, "1")
-			_, err := tx.Exec(t.Context(), x.handler)
-			require.NoError(t, err)
+			s.do(tx, x.handler)
 		}))
 		s.end(l, succeed(h)...)
 		require.Equal(t, []string{"1"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
@@ -129,15 +122,13 @@ func TestNoCallsWithoutAHold(t *testing.T) {
 	s.Enqueue(1, "b")
 	for name, next := range map[string]*Request{"and no more": nil, "and a claim": {Key: group("b")}} {
 		l := s.lane()
-		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-		require.NoError(t, err)
+		h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 		require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 		require.NoError(t, l.Keep(t.Context()))
 		require.NoError(t, l.Lend(func() {
 			tx, err := l.Loan().PgxTx(t.Context())
 			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), takeUnseen)
-			require.NoError(t, err)
+			s.do(tx, takeUnseen)
 		}))
 		require.NoError(t, l.Undo(t.Context()))
 		require.ErrorIs(t, l.Keep(t.Context()), ErrNotHeld, "all is undone")

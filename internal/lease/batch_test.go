@@ -12,8 +12,7 @@ import (
 // together claims the heads of several groups, and returns which it got.
 func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), nil, request(ids...))
-	require.NoError(s, err)
+	h := s.step(l, nil, request(ids...))
 	if h == nil {
 		return nil, ""
 	}
@@ -124,8 +123,7 @@ func TestLostHeads(t *testing.T) {
 
 		l = s.lane()
 		s.together(l, "x", "a", "b", "c")
-		lost, err := l.Lost(t.Context())
-		require.NoError(t, err)
+		lost := s.found(l)
 		var groups []string
 		for _, h := range lost {
 			groups = append(groups, h.GroupID)
@@ -134,9 +132,7 @@ func TestLostHeads(t *testing.T) {
 		require.Equal(t, x.lost, strings.Join(groups, " "))
 		s.end(l)
 		s.together(l, "x", "a", "b", "c")
-		lost, err = l.Lost(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, lost, "once")
+		require.Empty(t, s.found(l), "once")
 	})
 }
 
@@ -149,12 +145,10 @@ func TestLostHeadThatRunsAlone(t *testing.T) {
 	s.claim(l, "b")
 	s.Terminate(l.pg().PID())
 	l = s.lane()
-	h, _, err := l.Step(t.Context(), nil, request("a", "b", "c"))
-	require.NoError(t, err)
+	h := s.step(l, nil, request("a", "b", "c"))
 	require.Len(t, h.Rest, 2)
 	require.True(t, h.Rest[0].Seen.Alone)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
+	lost := s.found(l)
 	require.Len(t, lost, 1)
 	require.Equal(t, "b", lost[0].GroupID)
 	s.end(l)
@@ -167,9 +161,7 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	s.Enqueue(4, "a")
 	l := s.lane()
 	batch := func() *Hold {
-		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-		require.NoError(t, err)
-		return h
+		return s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	}
 	h := batch()
 	require.Len(t, h.Rest, 2)
@@ -178,8 +170,7 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	l = s.lane()
 	h = batch()
 	require.Empty(t, h.Rest)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
+	lost := s.found(l)
 	require.Len(t, lost, 1)
 	require.Equal(t, int64(1), lost[0].ID)
 	s.end(l, succeed(h)...)
@@ -187,9 +178,7 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	require.Equal(t, int64(2), h.ID)
 	require.Len(t, h.Rest, 2)
 	require.False(t, h.Rest[1].More)
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost)
+	require.Empty(t, s.found(l))
 }
 
 // A job that was marked when its batch died is found lost also if a lower id is its group's head by then: the batch of
@@ -200,9 +189,7 @@ func TestLostHeadBehindALowerID(t *testing.T) {
 	s.Exec("UPDATE pgfifo.jobs SET id = id + 10")
 	l := s.lane()
 	claim := func() *Hold {
-		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 5})
-		require.NoError(t, err)
-		return h
+		return s.step(l, nil, &Request{Key: group("a"), Jobs: 5})
 	}
 	h := claim()
 	require.Len(t, h.Rest, 2)
@@ -219,9 +206,7 @@ func TestLostHeadBehindALowerID(t *testing.T) {
 	s.end(l, succeed(h)...)
 	h = claim()
 	require.Equal(t, int64(11), h.ID)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 }
 
 // A batch is as many jobs as are asked for and there, up to the first that runs alone.
@@ -245,8 +230,7 @@ func TestSizeOfABatch(t *testing.T) {
 			s := newStage(t)
 			s.Enqueue(5, "a")
 			s.Exec(before)
-			h, _, err := s.lane().Step(t.Context(), nil, &Request{Key: group("a"), Jobs: x.jobs})
-			require.NoError(t, err)
+			h := s.step(s.lane(), nil, &Request{Key: group("a"), Jobs: x.jobs})
 			require.Len(t, h.Rest, x.got-1, before)
 			last := append([]Held{h.Held}, h.Rest...)[x.got-1]
 			require.Equal(t, x.more, last.More, before)
@@ -268,8 +252,7 @@ func TestBatchInBytes(t *testing.T) {
 	}
 	l := s.lane()
 	fifty := &Request{Key: group("a"), Jobs: 50}
-	h, _, err := l.Step(t.Context(), nil, fifty)
-	require.NoError(t, err)
+	h := s.step(l, nil, fifty)
 	require.Len(t, h.Rest, 15)
 	for _, held := range append([]Held{h.Held}, h.Rest...) {
 		require.Len(t, held.Payload, 1<<20)
@@ -279,8 +262,7 @@ func TestBatchInBytes(t *testing.T) {
 
 	// A head that is to run alone comes alone.
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1")
-	h, _, err = l.Step(t.Context(), nil, fifty)
-	require.NoError(t, err)
+	h = s.step(l, nil, fifty)
 	require.Empty(t, h.Rest)
 	require.True(t, h.More)
 	s.end(l)
@@ -293,8 +275,7 @@ func TestBatchOfGroupsInBytes(t *testing.T) {
 	s.Enqueue(1, names...)
 	s.Exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
 	l := s.lane()
-	h, _, err := l.Step(t.Context(), nil, request(names...))
-	require.NoError(t, err)
+	h := s.step(l, nil, request(names...))
 	require.Equal(t, []int{16, 17, 18, 19}, h.Apart, "each by itself, with the next claim")
 	require.Len(t, h.Rest, 15)
 	for _, held := range append([]Held{h.Held}, h.Rest...) {

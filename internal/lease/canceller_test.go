@@ -70,23 +70,17 @@ func TestCancelRequestIsLate(t *testing.T) {
 	other := s.lane()
 	again := s.claim(other, "a")
 	require.Zero(t, again.Attempts)
-	lost, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost)
+	require.Empty(t, s.found(other))
 	s.end(other, succeed(again)...)
 }
 
 // No request is on its way any more when the next statement begins.
 func TestCancelRequestIsForOneStatement(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		tx := s.pgxTx(h)
 		for range 5 {
-			inner, err := tx.Begin(t.Context())
-			require.NoError(t, err)
+			inner := s.inside(tx)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancelled := make(chan struct{})
 			go func() {
@@ -96,8 +90,7 @@ func TestCancelRequestIsForOneStatement(t *testing.T) {
 			_, _ = inner.Exec(ctx, "SELECT") // may be done already
 			<-cancelled
 			_ = inner.Rollback(t.Context())
-			_, err = tx.Exec(t.Context(), "SELECT pg_sleep(0.01)")
-			require.NoError(t, err)
+			s.do(tx, "SELECT pg_sleep(0.01)")
 		}
 	}))
 	s.end(l, succeed(h)...)

@@ -16,10 +16,17 @@ func (s *stage) lost(id string) bool {
 	s.Helper()
 	l := s.lane()
 	s.claim(l, id)
-	lost, err := l.Lost(s.Context())
-	require.NoError(s, err)
+	lost := s.found(l)
 	s.end(l)
 	return len(lost) > 0
+}
+
+// gone waits for the end of a session.
+func (s *stage) gone(pid uint32) {
+	s.Helper()
+	s.Until(func() bool {
+		return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+	})
 }
 
 func TestLostIsToldOnce(t *testing.T) {
@@ -28,13 +35,10 @@ func TestLostIsToldOnce(t *testing.T) {
 		"connection cut": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
 			l.Kill()
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
+			s.gone(pid)
 		},
 		"after writes": func(s *stage, l *Lane, h *Hold) {
-			_, err := s.pgxTx(h).Exec(s.Context(), "CREATE TABLE effects (v text)")
-			require.NoError(s, err)
+			s.do(s.pgxTx(h), "CREATE TABLE effects (v text)")
 			s.Terminate(l.pg().PID())
 		},
 		"in the middle of a statement": func(s *stage, l *Lane, h *Hold) {
@@ -53,9 +57,7 @@ func TestLostIsToldOnce(t *testing.T) {
 			pid := l.pg().PID()
 			_, err := l.Conn().Exec(s.Context(), "SET LOCAL idle_in_transaction_session_timeout = 10")
 			require.NoError(s, err)
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
+			s.gone(pid)
 		},
 	}, func(t *testing.T, die func(*stage, *Lane, *Hold)) {
 		s := newStage(t)
@@ -65,9 +67,7 @@ func TestLostIsToldOnce(t *testing.T) {
 		l := s.lane()
 		pid := l.pg().PID()
 		die(s, l, s.claim(l, "a"))
-		s.Until(func() bool {
-			return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-		})
+		s.gone(pid)
 		require.True(t, s.lost("a"))
 		require.False(t, s.lost("a"), "once")
 		require.False(t, s.lost("b"))
@@ -81,10 +81,7 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
 		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 		EXECUTE FUNCTION die()`)
-	require.NoError(s, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(s.Context(), "INSERT INTO effects VALUES ('')")
-		require.NoError(s, err)
-	}))
+	require.NoError(s, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('')") }))
 	_, settled, err := l.Step(s.Context(), calls, nil)
 	require.ErrorContains(s, err, "57P01")
 	require.False(s, settled)
@@ -163,10 +160,7 @@ func TestFailedStepIsNotLost(t *testing.T) {
 	s.Enqueue(2, "a", "b")
 	l := s.lane()
 	h := s.claim(l, "a")
-	require.NoError(t, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(t.Context(), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
-		require.NoError(t, err)
-	}))
+	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID) }))
 	_, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
 	require.ErrorIs(t, err, ErrNotHeld)
 	require.False(t, settled)
@@ -248,8 +242,7 @@ func TestEvidenceIsNotGivenUp(t *testing.T) {
 	h, got := s.together(l, "a", "b", "c", "d")
 	require.Equal(t, "a c d", got)
 	require.NotNil(t, h.claimed, "the first claim, not one after that was given up")
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
+	lost := s.found(l)
 	require.Len(t, lost, 1)
 	require.Equal(t, "a", lost[0].GroupID)
 	s.end(l, retryIn(&Hold{Held: *lost[0]}, 0)...)
@@ -274,8 +267,7 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 	s.end(other) // given back: a committed claim
 
 	l := s.lane()
-	hold, _, err := l.Step(s.Context(), nil, request("b", "a"))
-	require.NoError(t, err)
+	hold := s.step(l, nil, request("b", "a"))
 	require.NotNil(t, hold)
 	require.Equal(t, "b", hold.GroupID)
 	require.Empty(t, hold.Rest)
@@ -286,20 +278,14 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 	s.claim(victim, "a")
 	s.Terminate(victim.pg().PID())
 
-	hold, _, err = l.Step(s.Context(), nil, request("a"))
-	require.NoError(t, err)
+	hold = s.step(l, nil, request("a"))
 	require.NotNil(t, hold)
-	lost, err := l.Lost(s.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 }
 
 // A mark that comes when its claim has ended is not made: nobody would take it back.
 func TestMarkThatComesLate(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	marks := func() int { return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks") }
 	require.NoError(t, l.Mark(t.Context(), []*Held{&h.Held}))
 	require.Equal(t, 1, marks())
@@ -311,10 +297,7 @@ func TestMarkThatComesLate(t *testing.T) {
 
 // Nor does an attempt begin whose claim ends while it is being marked: who has claimed the job since has seen no mark.
 func TestClaimThatEndsInItsMark(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	s.Exec(fmt.Sprintf(`
 		CREATE FUNCTION pgfifo.ending() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN

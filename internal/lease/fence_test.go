@@ -185,10 +185,7 @@ func TestNoFenceAboveThatOfASession(t *testing.T) {
 }
 
 func TestFenceOfAnotherTransaction(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() { // it is the settling that would find out
 		tx := s.pgxTx(h)
 		_, err := tx.Conn().Exec(t.Context(), "COMMIT; BEGIN")
@@ -246,10 +243,7 @@ func TestRunningIsMonotonic(t *testing.T) {
 
 // A server that has lost its newest commits may not know the claim.
 func TestFenceOfAForgottenClaim(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		xid, err := h.loan.claim(t.Context(), h.Key)
 		require.NoError(t, err)

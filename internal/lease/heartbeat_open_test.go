@@ -53,9 +53,7 @@ func (s *stage) over(bounds Bounds) {
 	s.Helper()
 	forsaken := s.dial(s.dialer(bounds))
 	s.claim(forsaken, "silent")
-	s.Until(func() bool {
-		return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", forsaken.pg().PID())
-	})
+	s.gone(forsaken.pg().PID())
 }
 
 // Whatever a handler does with the connection for longer than the server waits for a silent worker, it keeps its group
@@ -286,9 +284,7 @@ func TestBeatGivesUpFirst(t *testing.T) {
 		require.ErrorIs(t, cause, ErrLost)
 		require.ErrorIs(t, cause, errUnread, "the server was first")
 		require.ErrorIs(t, held, ErrLost)
-		s.Until(func() bool {
-			return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-		})
+		s.gone(pid)
 	})
 }
 

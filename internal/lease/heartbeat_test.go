@@ -50,10 +50,7 @@ func TestBeatKeepsTheSession(t *testing.T) {
 
 // In an aborted transaction too, and between the handler's statements.
 func TestBeatBetweenStatements(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		tx := s.pgxTx(h)
 		require.NoError(t, l.Beat(t.Context()))
@@ -100,8 +97,7 @@ func TestBeatBesideStatements(t *testing.T) {
 		require.NoError(t, err)
 		for range 10 { // beside beats without a pause, which a handler waits for
 			tx := s.pgxTx(h)
-			_, err := tx.Exec(t.Context(), "SELECT 1")
-			require.NoError(t, err)
+			s.do(tx, "SELECT 1")
 			_, err = btx.ExecContext(t.Context(), "SELECT ?", 1)
 			require.NoError(t, err)
 			_, err = stmt.ExecContext(t.Context(), 1)
@@ -130,10 +126,7 @@ func TestBeatBesideStatements(t *testing.T) {
 }
 
 func TestBeatFindsTheConnectionLost(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	err := l.Lend(func() {
 		s.Terminate(l.pg().PID())
 		require.ErrorIs(t, l.Beat(t.Context()), ErrLost)
@@ -164,10 +157,7 @@ func TestBeatGivesUp(t *testing.T) {
 }
 
 func TestKillFromAnotherGoroutine(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	err := l.Lend(func() {
 		done := make(chan struct{})
 		go func() {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -16,9 +15,7 @@ func TestLockedIsNotFree(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
-	tx, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := s.begin()
 	rows := func(sql string, args ...any) int {
 		t.Helper()
 		tag, err := tx.Exec(t.Context(), s.Schema.Qualify(sql), args...)
@@ -56,11 +53,8 @@ func TestTakeBehindAClaim(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
-	require.NoError(t, err)
+	tx := s.begin()
+	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
 	l, err := s.dialer(Bounds{}).lend(t.Context())
 	require.NoError(t, err)
@@ -94,8 +88,7 @@ func TestSlotsAreAsManyAsAsked(t *testing.T) {
 		_, err = c.Prepare(t.Context(), "take", s.Schema.Qualify(statement("keep_slots")))
 		require.NoError(t, err)
 		for _, n := range []int{1, 2, 3} {
-			tx, err := c.Begin(t.Context())
-			require.NoError(t, err)
+			tx := s.inside(c)
 			tag, err := tx.Exec(t.Context(), "take", queue, n, int64(9))
 			require.NoError(t, err)
 			require.LessOrEqual(t, tag.RowsAffected(), int64(n))
@@ -116,10 +109,7 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 	operator := s.Session()
 	operator.Do("BEGIN")
 	operator.Do("SELECT FROM pgfifo.queue_groups FOR UPDATE")
-	b, err := k.Borrow(t.Context())
-	require.NoError(t, err)
-	hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Slot: true})
-	require.NoError(t, err)
+	b, hold := s.borrowFor(k, &Request{Key: group("a"), Slot: true})
 	require.Nil(t, hold)
 	require.False(t, b.OverLimit())
 	s.Until(func() bool {
@@ -142,8 +132,7 @@ func TestRefusedReleaseRestsWhileClaimsMiss(t *testing.T) {
 	require.NoError(t, err)
 	const claims = 100
 	for range claims {
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("nothing"), Slot: true})
-		require.NoError(t, err)
+		hold := s.step(b, nil, &Request{Key: group("nothing"), Slot: true})
 		require.Nil(t, hold)
 		s.Until(func() bool {
 			return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL") == 0

@@ -30,11 +30,14 @@ func (s *stage) keeperOf(d *Dialer) *Keeper {
 // borrow returns a borrower that has claimed a group, and the claim, or nil if it has missed.
 func (s *stage) borrow(k *Keeper, id string) (*Borrower, *Hold) {
 	s.Helper()
+	return s.borrowFor(k, &Request{Key: group(id)})
+}
+
+func (s *stage) borrowFor(k *Keeper, r *Request) (*Borrower, *Hold) {
+	s.Helper()
 	b, err := k.Borrow(s.Context())
 	require.NoError(s, err)
-	hold, _, err := b.Step(s.Context(), nil, &Request{Key: group(id)})
-	require.NoError(s, err)
-	return b, hold
+	return b, s.step(b, nil, r)
 }
 
 // What a session has nobody else claims: another session, a lane, or the session itself.
@@ -115,8 +118,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 		}
 		b, hold := s.borrow(k, id)
 		require.NotNil(t, hold, id)
-		lost, err := b.Lost(t.Context())
-		require.NoError(t, err)
+		lost := s.found(b)
 		require.Equal(t, id == "lost", len(lost) == 1, id)
 		if id == "taken" {
 			s.Exec("UPDATE pgfifo.queue_groups SET token = token + 1 WHERE group_id = $1", id)
@@ -159,8 +161,7 @@ func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
 	s.lostBefore("a")
 	k := s.keeper()
 	b, hold := s.borrow(k, "a")
-	_, err := b.Lost(t.Context())
-	require.NoError(t, err)
+	s.found(b)
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
 	require.ErrorContains(t, <-s.failing(b, hold), "is left as it was")
 	require.ErrorContains(t, b.Record(t.Context(), &hold.Held, retryIn(hold, 0)...), "is left as it was")
@@ -179,10 +180,7 @@ func TestReplacedInItsPlace(t *testing.T) {
 		// The first place of a row is not given again.
 		s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1])
 		k := s.keeper()
-		b, err := k.Borrow(t.Context())
-		require.NoError(t, err)
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 2})
-		require.NoError(t, err)
+		b, hold := s.borrowFor(k, &Request{Key: group("a"), Jobs: 2})
 		require.Len(t, hold.Rest, 1)
 		at := string(hold.Rest[0].Place.Append(nil))
 		for there := ""; there != at; { // comes round, because nobody can see the former ones
@@ -199,7 +197,7 @@ func TestReplacedInItsPlace(t *testing.T) {
 		places.string(string(hold.Rest[0].Place.Append(nil)))
 		args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
 		behind := Call{Statement: "behind", Behind: true, Args: args}
-		_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
+		_, _, err := b.Step(t.Context(), append(succeed(hold), behind), nil)
 		require.ErrorIs(t, err, ErrGivenBack)
 		require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 		require.True(t, pgtest.One[bool](s.DB, "SELECT session IS NULL FROM pgfifo.queue_groups"))
@@ -213,11 +211,8 @@ func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
 		CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF OLD.group_id LIKE 'slow%' THEN UPDATE audit SET n = n + 1; END IF; RETURN OLD; END $$;
 		CREATE TRIGGER audited BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION audited()`)
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE audit SET n = 0")
-	require.NoError(t, err)
+	tx := s.begin()
+	s.do(tx, "UPDATE audit SET n = 0")
 	k := s.keeper()
 	k.Lanes = NewLanes(k.Dialer, 2)
 	end := make(map[string]chan error)
@@ -279,10 +274,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 	s.Enqueue(1, "a", "b", "c")
 	s.limit(1)
 	claim := func(k *Keeper, id string) (*Borrower, *Hold) {
-		b, err := k.Borrow(t.Context())
-		require.NoError(t, err)
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id), Slot: true})
-		require.NoError(t, err)
+		b, hold := s.borrowFor(k, &Request{Key: group(id), Slot: true})
 		require.Equal(t, hold == nil, b.OverLimit())
 		return b, hold
 	}
@@ -299,8 +291,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 		require.True(t, l.OverLimit())
 	}
 	full()
-	_, _, err := b.Step(t.Context(), succeed(hold), nil)
-	require.NoError(t, err)
+	s.step(b, succeed(hold), nil)
 	_, hold = claim(second, "b")
 	require.NotNil(t, hold)
 	second.session().end(errClosed)

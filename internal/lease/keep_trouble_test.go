@@ -40,8 +40,7 @@ func (s *stage) giveBack(k *Keeper, ids ...string) {
 	for _, id := range ids {
 		b, hold := s.borrow(k, id)
 		require.NotNil(s, hold, id)
-		_, _, err := b.Step(s.Context(), nil, nil)
-		require.NoError(s, err, id)
+		s.step(b, nil, nil)
 	}
 }
 
@@ -155,11 +154,8 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 	s.Exec(`CREATE TABLE gate (); CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(0.4); PERFORM FROM gate; RETURN NEW; END $$;
 		CREATE TRIGGER slow BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION slow()`)
-	gate, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = gate.Rollback(t.Context()) }()
-	_, err = gate.Exec(t.Context(), "LOCK gate")
-	require.NoError(t, err)
+	gate := s.begin()
+	s.do(gate, "LOCK gate")
 	k := s.keeper()
 	var ends []<-chan error
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -172,8 +168,7 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 		s.Enqueue(1, "quick")
 		b, hold := s.borrow(k, "quick")
 		require.NotNil(t, hold)
-		_, _, err := b.Step(t.Context(), succeed(hold), nil)
-		require.NoError(t, err)
+		s.step(b, succeed(hold), nil)
 	}
 	for _, end := range ends {
 		require.Empty(t, end)
@@ -258,11 +253,8 @@ func TestClaimsOfLargePayloads(t *testing.T) {
 	s.Enqueue(1, ids...)
 	s.Exec("UPDATE pgfifo.jobs SET payload = convert_to(repeat('x', $1), 'UTF8')", size)
 	k := s.keeper()
-	gate, err := s.Pool.Begin(t.Context()) // the first claim waits, and the others for it
-	require.NoError(t, err)
-	defer func() { _ = gate.Rollback(t.Context()) }()
-	_, err = gate.Exec(t.Context(), "LOCK pgfifo.pauses")
-	require.NoError(t, err)
+	gate := s.begin() // the first claim waits, and the others for it
+	s.do(gate, "LOCK pgfifo.pauses")
 	sizes := make(chan int, len(ids))
 	var all errgroup.Group
 	for i, id := range ids {
@@ -294,12 +286,9 @@ func TestClaimWithoutRoom(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.Exec("UPDATE pgfifo.jobs SET payload = 'more than 10 bytes'")
-	tx, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := s.begin()
 	queues, ids, none := []string{queue, queue}, []string{"a", "b"}, []int64{0, 0}
-	_, err = tx.Exec(t.Context(), s.Schema.Qualify(statement("keep_lock")), queues, ids)
-	require.NoError(t, err)
+	s.do(tx, s.Schema.Qualify(statement("keep_lock")), queues, ids)
 	rows, err := tx.Query(t.Context(), s.Schema.Qualify(statement("keep_claim")),
 		queues, ids, none, 10, 9, []bool{false, false})
 	require.NoError(t, err)
@@ -346,21 +335,14 @@ func TestLockedSlotKeepsNoOther(t *testing.T) {
 	k := s.keeper()
 	work := func(id string, meanwhile func()) {
 		t.Helper()
-		b, err := k.Borrow(t.Context())
-		require.NoError(t, err)
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id), Slot: true})
-		require.NoError(t, err)
+		b, hold := s.borrowFor(k, &Request{Key: group(id), Slot: true})
 		require.NotNil(t, hold)
 		meanwhile()
-		_, _, err = b.Step(t.Context(), succeed(hold), nil)
-		require.NoError(t, err)
+		_ = s.step(b, succeed(hold), nil)
 	}
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := s.begin()
 	work("a", func() {
-		_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.slots WHERE session IS NOT NULL FOR NO KEY UPDATE")
-		require.NoError(t, err)
+		s.do(tx, "SELECT FROM pgfifo.slots WHERE session IS NOT NULL FOR NO KEY UPDATE")
 	})
 	work("b", func() {})
 	const taken = "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL"

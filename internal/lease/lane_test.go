@@ -78,10 +78,7 @@ func TestStepSettles(t *testing.T) {
 	// Commit itself fails, for a constraint that the handler's writes break.
 	s.Exec("CREATE TABLE once (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	h = s.claim(l, "a")
-	require.NoError(t, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(ctx, "INSERT INTO once VALUES (1), (1)")
-		require.NoError(t, err)
-	}))
+	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO once VALUES (1), (1)") }))
 	h, settled, err = l.Step(ctx, succeed(h), &Request{Key: group("b")})
 	require.ErrorContains(t, err, "23505")
 	require.False(t, settled)
@@ -113,10 +110,7 @@ func TestStepSettles(t *testing.T) {
 }
 
 func TestStepOnDeadConnection(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	s.Terminate(l.pg().PID())
 	_, settled, err := l.Step(t.Context(), succeed(h), nil)
 	require.Error(t, err)

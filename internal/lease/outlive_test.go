@@ -20,39 +20,34 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 	exec := func(tx pgx.Tx) func() error {
 		return func() error { _, err := tx.Exec(ctx, insert); return err }
 	}
-	begin := func(s *stage, tx pgx.Tx) pgx.Tx {
-		inner, err := tx.Begin(ctx)
-		require.NoError(s, err)
-		return inner
-	}
 	overAll(t, map[string]func(s *stage, h *Hold) (use func() error){
 		"pgx":           func(s *stage, h *Hold) func() error { return exec(s.pgxTx(h)) },
-		"begun on it":   func(s *stage, h *Hold) func() error { return exec(begin(s, s.pgxTx(h))) },
-		"begun on that": func(s *stage, h *Hold) func() error { return exec(begin(s, begin(s, s.pgxTx(h)))) },
+		"begun on it":   func(s *stage, h *Hold) func() error { return exec(s.inside(s.pgxTx(h))) },
+		"begun on that": func(s *stage, h *Hold) func() error { return exec(s.inside(s.inside(s.pgxTx(h)))) },
 		"begun, the outer committed": func(s *stage, h *Hold) func() error {
 			tx := s.pgxTx(h)
-			inner := begin(s, tx)
+			inner := s.inside(tx)
 			require.NoError(s, tx.Commit(ctx))
 			return exec(inner)
 		},
 		"begins late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { _, err := inner.Begin(ctx); return err }
 		},
 		"commits late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { return inner.Commit(ctx) }
 		},
 		"rolls back late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { return inner.Rollback(ctx) }
 		},
 		"queries late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { return inner.QueryRow(ctx, insert+" RETURNING v").Scan(new(string)) }
 		},
 		"a batch": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error {
 				b := &pgx.Batch{}
 				b.Queue(insert)
@@ -60,7 +55,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			}
 		},
 		"COPY": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error {
 				_, err := inner.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
 					pgx.CopyFromRows([][]any{{"late"}}))
@@ -78,7 +73,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			return func() error { _, err := large.Create(ctx, 4711); return err }
 		},
 		"large objects of a nested one": func(s *stage, h *Hold) func() error {
-			large := begin(s, s.pgxTx(h)).LargeObjects()
+			large := s.inside(s.pgxTx(h)).LargeObjects()
 			return func() error { _, err := large.Create(ctx, 4711); return err }
 		},
 		"a large object": func(s *stage, h *Hold) func() error {
@@ -94,8 +89,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			return func() error { _, err := tx.Exec(insert); return err }
 		},
 		"a bun.Tx begun on it": func(s *stage, h *Hold) func() error {
-			tx, err := s.bunTx(h).BeginTx(ctx, nil)
-			require.NoError(s, err)
+			tx := s.bunInside(ctx, s.bunTx(h))
 			return func() error { _, err := tx.Exec(insert); return err }
 		},
 		"prepared by bun": func(s *stage, h *Hold) func() error {
@@ -108,22 +102,17 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			return func() error { _, err := tx.ExecContext(ctx, insert); return err }
 		},
 		"a cursor": func(s *stage, h *Hold) func() error {
-			tx := begin(s, s.pgxTx(h))
-			_, err := tx.Exec(ctx, "DECLARE late CURSOR FOR SELECT generate_series(1, 10)")
-			require.NoError(s, err)
+			tx := s.inside(s.pgxTx(h))
+			s.do(tx, "DECLARE late CURSOR FOR SELECT generate_series(1, 10)")
 			return func() error { _, err := tx.Exec(ctx, "FETCH 1 FROM late"); return err }
 		},
 	}, func(t *testing.T, keep func(s *stage, h *Hold) (use func() error)) {
-		s := newStage(t)
-		s.Enqueue(2, "a")
+		s, l, h := held(t, 2)
 		s.Exec("CREATE TABLE effects (v text)")
-		l := s.lane()
-		h := s.claim(l, "a")
 		var use func() error
 		require.NoError(t, l.Lend(func() { use = keep(s, h) }))
 		require.Error(t, use(), "when the handler has returned")
-		h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-		require.NoError(t, err)
+		h = s.step(l, succeed(h), &Request{Key: group("a")})
 		require.Error(t, use(), "when the next job is claimed")
 		require.NoError(t, l.Lend(func() {
 			require.Error(t, use(), "in the next handler")
@@ -141,11 +130,8 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 
 // The connection itself is of no use between jobs.
 func TestConnOutlivesNoJob(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
+	s, l, h := held(t, 2)
 	s.Exec("CREATE TABLE effects (v text)")
-	l := s.lane()
-	h := s.claim(l, "a")
 	var conn *pgx.Conn
 	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
 	late := func() {
@@ -162,8 +148,7 @@ func TestConnOutlivesNoJob(t *testing.T) {
 		require.ErrorIs(t, conn.SendBatch(t.Context(), b).Close(), context.Canceled)
 	}
 	late()
-	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	late()
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "the next job's") }))
 	s.end(l, succeed(h)...)
@@ -172,15 +157,11 @@ func TestConnOutlivesNoJob(t *testing.T) {
 
 // What stands beside a claim lets heartbeats pass, and nothing that a handler has kept.
 func TestConnIsOfNoUseAside(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
+	s, l, h := held(t, 2)
 	s.Exec("CREATE TABLE effects (v text)")
-	l := s.lane()
-	h := s.claim(l, "a")
 	var conn *pgx.Conn
 	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
-	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	l.Aside(func() {
 		require.NoError(t, l.Beat(t.Context()))
 		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
@@ -212,10 +193,7 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 			return err
 		},
 	}, func(t *testing.T, run func(ctx context.Context, tx bun.Tx) error) {
-		s := newStage(t)
-		s.Enqueue(1, "a")
-		l := s.lane()
-		h := s.claim(l, "a")
+		s, l, h := held(t, 1)
 		pid := l.pg().PID()
 		leaked := make(chan error, 1)
 		err := l.Lend(func() {

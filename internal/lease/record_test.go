@@ -55,16 +55,13 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	other := s.lane()
 	require.True(t, s.misses(other, "a"))
 	s.Until(func() bool {
-		free, _, err := other.Step(t.Context(), nil, &Request{Key: group("a")})
-		require.NoError(t, err)
+		free := s.step(other, nil, &Request{Key: group("a")})
 		if free == nil {
 			s.end(other)
 		}
 		return free != nil
 	})
-	lost, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(other), 1)
 	t.Cleanup(func() { require.Error(t, <-recorded) })
 }
 
@@ -82,9 +79,7 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late...), ErrNotHeld)
 	next := s.lane()
 	require.Equal(t, 1, s.claim(next, "a").Attempts, "the finder's")
-	found, err := next.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, found)
+	require.Empty(t, s.found(next))
 }
 
 // A worker that comes to record an attempt when another one has claimed the group since and has died leaves the
@@ -106,8 +101,6 @@ func TestLateRecordLeavesEvidence(t *testing.T) {
 		require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "its holder has died")
 		next := s.lane()
 		require.Zero(t, s.claim(next, "a").Attempts)
-		found, err := next.Lost(t.Context())
-		require.NoError(t, err)
-		require.Len(t, found, 1)
+		require.Len(t, s.found(next), 1)
 	})
 }

@@ -56,8 +56,7 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 	require.Equal(t, int64(2), s.claim(l, "b").ID)
 	require.Equal(t, []string{"b", "a/1", "b/2"}, s.Locked())
 
-	h, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, nil, &Request{Key: group("a")})
 	require.Nil(t, h)
 	s.end(l)
 	require.Equal(t, []string{"a/1"}, s.Locked())
@@ -73,8 +72,7 @@ func TestClaimMisses(t *testing.T) {
 	holder, other := s.lane(), s.lane()
 	h := s.claim(holder, "a")
 	for _, id := range []string{"a", "empty", "no row", "never seen"} {
-		h, _, err := other.Step(t.Context(), nil, &Request{Key: group(id)})
-		require.NoError(t, err, id)
+		h := s.step(other, nil, &Request{Key: group(id)})
 		require.Nil(t, h, id)
 		if id != "empty" { // the group is locked until the end: it is there
 			require.Equal(t, []string{"a", "a/1"}, s.Locked(), id)
@@ -82,8 +80,7 @@ func TestClaimMisses(t *testing.T) {
 		s.end(other)
 	}
 	s.end(holder)
-	hold, _, err := other.Step(t.Context(), nil, &Request{Key: h.Key, Floor: 1, Learned: math.MaxInt64})
-	require.NoError(t, err)
+	hold := s.step(other, nil, &Request{Key: h.Key, Floor: 1, Learned: math.MaxInt64})
 	require.Nil(t, hold)
 	s.end(other)
 	require.False(t, s.misses(other, "a"))
@@ -129,10 +126,7 @@ func TestForeignKeyWaitsForStrongLock(t *testing.T) {
 }
 
 func TestPauseDoesNotWait(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 2)
 	c, pause := s.Session(), s.Statement("pause")
 	for range 2 {
 		require.False(t, c.Waits(pause, queue, "a", "why", 10))

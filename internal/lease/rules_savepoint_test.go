@@ -21,10 +21,7 @@ func (s *stage) pgxTx(h *Hold) pgx.Tx {
 }
 
 func TestErrorInHandlerKeepsLocks(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 2)
 	err := l.Lend(func() {
 		_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
 		require.ErrorContains(t, err, "22012")
@@ -101,10 +98,7 @@ func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter} {
 		t.Run(sql, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
+			s, l, h := held(t, 1)
 			_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
 			require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
 			require.Empty(t, s.Locked())
@@ -115,30 +109,22 @@ func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
 
 // An error that the handler rolls back is its own business.
 func TestHandlerMayRollBackAnError(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
+	s, l, h := held(t, 1)
 	s.Exec("CREATE TABLE effects (v text)")
-	l := s.lane()
-	h := s.claim(l, "a")
 	require.NoError(t, l.Lend(func() {
 		tx := s.pgxTx(h)
-		_, err := tx.Exec(t.Context(), "INSERT INTO effects VALUES ('undone')")
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), nonsense)
+		s.do(tx, "INSERT INTO effects VALUES ('undone')")
+		_, err := tx.Exec(t.Context(), nonsense)
 		require.Error(t, err)
 		require.NoError(t, tx.Rollback(t.Context()))
-		_, err = s.pgxTx(h).Exec(t.Context(), "INSERT INTO effects VALUES ('kept')")
-		require.NoError(t, err)
+		s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('kept')")
 	}))
 	s.end(l, succeed(h)...)
 	require.Equal(t, []string{"kept"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 }
 
 func TestRowsLeftOpen(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	err := l.Lend(func() {
 		rows, err := s.pgxTx(h).Query(t.Context(), "SELECT generate_series(1, 100000)")
 		require.NoError(t, err)
@@ -153,10 +139,7 @@ func TestRowsLeftOpen(t *testing.T) {
 
 // database/sql knows its open rows, and closes them.
 func TestBunRowsLeftOpen(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		tx, err := h.loan.BunTx(t.Context())
 		require.NoError(t, err)
@@ -183,10 +166,7 @@ func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) err
 }
 
 func TestCancelledQueryKeepsGroup(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	s.cancelled(l, h)
 	s.end(l, succeed(h)...)
 }

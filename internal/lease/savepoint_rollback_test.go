@@ -15,8 +15,7 @@ func TestSavepointsByAnyName(t *testing.T) {
 	byHand := func(s *stage, tx pgx.Tx) {
 		for _, name := range []string{"pgfifo", "pgfifo_batch", "pgfifo_1", "pgfifo_2"} {
 			s.write(tx, "undone")
-			_, err := tx.Exec(ctx, "SAVEPOINT "+name)
-			require.NoError(s, err)
+			s.do(tx, "SAVEPOINT "+name)
 		}
 	}
 	t.Run("the attempt fails", func(t *testing.T) {
@@ -29,8 +28,7 @@ func TestSavepointsByAnyName(t *testing.T) {
 		require.NoError(t, h.loan.lane.Lend(func() {
 			outer := s.pgxTx(h)
 			s.write(outer, "outer")
-			inner, err := outer.Begin(ctx)
-			require.NoError(t, err)
+			inner := s.inside(outer)
 			byHand(s, inner)
 			require.NoError(t, inner.Rollback(ctx))
 		}))
@@ -60,8 +58,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 	overAll(t, map[string]func(s *stage, h *Hold){
 		"rows are open": func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
-			inner, err := outer.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, outer)
 			s.bunWrite(inner, "1")
 			rows, err := inner.QueryContext(ctx, "SELECT generate_series(1, 3)")
 			require.NoError(s, err)
@@ -70,8 +67,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 		},
 		"its context ends before its commit": func(s *stage, h *Hold) {
 			ended, cancel := context.WithCancel(ctx)
-			inner, err := s.bunTx(h).BeginTx(ended, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ended, s.bunTx(h))
 			s.bunWrite(inner, "1")
 			cancel()
 			require.ErrorIs(s, inner.Commit(), context.Canceled)
@@ -79,11 +75,9 @@ func TestRollbackThatCannotBe(t *testing.T) {
 		"the one around it is committed, and its context ends": func(s *stage, h *Hold) {
 			short, cancel := context.WithCancel(ctx)
 			outer := s.bunTx(h)
-			inner, err := outer.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, outer)
 			tx := s.pgxTx(h)
-			innermost, err := inner.BeginTx(short, nil)
-			require.NoError(s, err)
+			innermost := s.bunInside(short, inner)
 			s.bunWrite(innermost, "1")
 			require.NoError(s, tx.Commit(ctx))
 			require.NoError(s, inner.Commit())
@@ -92,8 +86,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 		},
 		"the one around it is committed": func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
-			inner, err := outer.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, outer)
 			tx := s.pgxTx(h)
 			s.write(tx, "1")
 			require.NoError(s, inner.Commit())
@@ -114,9 +107,8 @@ func TestNoTransactionAfterItsEndByHand(t *testing.T) {
 			s, h, _ := effects(t)
 			require.ErrorIs(t, h.loan.lane.Lend(func() {
 				s.bunTx(h)
-				_, err := s.pgxTx(h).Exec(t.Context(), sql)
-				require.NoError(t, err)
-				_, err = h.loan.PgxTx(t.Context())
+				s.do(s.pgxTx(h), sql)
+				_, err := h.loan.PgxTx(t.Context())
 				require.ErrorIs(t, err, ErrNotHeld)
 				_, err = h.loan.BunTx(t.Context())
 				require.ErrorIs(t, err, ErrNotHeld)

@@ -13,8 +13,7 @@ func (s *stage) slot(l *Lane, calls []Call, ids ...string) *Hold {
 	s.Helper()
 	next := request(ids...)
 	next.Slot = true
-	h, _, err := l.Step(s.Context(), calls, next)
-	require.NoError(s, err)
+	h := s.step(l, calls, next)
 	return h
 }
 
@@ -36,8 +35,7 @@ func TestSlots(t *testing.T) {
 	require.False(t, one.OverLimit())
 	next := request("b")
 	next.Slot, next.Jobs = true, 2
-	b, _, err := batch.Step(t.Context(), nil, next)
-	require.NoError(t, err)
+	b := s.step(batch, nil, next)
 	require.Len(t, b.Rest, 1)
 	require.Len(t, s.slot(many, nil, "c", "d").Rest, 1)
 	require.False(t, many.OverLimit())
@@ -78,8 +76,7 @@ func TestClaimWithoutASlot(t *testing.T) {
 				s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'a')", queue)
 			}
 			for _, next.Slot = range []bool{false, true} {
-				h, _, err := l.Step(t.Context(), nil, next)
-				require.NoError(t, err)
+				h := s.step(l, nil, next)
 				require.Equal(t, next.Slot && !paused, h.GroupID == "a" && h.Ready(),
 					"%s, %v, %v", name, paused, next.Slot)
 				s.end(l)
@@ -101,8 +98,7 @@ func TestSlotAndNoGroup(t *testing.T) {
 		other, l := s.Session(), s.lane()
 		other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
 		next.Slot = true
-		h, _, err := l.Step(t.Context(), nil, next)
-		require.NoError(t, err)
+		h := s.step(l, nil, next)
 		require.Nil(t, h)
 		require.False(t, l.OverLimit())
 		require.Equal(t, []string{"a"}, s.Locked())
@@ -123,23 +119,17 @@ func TestSlotsAndEvidence(t *testing.T) {
 
 	holder := s.lane()
 	require.NotNil(t, s.slot(holder, nil, "b"), "the slot of the dead")
-	lost, err := holder.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "of another group")
+	require.Empty(t, s.found(holder), "of another group")
 	for range 3 {
 		require.Nil(t, s.slot(l, nil, "a"))
 		require.True(t, l.OverLimit())
 	}
 	s.end(holder)
 	require.Equal(t, int64(1), s.slot(l, nil, "a").ID)
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 	s.end(l)
 	s.slot(l, nil, "a")
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "once")
+	require.Empty(t, s.found(l), "once")
 }
 
 // A limit that is lowered or raised holds for the claims from then on.

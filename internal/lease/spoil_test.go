@@ -107,10 +107,7 @@ func TestSpoiledLane(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
+			s, l, h := held(t, 1)
 			require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
 			_, _, err := l.Step(t.Context(), succeed(h), nil)
 			require.Equal(t, name == "ended by hand", err != nil, err)
@@ -152,12 +149,10 @@ func TestSettingLeftByAFunction(t *testing.T) {
 			require.NoError(t, l.Lend(func() {
 				tx := s.pgxTx(h)
 				was = show(tx)
-				_, err := tx.Exec(t.Context(), "SELECT leave($1, $2)", setting, value)
-				require.NoError(t, err)
+				s.do(tx, "SELECT leave($1, $2)", setting, value)
 				require.NotEqual(t, was, show(tx))
 			}))
-			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-			require.NoError(t, err)
+			h = s.step(l, succeed(h), &Request{Key: group("a")})
 			require.Equal(t, ids[1], h.ID)
 			require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
 			require.Equal(t, was, is)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"database/sql"
 	"log/slog"
 	"strconv"
@@ -104,6 +105,37 @@ func retry(h *Hold, delay string) []Call {
 	return settle(h, "retry", strconv.Itoa(h.Attempts), delay, "error", "on purpose", "", "lane", "10")
 }
 
+// held returns a lane that holds the first of n jobs of group a, on a stage of its own.
+func held(t *testing.T, n int) (s *stage, l *Lane, h *Hold) {
+	t.Helper()
+	s = newStage(t)
+	s.Enqueue(n, "a")
+	l = s.lane()
+	return s, l, s.claim(l, "a")
+}
+
+// A stepper is a Lane or a Borrower.
+type stepper interface {
+	Step(ctx context.Context, calls []Call, next *Request) (*Hold, bool, error)
+	Lost(ctx context.Context) ([]*Held, error)
+}
+
+// step returns what a step has claimed, or nil.
+func (s *stage) step(l stepper, calls []Call, next *Request) *Hold {
+	s.Helper()
+	h, _, err := l.Step(s.Context(), calls, next)
+	require.NoError(s, err)
+	return h
+}
+
+// found returns the attempts that a claim has found lost.
+func (s *stage) found(l stepper) []*Held {
+	s.Helper()
+	list, err := l.Lost(s.Context())
+	require.NoError(s, err)
+	return list
+}
+
 // claim makes the lane hold the group, which must be free.
 func (s *stage) claim(l *Lane, id string) *Hold {
 	s.Helper()
@@ -136,8 +168,7 @@ func (s *stage) limit(n int) {
 // misses reports whether a new claim of the group finds nothing, and leaves nothing locked.
 func (s *stage) misses(l *Lane, id string) bool {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
-	require.NoError(s, err)
+	h := s.step(l, nil, &Request{Key: group(id)})
 	s.end(l)
 	return h == nil
 }
@@ -163,9 +194,7 @@ func (s *stage) groupLimit(n int, groups ...string) {
 // shared claims the next job of a group of which several may run at once.
 func (s *stage) shared(l *Lane, calls []Call, id string) *Hold {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), calls, &Request{Key: group(id), Slot: true, Shared: true})
-	require.NoError(s, err)
-	return h
+	return s.step(l, calls, &Request{Key: group(id), Slot: true, Shared: true})
 }
 
 // start claims the next job and marks its attempt.

@@ -77,13 +77,9 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 			for attempt := range 2 {
 				l := s.dial(d)
 				h := s.claim(l, "a")
-				lost, err := l.Lost(t.Context())
-				require.NoError(t, err)
-				require.Empty(t, lost)
-				require.NoError(t, l.Lend(func() {
-					_, err := s.pgxTx(h).Exec(t.Context(), takeUnseen)
-					require.NoError(t, err)
-				}))
+				require.Empty(t, s.found(l))
+				require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), takeUnseen) }))
+				var err error
 				if kept {
 					err = l.Keep(t.Context())
 				}
@@ -108,10 +104,7 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 
 // A session that ends before the statements are there again is a lost one: the handler has not failed.
 func TestStatementsTakenAwayFromALostSession(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.ErrorIs(t, l.Lend(func() {
 		require.NoError(t, s.pgxTx(h).Conn().DeallocateAll(t.Context()))
 		s.Terminate(l.pg().PID())
@@ -120,15 +113,9 @@ func TestStatementsTakenAwayFromALostSession(t *testing.T) {
 
 // Who leaves them alone pays nothing for it.
 func TestStatementsLeftAlone(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	var last string
-	require.NoError(t, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(t.Context(), "SELECT 'the last'")
-		require.NoError(t, err)
-	}))
+	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "SELECT 'the last'") }))
 	last = pgtest.One[string](s.DB, "SELECT query FROM pg_stat_activity WHERE pid = $1", l.pg().PID())
 	require.Equal(t, "SELECT 'the last'", last)
 }

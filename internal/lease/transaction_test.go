@@ -41,10 +41,44 @@ func effects(t *testing.T) (s *stage, h *Hold, settled func(success bool) []stri
 	}
 }
 
+// begin begins a transaction of the pool, which is rolled back at the end of the test.
+func (s *stage) begin() pgx.Tx {
+	s.Helper()
+	tx, err := s.Pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// inside begins a transaction in one, or on a connection.
+func (s *stage) inside(outer interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+},
+) pgx.Tx {
+	s.Helper()
+	tx, err := outer.Begin(s.Context())
+	require.NoError(s, err)
+	return tx
+}
+
+// bunInside is inside with bun, whose transaction ends with the context.
+func (s *stage) bunInside(ctx context.Context, outer bun.Tx) bun.Tx {
+	s.Helper()
+	tx, err := outer.BeginTx(ctx, nil)
+	require.NoError(s, err)
+	return tx
+}
+
+// do runs a statement in a transaction.
+func (s *stage) do(tx pgx.Tx, sql string, args ...any) {
+	s.Helper()
+	_, err := tx.Exec(s.Context(), sql, args...)
+	require.NoError(s, err)
+}
+
 func (s *stage) write(tx pgx.Tx, v string) {
 	s.Helper()
-	_, err := tx.Exec(s.Context(), "INSERT INTO effects VALUES ($1)", v)
-	require.NoError(s, err)
+	s.do(tx, "INSERT INTO effects VALUES ($1)", v)
 }
 
 func (s *stage) bunWrite(tx bun.IDB, v string) {
@@ -96,12 +130,10 @@ func script(s *stage, h *Hold) {
 	require.NoError(s, btx.Commit())
 
 	tx = s.pgxTx(h)
-	inner, err := tx.Begin(ctx)
-	require.NoError(s, err)
+	inner := s.inside(tx)
 	s.write(inner, "undone")
 	require.NoError(s, inner.Rollback(ctx))
-	inner, err = tx.Begin(ctx)
-	require.NoError(s, err)
+	inner = s.inside(tx)
 	s.write(inner, "4 nested")
 	require.NoError(s, inner.Commit(ctx))
 	s.write(tx, "4 outer")
@@ -172,8 +204,7 @@ func TestPgxTxDoesEverything(t *testing.T) {
 
 	_, err = tx.Prepare(ctx, "one more", "INSERT INTO effects VALUES ($1)")
 	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "one more", "prepared")
-	require.NoError(t, err)
+	s.do(tx, "one more", "prepared")
 
 	require.NoError(t, tx.Commit(ctx))
 	require.Equal(t, []string{"batched", "copied 1", "copied 2", "prepared"}, settled(true))
@@ -196,15 +227,14 @@ func (c *endsLater) Err() error {
 
 // A context that ends while the transaction is begun ends neither the connection nor the attempt.
 func TestTransactionBegunAsItsContextEnds(t *testing.T) {
-	_, h, settled := effects(t)
+	s, h, settled := effects(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tx, err := h.loan.PgxTx(&endsLater{Context: ended})
 	require.NoError(t, err)
 	_, err = tx.Exec(ended, "INSERT INTO effects VALUES ('late')")
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = tx.Exec(t.Context(), "INSERT INTO effects VALUES ('in time')")
-	require.NoError(t, err)
+	s.do(tx, "INSERT INTO effects VALUES ('in time')")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, []string{"in time"}, settled(true))
 }
@@ -291,8 +321,7 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 
 	h = s.claim(l, "a")
 	require.Equal(t, usual, planner(s.pgxTx(h)))
-	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	require.Equal(t, own, planner(l.Conn()))
 	require.Equal(t, usual, planner(s.pgxTx(h)))
 }
