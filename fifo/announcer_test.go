@@ -86,10 +86,8 @@ func TestNoticeAfterCommit(t *testing.T) {
 		b := newBed(t)
 		e := b.listen()
 		p := begin(b)
-		ids, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
-		_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
+		ids := p.send(fifo.Message{Queue: "q", GroupID: "g"})
+		p.send(fifo.Message{Queue: "q", GroupID: "g"})
 		b.asked()
 		require.Empty(t, e.before())
 		require.NoError(t, p.commit())
@@ -98,8 +96,7 @@ func TestNoticeAfterCommit(t *testing.T) {
 		require.Equal(t, map[int64]string{ids[0]: "g"}, groups)
 
 		p = begin(b)
-		_, err = p.enqueue(fifo.Message{Queue: "undone", GroupID: "g"})
-		require.NoError(t, err)
+		p.send(fifo.Message{Queue: "undone", GroupID: "g"})
 		b.asked()
 		require.NoError(t, p.undo())
 		b.send("after", nil)
@@ -107,8 +104,7 @@ func TestNoticeAfterCommit(t *testing.T) {
 			queue, _ = groupsOf(t, e.next())
 			require.Equal(t, "q", queue)
 			p = begin(b)
-			_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "later"})
-			require.NoError(t, err)
+			p.send(fifo.Message{Queue: "q", GroupID: "later"})
 			require.NoError(t, p.commit())
 		}
 	})
@@ -125,12 +121,10 @@ func TestNoticesOfTwoQueues(t *testing.T) {
 				p := begin(b)
 				msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
 				if statements == 2 {
-					_, err := p.enqueue(msgs[0])
-					require.NoError(t, err)
+					p.send(msgs[0])
 					msgs = msgs[1:]
 				}
-				_, err := p.enqueue(msgs...)
-				require.NoError(t, err)
+				p.send(msgs...)
 				require.NoError(t, p.commit())
 				heard := make(map[string]bool)
 				for range 2 {
@@ -269,13 +263,10 @@ func TestCloseAnnounces(t *testing.T) {
 		b.client = fifo.Open(b.pool, nil)
 		e := b.listen()
 		open, p := begin(b), begin(b)
-		_, err := open.enqueue(fifo.Message{Queue: "open", GroupID: "g"})
-		require.NoError(t, err)
-		_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
+		open.send(fifo.Message{Queue: "open", GroupID: "g"})
+		p.send(fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, p.commit())
-		_, err = b.client.Enqueue(t.Context(), fifo.Message{Queue: "alone", GroupID: "g"})
-		require.NoError(t, err)
+		b.receipts(fifo.Message{Queue: "alone", GroupID: "g"})
 		require.NoError(t, b.client.Close())
 		heard := make(map[string]bool)
 		for _, text := range e.before() {

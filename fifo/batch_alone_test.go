@@ -95,15 +95,11 @@ func TestRunOneTakesNoBatch(t *testing.T) {
 			ids := append(b.send("g", nil, nil), b.send("h", nil)...)
 			w := b.slice(batch, noteAll)
 			for i := range ids {
-				ran, err := w.RunOne(t.Context())
-				require.NoError(t, err)
-				require.True(t, ran)
+				require.True(t, b.runsOne(w))
 				require.Equal(t, i+1, query[int](b, "SELECT count(*) FROM list"))
 				require.Equal(t, 2-i, b.count("jobs"))
 			}
-			ran, err := w.RunOne(t.Context())
-			require.NoError(t, err)
-			require.False(t, ran)
+			require.False(t, b.runsOne(w))
 		})
 	}
 }

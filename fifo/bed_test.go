@@ -204,14 +204,24 @@ func query[T any](b *bed, sql string, args ...any) T {
 
 func (b *bed) jobs() []fifo.Job {
 	b.t.Helper()
-	list, err := b.client.Jobs(b.t.Context(), fifo.Page{})
+	return b.jobsOf(b.client)
+}
+
+func (b *bed) jobsOf(of lister) []fifo.Job {
+	b.t.Helper()
+	list, err := of.Jobs(b.t.Context(), fifo.Page{})
 	require.NoError(b.t, err)
 	return list
 }
 
 func (b *bed) deadLetters() []fifo.Job {
 	b.t.Helper()
-	list, err := b.client.DeadLetters(b.t.Context(), fifo.Letters{})
+	return b.lettersOf(b.client, fifo.Letters{})
+}
+
+func (b *bed) lettersOf(of lister, letters fifo.Letters) []fifo.Job {
+	b.t.Helper()
+	list, err := of.DeadLetters(b.t.Context(), letters)
 	require.NoError(b.t, err)
 	return list
 }

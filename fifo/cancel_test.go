@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -71,11 +70,9 @@ func testCancel(t *testing.T, by lease) {
 				close(h.release)
 				if scope == "group" {
 					await(t, "the other's end", func() bool { return len(b.jobs()) == 3 })
-					_, err = b.client.Queue("q").Resume(t.Context())
-					require.NoError(t, err)
+					b.resumes(b.client.Queue("q"))
 				}
-				_, err = s.Resume(t.Context())
-				require.NoError(t, err)
+				b.resumes(s)
 				b.drained()
 				if scope == "group" {
 					order := b.ledger.order()
@@ -105,57 +102,54 @@ func (b *bed) ruled() {
 
 // Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
 func TestCancelInABatchOfGroups(t *testing.T) {
-	t.Parallel()
-	for _, whole := range []bool{false, true} {
-		t.Run(fmt.Sprint("queue ", whole), func(t *testing.T) {
-			b := newBed(t)
-			// Without notices, all are found at once. The first one may be handed to the lane before the others are in
-			// line. They are by the time it has ended.
-			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-				SELECT 'q', g, '' FROM unnest('{a, b, c, d, e, f}'::text[]) g`)
-			h := newBlocking()
-			var warm atomic.Pointer[string]
-			w := b.each(fifo.Queue{BatchGroups: 5}, func(ctx context.Context, job *fifo.Job) error {
-				if warm.CompareAndSwap(nil, &job.GroupID) {
-					return nil
-				}
-				return h.handle(ctx, job)
-			}, oneLane)
-			b.run(w)
-			b.listening()
-			first := receive(t, h.started, "a handler")
-			held := slices.DeleteFunc(b.groups(b.client.Queue("q"), fifo.Page{}, fifo.Held), func(g fifo.Status) bool {
-				return g.GroupID == *warm.Load()
-			})
-			require.Greater(t, len(held), 1)
-			s, of := b.client.Queue("q"), slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
-			running, other := held[of], held[(of+1)%len(held)]
-			if !whole {
-				s = s.Group(other.GroupID)
+	overEach(t, []bool{false, true}, func(t *testing.T, whole bool) {
+		b := newBed(t)
+		// Without notices, all are found at once. The first one may be handed to the lane before the others are in
+		// line. They are by the time it has ended.
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+			SELECT 'q', g, '' FROM unnest('{a, b, c, d, e, f}'::text[]) g`)
+		h := newBlocking()
+		var warm atomic.Pointer[string]
+		w := b.each(fifo.Queue{BatchGroups: 5}, func(ctx context.Context, job *fifo.Job) error {
+			if warm.CompareAndSwap(nil, &job.GroupID) {
+				return nil
 			}
-			e := b.listen()
-			require.NoError(t, pausing(s.Cancel(t.Context(), "")))
-			if !whole { // when the worker has heard this it has heard that
-				e.next()
-				require.NoError(t, pausing(b.client.Queue("q").Group(running.GroupID).Cancel(t.Context(), "")))
-			}
-			require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
-			if whole {
-				await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
-				require.Len(t, b.jobs(), 5)
-				require.Empty(t, h.started, "the others do not begin")
-			} else {
-				close(h.release)
-				await(t, "the others", func() bool { return b.count("jobs") == 2 })
-				require.Len(t, h.started, 3)
-				require.NotZero(t, b.why(other.GroupID).HeadID, "it is there")
-				require.Empty(t, h.causes)
-			}
-			for _, job := range b.jobs() {
-				require.Zero(t, job.Attempts)
-			}
+			return h.handle(ctx, job)
+		}, oneLane)
+		b.run(w)
+		b.listening()
+		first := receive(t, h.started, "a handler")
+		held := slices.DeleteFunc(b.groups(b.client.Queue("q"), fifo.Page{}, fifo.Held), func(g fifo.Status) bool {
+			return g.GroupID == *warm.Load()
 		})
-	}
+		require.Greater(t, len(held), 1)
+		s, of := b.client.Queue("q"), slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
+		running, other := held[of], held[(of+1)%len(held)]
+		if !whole {
+			s = s.Group(other.GroupID)
+		}
+		e := b.listen()
+		require.NoError(t, pausing(s.Cancel(t.Context(), "")))
+		if !whole { // when the worker has heard this it has heard that
+			e.next()
+			require.NoError(t, pausing(b.client.Queue("q").Group(running.GroupID).Cancel(t.Context(), "")))
+		}
+		require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
+		if whole {
+			await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
+			require.Len(t, b.jobs(), 5)
+			require.Empty(t, h.started, "the others do not begin")
+		} else {
+			close(h.release)
+			await(t, "the others", func() bool { return b.count("jobs") == 2 })
+			require.Len(t, h.started, 3)
+			require.NotZero(t, b.why(other.GroupID).HeadID, "it is there")
+			require.Empty(t, h.causes)
+		}
+		for _, job := range b.jobs() {
+			require.Zero(t, job.Attempts)
+		}
+	})
 }
 
 // Handlers may have all connections of the client's pool.
@@ -199,9 +193,17 @@ func TestCancelIsAnnounced(t *testing.T) {
 	})
 }
 
-// A group is taken from its worker by force, and no other: with the session of the worker, or from it. The handler learns
-// of it at once, whether it has the job's transaction or not. The attempt is counted as lost, and what the handler has
-// written does not commit.
+// terminates reports whether somebody had the group.
+func (b *bed) terminates(s fifo.Scope) bool {
+	b.t.Helper()
+	ended, err := s.Terminate(promptly(b.t))
+	require.NoError(b.t, err)
+	return ended
+}
+
+// A group is taken from its worker by force, and no other: with the session of the worker, or from it. The handler
+// learns of it at once, whether it has the job's transaction or not. The attempt is counted as lost, and what the
+// handler has written does not commit.
 func TestTerminate(t *testing.T) { overLeases(t, testTerminate) }
 
 func testTerminate(t *testing.T, by lease) {
@@ -226,13 +228,10 @@ func testTerminate(t *testing.T, by lease) {
 		if by == bySession {
 			keeper = b.oneKeeper()
 		}
-		ended, err := g.Terminate(promptly(t))
-		require.NoError(t, err)
-		require.True(t, ended)
+		require.True(t, b.terminates(g))
 		require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
 		receive(t, h.started, "the next attempt")
-		jobs, err := g.Jobs(t.Context(), fifo.Page{})
-		require.NoError(t, err)
+		jobs := b.jobsOf(g)
 		require.Equal(t, 1, jobs[0].Attempts)
 		require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
 		require.Empty(t, h.causes, "the other goes on")
@@ -245,10 +244,8 @@ func testTerminate(t *testing.T, by lease) {
 			require.Equal(t, []int{1, 2}, query[[]int](b, "SELECT array_agg(attempt ORDER BY attempt) FROM list"))
 			require.Equal(t, 1, query[int](b, "SELECT count(*) FROM list WHERE group_id = 'g'"))
 		}
-		ended, err = g.Terminate(promptly(t))
-		require.NoError(t, err)
-		require.False(t, ended, "nobody holds it")
-		_, err = b.client.Queue("q").Terminate(t.Context())
+		require.False(t, b.terminates(g), "nobody holds it")
+		_, err := b.client.Queue("q").Terminate(t.Context())
 		require.ErrorIs(t, err, fifo.ErrInvalidID)
 	})
 }
@@ -329,8 +326,7 @@ func TestCancelOfAClaim(t *testing.T) {
 	claim.ends()
 	await(t, "the job to be back", func() bool { return w.Stats().Claims > 0 && b.sessionGroups() == 0 })
 	resumed.Store(true)
-	_, err = b.client.Queue("q").Group("g").Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(b.client.Queue("q").Group("g"))
 	r.finish()
 	require.Zero(t, w.Stats().Lost)
 }

@@ -26,9 +26,8 @@ func TestCommitOrder(t *testing.T) {
 			b := newBed(t, commitOrder)
 			m := fifo.Message{Queue: "q", GroupID: group, Payload: "first"}
 			first := producers["bun.Tx"](b)
-			_, err := first.enqueue(m)
-			require.NoError(t, err)
-			_, err = first.enqueue(m) // does not wait for itself
+			first.send(m)
+			_, err := first.enqueue(m) // does not wait for itself
 			require.NoError(t, err)
 
 			m.Payload = "second"
@@ -38,11 +37,7 @@ func TestCommitOrder(t *testing.T) {
 				result <- err
 			}()
 			await(t, "the second producer to wait", func() bool { return b.waiters() == 1 })
-			ctx := promptly(t)
-			for _, other := range []fifo.Message{{Queue: "q", GroupID: "h"}, {Queue: "r", GroupID: group}} {
-				_, err := b.client.Enqueue(ctx, other)
-				require.NoError(t, err)
-			}
+			b.receipts(fifo.Message{Queue: "q", GroupID: "h"}, fifo.Message{Queue: "r", GroupID: group})
 			want := []string{"second"}
 			if end == "commit" {
 				require.NoError(t, first.commit())
@@ -51,8 +46,7 @@ func TestCommitOrder(t *testing.T) {
 				require.NoError(t, first.undo())
 			}
 			require.NoError(t, receive(t, result, "the second producer"))
-			jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
+			jobs := b.jobsOf(b.client.Queue("q").Group(group))
 			for i, job := range jobs {
 				require.Equal(t, want[i], string(job.Payload))
 			}
@@ -66,10 +60,8 @@ func TestEnqueueOrder(t *testing.T) {
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}
 	first := producers["bun.Tx"](b)
-	low, err := first.enqueue(m)
-	require.NoError(t, err)
-	high, err := b.client.Enqueue(promptly(t), m)
-	require.NoError(t, err)
+	low := first.send(m)
+	high := b.receipts(m)
 	require.NoError(t, first.commit())
 	require.Less(t, low[0], high[0].ID)
 }

@@ -45,8 +45,7 @@ func TestDeadLetters(t *testing.T) {
 	b.bury()
 	list := func(of lister) []int64 {
 		t.Helper()
-		l, err := of.DeadLetters(t.Context(), fifo.Letters{})
-		require.NoError(t, err)
+		l := b.lettersOf(of, fifo.Letters{})
 		return letterIDs(l)
 	}
 	even := []int64{ids[0], ids[2], ids[4], ids[6]}
@@ -60,8 +59,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Empty(t, list(b.client.Queue("none").Group("g1")))
 	require.Empty(t, list(q.Group("' OR ?0 --")))
 
-	l, err := b.client.DeadLetters(t.Context(), fifo.Letters{Limit: 1})
-	require.NoError(t, err)
+	l := b.lettersOf(b.client, fifo.Letters{Limit: 1})
 	require.Len(t, l, 1)
 	require.Equal(t, groups.Key{Queue: "q", GroupID: "g0"}, l[0].Group())
 	require.Equal(t, "dead", string(l[0].Payload))
@@ -132,8 +130,7 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 	later := b.send("g", nil, nil)
 	step <- struct{}{}
 	b.holder("g")
-	_, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
-	require.NoError(t, err)
+	b.redrive(b.client.Queue("q"), allAgain)
 	close(step)
 	b.drained()
 	order := b.ledger.order()[1:]
@@ -196,9 +193,7 @@ func TestSweep(t *testing.T) {
 	await(t, "the sweep", func() bool { return b.count("queue_groups") == 3 && b.count("dead_letters") == 4 })
 	require.Equal(t, []string{"kept", "month", "other", "q"},
 		query[[]string](b, "SELECT array_agg(queue ORDER BY queue) FROM pgfifo.dead_letters"))
-	letters, err := b.client.Queue("q").DeadLetters(t.Context(), fifo.Letters{})
-	require.NoError(t, err)
-	require.Equal(t, young, letterIDs(letters))
+	require.Equal(t, young, letterIDs(b.lettersOf(b.client.Queue("q"), fifo.Letters{})))
 	require.Equal(t, []string{"1234", "fresh", "held"},
 		query[[]string](b, "SELECT array_agg(group_id ORDER BY group_id) FROM pgfifo.queue_groups"))
 	close(h.release)

@@ -25,34 +25,28 @@ func deduped(group, id string) fifo.Message {
 // window is over by the server's clock.
 func TestDedup(t *testing.T) {
 	b := newBed(t)
-	ctx := t.Context()
-	first, err := b.client.Enqueue(ctx, deduped("g", "a"))
-	require.NoError(t, err)
+	first := b.receipts(deduped("g", "a"))
 	require.False(t, first[0].Duplicate)
 	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
 	requireDuplicate := func(what string) {
 		t.Helper()
 		for _, group := range []string{"g", "another"} {
-			got, err := b.client.Enqueue(ctx, deduped(group, "a"))
-			require.NoError(t, err)
-			require.Equal(t, duplicate, got, what)
+			require.Equal(t, duplicate, b.receipts(deduped(group, "a")), what)
 		}
 	}
 	requireDuplicate("it waits")
 	b.work(b.worker(nop))
 	requireDuplicate("it is done")
 	require.Zero(t, b.count("jobs"))
-	other, err := b.client.Enqueue(ctx, deduped("g", "A"),
+	other := b.receipts(deduped("g", "A"),
 		fifo.Message{Queue: "other", GroupID: "g", DedupID: "a"}, fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
 	for _, r := range other {
 		require.False(t, r.Duplicate, "another id, another queue, none")
 	}
 	require.Equal(t, 3, b.count("jobs"))
 
 	b.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp() + interval '1 second' - interval '1 second'")
-	again, err := b.client.Enqueue(ctx, deduped("g", "a"))
-	require.NoError(t, err)
+	again := b.receipts(deduped("g", "a"))
 	require.False(t, again[0].Duplicate)
 	require.Greater(t, again[0].ID, other[2].ID)
 	duplicate[0].ID = again[0].ID
@@ -67,14 +61,12 @@ func TestDedupSettings(t *testing.T) {
 	b := newBed(t)
 	q := b.client.Queue("q")
 	require.NoError(t, q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"), deduped("h", "a"), deduped("g", "a"))
-	require.NoError(t, err)
+	got := b.receipts(deduped("g", "a"), deduped("h", "a"), deduped("g", "a"))
 	require.False(t, got[0].Duplicate)
 	require.False(t, got[1].Duplicate, "an id of another group")
 	require.Equal(t, fifo.Receipt{ID: got[0].ID, Duplicate: true}, got[2])
 	alone := fifo.Message{Queue: "q", Ungrouped: true, DedupID: "b"}
-	two, err := b.client.Enqueue(t.Context(), alone, alone)
-	require.NoError(t, err)
+	two := b.receipts(alone, alone)
 	require.Equal(t, fifo.Receipt{ID: two[0].ID, Duplicate: true}, two[1], "those of no group are of one here")
 	require.NoError(t, b.client.Queue("elsewhere").Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
 	first := fifo.Message{Queue: "elsewhere", GroupID: "g", DedupID: "c"}
@@ -82,13 +74,11 @@ func TestDedupSettings(t *testing.T) {
 	b.sendAll(first)
 	b.exec("UPDATE pgfifo.queues SET dedup_by_group = true WHERE queue = 'elsewhere'")
 	for _, m := range []fifo.Message{first, {Queue: "elsewhere", Ungrouped: true, DedupID: "c"}} {
-		got, err = b.client.Enqueue(t.Context(), m)
-		require.NoError(t, err)
+		got = b.receipts(m)
 		require.False(t, got[0].Duplicate, "what was remembered before the change")
 	}
 	like := fifo.Message{Queue: "q", GroupID: "~" + strings.Repeat("a", 24), DedupID: "b"}
-	got, err = b.client.Enqueue(t.Context(), like)
-	require.NoError(t, err)
+	got = b.receipts(like)
 	require.False(t, got[0].Duplicate, "a group whose id looks as if it was drawn is a group")
 	require.Equal(t, 4, query[int](b, `SELECT count(*) FROM pgfifo.dedup_ids
 		WHERE expires BETWEEN now() + interval '47 hours' AND now() + interval '48 hours'`))
@@ -102,8 +92,7 @@ func TestDedupInOneCall(t *testing.T) {
 		for kind, begin := range producers {
 			t.Run(fmt.Sprint(kind, order), func(t *testing.T) {
 				b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-				first, err := b.client.Enqueue(t.Context(), deduped("g", "stored"))
-				require.NoError(t, err)
+				first := b.receipts(deduped("g", "stored"))
 				msgs := []fifo.Message{
 					{Queue: "q", GroupID: "g", Payload: "0"},
 					deduped("g", "stored"), deduped("g", "b"), deduped("h", "a"), deduped("h", "b"),
@@ -112,12 +101,10 @@ func TestDedupInOneCall(t *testing.T) {
 					deduped("g", "a"),
 				}
 				p := begin(b)
-				ids, err := p.enqueue(msgs...)
-				require.NoError(t, err)
+				ids := p.send(msgs...)
 				require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
 				require.IsIncreasing(t, []int64{ids[1], ids[0], ids[2], ids[3], ids[5], ids[6]})
-				again, err := p.enqueue(msgs[1:5]...)
-				require.NoError(t, err)
+				again := p.send(msgs[1:5]...)
 				require.Equal(t, ids[1:5], again, "in a second call")
 				require.NoError(t, p.commit())
 				got := make(map[int64]fifo.Job)
@@ -130,8 +117,7 @@ func TestDedupInOneCall(t *testing.T) {
 				}
 				require.Equal(t, fifo.Headers{"n": "5\x00"}, got[ids[5]].Headers)
 				require.NotZero(t, got[ids[6]].RunAt)
-				receipts, err := b.client.Enqueue(t.Context(), msgs...)
-				require.NoError(t, err)
+				receipts := b.receipts(msgs...)
 				for n, r := range receipts {
 					require.Equal(t, msgs[n].DedupID != "", r.Duplicate)
 					require.Equal(t, r.Duplicate, r.ID == ids[n])
@@ -156,8 +142,7 @@ func TestDedupAtOnce(t *testing.T) {
 			t.Run(kind+", "+end, func(t *testing.T) {
 				b := newBed(t)
 				first := begin(b)
-				ids, err := first.enqueue(deduped("g", "a"))
-				require.NoError(t, err)
+				ids := first.send(deduped("g", "a"))
 				second := make(chan []fifo.Receipt, 1)
 				failed := make(chan error, 1)
 				go func() {
@@ -166,8 +151,7 @@ func TestDedupAtOnce(t *testing.T) {
 					second <- got
 				}()
 				await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
-				third, err := b.client.Enqueue(promptly(t), deduped("g", "other"))
-				require.NoError(t, err)
+				third := b.receipts(deduped("g", "other"))
 				if end == "commit" {
 					require.NoError(t, first.commit())
 				} else {
@@ -194,8 +178,7 @@ func TestDedupSavepoint(t *testing.T) {
 	tx := b.begin()
 	inner, err := tx.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = b.client.EnqueuePgxTx(t.Context(), inner, deduped("g", "mine"), deduped("g", "other"))
-	require.NoError(t, err)
+	b.receiptsIn(inner, deduped("g", "mine"), deduped("g", "other"))
 	second := make(chan error, 1)
 	go func() {
 		got, err := b.client.Enqueue(t.Context(), deduped("g", "other"))
@@ -207,8 +190,7 @@ func TestDedupSavepoint(t *testing.T) {
 	await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
 	require.NoError(t, inner.Rollback(t.Context()))
 	require.NoError(t, receive(t, second, "the second producer"))
-	got, err := b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "mine"), deduped("g", "other"))
-	require.NoError(t, err)
+	got := b.receiptsIn(tx, deduped("g", "mine"), deduped("g", "other"))
 	require.False(t, got[0].Duplicate)
 	require.True(t, got[1].Duplicate)
 	require.NoError(t, tx.Commit(t.Context()))
@@ -217,52 +199,49 @@ func TestDedupSavepoint(t *testing.T) {
 
 // Many producers that enqueue the same ids in different orders: no deadlock, and one job of each id.
 func TestDedupBatches(t *testing.T) {
-	t.Parallel()
-	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-			b.run(b.worker(nop))
-			var wg sync.WaitGroup
-			errs := make(chan error, 200)
-			var mu sync.Mutex
-			fresh, seen := make(map[string]int), make(map[string]int64)
-			for p := range 8 {
-				wg.Go(func() {
-					for i := range 25 {
-						var msgs []fifo.Message
-						for j := range 6 {
-							k := (p*5 + j*(2*(p%2)+5)) % 6
-							msgs = append(msgs, deduped(fmt.Sprint("g", k%3), fmt.Sprint(i, " ", k)))
-						}
-						got, err := b.client.Enqueue(t.Context(), msgs...)
-						errs <- err
-						mu.Lock()
-						for n, r := range got {
-							id := msgs[n].DedupID
-							if seen[id] != 0 && seen[id] != r.ID {
-								fresh[id] += 100
-							}
-							if seen[id] = r.ID; !r.Duplicate {
-								fresh[id]++
-							}
-						}
-						mu.Unlock()
+	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+		b.run(b.worker(nop))
+		var wg sync.WaitGroup
+		errs := make(chan error, 200)
+		var mu sync.Mutex
+		fresh, seen := make(map[string]int), make(map[string]int64)
+		for p := range 8 {
+			wg.Go(func() {
+				for i := range 25 {
+					var msgs []fifo.Message
+					for j := range 6 {
+						k := (p*5 + j*(2*(p%2)+5)) % 6
+						msgs = append(msgs, deduped(fmt.Sprint("g", k%3), fmt.Sprint(i, " ", k)))
 					}
-				})
-			}
-			wg.Wait()
-			close(errs)
-			for err := range errs {
-				require.NoError(t, err)
-			}
-			b.drained()
-			require.NotEmpty(t, fresh)
-			for id, n := range fresh {
-				require.Equal(t, 1, n, id)
-			}
-			await(t, "all jobs", func() bool { return len(b.ledger.order()) == len(fresh) })
-		})
-	}
+					got, err := b.client.Enqueue(t.Context(), msgs...)
+					errs <- err
+					mu.Lock()
+					for n, r := range got {
+						id := msgs[n].DedupID
+						if seen[id] != 0 && seen[id] != r.ID {
+							fresh[id] += 100
+						}
+						if seen[id] = r.ID; !r.Duplicate {
+							fresh[id]++
+						}
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		close(errs)
+		for err := range errs {
+			require.NoError(t, err)
+		}
+		b.drained()
+		require.NotEmpty(t, fresh)
+		for id, n := range fresh {
+			require.Equal(t, 1, n, id)
+		}
+		await(t, "all jobs", func() bool { return len(b.ledger.order()) == len(fresh) })
+	})
 }
 
 // An id that was taken in a transaction which then enqueued nothing, because its context ended in between, is not one
@@ -273,8 +252,7 @@ func testDedupTakenAndNotUsed(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.exec(`INSERT INTO pgfifo.dedup_ids (key, expires)
 		VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), now() + interval '1 hour')`)
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	got := b.receipts(deduped("g", "a"))
 	require.False(t, got[0].Duplicate)
 	require.Equal(t, 1, b.count("jobs"))
 	require.Equal(t, got[0].ID, query[int64](b, "SELECT job FROM pgfifo.dedup_ids"))
@@ -288,10 +266,8 @@ func TestDedupRepeatableRead(t *testing.T) {
 		id := string(isolation)
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: isolation})
 		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", id+" mine"), deduped("g", id+" mine"))
-		require.NoError(t, err)
-		_, err = b.client.Enqueue(t.Context(), deduped("g", id))
-		require.NoError(t, err)
+		b.receiptsIn(tx, deduped("g", id+" mine"), deduped("g", id+" mine"))
+		b.receipts(deduped("g", id))
 		_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", id))
 		var pgErr *pgconn.PgError
 		require.ErrorAs(t, err, &pgErr)
@@ -318,19 +294,14 @@ func TestDedupRepeatableRead(t *testing.T) {
 // A redrive is no enqueue: a dead letter whose id is remembered goes back, and remains the first.
 func TestDedupAndRedrive(t *testing.T) {
 	b := newBed(t)
-	first, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	first := b.receipts(deduped("g", "a"))
 	b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errors.New("on purpose")) }))
 	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	got := b.receipts(deduped("g", "a"))
 	require.Equal(t, duplicate, got)
-	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(first[0].ID))
-	require.NoError(t, err)
-	require.Len(t, back, 1)
+	require.Len(t, b.redrive(b.client.Queue("q"), again(first[0].ID)), 1)
 	require.Equal(t, first[0].ID, b.jobs()[0].ID)
-	got, err = b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	got = b.receipts(deduped("g", "a"))
 	require.Equal(t, duplicate, got)
 	require.Equal(t, 1, b.count("jobs"))
 }
@@ -350,8 +321,7 @@ func TestDedupByHook(t *testing.T) {
 	})
 	m := fifo.Message{Queue: "q", GroupID: "g", Payload: map[string]int{"b": 1, "a": 2}}
 	for range 2 {
-		_, err := b.client.Enqueue(t.Context(), m)
-		require.NoError(t, err)
+		b.receipts(m)
 	}
 	require.Equal(t, []fifo.Receipt{{ID: seen[0].ID}, {ID: seen[0].ID, Duplicate: true}}, seen)
 }
@@ -362,8 +332,7 @@ func TestDedupIsAnnounced(t *testing.T) {
 	b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
 	for i := range 3 {
 		for range 2 {
-			_, err := b.client.Enqueue(t.Context(), deduped("g", "always"), deduped("h", fmt.Sprint(i)))
-			require.NoError(t, err)
+			b.receipts(deduped("g", "always"), deduped("h", fmt.Sprint(i)))
 		}
 		await(t, "the new jobs", func() bool { return len(b.ledger.order()) == 2+i })
 	}

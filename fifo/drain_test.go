@@ -59,7 +59,6 @@ func testDrain(t *testing.T, by lease) {
 func TestDrainTimeout(t *testing.T) { overLeases(t, testDrainTimeout) }
 
 func testDrainTimeout(t *testing.T, by lease) {
-	t.Parallel()
 	last := map[string]fifo.Handler{
 		"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
 		"asks then": func(ctx context.Context, job *fifo.Job) error {
@@ -69,51 +68,49 @@ func testDrainTimeout(t *testing.T, by lease) {
 		},
 		"panics": func(ctx context.Context, _ *fifo.Job) error { panic(ctx.Err()) },
 	}
-	for _, drain := range []time.Duration{-1, 50 * time.Millisecond} {
-		t.Run(drain.String(), func(t *testing.T) {
-			b := by.on(newEffects(t))
-			h := newBlocking()
-			var ids []int64
-			for group := range last {
-				ids = append(ids, b.send(group, nil, nil)...)
-			}
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.GroupID != "asks then" {
-					if err := write(ctx, job, int(job.ID)); err != nil {
-						return err
-					}
+	overEach(t, []time.Duration{-1, 50 * time.Millisecond}, func(t *testing.T, drain time.Duration) {
+		b := by.on(newEffects(t))
+		h := newBlocking()
+		var ids []int64
+		for group := range last {
+			ids = append(ids, b.send(group, nil, nil)...)
+		}
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.GroupID != "asks then" {
+				if err := write(ctx, job, int(job.ID)); err != nil {
+					return err
 				}
-				if err := h.handle(ctx, job); err == nil {
-					return nil
-				}
-				return last[job.GroupID](ctx, job)
-			}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(last), drain })
-			r := b.run(w)
-			for range last {
-				receive(t, h.started, "a handler")
 			}
-			require.NoError(t, r.stop())
-			for range last {
-				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
-			}
-			require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Returned, fifo.Returned}, b.ledger.outcomes())
-			for _, err := range b.ledger.errs() {
-				require.Error(t, err)
-			}
-			require.EqualValues(t, len(last), w.Stats().Returned)
-			require.ElementsMatch(t, ids, query[[]int64](b, "SELECT array_agg(id) FROM pgfifo.jobs"))
-			for _, job := range b.jobs() {
-				require.Zero(t, job.Attempts)
-				require.Empty(t, job.Failures)
-			}
-			require.Empty(t, b.effects())
-
-			b.work(b.worker(func(_ context.Context, job *fifo.Job) error { // and it sees no crash in it
-				require.Equal(t, 1, job.Attempt())
+			if err := h.handle(ctx, job); err == nil {
 				return nil
-			}, oneLane))
-		})
-	}
+			}
+			return last[job.GroupID](ctx, job)
+		}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(last), drain })
+		r := b.run(w)
+		for range last {
+			receive(t, h.started, "a handler")
+		}
+		require.NoError(t, r.stop())
+		for range last {
+			require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+		}
+		require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Returned, fifo.Returned}, b.ledger.outcomes())
+		for _, err := range b.ledger.errs() {
+			require.Error(t, err)
+		}
+		require.EqualValues(t, len(last), w.Stats().Returned)
+		require.ElementsMatch(t, ids, query[[]int64](b, "SELECT array_agg(id) FROM pgfifo.jobs"))
+		for _, job := range b.jobs() {
+			require.Zero(t, job.Attempts)
+			require.Empty(t, job.Failures)
+		}
+		require.Empty(t, b.effects())
+
+		b.work(b.worker(func(_ context.Context, job *fifo.Job) error { // and it sees no crash in it
+			require.Equal(t, 1, job.Attempt())
+			return nil
+		}, oneLane))
+	})
 }
 
 // A handler that succeeds although it was told has succeeded.
@@ -242,8 +239,7 @@ func TestHookOutlivesDrain(t *testing.T) {
 		}}}
 	})
 	defer close(release)
-	ids, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
+	ids := b.receipts(fifo.Message{Queue: "q", GroupID: "g"})
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
 	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", ids[0].ID))

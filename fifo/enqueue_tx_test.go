@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 // A producer enqueues in a transaction of some kind, and ends it.
 type producer struct {
+	t       *testing.T
 	enqueue func(msgs ...fifo.Message) ([]int64, error)
 	commit  func() error
 	undo    func() error
@@ -43,6 +43,7 @@ var producers = map[string]func(b *bed) producer{
 	"pgx.Tx": func(b *bed) producer {
 		tx := b.begin()
 		return producer{
+			b.t,
 			func(msgs ...fifo.Message) ([]int64, error) {
 				return receipt.IDs(b.client.EnqueuePgxTx(b.t.Context(), tx, msgs...))
 			},
@@ -55,6 +56,7 @@ var producers = map[string]func(b *bed) producer{
 // producer enqueues in a transaction of database/sql or bun.
 func (b *bed) producer(tx fifo.Tx) producer {
 	return producer{
+		b.t,
 		func(msgs ...fifo.Message) ([]int64, error) {
 			return receipt.IDs(b.client.EnqueueTx(b.t.Context(), tx, msgs...))
 		},
@@ -62,18 +64,23 @@ func (b *bed) producer(tx fifo.Tx) producer {
 	}
 }
 
+func (p producer) send(msgs ...fifo.Message) []int64 {
+	p.t.Helper()
+	ids, err := p.enqueue(msgs...)
+	require.NoError(p.t, err)
+	return ids
+}
+
 func TestEnqueueInTransaction(t *testing.T) {
 	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
 		p := begin(b)
-		ids, err := p.enqueue()
-		require.NoError(t, err)
+		ids := p.send()
 		require.Empty(t, ids)
-		ids, err = p.enqueue(m, m, m)
-		require.NoError(t, err)
+		ids = p.send(m, m, m)
 		require.IsIncreasing(t, ids)
-		_, err = p.enqueue(fifo.Message{})
+		_, err := p.enqueue(fifo.Message{})
 		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
 		require.Zero(t, b.count("jobs"))
 		require.NoError(t, p.commit())
@@ -86,8 +93,7 @@ func TestEnqueueInTransaction(t *testing.T) {
 		}
 
 		p = begin(b)
-		_, err = p.enqueue(m)
-		require.NoError(t, err)
+		p.send(m)
 		require.NoError(t, p.undo())
 		require.Equal(t, 3, b.count("jobs"))
 		_, err = p.enqueue(m)
@@ -109,26 +115,21 @@ func TestEnqueueNilTransaction(t *testing.T) {
 		}
 		require.ErrorContains(t, b.client.InTx(t.Context(), nil), "nil function")
 		require.PanicsWithValue(t, "fifo: Open: nil pool", func() { fifo.Open(nil, nil) })
-		_, err := b.client.Enqueue(t.Context(), m)
-		require.NoError(t, err)
+		b.receipts(m)
 	}
 }
 
 // The isolation level is the caller's.
 func TestEnqueueIsolation(t *testing.T) {
-	t.Parallel()
-	for _, order := range []bool{false, true} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-			tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
-			require.NoError(t, err)
-			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
-			require.NoError(t, err)
-			require.NoError(t, tx.Commit(t.Context()))
-			b.work(b.worker(nop))
-			require.Len(t, b.ledger.order(), 1)
-		})
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
+		require.NoError(t, err)
+		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, tx.Commit(t.Context()))
+		b.work(b.worker(nop))
+		require.Len(t, b.ledger.order(), 1)
+	})
 }
 
 // begin begins a transaction of pgx, which is rolled back at the end of the test: the pool would wait for it.
@@ -138,6 +139,21 @@ func (b *bed) begin() pgx.Tx {
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
+}
+
+// receipts enqueues, and has nothing audited.
+func (b *bed) receipts(msgs ...fifo.Message) []fifo.Receipt {
+	b.t.Helper()
+	list, err := b.client.Enqueue(promptly(b.t), msgs...)
+	require.NoError(b.t, err)
+	return list
+}
+
+func (b *bed) receiptsIn(tx pgx.Tx, msgs ...fifo.Message) []fifo.Receipt {
+	b.t.Helper()
+	list, err := b.client.EnqueuePgxTx(promptly(b.t), tx, msgs...)
+	require.NoError(b.t, err)
+	return list
 }
 
 // promptly is for what must not wait for a transaction that the test holds open: it would wait for good.
@@ -176,15 +192,11 @@ func TestEnqueueNeverWaits(t *testing.T) {
 	b.send("held", "first")
 	receive(t, inside, "the handler")
 	open := producers["pgx.Tx"](b)
-	_, err := open.enqueue(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
-	require.NoError(t, err)
-	ctx := promptly(t)
+	open.send(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
 	for _, group := range []string{"held", "new", "newer"} {
-		_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
-		require.NoError(t, err, group)
+		b.receipts(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
 		p := producers["*sql.Tx"](b)
-		_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
-		require.NoError(t, err, group)
+		p.send(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
 		require.NoError(t, p.commit())
 	}
 	// The new groups are even worked meanwhile.
@@ -202,8 +214,7 @@ func TestLateCommit(t *testing.T) {
 		b.ledger.unordered = true
 		b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
 		late := begin(b)
-		low, err := late.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
+		low := late.send(fifo.Message{Queue: "q", GroupID: "g"})
 		high := b.send("g", nil)
 		await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
 		require.NoError(t, late.commit())

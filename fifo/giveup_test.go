@@ -62,9 +62,7 @@ func testBlockedGroup(t *testing.T, by lease) {
 	require.Contains(t, pause.Reason, errOnPurpose.Error())
 
 	broken = false
-	resumed, err := b.client.Queue("q").Group("g").Resume(t.Context())
-	require.NoError(t, err)
-	require.True(t, resumed)
+	require.True(t, b.resumes(b.client.Queue("q").Group("g")))
 	jobs = b.jobs()
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 3)
@@ -95,8 +93,7 @@ func TestBuryWhatBlocks(t *testing.T) {
 		require.ErrorIs(t, q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
 	}
 	require.NoError(t, r.stop())
-	pauses := b.pauses()
-	require.Empty(t, pauses)
+	require.Empty(t, b.pauses())
 }
 
 // A group that an operator has paused while its head made its last attempt keeps the reason, and is blocked.
@@ -118,8 +115,7 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 	pauses := b.pauses()
 	require.Equal(t, "by hand", pauses[0].Reason)
 	require.NotZero(t, pauses[0].Job)
-	_, err := g.Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(g)
 	b.drained()
 }
 
@@ -260,8 +256,7 @@ func TestGiveUpElsewhere(t *testing.T) {
 					return
 				}
 				head := b.jobs()[0]
-				pauses := b.pauses()
-				require.Equal(t, head.ID, pauses[0].Job)
+				require.Equal(t, head.ID, b.pauses()[0].Job)
 				require.Equal(t, x.queue.MaxAttempts, head.Attempts)
 			})
 		}

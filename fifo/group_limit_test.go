@@ -201,8 +201,7 @@ func TestGroupLimitLost(t *testing.T) {
 	require.NoError(t, err)
 	b.exec("SELECT pg_terminate_backend(a.pid, 10000) FROM pg_stat_activity a, pgfifo.attempt_marks m " +
 		"WHERE a.backend_xid = m.xid::xid")
-	_, err = a.Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(a)
 	await(t, "two starts of each", func() bool { return len(r.starts("a")) == 6 })
 	r.reach(t, "a", ids[:3]...)
 	close(s.all)
@@ -215,44 +214,40 @@ func TestGroupLimitLost(t *testing.T) {
 // A worker beside one that has filled a group tries it now and then, and takes what there is room for when that has
 // stopped.
 func TestFullGroupDoesNotSpin(t *testing.T) {
-	t.Parallel()
 	const poll = 100 * time.Millisecond
-	for _, free := range []bool{false, true} {
-		t.Run(fmt.Sprint("free head ", free), func(t *testing.T) {
-			b := newBed(t)
-			b.groupLimit(1, 2)
-			r, s := newRoster(t), newStop()
-			q, ids := b.client.Queue("q"), b.enqueue("a", 10)
-			running, next := ids[:2], ids[2:4]
-			if free {
-				running, next = ids[1:3], []int64{ids[0], ids[3]}
-				require.NoError(t, q.Bury(t.Context(), ids[0], "later"))
-			}
-			runs := b.crowd(r, fifo.Queue{}, s.handle)
-			first := b.run(runs)
-			r.reach(t, "a", running...)
-			if free {
-				_, _, err := q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
-				require.NoError(t, err)
-				why := b.why("a")
-				require.Equal(t, fifo.OverLimit, why.State)
-				require.Contains(t, why.Reason(), "the group is at its limit")
-			}
-			second := b.crowd(r, fifo.Queue{}, s.handle)
-			b.run(second)
-			misses(t, second, 3)
-			from, began := second.Stats().Missed, time.Now()
-			misses(t, second, 10)
-			missed, tries := second.Stats().Missed-from, int64(time.Since(began)/poll)+1
-			require.LessOrEqual(t, missed, 2*(tries+1), "one or two each PollInterval")
-			require.Zero(t, runs.Stats().Missed, "its own lanes fill the group")
-			first.cancel()
-			s.of(running[0]) <- nil
-			s.of(running[1]) <- nil
-			require.NoError(t, first.wait())
-			r.reach(t, "a", next...)
-			close(s.all)
-			b.drained()
-		})
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, free bool) {
+		b := newBed(t)
+		b.groupLimit(1, 2)
+		r, s := newRoster(t), newStop()
+		q, ids := b.client.Queue("q"), b.enqueue("a", 10)
+		running, next := ids[:2], ids[2:4]
+		if free {
+			running, next = ids[1:3], []int64{ids[0], ids[3]}
+			require.NoError(t, q.Bury(t.Context(), ids[0], "later"))
+		}
+		runs := b.crowd(r, fifo.Queue{}, s.handle)
+		first := b.run(runs)
+		r.reach(t, "a", running...)
+		if free {
+			b.redrive(q, fifo.Redrive{Letters: fifo.Letters{All: true}})
+			why := b.why("a")
+			require.Equal(t, fifo.OverLimit, why.State)
+			require.Contains(t, why.Reason(), "the group is at its limit")
+		}
+		second := b.crowd(r, fifo.Queue{}, s.handle)
+		b.run(second)
+		misses(t, second, 3)
+		from, began := second.Stats().Missed, time.Now()
+		misses(t, second, 10)
+		missed, tries := second.Stats().Missed-from, int64(time.Since(began)/poll)+1
+		require.LessOrEqual(t, missed, 2*(tries+1), "one or two each PollInterval")
+		require.Zero(t, runs.Stats().Missed, "its own lanes fill the group")
+		first.cancel()
+		s.of(running[0]) <- nil
+		s.of(running[1]) <- nil
+		require.NoError(t, first.wait())
+		r.reach(t, "a", next...)
+		close(s.all)
+		b.drained()
+	})
 }

@@ -24,8 +24,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	q := b.client.Queue("q")
 	why := func(id int64, state fifo.State, reason string) {
 		t.Helper()
-		status, err := q.WhyJob(t.Context(), id)
-		require.NoError(t, err)
+		status := b.whyJob(id)
 		require.Equal(t, state, status.State)
 		require.Regexp(t, reason, status.Reason())
 		require.Equal(t, id, status.JobID)
@@ -40,12 +39,10 @@ func TestGroupLimitForOperators(t *testing.T) {
 	why(ids[2], fifo.Delayed, "is delayed until")
 	require.NoError(t, q.RetryNow(t.Context(), ids[2]))
 
-	ended, err := q.Group("a").Terminate(t.Context())
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(q.Group("a")))
 	await(t, "both to start again", func() bool { return len(r.starts("a")) == 4 })
 	r.reach(t, "a", ids[:2]...)
-	_, _, err = q.Group("a").Cancel(t.Context(), "enough")
+	_, _, err := q.Group("a").Cancel(t.Context(), "enough")
 	require.NoError(t, err)
 	r.reach(t, "a")
 	b.elsewhere(r, s)
@@ -53,8 +50,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	for _, job := range b.jobs() {
 		require.Equal(t, job.ID <= ids[1], job.Attempts == 1, "those that were terminated, and no other")
 	}
-	_, err = q.Group("a").Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(q.Group("a"))
 	r.reach(t, "a", ids[:2]...)
 	close(s.all)
 	b.drained()
@@ -92,8 +88,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	blocks(ids[2])
 	resume := func() {
 		t.Helper()
-		_, err := b.client.Queue("q").Group("a").Resume(t.Context())
-		require.NoError(t, err)
+		b.resumes(b.client.Queue("q").Group("a"))
 	}
 	resume()
 	blocks(ids[1])

@@ -37,8 +37,7 @@ func TestHeaders(t *testing.T) {
 		b := newBed(t)
 		p := begin(b)
 		for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
-			_, err := p.enqueue(msgs...)
-			require.NoError(t, err)
+			p.send(msgs...)
 		}
 		require.NoError(t, p.commit())
 		b.sendAll(with)
@@ -69,9 +68,7 @@ func TestHeaders(t *testing.T) {
 		for _, d := range letters {
 			check(d.GroupID, d.Headers)
 		}
-		back, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
-		require.NoError(t, err)
-		require.Len(t, back, 10)
+		require.Len(t, b.redrive(b.client.Queue("q"), allAgain), 10)
 		again := b.bare(nil) // the ledger knows of no redrive
 		again.Concurrency = 1
 		again.Handle("q", handler)
@@ -210,11 +207,9 @@ func testRunAt(t *testing.T, by lease) {
 		p := begin(b)
 		later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}
 		past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
-		_, err := p.enqueue(later)
-		require.NoError(t, err)
+		p.send(later)
 		recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
-		_, err = p.enqueue(past, later, recent)
-		require.NoError(t, err)
+		p.send(past, later, recent)
 		require.NoError(t, p.commit())
 		for _, j := range b.jobs() {
 			if j.GroupID == "later" {

@@ -1,6 +1,7 @@
 package fifo_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,15 @@ func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, ro
 	t.Parallel()
 	for name, row := range table {
 		t.Run(name, func(t *testing.T) { test(t, row) })
+	}
+}
+
+// overEach runs a test with each of several values, beside each other.
+func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
+	t.Helper()
+	t.Parallel()
+	for _, value := range values {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
 	}
 }
 

@@ -58,16 +58,14 @@ func TestLettersAreChosen(t *testing.T) {
 	} {
 		b.exec("DELETE FROM pgfifo.dead_letters WHERE queue = 'q' AND group_id < 'c'")
 		b.died(planted...)
-		list, err := x.of.DeadLetters(ctx, x.what)
-		require.NoError(t, err)
+		list := b.lettersOf(x.of, x.what)
 		require.Equal(t, x.want, letterIDs(list), "list %v %+v", x.of, x.what)
 		for _, tail := range []bool{false, true} {
 			tx := b.begin()
-			before, err := q.InPgx(tx).DeadLetters(ctx, fifo.Letters{})
-			require.NoError(t, err)
+			before := b.lettersOf(q.InPgx(tx), fifo.Letters{})
 			jobs, last, err := x.of.InPgx(tx).Redrive(ctx, fifo.Redrive{Letters: x.what, ToTail: tail})
 			require.NoError(t, err)
-			moved := redriven(t, before, q.InPgx(tx))
+			moved := b.redriven(before, q.InPgx(tx))
 			require.Equal(t, x.want, letterIDs(moved), "redrive %v %+v", x.of, x.what)
 			require.Len(t, jobs, len(x.want))
 			if !tail {
@@ -83,8 +81,7 @@ func TestLettersAreChosen(t *testing.T) {
 		n, err := x.of.DeleteDeadLetters(ctx, x.what)
 		require.NoError(t, err)
 		require.Len(t, x.want, n, "delete %v %+v", x.of, x.what)
-		list, err = x.of.DeadLetters(ctx, x.what)
-		require.NoError(t, err)
+		list = b.lettersOf(x.of, x.what)
 		if x.what.Limit == 0 {
 			require.Empty(t, list, "%v %+v", x.of, x.what)
 		}

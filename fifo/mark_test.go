@@ -123,8 +123,7 @@ func TestMarkBesideALowerID(t *testing.T) {
 		b := newEffects(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		tx := b.begin()
-		_, err := b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
-		require.NoError(t, err)
+		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
 		high := b.send("g", "high")[0]
 		b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)
 		seen := make(chan int, 10)

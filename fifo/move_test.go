@@ -188,24 +188,20 @@ func TestMovesBesideWorkers(t *testing.T) {
 
 // In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.
 func TestMoveInTheOrderOfCommits(t *testing.T) {
-	t.Parallel()
-	for _, to := range []string{"h", ownAlike} {
-		t.Run(to, func(t *testing.T) {
-			b := newBed(t, commitOrder)
-			b.plant("q", 2, "g")
-			tx := b.begin()
-			_, err := b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
-			require.NoError(t, err)
-			moved := make(chan error, 1)
-			go func() {
-				_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group(to))
-				moved <- err
-			}()
-			await(t, "the move to wait", func() bool { return b.waiters() == 1 })
-			require.Len(t, b.jobs(), 2)
-			require.NoError(t, tx.Commit(t.Context()))
-			require.NoError(t, receive(t, moved, "the move"))
-			require.Equal(t, []string{"q/" + to + " before", "q/" + to + " ", "q/" + to + " "}, b.places())
-		})
-	}
+	overEach(t, []string{"h", ownAlike}, func(t *testing.T, to string) {
+		b := newBed(t, commitOrder)
+		b.plant("q", 2, "g")
+		tx := b.begin()
+		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
+		moved := make(chan error, 1)
+		go func() {
+			_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group(to))
+			moved <- err
+		}()
+		await(t, "the move to wait", func() bool { return b.waiters() == 1 })
+		require.Len(t, b.jobs(), 2)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.NoError(t, receive(t, moved, "the move"))
+		require.Equal(t, []string{"q/" + to + " before", "q/" + to + " ", "q/" + to + " "}, b.places())
+	})
 }

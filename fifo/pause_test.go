@@ -11,6 +11,14 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
+// resumes reports whether the scope was paused.
+func (b *bed) resumes(s fifo.Scope) bool {
+	b.t.Helper()
+	paused, err := s.Resume(promptly(b.t))
+	require.NoError(b.t, err)
+	return paused
+}
+
 func (b *bed) pauses() []fifo.Pause {
 	b.t.Helper()
 	list, err := b.client.Pauses(b.t.Context())
@@ -51,8 +59,7 @@ func TestPausesAndResume(t *testing.T) {
 		{b.client.Queue("other").Group("a"), false},
 		{q.Group("é '"), true},
 	} {
-		paused, err := x.scope.Resume(ctx)
-		require.NoError(t, err)
+		paused := b.resumes(x.scope)
 		require.Equal(t, x.paused, paused, x.scope)
 	}
 	pauses = b.pauses()
@@ -82,8 +89,7 @@ func TestResumeIsAnnounced(t *testing.T) {
 			require.NoError(t, pausing(x.scope.Pause(t.Context(), "")))
 			for _, paused := range []bool{true, false} {
 				scope, end := within(b, x.scope)
-				was, err := scope.Resume(t.Context())
-				require.NoError(t, err)
+				was := b.resumes(scope)
 				require.Equal(t, paused, was)
 				if end.commit != nil {
 					require.Empty(t, e.before())
@@ -116,9 +122,7 @@ func testResumeWakesWorkers(t *testing.T, by lease) {
 		b.send(group, nil)
 		await(t, "the worker to look", func() bool { return w.Stats().Claims > claims })
 		require.Equal(t, 1, b.count("jobs"))
-		paused, err := scope.Resume(t.Context())
-		require.NoError(t, err)
-		require.True(t, paused)
+		require.True(t, b.resumes(scope))
 		b.drained()
 	}
 }

@@ -27,11 +27,8 @@ func TestRetryThatEnds(t *testing.T) {
 					return 0
 				}
 			})
-		ran, err := w.RunOne(t.Context())
-		require.NoError(t, err)
-		require.True(t, ran)
-		jobs, err := b.client.Jobs(t.Context(), fifo.Page{})
-		require.NoError(t, err)
+		require.True(t, b.runsOne(w))
+		jobs := b.jobsOf(b.client)
 		require.Len(t, jobs, 1)
 		require.Equal(t, 1, jobs[0].Attempts)
 		require.False(t, jobs[0].RunAt.IsZero(), "the default policy's delay")

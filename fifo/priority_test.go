@@ -30,8 +30,7 @@ func TestPriorityIsKept(t *testing.T) {
 		for _, msgs := range [][]fifo.Message{
 			{m(9)}, {m(0)}, {m(1), m(0), m(9)}, {m(0), m(0)}, {m(0), again, again},
 		} {
-			_, err := p.enqueue(msgs...)
-			require.NoError(t, err)
+			p.send(msgs...)
 		}
 		require.NoError(t, p.commit())
 		b.sendAll(m(5))
@@ -66,8 +65,7 @@ func TestPriorityIsKept(t *testing.T) {
 			for i, d := range b.deadLetters() {
 				check(d.GroupID, d.Priority)
 				of := fifo.Letters{IDs: []int64{d.ID}}
-				_, _, err := b.client.Queue("q").Redrive(t.Context(), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
-				require.NoError(t, err)
+				b.redrive(b.client.Queue("q"), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
 			}
 			jobs()
 		}

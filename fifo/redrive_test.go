@@ -39,12 +39,18 @@ func (b *bed) audited(jobs []int64, letters ...int64) {
 	b.ledger.sent = append(b.ledger.sent, jobs...)
 }
 
+// redrive returns the jobs that dead letters have become.
+func (b *bed) redrive(s fifo.Scope, r fifo.Redrive) []int64 {
+	b.t.Helper()
+	jobs, _, err := s.Redrive(promptly(b.t), r)
+	require.NoError(b.t, err)
+	return jobs
+}
+
 // redriven returns those of the queue's dead letters that are gone.
-func redriven(t *testing.T, letters []fifo.Job, s fifo.Scope) []fifo.Job {
-	t.Helper()
-	left, err := s.DeadLetters(t.Context(), fifo.Letters{})
-	require.NoError(t, err)
-	there := letterIDs(left)
+func (b *bed) redriven(letters []fifo.Job, s fifo.Scope) []fifo.Job {
+	b.t.Helper()
+	there := letterIDs(b.lettersOf(s, fifo.Letters{}))
 	return slices.DeleteFunc(slices.Clone(letters), func(d fifo.Job) bool { return slices.Contains(there, d.ID) })
 }
 
@@ -65,8 +71,7 @@ func TestRedriveToTail(t *testing.T) {
 		letters := b.deadLetters()
 		s, end := within(b, b.client.Queue("q"))
 		if end.undo != nil {
-			_, _, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
-			require.NoError(t, err)
+			b.redrive(s, toTail(fifo.Letters{All: true}))
 			require.NoError(t, end.undo())
 			require.Len(t, b.deadLetters(), 3)
 			require.Len(t, b.jobs(), 2)
@@ -121,8 +126,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	}, rarePolls))
 	later := b.send("g", nil, nil)
 	b.holder("g")
-	tail, _, err := b.client.Queue("q").Group("g").Redrive(promptly(t), toTail(fifo.Letters{All: true}))
-	require.NoError(t, err)
+	tail := b.redrive(b.client.Queue("q").Group("g"), toTail(fifo.Letters{All: true}))
 	b.audited(tail, dead...)
 	for range 3 {
 		step <- struct{}{}
@@ -134,8 +138,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	step <- struct{}{}
 	b.drained()
 	b.died(letter("g", 1, "error", ""))
-	_, _, err = b.client.Queue("q").Redrive(t.Context(), toTail(named(1)))
-	require.NoError(t, err)
+	b.redrive(b.client.Queue("q"), toTail(named(1)))
 	step <- struct{}{}
 	b.drained()
 }
@@ -151,15 +154,13 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 	w := b.worker(nop, rarePolls)
 	b.run(w)
 	for i, tail := range []bool{true, false} {
-		jobs, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
-		require.NoError(t, err)
+		jobs := b.redrive(g, fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
 		b.audited(jobs, dead[i])
 	}
 	b.send("other", nil)
 	await(t, "the other group's job", func() bool { return w.Stats().Succeeded == 1 })
 	require.Equal(t, 2, b.count("jobs"))
-	_, err := g.Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(g)
 	b.drained()
 	order := b.ledger.order()
 	require.Equal(t, dead[1], order[len(order)-2])
@@ -208,17 +209,13 @@ func TestRedriveEdited(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Len(t, list, 1)
-			jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			require.Len(t, jobs, 1)
-			require.Len(t, jobs[0].Payload, len(x.want))
-			require.Equal(t, x.want[:min(9, len(x.want))], string(jobs[0].Payload[:min(9, len(x.want))]))
-			require.Equal(t, x.and, jobs[0].Headers)
+			job := only(t, b.jobsOf(b.client.Queue("q").Group(group)))
+			require.Len(t, job.Payload, len(x.want))
+			require.Equal(t, x.want[:min(9, len(x.want))], string(job.Payload[:min(9, len(x.want))]))
+			require.Equal(t, x.and, job.Headers)
 		}
 		s, end := within(b, b.client.Queue("q").Group("none"))
-		list, _, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
-		require.NoError(t, err)
-		require.Empty(t, list)
+		require.Empty(t, b.redrive(s, fifo.Redrive{Letters: named(7), Payload: "new"}))
 		if end.undo != nil {
 			require.NoError(t, end.undo())
 		}
@@ -238,10 +235,8 @@ func TestRedrivesAtOnce(t *testing.T) {
 				q := b.client.Queue("q")
 				tx := b.begin()
 				letters := b.deadLetters()
-				first, _, err := q.InPgx(tx).Redrive(t.Context(), step)
-				require.NoError(t, err)
-				require.Len(t, first, 2)
-				require.Equal(t, []int64{1001, 1002}, letterIDs(redriven(t, letters, q.InPgx(tx))))
+				require.Len(t, b.redrive(q.InPgx(tx), step), 2)
+				require.Equal(t, []int64{1001, 1002}, letterIDs(b.redriven(letters, q.InPgx(tx))))
 				type answer struct {
 					jobs []int64
 					err  error
@@ -262,7 +257,7 @@ func TestRedrivesAtOnce(t *testing.T) {
 				second := receive(t, done, "the second")
 				require.NoError(t, second.err)
 				require.Len(t, second.jobs, 2)
-				require.Equal(t, want, letterIDs(redriven(t, letters, q)))
+				require.Equal(t, want, letterIDs(b.redriven(letters, q)))
 				require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
 			})
 		}
@@ -281,11 +276,9 @@ func TestRedriveOfALivingID(t *testing.T) {
 	require.Equal(t, "23505", refused.Code)
 	require.Equal(t, 2, b.count("dead_letters"))
 	require.Equal(t, 1, b.count("jobs"))
-	list, _, err := g.Redrive(t.Context(), toTail(named(1002)))
-	require.NoError(t, err)
+	list := b.redrive(g, toTail(named(1002)))
 	require.Len(t, list, 1)
-	list, _, err = g.Redrive(t.Context(), allAgain)
-	require.NoError(t, err)
+	list = b.redrive(g, allAgain)
 	require.Len(t, list, 1)
 	require.Equal(t, 3, b.count("jobs"))
 }
@@ -296,12 +289,10 @@ func TestRedriveToTailInCommitOrder(t *testing.T) {
 	b := newBed(t, commitOrder)
 	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
 	p := producers["pgx.Tx"](b)
-	_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
+	p.send(fifo.Message{Queue: "q", GroupID: "g"})
 	q := b.client.Queue("q")
 	for _, r := range []fifo.Redrive{again(-3), toTail(named(-1))} {
-		list, _, err := q.Redrive(promptly(t), r)
-		require.NoError(t, err)
+		list := b.redrive(q, r)
 		require.Len(t, list, 1)
 	}
 	done := make(chan []int64, 1)
@@ -310,8 +301,7 @@ func TestRedriveToTailInCommitOrder(t *testing.T) {
 		done <- list
 	}()
 	await(t, "the redrive to wait", func() bool { return b.waiters() == 1 })
-	ids, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
+	ids := p.send(fifo.Message{Queue: "q", GroupID: "g"})
 	require.NoError(t, p.commit())
 	list := receive(t, done, "the redrive")
 	require.Len(t, list, 1)

@@ -54,8 +54,7 @@ func testReplace(t *testing.T, by lease) {
 	b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 	require.True(t, b.replaces(id, newer("g", "a", "third")))
 	require.Nil(t, b.jobs()[0].Headers)
-	_, err = b.worker(nop).RunOne(t.Context())
-	require.NoError(t, err)
+	b.runsOne(b.worker(nop))
 	require.True(t, b.replaces(id, newer("g", "a", "last")))
 	require.False(t, b.replaces(id, newer("h", "a", "of another group")))
 	require.False(t, b.replaces(id, deduped("g", "a")), "it is not asked to")
@@ -114,11 +113,10 @@ func TestReplaceNothing(t *testing.T) {
 	await(t, "its death", func() bool { return w.Stats().Buried == 1 })
 	require.False(t, b.replaces(id, newer("g", "a", "it is dead")))
 	require.NoError(t, r.stop())
-	_, _, err := b.client.Queue("q").Redrive(t.Context(), again(id))
-	require.NoError(t, err)
+	b.redrive(b.client.Queue("q"), again(id))
 	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
 	tx := b.begin()
-	_, err = b.client.Queue("q").InPgx(tx).Purge(t.Context())
+	_, err := b.client.Queue("q").InPgx(tx).Purge(t.Context())
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, newer("g", "a", "it is being purged")))
 	require.NoError(t, tx.Commit(t.Context()))
@@ -136,9 +134,7 @@ func TestReplaceBehindARollback(t *testing.T) {
 	r := b.run(b.worker(h.handle))
 	receive(t, h.started, "the head")
 	tx := b.begin()
-	got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "rolled back"))
-	require.NoError(t, err)
-	require.True(t, got[0].Replaced)
+	require.True(t, b.receiptsIn(tx, newer("g", "a", "rolled back"))[0].Replaced)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.True(t, b.replaces(id, newer("g", "a", "newest")))
 	close(h.release)
@@ -151,52 +147,49 @@ func TestReplaceBehindARollback(t *testing.T) {
 func TestReplaceNothingThatWasLost(t *testing.T) { overLeases(t, testReplaceNothingThatWasLost) }
 
 func testReplaceNothingThatWasLost(t *testing.T, by lease) {
-	t.Parallel()
-	for _, evidence := range []string{"locks", "mark", "locks, and a claim has the group"} {
-		t.Run(evidence, func(t *testing.T) {
-			b := by.on(newEffects(t))
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			id := b.sendAll(newer("g", "a", "first"))[0]
-			behind := b.sendAll(newer("g", "b", "behind"))[0]
-			pids := make(chan int, 1)
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				pid, err := backend(ctx, job)
-				if err != nil {
-					return err
-				}
-				stop() // nobody claims it again
-				err = b.kill(context.WithoutCancel(ctx), pid)
-				pids <- pid
+	overEach(t, []string{"locks", "mark", "locks, and a claim has the group"}, func(t *testing.T, evidence string) {
+		b := by.on(newEffects(t))
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		id := b.sendAll(newer("g", "a", "first"))[0]
+		behind := b.sendAll(newer("g", "b", "behind"))[0]
+		pids := make(chan int, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			pid, err := backend(ctx, job)
+			if err != nil {
 				return err
-			}, oneLane)
-			go func() { ended <- w.Run(ctx) }()
-			receive(t, pids, "the attempt's end")
-			require.NoError(t, receive(t, ended, "the worker"))
-			switch evidence {
-			case "locks":
-				b.exec("DELETE FROM pgfifo.attempt_marks")
-			case "mark":
-				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
-			default: // and not looked at the job yet
-				b.exec("DELETE FROM pgfifo.attempt_marks")
-				claim := b.begin()
-				_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
-				require.NoError(t, err)
-				require.False(t, b.replaces(id, newer("g", "a", "second")))
-				require.True(t, b.replaces(behind, newer("g", "b", "behind")))
-				return
 			}
-			require.True(t, b.replaces(behind, newer("g", "b", "behind")), "that one has not begun")
-			require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
+			stop() // nobody claims it again
+			err = b.kill(context.WithoutCancel(ctx), pid)
+			pids <- pid
+			return err
+		}, oneLane)
+		go func() { ended <- w.Run(ctx) }()
+		receive(t, pids, "the attempt's end")
+		require.NoError(t, receive(t, ended, "the worker"))
+		switch evidence {
+		case "locks":
+			b.exec("DELETE FROM pgfifo.attempt_marks")
+		case "mark":
+			b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+		default: // and not looked at the job yet
+			b.exec("DELETE FROM pgfifo.attempt_marks")
+			claim := b.begin()
+			_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
+			require.NoError(t, err)
 			require.False(t, b.replaces(id, newer("g", "a", "second")))
-			b.work(b.worker(nop))
-			list := b.ledger.starts
-			require.Equal(t, 1, list[1].Attempts, "it is counted")
-			require.Equal(t, "first", string(list[1].Payload))
-		})
-	}
+			require.True(t, b.replaces(behind, newer("g", "b", "behind")))
+			return
+		}
+		require.True(t, b.replaces(behind, newer("g", "b", "behind")), "that one has not begun")
+		require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
+		require.False(t, b.replaces(id, newer("g", "a", "second")))
+		b.work(b.worker(nop))
+		list := b.ledger.starts
+		require.Equal(t, 1, list[1].Attempts, "it is counted")
+		require.Equal(t, "first", string(list[1].Payload))
+	})
 }
 
 // While the transaction that has replaced a job is open, the job does not run; then it runs with what was committed,
@@ -209,8 +202,7 @@ func TestReplaceInTransaction(t *testing.T) {
 				b := newBed(t)
 				id := b.sendAll(newer("g", "a", "first"))[0]
 				tx := begin(b)
-				got, err := tx.enqueue(newer("g", "a", "second"))
-				require.NoError(t, err)
+				got := tx.send(newer("g", "a", "second"))
 				require.Equal(t, id, got[0])
 				third := make(chan bool, 1)
 				go func() { third <- b.replaces(id, newer("g", "a", "third")) }()
@@ -218,9 +210,7 @@ func TestReplaceInTransaction(t *testing.T) {
 				b.run(b.worker(nop, rarePolls))
 				b.send("other", nil)
 				await(t, "the other group", func() bool { return b.ledger.started() == 1 })
-				ran, err := b.worker(nop).RunOne(t.Context())
-				require.NoError(t, err)
-				require.False(t, ran)
+				require.False(t, b.runsOne(b.worker(nop)))
 				want := "first"
 				if end == "commit" {
 					want = "second"
@@ -265,8 +255,7 @@ func TestReplaceAtOnce(t *testing.T) {
 		require.True(t, got[1].Replaced)
 		inner, err := tx.Begin(t.Context())
 		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), inner, newer("g", "a", "undone"))
-		require.NoError(t, err)
+		b.receiptsIn(inner, newer("g", "a", "undone"))
 		return inner.Rollback(t.Context())
 	}))
 	jobs := b.jobs()
@@ -283,9 +272,8 @@ func TestReplaceRepeatableRead(t *testing.T) {
 	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: isolation})
 		require.NoError(t, err)
-		got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "second"),
+		got := b.receiptsIn(tx, newer("g", "a", "second"),
 			newer("g", string(isolation), "1"), newer("g", string(isolation), "2"))
-		require.NoError(t, err)
 		require.Equal(t, fifo.Receipt{ID: id, Duplicate: true}, got[0])
 		require.True(t, got[2].Replaced)
 		require.NoError(t, tx.Commit(t.Context()))

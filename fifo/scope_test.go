@@ -66,9 +66,7 @@ func TestScopeInATransaction(t *testing.T) {
 				require.Len(t, b.jobs(), 2, "not yet")
 				require.Len(t, b.deadLetters(), 2)
 				require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Paused))
-				ran, err := b.worker(nop).RunOne(t.Context())
-				require.NoError(t, err)
-				require.False(t, ran, "it stands still")
+				require.False(t, b.runsOne(b.worker(nop)), "it stands still")
 				if kept {
 					require.NoError(t, end.commit())
 					require.Empty(t, b.deadLetters())
@@ -112,9 +110,8 @@ func (b *bed) tidy(s fifo.Scope) {
 	d, err := s.Measure(ctx)
 	require.NoError(b.t, err)
 	require.Equal(b.t, fifo.Depth{Jobs: 1, Groups: 1, OldestAt: d.OldestAt, DueSince: d.DueSince}, d)
-	list := b.groups(s, fifo.Page{}, fifo.Paused)
-	require.Len(b.t, list, 1)
-	require.Equal(b.t, "for now", list[0].PauseReason)
+	one := only(b.t, b.groups(s, fifo.Page{}, fifo.Paused))
+	require.Equal(b.t, "for now", one.PauseReason)
 }
 
 // verbsOf calls every verb of a scope, with ids where they take some.

@@ -13,8 +13,7 @@ import (
 // Who runs a job by a session is told, with or without the job's transaction: the session that holds all of the
 // worker's groups, since the claim.
 func TestWhoRunsBySession(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	ids := b.send("g", "one", "two")
 	began, take, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -46,8 +45,7 @@ func TestWhoRunsBySession(t *testing.T) {
 		require.WithinDuration(t, now, why.HeldSince, time.Minute)
 		require.Equal(t, why.HeldSince, why.Since)
 		require.Regexp(t, "runs since 20.*, in session [0-9]+ of \"the one\"", why.Reason())
-		behind, err := b.client.Queue("q").WhyJob(t.Context(), ids[1])
-		require.NoError(t, err)
+		behind := b.whyJob(ids[1])
 		require.Equal(t, fifo.Behind, behind.State)
 		require.Regexp(t, "at its head, job [0-9]+ runs since 20", behind.Reason())
 		return why
@@ -64,8 +62,7 @@ func TestWhoRunsBySession(t *testing.T) {
 
 // A session that has died runs nothing.
 func TestNobodyRunsByADeadSession(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	b.plant("q", 1, "g")
 	conn := b.kept("g", b.jobs()[0].ID)
 	require.Equal(t, fifo.Held, b.why("g").State)
@@ -78,8 +75,7 @@ func TestNobodyRunsByADeadSession(t *testing.T) {
 // A lower id that was committed while a session runs a job of the group waits for that: the group is full. The job is
 // told of by its id.
 func TestLowerIDBesideASession(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	b.plant("q", 3, "g")
 	jobs := b.jobs()
 	conn := b.kept("g", jobs[1].ID)
@@ -88,15 +84,13 @@ func TestLowerIDBesideASession(t *testing.T) {
 	require.Equal(t, fifo.OverLimit, why.State)
 	require.False(t, why.Held)
 	require.Regexp(t, "may run since 20.*, and waits: the group is at its limit", why.Reason())
-	runs, err := b.client.Queue("q").WhyJob(t.Context(), jobs[1].ID)
-	require.NoError(t, err)
+	runs := b.whyJob(jobs[1].ID)
 	require.Equal(t, fifo.Held, runs.State)
 	require.Equal(t, jobs[0].ID, runs.HeadID)
 	require.Equal(t, 1, runs.Ahead)
 	require.Equal(t, int(conn.PgConn().PID()), runs.PID)
 	require.ErrorIs(t, b.client.Queue("q").Delete(t.Context(), jobs[1].ID), fifo.ErrJobHeld)
-	waits, err := b.client.Queue("q").WhyJob(t.Context(), jobs[2].ID)
-	require.NoError(t, err)
+	waits := b.whyJob(jobs[2].ID)
 	require.Equal(t, fifo.Behind, waits.State)
 	require.Contains(t, waits.Reason(), "the group is at its limit")
 	require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Held))

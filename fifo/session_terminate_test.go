@@ -40,9 +40,7 @@ func TestTerminateAStubbornHandler(t *testing.T) {
 		})
 		r := b.run(first)
 		receive(t, started, "a handler")
-		ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
-		require.NoError(t, err)
-		require.True(t, ended)
+		require.True(t, b.terminates(b.client.Queue("q").Group("g")))
 		h := newBlocking()
 		second := b.worker(func(ctx context.Context, job *fifo.Job) error {
 			if err := note(ctx, job); err != nil {
@@ -72,8 +70,7 @@ func TestTerminateAStubbornHandler(t *testing.T) {
 // What takes a group from a session is part of the caller's transaction.
 func TestTerminateInATransaction(t *testing.T) {
 	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
-		b := newBed(t)
-		bySession.on(b)
+		b := bySession.on(newBed(t))
 		b.plant("q", 1, "g")
 		b.kept("g", b.jobs()[0].ID)
 		e := b.listen()
@@ -82,9 +79,7 @@ func TestTerminateInATransaction(t *testing.T) {
 			if end.commit == nil && !kept {
 				continue
 			}
-			ended, err := s.Terminate(promptly(t))
-			require.NoError(t, err)
-			require.True(t, ended)
+			require.True(t, b.terminates(s))
 			switch {
 			case !kept:
 				require.NoError(t, end.undo())
@@ -104,33 +99,25 @@ func TestTerminateInATransaction(t *testing.T) {
 
 // The session that holds a worker's groups is not ended, whatever rows it has locked at that moment.
 func TestTerminateLeavesTheSession(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	b.plant("q", 1, "g", "other")
 	jobs := b.jobs()
 	conn := b.kept("g", jobs[0].ID)
 	_, err := conn.Exec(t.Context(), `BEGIN; SELECT FROM pgfifo.jobs FOR NO KEY UPDATE;
 		UPDATE pgfifo.queue_groups SET attempt = 1`)
 	require.NoError(t, err)
-	ended, err := b.client.Queue("q").Group("other").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.False(t, ended)
-	ended, err = b.client.Queue("q").Group("g").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.False(t, ended, "it could not be taken")
+	require.False(t, b.terminates(b.client.Queue("q").Group("other")))
+	require.False(t, b.terminates(b.client.Queue("q").Group("g")), "it could not be taken")
 	_, err = conn.Exec(t.Context(), "COMMIT")
 	require.NoError(t, err)
-	ended, err = b.client.Queue("q").Group("g").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(b.client.Queue("q").Group("g")))
 	require.NoError(t, conn.Ping(t.Context()))
 }
 
 // Of a batch of groups of which one is taken nothing commits. The others run again, and no attempt of theirs is
 // counted.
 func TestTerminateInABatchBySession(t *testing.T) {
-	b := newList(t)
-	bySession.on(b)
+	b := bySession.on(newList(t))
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', g, '' FROM unnest('{a, b, c}'::text[]) g`)
 	h := newBlocking()
 	var taken atomic.Bool
@@ -147,9 +134,7 @@ func TestTerminateInABatchBySession(t *testing.T) {
 	receive(t, h.started, "a handler")
 	b.listening()
 	taken.Store(true)
-	ended, err := b.client.Queue("q").Group("b").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(b.client.Queue("q").Group("b")))
 	require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
 	b.drained()
 	ran := query[[]string](b, "SELECT array_agg(group_id || '/' || attempt) FROM list")
@@ -176,8 +161,7 @@ func TestTerminateBesideCompletions(t *testing.T) {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE wait_event = 'PgSleep' AND datname = current_database())`)
 	})
-	_, err := b.client.Queue("q").Group("slow").Terminate(t.Context())
-	require.NoError(t, err)
+	b.terminates(b.client.Queue("q").Group("slow"))
 	r.finish()
 	require.Zero(t, w.Stats().Lost)
 	require.EqualValues(t, innocents+1, w.Stats().Succeeded)
@@ -205,9 +189,7 @@ func TestTerminateOfAClaim(t *testing.T) {
 	dam.Shut()
 	claim.ends()
 	await(t, "its commit", func() bool { return b.sessionGroups() == 1 })
-	ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(b.client.Queue("q").Group("g")))
 	b.ruled()
 	dam.Open()
 	r.finish()

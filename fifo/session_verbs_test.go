@@ -72,57 +72,49 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 // A job that a session runs is not touched, whether its handler has the job's transaction or not. What waits behind it
 // is. The job ends although the operator's transaction is open.
 func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
-	t.Parallel()
-	for _, taken := range []bool{false, true} {
-		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
-			b := newBed(t)
-			bySession.on(b)
-			ids := b.send("g", "one", "two")
-			h := newBlocking()
-			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if taken {
-					if _, err := job.PgxTx(ctx); err != nil {
-						return err
-					}
+	overEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+		b := bySession.on(newBed(t))
+		ids := b.send("g", "one", "two")
+		h := newBlocking()
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if taken {
+				if _, err := job.PgxTx(ctx); err != nil {
+					return err
 				}
-				return h.handle(ctx, job)
-			}))
-			receive(t, h.started, "the head")
-			tx := b.begin()
-			require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
-				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-				require.ErrorContains(t, err, " runs since ", name)
-			}))
-			n, err := b.client.Queue("q").InPgx(tx).Purge(promptly(t))
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-			close(h.release)
-			await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
-			require.NoError(t, tx.Rollback(t.Context()))
-			b.drained()
-			require.Equal(t, ids, b.ledger.order())
-		})
-	}
+			}
+			return h.handle(ctx, job)
+		}))
+		receive(t, h.started, "the head")
+		tx := b.begin()
+		require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
+			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+			require.ErrorContains(t, err, " runs since ", name)
+		}))
+		n, err := b.client.Queue("q").InPgx(tx).Purge(promptly(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		close(h.release)
+		await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
+		require.NoError(t, tx.Rollback(t.Context()))
+		b.drained()
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // What a session that has died has left behind is no job that runs, nor is one beside the job that a session runs.
 func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
-	t.Parallel()
-	for _, dead := range []bool{false, true} {
-		t.Run(fmt.Sprint(dead), func(t *testing.T) {
-			b := newBed(t)
-			bySession.on(b)
-			b.plant("q", 2, "g")
-			jobs := b.jobs()
-			conn, at, want := b.kept("g", jobs[0].ID), jobs[1].ID, []int{1, 1, 1, 1}
-			if dead {
-				b.gone(conn)
-				at, want = jobs[0].ID, []int{2, 2, 2, 2}
-			}
-			tx := b.begin()
-			require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
-		})
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, dead bool) {
+		b := bySession.on(newBed(t))
+		b.plant("q", 2, "g")
+		jobs := b.jobs()
+		conn, at, want := b.kept("g", jobs[0].ID), jobs[1].ID, []int{1, 1, 1, 1}
+		if dead {
+			b.gone(conn)
+			at, want = jobs[0].ID, []int{2, 2, 2, 2}
+		}
+		tx := b.begin()
+		require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
+	})
 }
 
 // A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind
@@ -181,8 +173,7 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 
 // A transaction whose snapshot is older than its locks does not see who runs what: it is told so.
 func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	b.plant("q", 1, "g")
 	b.plant("other", 1, "g")
 	for _, queue := range []string{"q", "other"} {
@@ -205,49 +196,44 @@ func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
 
 // A job runs, also for what its own handler does in the job's transaction, or beside it.
 func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
-	t.Parallel()
-	for _, taken := range []bool{false, true} {
-		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
-			b := newList(t)
-			bySession.on(b)
-			ids := b.send("g", "calls", "waits")
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID != ids[0] {
-					return note(ctx, job)
-				}
-				var tx pgx.Tx
-				var err error
-				if taken {
-					if err := note(ctx, job); err != nil {
-						return err
-					}
-					tx, err = job.PgxTx(ctx)
-				} else {
-					tx, err = b.pool.Begin(ctx)
-				}
-				if err != nil {
+	overEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+		b := bySession.on(newList(t))
+		ids := b.send("g", "calls", "waits")
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID != ids[0] {
+				return note(ctx, job)
+			}
+			var tx pgx.Tx
+			var err error
+			if taken {
+				if err := note(ctx, job); err != nil {
 					return err
 				}
-				got := b.all(tx, job.ID, func(name string, err error) {
-					require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-				})
-				require.Equal(t, []int{1, 1, 1, 1}, got)
-				if !taken {
-					return tx.Rollback(ctx)
-				}
-				return nil
-			}))
-			require.Equal(t, ids, b.ledger.order())
-			want := map[bool]int{true: 2, false: 1}[taken]
-			require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
-		})
-	}
+				tx, err = job.PgxTx(ctx)
+			} else {
+				tx, err = b.pool.Begin(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			got := b.all(tx, job.ID, func(name string, err error) {
+				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+			})
+			require.Equal(t, []int{1, 1, 1, 1}, got)
+			if !taken {
+				return tx.Rollback(ctx)
+			}
+			return nil
+		}))
+		require.Equal(t, ids, b.ledger.order())
+		want := map[bool]int{true: 2, false: 1}[taken]
+		require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
+	})
 }
 
 // A job that a session runs, or has died with, keeps its payload.
 func TestReplaceWhatASessionRuns(t *testing.T) {
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	id := b.sendAll(newer("g", "a", "older"))[0]
 	conn := b.kept("g", id)
 	require.False(t, b.replaces(id, newer("g", "a", "newer")))
@@ -268,8 +254,7 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 		VALUES ('q', 'g', 1000, 1, $1, 1, now())`, id)
 	g := b.client.Queue("q").Group("g")
 	require.NoError(t, g.Bury(t.Context(), id, "look at it"))
-	_, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
-	require.NoError(t, err)
+	b.redrive(g, fifo.Redrive{Letters: fifo.Letters{All: true}})
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
 	require.Empty(t, b.deadLetters())
 }

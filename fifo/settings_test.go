@@ -177,23 +177,20 @@ func TestConfigureAtOnce(t *testing.T) {
 
 // The second waits for a transaction that configures the queue, and takes its place if that is undone.
 func TestConfigureWaits(t *testing.T) {
-	t.Parallel()
-	for _, undo := range []bool{false, true} {
-		t.Run(fmt.Sprint(undo), func(t *testing.T) {
-			b := newBed(t)
-			tx := b.begin()
-			q := b.client.Queue("q")
-			require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
-			second := make(chan error, 1)
-			go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
-			await(t, "the second to wait", func() bool { return b.blocked() == 1 })
-			if undo {
-				require.NoError(t, tx.Rollback(t.Context()))
-				require.NoError(t, receive(t, second, "the second"))
-			} else {
-				require.NoError(t, tx.Commit(t.Context()))
-				require.ErrorIs(t, receive(t, second, "the second"), fifo.ErrConflict)
-			}
-		})
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, undo bool) {
+		b := newBed(t)
+		tx := b.begin()
+		q := b.client.Queue("q")
+		require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
+		second := make(chan error, 1)
+		go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
+		await(t, "the second to wait", func() bool { return b.blocked() == 1 })
+		if undo {
+			require.NoError(t, tx.Rollback(t.Context()))
+			require.NoError(t, receive(t, second, "the second"))
+		} else {
+			require.NoError(t, tx.Commit(t.Context()))
+			require.ErrorIs(t, receive(t, second, "the second"), fifo.ErrConflict)
+		}
+	})
 }

@@ -63,9 +63,7 @@ func testUngrouped(t *testing.T, by lease) {
 
 	dead := only(t, b.deadLetters())
 	require.Regexp(t, own, dead.GroupID)
-	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(dead.ID))
-	require.NoError(t, err)
-	require.Len(t, back, 1)
+	require.Len(t, b.redrive(b.client.Queue("q"), again(dead.ID)), 1)
 	for range 6 {
 		others <- struct{}{}
 	}

@@ -46,8 +46,7 @@ func TestUsedUpBefore(t *testing.T) {
 				require.Equal(t, fmt.Sprintf("job %d has used up its attempts", ids[1]), pauses[0].Reason)
 				g := b.client.Queue("q").Group("g")
 				require.NoError(t, g.RetryNow(t.Context(), ids[1]))
-				_, err := g.Resume(t.Context())
-				require.NoError(t, err)
+				b.resumes(g)
 				r.finish()
 				require.EqualValues(t, 1, w.Stats().Blocked)
 			})
@@ -81,15 +80,13 @@ func TestTwoBlockAtOnce(t *testing.T) {
 			s.of(ids[0]) <- errOnPurpose
 			s.of(ids[1]) <- errOnPurpose
 			await(t, "both to be counted", func() bool { return w.Stats().Blocked >= 2 })
-			_, err := g.InPgx(tx).Resume(t.Context())
-			require.NoError(t, err)
+			b.resumes(g.InPgx(tx))
 			require.NoError(t, tx.Commit(t.Context()))
 			first := int64(0)
 			await(t, "a block", func() bool { first = b.why("a").PauseJob; return first != 0 })
 			require.NoError(t, goOn(t.Context(), g, first))
 			await(t, "the other one's block", func() bool { return b.why("a").PauseJob == ids[0]+ids[1]-first })
-			_, err = g.Resume(t.Context())
-			require.NoError(t, err)
+			b.resumes(g)
 			close(s.all)
 			b.drained()
 			if name == "resume" {

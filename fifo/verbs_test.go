@@ -226,8 +226,7 @@ func TestNextOfADelayedHead(t *testing.T) {
 	done := int64(0)
 	look := func() { // a job that is found when the worker looks for what is new
 		t.Helper()
-		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", Ungrouped: true})
-		require.NoError(t, err)
+		b.receipts(fifo.Message{Queue: "q", Ungrouped: true})
 		done++
 		await(t, "a look", func() bool { return w.Stats().Succeeded == done })
 	}
@@ -304,8 +303,7 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 		for _, verb := range []string{"retry", "delete", "bury"} {
 			id := b.send("g", "a")[0]
 			b.exec("UPDATE pgfifo.jobs SET " + set)
-			jobs, err := q.Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
+			jobs := b.jobsOf(q)
 			require.Len(t, jobs, 1)
 			require.Empty(t, jobs[0].Failures)
 			require.Zero(t, jobs[0].RunAt)
@@ -332,9 +330,7 @@ func TestLooksAgainInATransaction(t *testing.T) {
 	why, err = g.Why(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, why.PID)
-	ended, err := g.Terminate(t.Context())
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(g))
 	require.NoError(t, tx.Commit(t.Context()))
 	close(h.release)
 	b.drained()

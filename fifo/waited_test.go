@@ -23,8 +23,7 @@ func TestWaitingIsNoPartOfATime(t *testing.T) {
 		t.Run(until, func(t *testing.T) {
 			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = true })
 			tx := b.begin()
-			_, err := b.client.EnqueuePgxTx(t.Context(), tx, m)
-			require.NoError(t, err)
+			b.receiptsIn(tx, m)
 			done := make(chan error, 1)
 			go func() {
 				_, err := b.client.Enqueue(context.Background(), m)

@@ -65,8 +65,7 @@ func TestNotified(t *testing.T) {
 			ends("Enqueue")
 			for kind, begin := range producers {
 				p := begin(b)
-				_, err := p.enqueue(m)
-				require.NoError(t, err)
+				p.send(m)
 				require.Len(t, b.ledger.outcomes(), n)
 				require.NoError(t, p.commit())
 				ends(kind)
@@ -114,8 +113,7 @@ func TestNoticeOfManyPutBack(t *testing.T) {
 		{again(1), `{"q":"q","g":[{"g":"0","i":1}],"b":true}`},
 		{allAgain, `{"q":"q","b":true}`},
 	} {
-		_, _, err := other.Queue("q").Redrive(t.Context(), redrive.do)
-		require.NoError(t, err)
+		b.redrive(other.Queue("q"), redrive.do)
 		text := e.next()
 		for !strings.Contains(text, `"b"`) {
 			text = e.next()
@@ -137,8 +135,7 @@ func TestPollOnly(t *testing.T) {
 	b.quiet(w)
 	for _, begin := range producers {
 		p := begin(b)
-		_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
+		p.send(fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, p.commit())
 		b.drained()
 	}
@@ -187,37 +184,33 @@ func TestMalformedNotices(t *testing.T) {
 func TestLateCommitInBusyGroup(t *testing.T) { overLeases(t, testLateCommitInBusyGroup) }
 
 func testLateCommitInBusyGroup(t *testing.T, by lease) {
-	t.Parallel()
-	for _, told := range []bool{false, true} {
-		t.Run("told "+strconv.FormatBool(told), func(t *testing.T) {
-			b := by.on(newBed(t))
-			b.ledger.unordered = true
-			var stop atomic.Bool
-			late := make(chan struct{})
-			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				switch {
-				case string(job.Payload) == "late":
-					close(late)
-				case !stop.Load(): // there is always one more
-					_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g"})
-					return err
-				}
-				return nil
-			}, oneLane))
-			p := producers["pgx.Tx"](b)
-			_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g", Payload: "late"})
-			require.NoError(t, err)
-			b.send("g", nil, nil, nil)
-			await(t, "the group to be busy", func() bool { return len(b.ledger.order()) > 50 })
-			if !told {
-				require.NoError(t, p.undo())
-				b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1, 'late')`)
-			} else {
-				require.NoError(t, p.commit())
+	overEach(t, []bool{false, true}, func(t *testing.T, told bool) {
+		b := by.on(newBed(t))
+		b.ledger.unordered = true
+		var stop atomic.Bool
+		late := make(chan struct{})
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			switch {
+			case string(job.Payload) == "late":
+				close(late)
+			case !stop.Load(): // there is always one more
+				_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g"})
+				return err
 			}
-			receive(t, late, "the late one")
-			stop.Store(true)
-			b.drained()
-		})
-	}
+			return nil
+		}, oneLane))
+		p := producers["pgx.Tx"](b)
+		p.send(fifo.Message{Queue: "q", GroupID: "g", Payload: "late"})
+		b.send("g", nil, nil, nil)
+		await(t, "the group to be busy", func() bool { return len(b.ledger.order()) > 50 })
+		if !told {
+			require.NoError(t, p.undo())
+			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1, 'late')`)
+		} else {
+			require.NoError(t, p.commit())
+		}
+		receive(t, late, "the late one")
+		stop.Store(true)
+		b.drained()
+	})
 }

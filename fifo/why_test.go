@@ -32,8 +32,7 @@ func TestWhy(t *testing.T) {
 	q := b.client.Queue("q")
 	require.NoError(t, pausing(q.Group("paused").Pause(t.Context(), "under audit")))
 	require.NoError(t, pausing(q.Group("failed").Pause(t.Context(), "")))
-	_, err := q.Group("failed").Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(q.Group("failed"))
 	require.NoError(t, pausing(b.client.Queue("other").Pause(t.Context(), "all of it")))
 	for _, x := range []struct {
 		queue, group string
@@ -63,8 +62,7 @@ func TestWhy(t *testing.T) {
 		if why.Queued == 1 {
 			continue
 		}
-		jobs, err := s.Group(x.group).Jobs(t.Context(), fifo.Page{})
-		require.NoError(t, err)
+		jobs := b.jobsOf(s.Group(x.group))
 		last := jobs[len(jobs)-1].ID
 		behind, err := s.Group(x.group).WhyJob(t.Context(), last)
 		require.NoError(t, err)
@@ -81,7 +79,7 @@ func TestWhy(t *testing.T) {
 	close(h.release)
 	require.NoError(t, r.stop())
 
-	_, err = q.WhyJob(t.Context(), held)
+	_, err := q.WhyJob(t.Context(), held)
 	require.ErrorIs(t, err, fifo.ErrJobNotFound)
 	_, err = q.Group("held").WhyJob(t.Context(), b.why("failed").HeadID)
 	require.ErrorIs(t, err, fifo.ErrJobNotFound, "it is another group's")
@@ -92,8 +90,7 @@ func TestWhy(t *testing.T) {
 
 	id := b.why("failed").HeadID
 	require.NoError(t, q.Bury(t.Context(), id, "of no use"))
-	dead, err := q.WhyJob(t.Context(), id)
-	require.NoError(t, err)
+	dead := b.whyJob(id)
 	require.Equal(t, fifo.Dead, dead.State)
 	require.Equal(t, "failed", dead.GroupID)
 	require.WithinDuration(t, time.Now(), dead.Since, time.Minute)
@@ -104,6 +101,13 @@ func TestWhy(t *testing.T) {
 func (b *bed) why(group string) fifo.Status {
 	b.t.Helper()
 	why, err := b.client.Queue("q").Group(group).Why(b.t.Context())
+	require.NoError(b.t, err)
+	return why
+}
+
+func (b *bed) whyJob(id int64) fifo.Status {
+	b.t.Helper()
+	why, err := b.client.Queue("q").WhyJob(b.t.Context(), id)
 	require.NoError(b.t, err)
 	return why
 }
@@ -141,8 +145,7 @@ func TestWhyOfAnEdit(t *testing.T) {
 		require.NoError(t, tx.Rollback(ctx))
 		require.Equal(t, fifo.Due, b.why("g").State)
 	}
-	_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "repairs", GroupID: "g"})
-	require.NoError(t, err)
+	b.receipts(fifo.Message{Queue: "repairs", GroupID: "g"})
 	h := newBlocking()
 	w := b.bare(nil)
 	w.Handle("repairs", func(ctx context.Context, job *fifo.Job) error {

@@ -43,7 +43,8 @@ func TestWordsInJSON(t *testing.T) {
 	require.Equal(t, states, gotStates)
 
 	for s := range states {
-		status, back := fifo.Status{State: s, LastFailure: &fifo.Failure{Kind: fifo.KindLost}}, fifo.Status{State: fifo.Held}
+		status := fifo.Status{State: s, LastFailure: &fifo.Failure{Kind: fifo.KindLost}}
+		back := fifo.Status{State: fifo.Held}
 		text, err := json.Marshal(status)
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &back))

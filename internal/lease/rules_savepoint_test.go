@@ -95,16 +95,13 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 
 // A handler that ended its transaction and then failed is told apart from one that only failed.
 func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
-	t.Parallel()
-	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter} {
-		t.Run(sql, func(t *testing.T) {
-			s, l, h := held(t, 1)
-			_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
-			require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
-			require.Empty(t, s.Locked())
-			require.Equal(t, int64(1), s.claim(l, "a").ID)
-		})
-	}
+	overEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}, func(t *testing.T, sql string) {
+		s, l, h := held(t, 1)
+		_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+		require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
+		require.Empty(t, s.Locked())
+		require.Equal(t, int64(1), s.claim(l, "a").ID)
+	})
 }
 
 // An error that the handler rolls back is its own business.

@@ -101,18 +101,15 @@ func TestRollbackThatCannotBe(t *testing.T) {
 
 // Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.
 func TestNoTransactionAfterItsEndByHand(t *testing.T) {
-	t.Parallel()
-	for _, sql := range []string{"COMMIT", "ROLLBACK"} {
-		t.Run(sql, func(t *testing.T) {
-			s, h, _ := effects(t)
-			require.ErrorIs(t, h.loan.lane.Lend(func() {
-				s.bunTx(h)
-				s.do(s.pgxTx(h), sql)
-				_, err := h.loan.PgxTx(t.Context())
-				require.ErrorIs(t, err, ErrNotHeld)
-				_, err = h.loan.BunTx(t.Context())
-				require.ErrorIs(t, err, ErrNotHeld)
-			}), ErrNotHeld)
-		})
-	}
+	overEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, sql string) {
+		s, h, _ := effects(t)
+		require.ErrorIs(t, h.loan.lane.Lend(func() {
+			s.bunTx(h)
+			s.do(s.pgxTx(h), sql)
+			_, err := h.loan.PgxTx(t.Context())
+			require.ErrorIs(t, err, ErrNotHeld)
+			_, err = h.loan.BunTx(t.Context())
+			require.ErrorIs(t, err, ErrNotHeld)
+		}), ErrNotHeld)
+	})
 }

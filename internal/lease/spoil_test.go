@@ -163,18 +163,17 @@ func TestSettingLeftByAFunction(t *testing.T) {
 
 // A session on which claims fail is closed, whatever a handler has made of it.
 func TestUselessSessionIsClosed(t *testing.T) {
-	t.Parallel()
-	for _, sql := range []string{"DEALLOCATE ALL", "SET ROLE pg_monitor", "BEGIN READ ONLY; SELECT"} {
-		t.Run(sql, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			s.end(l)
-			_, err := l.Conn().Exec(t.Context(), sql)
-			require.NoError(t, err)
-			_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
-			require.Error(t, err)
-			require.True(t, l.Closed())
-		})
-	}
+	overEach(t, []string{
+		"DEALLOCATE ALL", "SET ROLE pg_monitor", "BEGIN READ ONLY; SELECT",
+	}, func(t *testing.T, sql string) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		l := s.lane()
+		s.end(l)
+		_, err := l.Conn().Exec(t.Context(), sql)
+		require.NoError(t, err)
+		_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
+		require.Error(t, err)
+		require.True(t, l.Closed())
+	})
 }

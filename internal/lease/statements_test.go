@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -68,38 +67,35 @@ const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
 
 // Statements that are taken away unseen are no failure of the job's: it runs again, and is settled then.
 func TestStatementsTakenAwayUnseen(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{false, true} { // behind the handler, as of a batch
-		t.Run(fmt.Sprint(kept), func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			d := s.dialer(Bounds{})
-			for attempt := range 2 {
-				l := s.dial(d)
-				h := s.claim(l, "a")
-				require.Empty(t, s.found(l))
-				require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), takeUnseen) }))
-				var err error
-				if kept {
-					err = l.Keep(t.Context())
-				}
-				settled := false
-				if err == nil {
-					_, settled, err = l.Step(t.Context(), succeed(h), nil)
-				}
-				if attempt > 0 {
-					require.NoError(t, err)
-					require.True(t, settled)
-					break
-				}
-				require.ErrorIs(t, err, ErrUnsettled)
-				require.False(t, settled)
-				require.True(t, l.Spoiled())
-				require.NoError(t, l.Record(t.Context(), &h.Held))
+	overEach(t, []bool{false, true}, func(t *testing.T, kept bool) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		d := s.dialer(Bounds{})
+		for attempt := range 2 {
+			l := s.dial(d)
+			h := s.claim(l, "a")
+			require.Empty(t, s.found(l))
+			require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), takeUnseen) }))
+			var err error
+			if kept {
+				err = l.Keep(t.Context())
 			}
-			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
-		})
-	}
+			settled := false
+			if err == nil {
+				_, settled, err = l.Step(t.Context(), succeed(h), nil)
+			}
+			if attempt > 0 {
+				require.NoError(t, err)
+				require.True(t, settled)
+				break
+			}
+			require.ErrorIs(t, err, ErrUnsettled)
+			require.False(t, settled)
+			require.True(t, l.Spoiled())
+			require.NoError(t, l.Record(t.Context(), &h.Held))
+		}
+		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+	})
 }
 
 // A session that ends before the statements are there again is a lost one: the handler has not failed.
