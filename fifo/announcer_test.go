@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -112,29 +111,26 @@ func TestNoticeAfterCommit(t *testing.T) {
 
 // Every queue of a transaction is announced, and of a statement too.
 func TestNoticesOfTwoQueues(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		for _, statements := range []int{1, 2} {
-			t.Run(kind+", "+strconv.Itoa(statements), func(t *testing.T) {
-				b := newBed(t)
-				e := b.listen()
-				p := begin(b)
-				msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
-				if statements == 2 {
-					p.send(msgs[0])
-					msgs = msgs[1:]
-				}
-				p.send(msgs...)
-				require.NoError(t, p.commit())
-				heard := make(map[string]bool)
-				for range 2 {
-					queue, _ := groupsOf(t, e.next())
-					heard[queue] = true
-				}
-				require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
-			})
-		}
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		overEach(t, []int{1, 2}, func(t *testing.T, statements int) {
+			b := newBed(t)
+			e := b.listen()
+			p := begin(b)
+			msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
+			if statements == 2 {
+				p.send(msgs[0])
+				msgs = msgs[1:]
+			}
+			p.send(msgs...)
+			require.NoError(t, p.commit())
+			heard := make(map[string]bool)
+			for range 2 {
+				queue, _ := groupsOf(t, e.next())
+				heard[queue] = true
+			}
+			require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
+		})
+	})
 }
 
 // However fast a client enqueues, it says one thing at a time, with a pause behind it.

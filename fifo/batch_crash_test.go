@@ -40,54 +40,51 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
 
 func testLostBatch(t *testing.T, by lease) {
-	t.Parallel()
-	for _, kind := range []string{"each", "slice"} {
-		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
-			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
-				b := by.on(newList(t))
-				b.ledger.overlaps, b.ledger.unordered = true, true
-				ids := b.fill(batch)
-				var worked []int64 // in the batch that was lost
-				died := false
-				one := func(ctx context.Context, job *fifo.Job) error {
-					if died {
-						return note(ctx, job)
+	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+			b := by.on(newList(t))
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			ids := b.fill(batch)
+			var worked []int64 // in the batch that was lost
+			died := false
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if died {
+					return note(ctx, job)
+				}
+				if worked = append(worked, job.ID); len(worked) < 3 {
+					return note(ctx, job)
+				}
+				died = true
+				return b.cut(ctx, job)
+			}
+			w := b.each(batch, one)
+			if kind == "slice" {
+				w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
+					if len(jobs) < 3 {
+						return noteAll(ctx, jobs)
 					}
-					if worked = append(worked, job.ID); len(worked) < 3 {
-						return note(ctx, job)
-					}
-					died = true
-					return b.cut(ctx, job)
-				}
-				w := b.each(batch, one)
-				if kind == "slice" {
-					w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
-						if len(jobs) < 3 {
-							return noteAll(ctx, jobs)
-						}
-						return oneAfterTheOther(one)(ctx, jobs)
-					})
-				}
-				b.work(w)
-				attempts := b.attempts(ids...)
-				stats := w.Stats()
-				require.EqualValues(t, 5, stats.Succeeded)
-				require.Zero(t, stats.Buried+stats.Returned)
-				if batch.BatchJobs > 1 {
-					require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
-					require.EqualValues(t, 1, stats.Lost)
-					return
-				}
-				require.NotContains(t, attempts, 3)
-				twice := 0
-				for _, n := range attempts {
-					twice += n - 1
-				}
-				require.EqualValues(t, twice, stats.Lost)
-				require.GreaterOrEqual(t, twice, 3)
-			})
-		}
-	}
+					return oneAfterTheOther(one)(ctx, jobs)
+				})
+			}
+			b.work(w)
+			attempts := b.attempts(ids...)
+			stats := w.Stats()
+			require.EqualValues(t, 5, stats.Succeeded)
+			require.Zero(t, stats.Buried+stats.Returned)
+			if batch.BatchJobs > 1 {
+				require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
+				require.EqualValues(t, 1, stats.Lost)
+				return
+			}
+			require.NotContains(t, attempts, 3)
+			twice := 0
+			for _, n := range attempts {
+				twice += n - 1
+			}
+			require.EqualValues(t, twice, stats.Lost)
+			require.GreaterOrEqual(t, twice, 3)
+		})
+	})
 }
 
 // A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it:
@@ -95,33 +92,30 @@ func testLostBatch(t *testing.T, by lease) {
 func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
 
 func testPoisonInABatch(t *testing.T, by lease) {
-	t.Parallel()
-	for kind, work := range ways {
-		for _, batch := range []fifo.Queue{{BatchJobs: 8}, {BatchGroups: 8}} {
-			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
-				b := by.on(newList(t))
-				b.ledger.overlaps, b.ledger.unordered = true, true
-				ids := b.fill(batch)
-				one := func(ctx context.Context, job *fifo.Job) error {
-					if job.ID == ids[3] {
-						return b.cut(ctx, job)
-					}
-					return note(ctx, job)
+	overAll(t, ways, func(t *testing.T, work way) {
+		overAll(t, batches(8), func(t *testing.T, batch fifo.Queue) {
+			b := by.on(newList(t))
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			ids := b.fill(batch)
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == ids[3] {
+					return b.cut(ctx, job)
 				}
-				b.work(work(b, batch, one))
-				for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
-					require.LessOrEqual(t, n, 2)
-				}
-				letter := only(t, b.deadLetters())
-				require.Equal(t, ids[3], letter.ID)
-				require.Equal(t, 3, letter.Attempts)
-				require.Len(t, letter.Failures, 3)
-				for _, f := range letter.Failures {
-					require.Equal(t, fifo.KindLost, f.Kind)
-				}
-			})
-		}
-	}
+				return note(ctx, job)
+			}
+			b.work(work(b, batch, one))
+			for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
+				require.LessOrEqual(t, n, 2)
+			}
+			letter := only(t, b.deadLetters())
+			require.Equal(t, ids[3], letter.ID)
+			require.Equal(t, 3, letter.Attempts)
+			require.Len(t, letter.Failures, 3)
+			for _, f := range letter.Failures {
+				require.Equal(t, fifo.KindLost, f.Kind)
+			}
+		})
+	})
 }
 
 // The groups of a lost batch that had not been worked yet are not forgotten until the next poll.

@@ -44,6 +44,16 @@ func (b *bed) batches() (list [][]int64) {
 	return list
 }
 
+// batches are those of both kinds, with n jobs.
+func batches(n int) map[string]fifo.Queue {
+	return map[string]fifo.Queue{"jobs": {BatchJobs: n}, "groups": {BatchGroups: n}}
+}
+
+// oneAndBatches are those, and a queue without.
+func oneAndBatches(n int) map[string]fifo.Queue {
+	return map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: n}, "groups": {BatchGroups: n}}
+}
+
 // size is a batch in the name of a test.
 func size(batch fifo.Queue) string {
 	return fmt.Sprintf("%d jobs %d groups", batch.BatchJobs, batch.BatchGroups)
@@ -239,4 +249,92 @@ func TestBatchBuriesInTheMiddle(t *testing.T) {
 	letter := only(t, b.deadLetters())
 	require.Equal(t, ids[3], letter.ID)
 	require.Equal(t, 1, letter.Attempts)
+}
+
+// A job that has failed, was sent with a delay, or may be tried only once, has no company.
+func TestWhoRunsAlone(t *testing.T) {
+	type row struct {
+		message fifo.Message
+		before  string
+	}
+	overAll(t, map[string]row{
+		"tried once": {fifo.Message{MaxAttempts: 1}, "SELECT 1"},
+		"delayed": {
+			fifo.Message{Delay: time.Hour},
+			"UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE run_at IS NOT NULL",
+		},
+		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
+	}, func(t *testing.T, x row) {
+		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+			b := newList(t)
+			m := x.message
+			m.Queue, m.GroupID = "q", "g"
+			msgs := []fifo.Message{
+				{Queue: "q", GroupID: "g"},
+				{Queue: "q", GroupID: "g"},
+				m,
+				{Queue: "q", GroupID: "g"},
+				{Queue: "q", GroupID: "g"},
+			}
+			if batch.BatchGroups > 1 {
+				for i := range msgs {
+					msgs[i].GroupID = fmt.Sprint(i)
+				}
+			}
+			ids := b.sendAll(msgs...)
+			b.exec(x.before)
+			b.work(b.slice(batch, noteAll))
+			list := b.batches()
+			if batch.BatchJobs > 1 {
+				require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, list)
+				return
+			}
+			require.Contains(t, list, ids[2:3])
+			require.LessOrEqual(t, len(list), 3, "the others are not separated by it: %v", list)
+		})
+	})
+}
+
+// Once a batch was undone its jobs run one at a time, up to the last of them; then there are batches again.
+func TestOneAtATimeAfterAFailure(t *testing.T) {
+	type row struct {
+		batch  fifo.Queue
+		spoilt string
+		want   []int
+	}
+	overAll(t, map[string]row{
+		"error":  {fifo.Queue{BatchJobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
+		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
+	}, func(t *testing.T, x row) {
+		b := newList(t)
+		b.exec("CREATE TABLE effects (v int, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
+		ids := b.send("g", make([]any, 8)...)
+		var sizes []int
+		b.work(b.slice(x.batch, func(ctx context.Context, jobs []*fifo.Job) error {
+			sizes = append(sizes, len(jobs))
+			for _, job := range jobs {
+				if job.ID == ids[1] && job.Attempt() == 1 {
+					return execAnyway(ctx, job, x.spoilt)
+				}
+			}
+			return noteAll(ctx, jobs)
+		}))
+		require.Equal(t, x.want, sizes)
+		require.Equal(t, []int{1, 2, 1, 1, 1, 1, 1, 1}, b.attempts(ids...))
+	})
+}
+
+// RunOne works one job, whatever the batch.
+func TestRunOneTakesNoBatch(t *testing.T) {
+	overAll(t, batches(10), func(t *testing.T, batch fifo.Queue) {
+		b := newList(t)
+		ids := append(b.send("g", nil, nil), b.send("h", nil)...)
+		w := b.slice(batch, noteAll)
+		for i := range ids {
+			require.True(t, b.runsOne(w))
+			require.Equal(t, i+1, query[int](b, "SELECT count(*) FROM list"))
+			require.Equal(t, 2-i, b.count("jobs"))
+		}
+		require.False(t, b.runsOne(w))
+	})
 }

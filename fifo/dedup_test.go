@@ -2,6 +2,9 @@ package fifo_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,44 +90,41 @@ func TestDedupSettings(t *testing.T) {
 // Duplicates within one call, beside messages without a deduplication id, in each kind of transaction: the receipts are
 // in the order of the messages, and all of them keep their headers and times.
 func TestDedupInOneCall(t *testing.T) {
-	t.Parallel()
-	for _, order := range []bool{false, true} {
-		for kind, begin := range producers {
-			t.Run(fmt.Sprint(kind, order), func(t *testing.T) {
-				b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-				first := b.receipts(deduped("g", "stored"))
-				msgs := []fifo.Message{
-					{Queue: "q", GroupID: "g", Payload: "0"},
-					deduped("g", "stored"), deduped("g", "b"), deduped("h", "a"), deduped("h", "b"),
-					{Queue: "q", GroupID: "h", Payload: "5", Headers: fifo.Headers{"n": "5\x00"}},
-					{Queue: "r", GroupID: "g", Payload: "6", DedupID: `b"\{},`, RunAt: time.Now().Add(time.Hour)},
-					deduped("g", "a"),
-				}
-				p := begin(b)
-				ids := p.send(msgs...)
-				require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
-				require.IsIncreasing(t, []int64{ids[1], ids[0], ids[2], ids[3], ids[5], ids[6]})
-				again := p.send(msgs[1:5]...)
-				require.Equal(t, ids[1:5], again, "in a second call")
-				require.NoError(t, p.commit())
-				got := make(map[int64]fifo.Job)
-				for _, job := range b.jobs() {
-					got[job.ID] = job
-				}
-				require.Len(t, got, 6)
-				for n, payload := range map[int]string{0: "0", 1: "g stored", 2: "g b", 3: "h a", 5: "5", 6: "6"} {
-					require.Equal(t, payload, string(got[ids[n]].Payload))
-				}
-				require.Equal(t, fifo.Headers{"n": "5\x00"}, got[ids[5]].Headers)
-				require.NotZero(t, got[ids[6]].RunAt)
-				receipts := b.receipts(msgs...)
-				for n, r := range receipts {
-					require.Equal(t, msgs[n].DedupID != "", r.Duplicate)
-					require.Equal(t, r.Duplicate, r.ID == ids[n])
-				}
-			})
-		}
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+		overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+			first := b.receipts(deduped("g", "stored"))
+			msgs := []fifo.Message{
+				{Queue: "q", GroupID: "g", Payload: "0"},
+				deduped("g", "stored"), deduped("g", "b"), deduped("h", "a"), deduped("h", "b"),
+				{Queue: "q", GroupID: "h", Payload: "5", Headers: fifo.Headers{"n": "5\x00"}},
+				{Queue: "r", GroupID: "g", Payload: "6", DedupID: `b"\{},`, RunAt: time.Now().Add(time.Hour)},
+				deduped("g", "a"),
+			}
+			p := begin(b)
+			ids := p.send(msgs...)
+			require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
+			require.IsIncreasing(t, []int64{ids[1], ids[0], ids[2], ids[3], ids[5], ids[6]})
+			again := p.send(msgs[1:5]...)
+			require.Equal(t, ids[1:5], again, "in a second call")
+			require.NoError(t, p.commit())
+			got := make(map[int64]fifo.Job)
+			for _, job := range b.jobs() {
+				got[job.ID] = job
+			}
+			require.Len(t, got, 6)
+			for n, payload := range map[int]string{0: "0", 1: "g stored", 2: "g b", 3: "h a", 5: "5", 6: "6"} {
+				require.Equal(t, payload, string(got[ids[n]].Payload))
+			}
+			require.Equal(t, fifo.Headers{"n": "5\x00"}, got[ids[5]].Headers)
+			require.NotZero(t, got[ids[6]].RunAt)
+			receipts := b.receipts(msgs...)
+			for n, r := range receipts {
+				require.Equal(t, msgs[n].DedupID != "", r.Duplicate)
+				require.Equal(t, r.Duplicate, r.ID == ids[n])
+			}
+		})
+	})
 }
 
 // blocked returns how many sessions wait for another one's transaction.
@@ -136,40 +136,37 @@ func (b *bed) blocked() int {
 // The second of two concurrent duplicates waits for the first one's transaction: it is a duplicate if that commits, and
 // else takes its place, with an id that is drawn then.
 func TestDedupAtOnce(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		for _, end := range []string{"commit", "undo"} {
-			t.Run(kind+", "+end, func(t *testing.T) {
-				b := newBed(t)
-				first := begin(b)
-				ids := first.send(deduped("g", "a"))
-				second := make(chan []fifo.Receipt, 1)
-				failed := make(chan error, 1)
-				go func() {
-					got, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
-					failed <- err
-					second <- got
-				}()
-				await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
-				third := b.receipts(deduped("g", "other"))
-				if end == "commit" {
-					require.NoError(t, first.commit())
-				} else {
-					require.NoError(t, first.undo())
-				}
-				require.NoError(t, receive(t, failed, "the second producer"))
-				got := receive(t, second, "its receipts")
-				require.Greater(t, got[0].ID, third[0].ID, "no id is drawn while it waits")
-				if end == "commit" {
-					require.Equal(t, fifo.Receipt{ID: ids[0], Duplicate: true}, got[1])
-				} else {
-					require.False(t, got[1].Duplicate)
-					require.Greater(t, got[1].ID, got[0].ID)
-				}
-				require.Equal(t, 3, b.count("jobs"))
-			})
-		}
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		overEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
+			b := newBed(t)
+			first := begin(b)
+			ids := first.send(deduped("g", "a"))
+			second := make(chan []fifo.Receipt, 1)
+			failed := make(chan error, 1)
+			go func() {
+				got, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
+				failed <- err
+				second <- got
+			}()
+			await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
+			third := b.receipts(deduped("g", "other"))
+			if end == "commit" {
+				require.NoError(t, first.commit())
+			} else {
+				require.NoError(t, first.undo())
+			}
+			require.NoError(t, receive(t, failed, "the second producer"))
+			got := receive(t, second, "its receipts")
+			require.Greater(t, got[0].ID, third[0].ID, "no id is drawn while it waits")
+			if end == "commit" {
+				require.Equal(t, fifo.Receipt{ID: ids[0], Duplicate: true}, got[1])
+			} else {
+				require.False(t, got[1].Duplicate)
+				require.Greater(t, got[1].ID, got[0].ID)
+			}
+			require.Equal(t, 3, b.count("jobs"))
+		})
+	})
 }
 
 // What is undone to a savepoint was not taken: neither for the transaction itself nor for one that waits for it.
@@ -336,4 +333,21 @@ func TestDedupIsAnnounced(t *testing.T) {
 		}
 		await(t, "the new jobs", func() bool { return len(b.ledger.order()) == 2+i })
 	}
+}
+
+func TestContentID(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte(`{"a":1}`))
+	want := hex.EncodeToString(sum[:])
+	for _, payload := range []any{
+		`{"a":1}`, []byte(`{"a":1}`), json.RawMessage(`{"a":1}`), map[string]int{"a": 1}, struct {
+			A int `json:"a"`
+		}{1},
+	} {
+		got, err := fifo.ContentID(payload)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := fifo.ContentID(func() {})
+	require.ErrorIs(t, err, fifo.ErrInvalidMessage)
 }

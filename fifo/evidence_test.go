@@ -18,9 +18,7 @@ import (
 func TestPoisonAtEachStart(t *testing.T) { overLeases(t, testPoisonAtEachStart) }
 
 func testPoisonAtEachStart(t *testing.T, by lease) {
-	overAll(t, map[string]fifo.Queue{
-		"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4},
-	}, func(t *testing.T, queue fifo.Queue) {
+	overAll(t, oneAndBatches(4), func(t *testing.T, queue fifo.Queue) {
 		b := by.on(newEffects(t))
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		poison := b.send("g", nil)[0]

@@ -39,9 +39,7 @@ func testFence(t *testing.T, by lease) {
 }
 
 func TestFenceOfBatches(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{
-		"of a group": {BatchJobs: 3}, "of groups": {BatchGroups: 3},
-	}, func(t *testing.T, batch fifo.Queue) {
+	overAll(t, batches(3), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		for _, group := range []string{"g", "h", "i"} {
 			b.send(group, 1, 2, 3)

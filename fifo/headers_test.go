@@ -79,9 +79,7 @@ func TestHeaders(t *testing.T) {
 
 // So they do in batches of both kinds.
 func TestHeadersInBatches(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{
-		"jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4},
-	}, func(t *testing.T, batch fifo.Queue) {
+	overAll(t, batches(4), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		var msgs []fifo.Message
 		for i := range 8 {

@@ -194,35 +194,32 @@ func TestConnectionLostInAHook(t *testing.T) {
 func TestSettledHasTheJobHooksValues(t *testing.T) { overLeases(t, testSettledHasTheJobHooksValues) }
 
 func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
-	t.Parallel()
 	type key struct{}
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
-		for kind, work := range ways {
-			t.Run(name+" "+kind, func(t *testing.T) {
-				seen := make(chan [2]int64, 3)
-				b := by.on(newBed(t, func(cfg *fifo.Config) {
-					settled := cfg.Hooks[0].Settled
-					cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
-						return context.WithValue(ctx, key{}, job.ID), nil
-					}
-					cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-						settled(ctx, job, outcome, err)
-						require.NoError(t, ctx.Err())
-						id, _ := ctx.Value(key{}).(int64)
-						seen <- [2]int64{job.ID, id}
-					}
-				}))
-				for i := range 3 {
-					b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
+	overAll(t, oneAndBatches(3), func(t *testing.T, batch fifo.Queue) {
+		overAll(t, ways, func(t *testing.T, work way) {
+			seen := make(chan [2]int64, 3)
+			b := by.on(newBed(t, func(cfg *fifo.Config) {
+				settled := cfg.Hooks[0].Settled
+				cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+					return context.WithValue(ctx, key{}, job.ID), nil
 				}
-				b.work(work(b, batch, nop))
-				for range 3 {
-					ids := receive(t, seen, "what Settled saw")
-					require.Equal(t, ids[0], ids[1])
+				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+					settled(ctx, job, outcome, err)
+					require.NoError(t, ctx.Err())
+					id, _ := ctx.Value(key{}).(int64)
+					seen <- [2]int64{job.ID, id}
 				}
-			})
-		}
-	}
+			}))
+			for i := range 3 {
+				b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
+			}
+			b.work(work(b, batch, nop))
+			for range 3 {
+				ids := receive(t, seen, "what Settled saw")
+				require.Equal(t, ids[0], ids[1])
+			}
+		})
+	})
 }
 
 // A worker has one name: that of its sessions, which is as the server shows it, and of the failures that it records.
@@ -322,4 +319,49 @@ func TestHooksBeforeOneThatPanics(t *testing.T) {
 	require.ErrorIs(t, err, errOnPurpose)
 	require.Equal(t, []error{err}, ends)
 	require.Zero(t, b.count("jobs"))
+}
+
+// The Settled hook has what the Job hook returned when the handler was abandoned, too. There is nothing of a Job hook
+// that has not returned.
+func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
+	type key struct{}
+	overEach(t, []int{1, 2}, func(t *testing.T, jobs int) {
+		overEach(t, []bool{false, true}, func(t *testing.T, inHook bool) {
+			h := newStubborn()
+			seen := make(chan [3]any, jobs)
+			b := newBed(t, func(cfg *fifo.Config) {
+				cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+					if inHook {
+						_ = h.handle(ctx, job)
+					}
+					return context.WithValue(ctx, key{}, job.ID), nil
+				}
+				settled := cfg.Hooks[0].Settled
+				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+					settled(ctx, job, outcome, err)
+					seen <- [3]any{job.ID, ctx.Value(key{}), ctx.Err()}
+				}
+			})
+			ids := b.send("g", make([]any, jobs)...)
+			w := &fifo.Worker{Client: b.client, DrainTimeout: -1, AbandonAfter: 20 * time.Millisecond}
+			w.HandleQueue("q", fifo.Queue{
+				BatchJobs: jobs,
+				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
+					return h.handle(ctx, jobs[0])
+				},
+			})
+			r := b.run(w)
+			receive(t, h.started, "the handler, or the hook")
+			require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+			for _, id := range ids {
+				want := [3]any{id, id, nil}
+				if inHook {
+					want[1] = nil
+				}
+				require.Equal(t, want, receive(t, seen, "what Settled saw"))
+			}
+			close(h.release)
+			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+		})
+	})
 }

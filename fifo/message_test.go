@@ -229,9 +229,7 @@ func testDelay(t *testing.T, by lease) {
 
 // A handler knows since when its job could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{
-		"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5},
-	}, func(t *testing.T, batch fifo.Queue) {
+	overAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		const delay = 20 * time.Millisecond
 		b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})

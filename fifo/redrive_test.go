@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -224,44 +223,41 @@ func TestRedriveEdited(t *testing.T) {
 
 // Of two who redrive a part at once, the second has the next ones, or the first's if those were put back.
 func TestRedrivesAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{true, false} {
-		for _, tail := range []bool{true, false} {
-			t.Run(fmt.Sprint(kept, tail), func(t *testing.T) {
-				b := newBed(t)
-				b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
-					letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
-				step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
-				q := b.client.Queue("q")
-				tx := b.begin()
-				letters := b.deadLetters()
-				require.Len(t, b.redrive(q.InPgx(tx), step), 2)
-				require.Equal(t, []int64{1001, 1002}, letterIDs(b.redriven(letters, q.InPgx(tx))))
-				type answer struct {
-					jobs []int64
-					err  error
-				}
-				done := make(chan answer, 1)
-				go func() {
-					jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
-					done <- answer{jobs, err}
-				}()
-				await(t, "the second to wait", func() bool { return b.waiting("") })
-				want := []int64{1001, 1002}
-				if kept {
-					require.NoError(t, tx.Commit(t.Context()))
-					want = append(want, 1003, 1004)
-				} else {
-					require.NoError(t, tx.Rollback(t.Context()))
-				}
-				second := receive(t, done, "the second")
-				require.NoError(t, second.err)
-				require.Len(t, second.jobs, 2)
-				require.Equal(t, want, letterIDs(b.redriven(letters, q)))
-				require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
-			})
-		}
-	}
+	overEach(t, []bool{true, false}, func(t *testing.T, kept bool) {
+		overEach(t, []bool{true, false}, func(t *testing.T, tail bool) {
+			b := newBed(t)
+			b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
+				letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
+			step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
+			q := b.client.Queue("q")
+			tx := b.begin()
+			letters := b.deadLetters()
+			require.Len(t, b.redrive(q.InPgx(tx), step), 2)
+			require.Equal(t, []int64{1001, 1002}, letterIDs(b.redriven(letters, q.InPgx(tx))))
+			type answer struct {
+				jobs []int64
+				err  error
+			}
+			done := make(chan answer, 1)
+			go func() {
+				jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
+				done <- answer{jobs, err}
+			}()
+			await(t, "the second to wait", func() bool { return b.waiting("") })
+			want := []int64{1001, 1002}
+			if kept {
+				require.NoError(t, tx.Commit(t.Context()))
+				want = append(want, 1003, 1004)
+			} else {
+				require.NoError(t, tx.Rollback(t.Context()))
+			}
+			second := receive(t, done, "the second")
+			require.NoError(t, second.err)
+			require.Len(t, second.jobs, 2)
+			require.Equal(t, want, letterIDs(b.redriven(letters, q)))
+			require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
+		})
+	})
 }
 
 // A dead letter whose id is alive again goes to the tail only. Nothing is lost.

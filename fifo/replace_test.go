@@ -195,39 +195,36 @@ func testReplaceNothingThatWasLost(t *testing.T, by lease) {
 // While the transaction that has replaced a job is open, the job does not run; then it runs with what was committed,
 // also by a worker that would not look for an hour. A second producer waits.
 func TestReplaceInTransaction(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		for _, end := range []string{"commit", "undo"} {
-			t.Run(kind+", "+end, func(t *testing.T) {
-				b := newBed(t)
-				id := b.sendAll(newer("g", "a", "first"))[0]
-				tx := begin(b)
-				got := tx.send(newer("g", "a", "second"))
-				require.Equal(t, id, got[0])
-				third := make(chan bool, 1)
-				go func() { third <- b.replaces(id, newer("g", "a", "third")) }()
-				await(t, "the other producer to wait", func() bool { return b.blocked() == 1 })
-				b.run(b.worker(nop, rarePolls))
-				b.send("other", nil)
-				await(t, "the other group", func() bool { return b.ledger.started() == 1 })
-				require.False(t, b.runsOne(b.worker(nop)))
-				want := "first"
-				if end == "commit" {
-					want = "second"
-					require.NoError(t, tx.commit())
-				} else {
-					require.NoError(t, tx.undo())
-				}
-				if receive(t, third, "the other producer") {
-					want = "third"
-				}
-				b.drained()
-				require.Contains(t, b.ledger.payloads(), want)
-				require.NotContains(t, map[string][]string{"undo": {"second"}, "commit": {"first"}}[end],
-					string(b.ledger.starts[1].Payload))
-			})
-		}
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		overEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
+			b := newBed(t)
+			id := b.sendAll(newer("g", "a", "first"))[0]
+			tx := begin(b)
+			got := tx.send(newer("g", "a", "second"))
+			require.Equal(t, id, got[0])
+			third := make(chan bool, 1)
+			go func() { third <- b.replaces(id, newer("g", "a", "third")) }()
+			await(t, "the other producer to wait", func() bool { return b.blocked() == 1 })
+			b.run(b.worker(nop, rarePolls))
+			b.send("other", nil)
+			await(t, "the other group", func() bool { return b.ledger.started() == 1 })
+			require.False(t, b.runsOne(b.worker(nop)))
+			want := "first"
+			if end == "commit" {
+				want = "second"
+				require.NoError(t, tx.commit())
+			} else {
+				require.NoError(t, tx.undo())
+			}
+			if receive(t, third, "the other producer") {
+				want = "third"
+			}
+			b.drained()
+			require.Contains(t, b.ledger.payloads(), want)
+			require.NotContains(t, map[string][]string{"undo": {"second"}, "commit": {"first"}}[end],
+				string(b.ledger.starts[1].Payload))
+		})
+	})
 }
 
 // What was enqueued in the same call or transaction is replaced as well; of several newer ones the last wins.
@@ -307,9 +304,7 @@ func TestReplaceInsideABatch(t *testing.T) {
 
 // What a producer was told last is what a job commits, however producers and workers meet.
 func TestReplaceUnderLoad(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{
-		"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5},
-	}, func(t *testing.T, batch fifo.Queue) {
+	overAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
 		b.ledger.unordered = true // a batch is undone
@@ -353,4 +348,42 @@ func TestReplaceUnderLoad(t *testing.T) {
 			require.Equal(t, payload, string(query[[]byte](b, "SELECT payload FROM worked WHERE id = $1", id)))
 		}
 	})
+}
+
+// A claim has the row of a delayed or paused head for a moment, to look at it. A newer message waits for that.
+func TestReplaceWhatAClaimLooksAt(t *testing.T) {
+	overAll(t, map[string]time.Duration{"delayed": time.Hour, "paused": 0}, func(t *testing.T, delay time.Duration) {
+		b := newBed(t)
+		first, second := newer("g", "a", "first"), newer("g", "a", "second")
+		first.Delay, second.Delay = delay, delay
+		id := b.sendAll(first)[0]
+		if delay == 0 {
+			_, _, err := b.client.Queue("q").Group("g").Pause(t.Context(), "")
+			require.NoError(t, err)
+		}
+		claim := b.begin()
+		_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+		require.NoError(t, err)
+		replaced := make(chan bool, 1)
+		go func() { replaced <- b.replaces(id, second) }()
+		await(t, "the producer", func() bool {
+			return len(replaced) > 0 || query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity "+
+				"WHERE datname = current_database() AND wait_event = 'PgSleep')")
+		})
+		require.NoError(t, claim.Commit(t.Context()))
+		require.True(t, receive(t, replaced, "the producer"))
+		require.Equal(t, "second", string(b.jobs()[0].Payload))
+	})
+}
+
+// It does not wait for long: somebody may keep the job.
+func TestReplaceWhatSomebodyKeeps(t *testing.T) {
+	b := newBed(t)
+	first, second := newer("g", "a", "first"), newer("g", "a", "second")
+	first.Delay = time.Hour
+	id := b.sendAll(first)[0]
+	operator := b.begin()
+	_, err := operator.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+	require.NoError(t, err)
+	require.False(t, b.replaces(id, second))
 }

@@ -2,10 +2,13 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -171,4 +174,32 @@ func TestRecordIsBounded(t *testing.T) {
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, job.Attempt()) }))
 	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
 	require.Equal(t, "30s", query[string](b, "SELECT v FROM bounds"))
+}
+
+// An attempt that is recorded on another connection is not counted if another worker has counted one meanwhile.
+func TestRecordedOnce(t *testing.T) {
+	overAll(t, map[string]error{
+		"retried": errOnPurpose, "dead letter": fifo.DeadLetter(errOnPurpose),
+	}, func(t *testing.T, failure error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		b.send("g", nil)
+		free, release := make(chan struct{}), make(chan struct{})
+		freed := sync.OnceFunc(func() { close(free) })
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			err := exec(ctx, job, "COMMIT") // which frees the group
+			freed()
+			<-release
+			return errors.Join(failure, err)
+		}, oneLane))
+		receive(t, free, "the first attempt")
+		b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, oneLane,
+			func(w *fifo.Worker) { w.Retry = waiting(time.Hour) }))
+		await(t, "another attempt", func() bool { return len(b.ledger.outcomes()) == 1 })
+		close(release)
+		await(t, "the end of the first", func() bool { return len(b.ledger.outcomes()) == 2 })
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Unknown}, b.ledger.outcomes())
+		job := only(t, b.jobs())
+		require.Equal(t, 1, job.Attempts)
+	})
 }

@@ -15,7 +15,7 @@ import (
 // jobs block their groups, until it has attempts again. Elsewhere it is tried once more.
 func TestUsedUpBefore(t *testing.T) {
 	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
+	for name, batch := range oneAndBatches(3) {
 		for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
 			t.Run(fmt.Sprint(name, " ", up), func(t *testing.T) {
 				b := newBed(t)

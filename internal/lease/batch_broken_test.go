@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,38 +34,35 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 // A batch that is undone because somebody has changed a job behind its head is no evidence of a crash: who claims the
 // group next, before anything else is known of it, charges nobody.
 func TestBatchWhoseJobsHaveChanged(t *testing.T) {
-	t.Parallel()
-	for _, used := range []bool{false, true} {
-		for what, change := range map[string]string{
+	overEach(t, []bool{false, true}, func(t *testing.T, used bool) {
+		overAll(t, map[string]string{
 			"gone":    "DELETE FROM pgfifo.jobs WHERE id = $1",
 			"changed": "UPDATE pgfifo.jobs SET payload = 'new' WHERE id = $1",
-		} {
-			t.Run(fmt.Sprintf("%s, used %t", what, used), func(t *testing.T) {
-				s := newStage(t)
-				s.Exec("CREATE TABLE effects (v text)")
-				ids := s.Enqueue(3, "a")
-				s.Enqueue(1, "b")
-				l := s.lane()
-				h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
-				require.Len(t, h.Rest, 2)
-				if used {
-					require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
-				}
-				s.Exec(change, ids[1])
-				_, settled, err := l.Step(t.Context(), append(succeed(h), behind(h)), &Request{Key: group("b")})
-				require.ErrorIs(t, err, ErrGivenBack)
-				require.False(t, settled)
+		}, func(t *testing.T, change string) {
+			s := newStage(t)
+			s.Exec("CREATE TABLE effects (v text)")
+			ids := s.Enqueue(3, "a")
+			s.Enqueue(1, "b")
+			l := s.lane()
+			h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
+			require.Len(t, h.Rest, 2)
+			if used {
+				require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+			}
+			s.Exec(change, ids[1])
+			_, settled, err := l.Step(t.Context(), append(succeed(h), behind(h)), &Request{Key: group("b")})
+			require.ErrorIs(t, err, ErrGivenBack)
+			require.False(t, settled)
 
-				other := s.lane()
-				s.claim(other, "a")
-				require.Empty(t, s.found(other), "nobody has died")
-				s.end(other)
-				require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-				require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
-				require.False(t, l.Closed())
-			})
-		}
-	}
+			other := s.lane()
+			s.claim(other, "a")
+			require.Empty(t, s.found(other), "nobody has died")
+			s.end(other)
+			require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+			require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
+			require.False(t, l.Closed())
+		})
+	})
 }
 
 // A cursor WITH HOLD, whose query would fail at COMMIT, does not refuse that of a batch.

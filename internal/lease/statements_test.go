@@ -13,11 +13,10 @@ import (
 // A handler may take the session's prepared statements away: its job is settled all the same, whether it succeeds or
 // fails. The lane could go on, and is spoiled.
 func TestStatementsTakenAway(t *testing.T) {
-	t.Parallel()
 	exec := func(sql string) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err }
 	}
-	for name, take := range map[string]func(context.Context, pgx.Tx) error{
+	overAll(t, map[string]func(context.Context, pgx.Tx) error{
 		"by pgx": func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().DeallocateAll(ctx) },
 		"by the raw connection": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
@@ -27,39 +26,37 @@ func TestStatementsTakenAway(t *testing.T) {
 		"by SQL, all of them":    exec("DEALLOCATE PREPARE ALL"),
 		"one of them":            exec("DEALLOCATE " + stmtClaim),
 		"what has no plans left": exec("DISCARD PLANS"),
-	} {
-		for outcome, fails := range map[string]bool{"succeeds": false, "fails": true} {
-			t.Run(name+", "+outcome, func(t *testing.T) {
-				s := newStage(t)
-				s.Enqueue(2, "a")
-				l := s.lane()
-				for range 2 {
-					h := s.claim(l, "a")
-					err := l.Lend(func() {
-						tx := s.pgxTx(h)
-						require.NoError(t, take(t.Context(), tx))
-						if fails {
-							_, err := tx.Exec(t.Context(), nonsense)
-							require.Error(t, err)
-						}
-					})
-					require.Equal(t, fails, err != nil, err)
-					settle := succeed(h)
+	}, func(t *testing.T, take func(context.Context, pgx.Tx) error) {
+		overAll(t, map[string]bool{"succeeds": false, "fails": true}, func(t *testing.T, fails bool) {
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			l := s.lane()
+			for range 2 {
+				h := s.claim(l, "a")
+				err := l.Lend(func() {
+					tx := s.pgxTx(h)
+					require.NoError(t, take(t.Context(), tx))
 					if fails {
-						require.NoError(t, l.Undo(t.Context()))
-						settle = retryIn(h, 0)
+						_, err := tx.Exec(t.Context(), nonsense)
+						require.Error(t, err)
 					}
-					s.end(l, settle...)
-				}
-				require.True(t, l.Spoiled())
-				want := 0
+				})
+				require.Equal(t, fails, err != nil, err)
+				settle := succeed(h)
 				if fails {
-					want = 2
+					require.NoError(t, l.Undo(t.Context()))
+					settle = retryIn(h, 0)
 				}
-				require.Equal(t, want, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
-			})
-		}
-	}
+				s.end(l, settle...)
+			}
+			require.True(t, l.Spoiled())
+			want := 0
+			if fails {
+				want = 2
+			}
+			require.Equal(t, want, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+		})
+	})
 }
 
 // takeUnseen takes the statements away where nobody looks.
