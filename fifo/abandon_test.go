@@ -94,16 +94,13 @@ func testAbandon(t *testing.T, by lease) {
 		retried := slices.Index(outcomes, fifo.Retried)
 		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
 		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
-		require.ElementsMatch(t, []fifo.Outcome{
-			fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded,
-		}, outcomes)
+		require.ElementsMatch(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, outcomes)
 		require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
 		require.Equal(t, 1, w.Stats().Abandoned)
 		require.Zero(t, w.Stats().Running)
 		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
 			"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
-		require.EqualError(t, r.stop(),
-			fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
+		require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
 		close(h.release)
 		for range cap(errs) {
 			require.Error(t, receive(t, errs, "what became of its use of the transaction"))

@@ -209,7 +209,7 @@ func TestOperatorInABatch(t *testing.T) {
 				}
 				done = true
 				if x.do == "" {
-					_, err := b.client.Queue("q").Purge(ctx)
+					_, err := b.q.Purge(ctx)
 					return errors.Join(err, note(ctx, job))
 				}
 				_, err := b.pool.Exec(ctx, x.do, ids[2])

@@ -24,6 +24,7 @@ type bed struct {
 	url    string
 	pool   *pgxpool.Pool
 	client *fifo.Client
+	q      fifo.Scope // queue q
 	ledger *ledger
 	by     lease // of queue q
 }
@@ -45,6 +46,7 @@ func bedWith(t *testing.T, url string, pool *pgxpool.Pool, adjust ...func(*fifo.
 	t.Helper()
 	b := &bed{t: t, url: url, pool: pool, ledger: newLedger()}
 	b.client = b.open(b.pool, adjust...)
+	b.q = b.client.Queue("q")
 	t.Cleanup(b.audit)
 	return b
 }
@@ -241,7 +243,7 @@ func (b *bed) holder(group string) (pid int) {
 			pid = b.keeper(group)
 			return pid != 0
 		}
-		list, err := b.client.Queue("q").Group(group).Groups(b.t.Context(), fifo.Page{}, fifo.Held)
+		list, err := b.q.Group(group).Groups(b.t.Context(), fifo.Page{}, fifo.Held)
 		require.NoError(b.t, err)
 		if len(list) == 1 {
 			pid = list[0].PID

@@ -35,7 +35,7 @@ func testCancel(t *testing.T, by lease) {
 			receive(t, h.started, "a handler")
 			receive(t, h.started, "the other")
 			b.listening()
-			s, running := b.client.Queue("q"), 2
+			s, running := b.q, 2
 			if scope == "group" {
 				s, running = s.Group("a"), 1
 			}
@@ -63,12 +63,12 @@ func testCancel(t *testing.T, by lease) {
 			require.Equal(t, "stuck", b.why("a").PauseReason)
 			require.Equal(t, fifo.Paused, b.why("a").State)
 			if scope == "group" { // what runs is let end by a pause
-				require.NoError(t, pausing(b.client.Queue("q").Pause(promptly(t), "")))
+				require.NoError(t, pausing(b.q.Pause(promptly(t), "")))
 			}
 			close(h.release)
 			if scope == "group" {
 				await(t, "the other's end", func() bool { return len(b.jobs()) == 3 })
-				b.resumes(b.client.Queue("q"))
+				b.resumes(b.q)
 			}
 			b.resumes(s)
 			b.drained()
@@ -116,11 +116,11 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 		b.run(w)
 		b.listening()
 		first := receive(t, h.started, "a handler")
-		held := slices.DeleteFunc(b.groups(b.client.Queue("q"), fifo.Page{}, fifo.Held), func(g fifo.Status) bool {
+		held := slices.DeleteFunc(b.groups(b.q, fifo.Page{}, fifo.Held), func(g fifo.Status) bool {
 			return g.GroupID == *warm.Load()
 		})
 		require.Greater(t, len(held), 1)
-		s, of := b.client.Queue("q"), slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
+		s, of := b.q, slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
 		running, other := held[of], held[(of+1)%len(held)]
 		if !whole {
 			s = s.Group(other.GroupID)
@@ -129,7 +129,7 @@ func TestCancelInABatchOfGroups(t *testing.T) {
 		require.NoError(t, pausing(s.Cancel(t.Context(), "")))
 		if !whole { // when the worker has heard this it has heard that
 			e.next()
-			require.NoError(t, pausing(b.client.Queue("q").Group(running.GroupID).Cancel(t.Context(), "")))
+			require.NoError(t, pausing(b.q.Group(running.GroupID).Cancel(t.Context(), "")))
 		}
 		require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
 		if whole {
@@ -166,7 +166,7 @@ func TestCancelWithoutThePool(t *testing.T) {
 	b.run(w)
 	receive(t, h.started, "the handler")
 	b.listening()
-	require.NoError(t, pausing(b.client.Queue("q").Cancel(t.Context(), "")))
+	require.NoError(t, pausing(b.q.Cancel(t.Context(), "")))
 	require.ErrorIs(t, receive(t, h.causes, "the end of its context"), fifo.ErrCanceled)
 }
 
@@ -174,7 +174,7 @@ func TestCancelWithoutThePool(t *testing.T) {
 func TestCancelIsAnnounced(t *testing.T) {
 	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
-		e, q := b.listen(), b.client.Queue("q")
+		e, q := b.listen(), b.q
 		for want, s := range map[string]fifo.Scope{
 			`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
 		} {
@@ -221,7 +221,7 @@ func testTerminate(t *testing.T, by lease) {
 		receive(t, h.started, "a handler")
 		receive(t, h.started, "the other")
 		b.listening()
-		keeper, g := 0, b.client.Queue("q").Group("g")
+		keeper, g := 0, b.q.Group("g")
 		if by == bySession {
 			keeper = b.oneKeeper()
 		}
@@ -242,7 +242,7 @@ func testTerminate(t *testing.T, by lease) {
 			require.Equal(t, 1, query[int](b, "SELECT count(*) FROM list WHERE group_id = 'g'"))
 		}
 		require.False(t, b.terminates(g), "nobody holds it")
-		_, err := b.client.Queue("q").Terminate(t.Context())
+		_, err := b.q.Terminate(t.Context())
 		require.ErrorIs(t, err, fifo.ErrInvalidID)
 	})
 }
@@ -251,17 +251,16 @@ func testTerminate(t *testing.T, by lease) {
 func TestPauseSaysWhatItFinds(t *testing.T) {
 	b := newBed(t)
 	b.plant("q", 2, "a", "b")
-	q := b.client.Queue("q")
 	for _, x := range []struct {
 		s    fifo.Scope
 		was  bool
 		jobs int
 	}{
-		{q.Group("a"), false, 2},
-		{q.Group("a"), true, 2},
-		{q.Group("c"), false, 0},
-		{q, false, 4},
-		{q, true, 4},
+		{b.q.Group("a"), false, 2},
+		{b.q.Group("a"), true, 2},
+		{b.q.Group("c"), false, 0},
+		{b.q, false, 4},
+		{b.q, true, 4},
 		{b.client.Queue("typo"), false, 0},
 	} {
 		was, jobs, err := x.s.Pause(t.Context(), "")
@@ -316,14 +315,14 @@ func TestCancelOfAClaim(t *testing.T) {
 	r := b.run(w)
 	b.listening()
 	claim.begins()
-	_, jobs, err := b.client.Queue("q").Group("g").Cancel(t.Context(), "")
+	_, jobs, err := b.q.Group("g").Cancel(t.Context(), "")
 	require.NoError(t, err)
 	require.Equal(t, 1, jobs)
 	b.ruled()
 	claim.ends()
 	await(t, "the job to be back", func() bool { return w.Stats().Claims > 0 && b.sessionGroups() == 0 })
 	resumed.Store(true)
-	b.resumes(b.client.Queue("q").Group("g"))
+	b.resumes(b.q.Group("g"))
 	r.finish()
 	require.Zero(t, w.Stats().Lost)
 }

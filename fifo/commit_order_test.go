@@ -48,7 +48,7 @@ func TestCommitOrder(t *testing.T) {
 				require.NoError(t, first.undo())
 			}
 			require.NoError(t, receive(t, result, "the second producer"))
-			jobs := b.jobsOf(b.client.Queue("q").Group(group))
+			jobs := b.jobsOf(b.q.Group(group))
 			for i, job := range jobs {
 				require.Equal(t, want[i], string(job.Payload))
 			}

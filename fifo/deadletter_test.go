@@ -51,13 +51,12 @@ func TestDeadLetters(t *testing.T) {
 	even := []int64{ids[0], ids[2], ids[4], ids[6]}
 	odd := []int64{ids[1], ids[3], ids[5]}
 	all := append(append([]int64{}, even...), odd...) // by group
-	q := b.client.Queue("q")
 	require.Equal(t, all, list(b.client))
-	require.Equal(t, all, list(q))
-	require.Equal(t, odd, list(q.Group("g1")))
+	require.Equal(t, all, list(b.q))
+	require.Equal(t, odd, list(b.q.Group("g1")))
 	require.Empty(t, list(b.client.Queue("none")))
 	require.Empty(t, list(b.client.Queue("none").Group("g1")))
-	require.Empty(t, list(q.Group("' OR ?0 --")))
+	require.Empty(t, list(b.q.Group("' OR ?0 --")))
 
 	l := b.lettersOf(b.client, fifo.Letters{Limit: 1})
 	require.Len(t, l, 1)
@@ -76,8 +75,7 @@ func TestRedrive(t *testing.T) {
 	ids := b.send("g", "dead", "fine", "dead", "dead")
 	other := b.send("h", "dead")
 	b.bury()
-	q := b.client.Queue("q")
-	g := q.Group("g")
+	g := b.q.Group("g")
 	did := func(n int, err error) int {
 		t.Helper()
 		require.NoError(t, err)
@@ -89,7 +87,7 @@ func TestRedrive(t *testing.T) {
 	require.Zero(t, did(counted(g.Redrive(ctx, again(other[0])))), "of another group")
 	for _, none := range [][]int64{nil, {}} {
 		require.Zero(t, did(counted(g.Redrive(ctx, again(none...)))), "those given, which are none")
-		require.Zero(t, did(counted(q.Redrive(ctx, again(none...)))))
+		require.Zero(t, did(counted(b.q.Redrive(ctx, again(none...)))))
 	}
 
 	waiting := b.send("g", "waits")
@@ -101,7 +99,7 @@ func TestRedrive(t *testing.T) {
 	require.Len(t, jobs[0].Failures, 1)
 	require.Equal(t, 2, did(counted(g.Redrive(ctx, allAgain))), "the rest of the group")
 	require.Zero(t, did(counted(g.Redrive(ctx, allAgain))))
-	require.Equal(t, 1, did(counted(q.Redrive(ctx, again(other[0])))), "of any group of the queue")
+	require.Equal(t, 1, did(counted(b.q.Redrive(ctx, again(other[0])))), "of any group of the queue")
 	require.Empty(t, b.deadLetters())
 
 	n := len(b.ledger.order())
@@ -130,7 +128,7 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 	later := b.send("g", nil, nil)
 	step <- struct{}{}
 	b.holder("g")
-	b.redrive(b.client.Queue("q"), allAgain)
+	b.redrive(b.q, allAgain)
 	close(step)
 	b.drained()
 	order := b.ledger.order()[1:]
@@ -148,7 +146,7 @@ func TestDeleteDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	g := q.Group("g")
 	require.Zero(t, did(q.Group("h").DeleteDeadLetters(ctx, named(ids...))))
 	require.Zero(t, did(b.client.Queue("none").DeleteDeadLetters(ctx, fifo.Letters{All: true})))
@@ -193,7 +191,7 @@ func TestSweep(t *testing.T) {
 	await(t, "the sweep", func() bool { return b.count("queue_groups") == 3 && b.count("dead_letters") == 4 })
 	require.Equal(t, []string{"kept", "month", "other", "q"},
 		query[[]string](b, "SELECT array_agg(queue ORDER BY queue) FROM pgfifo.dead_letters"))
-	require.Equal(t, young, letterIDs(b.lettersOf(b.client.Queue("q"), fifo.Letters{})))
+	require.Equal(t, young, letterIDs(b.lettersOf(b.q, fifo.Letters{})))
 	require.Equal(t, []string{"1234", "fresh", "held"},
 		query[[]string](b, "SELECT array_agg(group_id ORDER BY group_id) FROM pgfifo.queue_groups"))
 	close(h.release)

@@ -62,8 +62,7 @@ func TestDedup(t *testing.T) {
 // The window and the scope are the queue's.
 func TestDedupSettings(t *testing.T) {
 	b := newBed(t)
-	q := b.client.Queue("q")
-	require.NoError(t, q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
 	got := b.receipts(deduped("g", "a"), deduped("h", "a"), deduped("g", "a"))
 	require.False(t, got[0].Duplicate)
 	require.False(t, got[1].Duplicate, "an id of another group")
@@ -296,7 +295,7 @@ func TestDedupAndRedrive(t *testing.T) {
 	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
 	got := b.receipts(deduped("g", "a"))
 	require.Equal(t, duplicate, got)
-	require.Len(t, b.redrive(b.client.Queue("q"), again(first[0].ID)), 1)
+	require.Len(t, b.redrive(b.q, again(first[0].ID)), 1)
 	require.Equal(t, first[0].ID, b.jobs()[0].ID)
 	got = b.receipts(deduped("g", "a"))
 	require.Equal(t, duplicate, got)

@@ -169,7 +169,7 @@ func TestClaimLostBesideAHook(t *testing.T) {
 					return
 				}
 				once = true
-				other := b.client.Queue("q").Group(map[string]string{"f": "g", "g": "f"}[job.GroupID])
+				other := b.q.Group(map[string]string{"f": "g", "g": "f"}[job.GroupID])
 				for _, held := range b.groups(other, fifo.Page{}, fifo.Held) { // or it is given back by now
 					if err := b.kill(ctx, held.PID); err != nil {
 						t.Error(err)

@@ -62,7 +62,7 @@ func testBlockedGroup(t *testing.T, by lease) {
 	require.Contains(t, pause.Reason, errOnPurpose.Error())
 
 	broken = false
-	require.True(t, b.resumes(b.client.Queue("q").Group("g")))
+	require.True(t, b.resumes(b.q.Group("g")))
 	jobs = b.jobs()
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 3)
@@ -76,11 +76,10 @@ func TestBuryWhatBlocks(t *testing.T) {
 	ids := b.send("g", "head", "next")
 	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(9, errOnPurpose)})
 	r := b.run(w)
-	q := b.client.Queue("q")
 	for i, id := range ids {
 		await(t, "the block", func() bool { return w.Stats().Blocked == int64(i+1) })
 		await(t, "no claim that looks at the group just now", func() bool {
-			err := q.Bury(t.Context(), id, "skipped")
+			err := b.q.Bury(t.Context(), id, "skipped")
 			if err != nil {
 				require.ErrorIs(t, err, fifo.ErrJobHeld)
 			}
@@ -90,7 +89,7 @@ func TestBuryWhatBlocks(t *testing.T) {
 		require.Equal(t, id, letter.ID)
 		require.Equal(t, 3, letter.Attempts)
 		require.Len(t, letter.Failures, 4)
-		require.ErrorIs(t, q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
+		require.ErrorIs(t, b.q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
 	}
 	require.NoError(t, r.stop())
 	require.Empty(t, b.pauses())
@@ -100,7 +99,7 @@ func TestBuryWhatBlocks(t *testing.T) {
 func TestBlockOfAPausedGroup(t *testing.T) {
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	failed := false
 	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: func(ctx context.Context, _ *fifo.Job) error {
 		if failed {
@@ -134,7 +133,7 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 				w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}, oneLane)
 				b.run(w)
 				await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
-				g := b.client.Queue("q").Group("g")
+				g := b.q.Group("g")
 				// A lower id comes late: it is not what blocks the group.
 				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -1, '')")
 				if byHand {
@@ -161,11 +160,10 @@ func TestBlockWithoutItsJob(t *testing.T) {
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 		VALUES ('q', 'g', '', 7, false), ('q', 'h', 'by hand', 8, true), ('other', 'g', '', 9, false)`)
-	q := b.client.Queue("q")
-	_, err := q.Group("none").Move(t.Context(), q.Group("g"))
+	_, err := b.q.Group("none").Move(t.Context(), b.q.Group("g"))
 	require.NoError(t, err)
 	require.Equal(t, 3, b.count("pauses"), "not of its scope")
-	_, err = q.Purge(t.Context())
+	_, err = b.q.Purge(t.Context())
 	require.NoError(t, err)
 	pauses := b.pauses()
 	require.Len(t, pauses, 2)
@@ -179,7 +177,7 @@ func TestPauseBesideABlockThatGoes(t *testing.T) {
 	b := newBed(t)
 	id := b.send("g", "head")[0]
 	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, false)", id)
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	tx := b.begin()
 	_, _, err := g.InPgx(tx).Pause(t.Context(), "under audit")
 	require.NoError(t, err)
@@ -275,7 +273,7 @@ func TestInvalidGiveUp(t *testing.T) {
 // A group that a job blocks while it is being resumed is resumed with the block: the job has all its attempts again.
 func TestResumeBesideABlock(t *testing.T) {
 	b := newBed(t)
-	ids, g := b.send("g", nil), b.client.Queue("q").Group("g")
+	ids, g := b.send("g", nil), b.q.Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 	tx := b.begin()
 	_, err := tx.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
@@ -294,7 +292,7 @@ func TestResumeBesideABlock(t *testing.T) {
 	require.NoError(t, receive(t, resumed, "the end of Resume"))
 	require.Zero(t, b.count("pauses"))
 	require.Zero(t, b.jobs()[0].Attempts)
-	require.NoError(t, pausing(b.client.Queue("q").Pause(t.Context(), "night")))
+	require.NoError(t, pausing(b.q.Pause(t.Context(), "night")))
 	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)", ids[0])
 	require.Equal(t, ids[0], b.why("g").PauseJob, "also while the queue is paused")
 }
@@ -307,7 +305,7 @@ func TestBlockBesideAnOpenPause(t *testing.T) {
 		heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
 		tx := b.begin()
 		for group := range heads {
-			_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
+			_, _, err := b.q.Group(group).InPgx(tx).Pause(t.Context(), "by hand")
 			require.NoError(t, err)
 		}
 		w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: failingOn("bad", errOnPurpose)},

@@ -121,7 +121,7 @@ func TestGroupLimitAndLimit(t *testing.T) {
 	})
 	b.run(w)
 	before.reach(t, 2)
-	require.NoError(t, b.client.Queue("q").Reconfigure(t.Context(), fifo.Settings{Limit: 4}, both))
+	require.NoError(t, b.q.Reconfigure(t.Context(), fifo.Settings{Limit: 4}, both))
 	first.Store(now)
 	close(before.open)
 	now.reach(t, 4)
@@ -130,7 +130,7 @@ func TestGroupLimitAndLimit(t *testing.T) {
 	mu.Lock()
 	require.LessOrEqual(t, most, 3)
 	mu.Unlock()
-	require.NoError(t, b.client.Queue("q").Reconfigure(t.Context(), both, fifo.Settings{GroupLimit: 3}))
+	require.NoError(t, b.q.Reconfigure(t.Context(), both, fifo.Settings{GroupLimit: 3}))
 	now.reach(t, 6)
 	close(now.open)
 	b.drained()
@@ -143,30 +143,29 @@ func TestGroupLimitAndLimit(t *testing.T) {
 // mark that stops other claims.
 func TestGroupLimitSettings(t *testing.T) {
 	b := newBed(t)
-	q := b.client.Queue("q")
 	requireMode := func(limit, stored, marks int) {
 		t.Helper()
-		s, err := q.Settings(t.Context())
+		s, err := b.q.Settings(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, limit, s.GroupLimit)
 		require.Equal(t, stored, query[int](b, "SELECT coalesce(max(group_limit), -1)::int FROM pgfifo.queues"))
 		require.Equal(t, marks, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
 	}
 	requireMode(1, -1, 0)
-	require.NoError(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: 1}))
-	require.NoError(t, q.Configure(t.Context(), fifo.Settings{}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 1}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{}))
 	requireMode(1, 0, 0)
-	require.ErrorIs(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}), fifo.ErrConflict)
-	require.ErrorIs(t, q.Reconfigure(t.Context(), fifo.Settings{GroupLimit: 3}, fifo.Settings{}), fifo.ErrConflict)
+	require.ErrorIs(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}), fifo.ErrConflict)
+	require.ErrorIs(t, b.q.Reconfigure(t.Context(), fifo.Settings{GroupLimit: 3}, fifo.Settings{}), fifo.ErrConflict)
 	b.groupLimit(0, 2)
 	requireMode(2, 2, 1)
 	b.groupLimit(2, 1)
 	requireMode(1, 1, 1)
-	require.NoError(t, q.Configure(t.Context(), fifo.Settings{}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{}))
 	b.groupLimit(0, fifo.MaxGroupLimit)
 	requireMode(fifo.MaxGroupLimit, fifo.MaxGroupLimit, 1)
 	for _, n := range []int{-1, fifo.MaxGroupLimit + 1} {
-		require.ErrorIs(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: n}), fifo.ErrInvalidSettings)
+		require.ErrorIs(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: n}), fifo.ErrInvalidSettings)
 	}
 }
 
@@ -214,7 +213,6 @@ func TestGroupLimitForOperators(t *testing.T) {
 	w := b.crowd(r, fifo.Queue{}, s.handle, watchful)
 	b.run(w)
 	r.reach(t, "a", ids[:2]...)
-	q := b.client.Queue("q")
 	why := func(id int64, state fifo.State, reason string) {
 		t.Helper()
 		status := b.whyJob(id)
@@ -227,15 +225,15 @@ func TestGroupLimitForOperators(t *testing.T) {
 	why(ids[1], fifo.Held, "runs since")
 	why(ids[2], fifo.OverLimit, "waits: the group is at its limit")
 	why(ids[3], fifo.Behind, "waits behind 3 of its group")
-	require.ErrorIs(t, q.Delete(t.Context(), ids[1]), fifo.ErrJobHeld)
+	require.ErrorIs(t, b.q.Delete(t.Context(), ids[1]), fifo.ErrJobHeld)
 	b.exec("UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE id = $1", ids[2])
 	why(ids[2], fifo.Delayed, "is delayed until")
-	require.NoError(t, q.RetryNow(t.Context(), ids[2]))
+	require.NoError(t, b.q.RetryNow(t.Context(), ids[2]))
 
-	require.True(t, b.terminates(q.Group("a")))
+	require.True(t, b.terminates(b.q.Group("a")))
 	await(t, "both to start again", func() bool { return len(r.starts("a")) == 4 })
 	r.reach(t, "a", ids[:2]...)
-	_, _, err := q.Group("a").Cancel(t.Context(), "enough")
+	_, _, err := b.q.Group("a").Cancel(t.Context(), "enough")
 	require.NoError(t, err)
 	r.reach(t, "a")
 	b.elsewhere(r, s)
@@ -243,7 +241,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	for _, job := range b.jobs() {
 		require.Equal(t, job.ID <= ids[1], job.Attempts == 1, "those that were terminated, and no other")
 	}
-	b.resumes(q.Group("a"))
+	b.resumes(b.q.Group("a"))
 	r.reach(t, "a", ids[:2]...)
 	close(s.all)
 	b.drained()
@@ -267,7 +265,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	blocks := func(id int64) {
 		t.Helper()
 		await(t, "the block", func() bool {
-			status, err := b.client.Queue("q").Group("a").Why(t.Context())
+			status, err := b.q.Group("a").Why(t.Context())
 			require.NoError(t, err)
 			return status.PauseJob == id
 		})
@@ -281,7 +279,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	blocks(ids[2])
 	resume := func() {
 		t.Helper()
-		b.resumes(b.client.Queue("q").Group("a"))
+		b.resumes(b.q.Group("a"))
 	}
 	resume()
 	blocks(ids[1])
@@ -295,7 +293,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	s.of(ids[2]) <- errOnPurpose
 	await(t, "both to be recorded", func() bool { return w.Stats().Blocked == 5 })
 	first := b.why("a").PauseJob
-	require.NoError(t, b.client.Queue("q").Bury(t.Context(), first, "skipped"))
+	require.NoError(t, b.q.Bury(t.Context(), first, "skipped"))
 	blocks(ids[1] + ids[2] - first)
 	require.Len(t, b.deadLetters(), 1)
 	require.Len(t, r.starts("a"), 6)

@@ -17,14 +17,13 @@ import (
 // groupLimit changes how many jobs of a group of queue q may run at once.
 func (b *bed) groupLimit(from, to int) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), fifo.Settings{GroupLimit: from},
-		fifo.Settings{GroupLimit: to}))
+	require.NoError(b.t, b.q.Reconfigure(b.t.Context(), fifo.Settings{GroupLimit: from}, fifo.Settings{GroupLimit: to}))
 }
 
 // Two workers run as many jobs of each group at once as the limit says, no more, and they start in order.
 func TestGroupLimit(t *testing.T) {
 	b := newBed(t)
-	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 3}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 3}))
 	r, s := newRoster(t), newStop()
 	b.run(b.crowd(r, fifo.Queue{}, s.handle))
 	b.run(b.crowd(r, fifo.Queue{}, s.handle))
@@ -85,7 +84,7 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 		r.reach(t, "a")
 		b.elsewhere(r, s)
 		require.Empty(t, r.runs("a"))
-		require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), ids[0]))
+		require.NoError(t, b.q.RetryNow(t.Context(), ids[0]))
 		r.reach(t, "a", ids[0], ids[2])
 		close(s.all)
 		b.drained()
@@ -196,7 +195,7 @@ func TestGroupLimitLost(t *testing.T) {
 	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	r.reach(t, "a", ids[:3]...)
-	a := b.client.Queue("q").Group("a")
+	a := b.q.Group("a")
 	_, _, err := a.Pause(t.Context(), "until all three have died: else the last may start while the first still run")
 	require.NoError(t, err)
 	b.exec("SELECT pg_terminate_backend(a.pid, 10000) FROM pg_stat_activity a, pgfifo.attempt_marks m " +
@@ -219,7 +218,7 @@ func TestFullGroupDoesNotSpin(t *testing.T) {
 		b := newBed(t)
 		b.groupLimit(1, 2)
 		r, s := newRoster(t), newStop()
-		q, ids := b.client.Queue("q"), b.enqueue("a", 10)
+		q, ids := b.q, b.enqueue("a", 10)
 		running, next := ids[:2], ids[2:4]
 		if free {
 			running, next = ids[1:3], []int64{ids[0], ids[3]}

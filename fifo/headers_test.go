@@ -68,7 +68,7 @@ func TestHeaders(t *testing.T) {
 		for _, d := range letters {
 			check(d.GroupID, d.Headers)
 		}
-		require.Len(t, b.redrive(b.client.Queue("q"), allAgain), 10)
+		require.Len(t, b.redrive(b.q, allAgain), 10)
 		again := b.bare(nil) // the ledger knows of no redrive
 		again.Concurrency = 1
 		again.Handle("q", handler)

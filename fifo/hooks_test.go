@@ -155,7 +155,7 @@ func TestConnectionLostInAHook(t *testing.T) {
 			if job.ID != ids[0] {
 				return
 			}
-			held := b.groups(b.client.Queue("q").Group("g"), fifo.Page{}, fifo.Held)
+			held := b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)
 			if len(held) == 0 || !strings.Contains(held[0].ApplicationName, "first") { // it is given back by now
 				claims <- 0
 				return

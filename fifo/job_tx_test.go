@@ -172,7 +172,7 @@ func TestSavepointIsLazy(t *testing.T) {
 				return err
 			}
 		}
-		held, err := b.client.Queue("q").Groups(ctx, fifo.Page{}, fifo.Held)
+		held, err := b.q.Groups(ctx, fifo.Page{}, fifo.Held)
 		if err != nil || len(held) != 1 {
 			return fmt.Errorf("%d held: %w", len(held), errors.Join(err, errOnPurpose))
 		}

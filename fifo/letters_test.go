@@ -13,7 +13,7 @@ import (
 // them at a time.
 func TestLettersAreChosen(t *testing.T) {
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	planted := []fifo.Job{
 		letter("a", 1001, fifo.KindError, "no such font: 100%"), letter("a", 1004, fifo.KindTimeout, "too late"),
 		letter("a", 1005, fifo.KindError, "No such font"), letter("b", 1002, fifo.KindError, "no such font"),

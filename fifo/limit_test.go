@@ -43,7 +43,7 @@ func (g *gauge) reach(t *testing.T, n int64) {
 // limit changes the limit of queue q.
 func (b *bed) limit(from, to int) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), b.by.with(fifo.Settings{Limit: from}),
+	require.NoError(b.t, b.q.Reconfigure(b.t.Context(), b.by.with(fifo.Settings{Limit: from}),
 		b.by.with(fifo.Settings{Limit: to})))
 }
 
@@ -173,7 +173,7 @@ func TestLimitInATransaction(t *testing.T) {
 	b := newBed(t)
 	marks := func() int { return query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited") }
 	err := b.client.InTx(t.Context(), func(tx pgx.Tx) error {
-		require.NoError(t, b.client.Queue("q").InPgx(tx).Configure(t.Context(), fifo.Settings{Limit: 2}))
+		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{Limit: 2}))
 		return errors.New("undone")
 	})
 	require.ErrorContains(t, err, "undone")
@@ -182,19 +182,19 @@ func TestLimitInATransaction(t *testing.T) {
 	b.limit(0, 2)
 	require.Equal(t, 2, b.count("slots"))
 	require.Equal(t, 1, marks())
-	require.ErrorIs(t, b.client.Queue("q").Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{}), fifo.ErrConflict)
+	require.ErrorIs(t, b.q.Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{}), fifo.ErrConflict)
 	require.Equal(t, 1, marks())
 	require.NoError(t, b.client.InTx(t.Context(), func(tx pgx.Tx) error {
-		return b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{Limit: 2}, fifo.Settings{})
+		return b.q.InPgx(tx).Reconfigure(t.Context(), fifo.Settings{Limit: 2}, fifo.Settings{})
 	}))
 	require.Zero(t, marks())
 
 	// Of two that change it at once, the second sees what the first has made.
 	tx := b.begin()
-	require.NoError(t, b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
+	require.NoError(t, b.q.InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
 	second := make(chan error, 1)
 	go func() {
-		second <- b.client.Queue("q").Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
+		second <- b.q.Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
 			fifo.Settings{})
 	}()
 	await(t, "the second to wait", func() bool {
@@ -210,12 +210,11 @@ func TestLimitIsNoPause(t *testing.T) {
 	b := newBed(t)
 	b.limit(0, 1)
 	b.send("a", 1)
-	q := b.client.Queue("q")
 	requirePaused := func(want bool) {
 		t.Helper()
 		pauses := b.pauses()
 		require.Equal(t, want, len(pauses) == 1)
-		list, err := q.Groups(t.Context(), fifo.Page{})
+		list, err := b.q.Groups(t.Context(), fifo.Page{})
 		require.NoError(t, err)
 		require.Equal(t, want, list[0].Paused)
 		ran, err := b.worker(func(context.Context, *fifo.Job) error { return fifo.RetryAfter(0, errors.New("again")) },
@@ -224,11 +223,11 @@ func TestLimitIsNoPause(t *testing.T) {
 		require.Equal(t, !want, ran)
 	}
 	requirePaused(false)
-	require.False(t, b.resumes(q))
+	require.False(t, b.resumes(b.q))
 	requirePaused(false)
-	require.NoError(t, pausing(q.Pause(t.Context(), "for a while")))
+	require.NoError(t, pausing(b.q.Pause(t.Context(), "for a while")))
 	requirePaused(true)
-	require.True(t, b.resumes(q))
+	require.True(t, b.resumes(b.q))
 	requirePaused(false)
 	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
 

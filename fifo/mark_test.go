@@ -43,7 +43,7 @@ func testMarksWithoutAPool(t *testing.T, by lease) {
 // without one.
 func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
 	b := newBed(t)
-	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
 	w, pool, release := b.withoutAPool("other")
 	b.send("g", nil)
 	b.run(w)

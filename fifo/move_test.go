@@ -94,7 +94,7 @@ func TestMoveKeepsTheJob(t *testing.T) {
 		"error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]')`)
 	before := b.jobs()[0]
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)`, before.ID)
-	n, err := b.client.Queue("q").Move(t.Context(), b.client.Queue("r").Group("h"))
+	n, err := b.q.Move(t.Context(), b.client.Queue("r").Group("h"))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	after := b.jobs()[0]
@@ -108,7 +108,7 @@ func TestMoveKeepsTheJob(t *testing.T) {
 func TestMoveStaysInItsDatabase(t *testing.T) {
 	b := newBed(t)
 	b.plant("q", 1, "g")
-	n, err := b.client.Queue("q").Move(t.Context(), nowhere(t).Queue("there").InPgx(nil))
+	n, err := b.q.Move(t.Context(), nowhere(t).Queue("there").InPgx(nil))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"there/g "}, b.places())
@@ -125,8 +125,8 @@ func TestMoveBesideARunningJob(t *testing.T) {
 		w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
 		b.run(w)
 		require.Equal(t, ids[0], receive(t, h.started, "the head"))
-		s, end := within(b, b.client.Queue("q").Group("g"))
-		n, err := s.Move(promptly(t), b.client.Queue("q").Group("h"))
+		s, end := within(b, b.q.Group("g"))
+		n, err := s.Move(promptly(t), b.q.Group("h"))
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		if end.commit != nil {
@@ -150,7 +150,7 @@ func TestMoveOutOfABatch(t *testing.T) {
 	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 		if !moved {
 			moved = true
-			n, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group("h"))
+			n, err := b.q.Group("g").Move(promptly(t), b.q.Group("h"))
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
 		}
@@ -172,13 +172,12 @@ func TestMovesBesideWorkers(t *testing.T) {
 		return exec(ctx, job, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
 	}, func(w *fifo.Worker) { w.Concurrency = 3 })
 	r := b.run(w)
-	q := b.client.Queue("q")
 	for i := 0; b.count("jobs") > 0; i++ {
 		from, to := "g", "h"
 		if i%2 == 1 {
 			from, to = to, from
 		}
-		_, err := q.Group(from).Move(promptly(t), q.Group(to))
+		_, err := b.q.Group(from).Move(promptly(t), b.q.Group(to))
 		require.NoError(t, err)
 	}
 	require.NoError(t, r.stop())
@@ -195,7 +194,7 @@ func TestMoveInTheOrderOfCommits(t *testing.T) {
 		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
 		moved := make(chan error, 1)
 		go func() {
-			_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group(to))
+			_, err := b.q.Group("g").Move(promptly(t), b.q.Group(to))
 			moved <- err
 		}()
 		await(t, "the move to wait", func() bool { return b.waiters() == 1 })

@@ -28,7 +28,7 @@ func (b *bed) pauses() []fifo.Pause {
 
 func TestPausesAndResume(t *testing.T) {
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	for _, x := range []struct {
 		scope  fifo.Scope
 		reason string
@@ -79,7 +79,7 @@ func TestInvalidReason(t *testing.T) {
 func TestResumeIsAnnounced(t *testing.T) {
 	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
-		e, q := b.listen(), b.client.Queue("q")
+		e, q := b.listen(), b.q
 		for _, x := range []struct {
 			scope fifo.Scope
 			want  string
@@ -115,8 +115,7 @@ func testResumeWakesWorkers(t *testing.T, by lease) {
 	w := b.worker(nop, rarePolls)
 	b.run(w)
 	b.quiet(w)
-	q := b.client.Queue("q")
-	for group, scope := range map[string]fifo.Scope{"g": q.Group("g"), "h": q} { // a known group may not be claimed
+	for group, scope := range map[string]fifo.Scope{"g": b.q.Group("g"), "h": b.q} { // a known group may not be claimed
 		require.NoError(t, pausing(scope.Pause(t.Context(), "")))
 		claims := w.Stats().Claims
 		b.send(group, nil)
@@ -135,21 +134,20 @@ func TestPurgeLeavesTheRunningJob(t *testing.T) {
 	head := receive(t, h.started, "the head of a")
 	b.plant("q", 3, "b")
 	b.plant("other", 1, "a")
-	q := b.client.Queue("q")
 	purge := func(s fifo.Scope) int {
 		t.Helper()
 		n, err := s.Purge(promptly(t))
 		require.NoError(t, err)
 		return n
 	}
-	require.Equal(t, 2, purge(q.Group("a")))
-	require.Equal(t, 3, purge(q))
+	require.Equal(t, 2, purge(b.q.Group("a")))
+	require.Equal(t, 3, purge(b.q))
 	jobs := b.jobs()
 	require.Len(t, jobs, 2)
 	require.Equal(t, "other", jobs[0].Queue)
 	require.Equal(t, head, jobs[1].ID)
 	close(h.release)
 	await(t, "the running job to end", func() bool { return b.count("jobs") == 1 })
-	require.Zero(t, purge(q))
+	require.Zero(t, purge(b.q))
 	require.Equal(t, []int64{head}, b.ledger.order())
 }

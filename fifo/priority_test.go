@@ -65,7 +65,7 @@ func TestPriorityIsKept(t *testing.T) {
 			for i, d := range b.deadLetters() {
 				check(d.GroupID, d.Priority)
 				of := fifo.Letters{IDs: []int64{d.ID}}
-				b.redrive(b.client.Queue("q"), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
+				b.redrive(b.q, fifo.Redrive{Letters: of, ToTail: i%2 == 0})
 			}
 			jobs()
 		}
@@ -186,7 +186,7 @@ func TestPriorityInQueues(t *testing.T) {
 			const many, few = 30_000, 5
 			b.backlog(many)
 			if name == "limited" {
-				require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{Limit: 1}))
+				require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{Limit: 1}))
 			}
 			var started, fails, done, last atomic.Int64
 			q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
@@ -206,7 +206,7 @@ func TestPriorityInQueues(t *testing.T) {
 			await(t, "some", func() bool { return started.Load() > 10 })
 			high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
 			if name == "paused" {
-				require.NoError(t, pausing(b.client.Queue("q").Group("a high").Pause(t.Context(), "")))
+				require.NoError(t, pausing(b.q.Group("a high").Pause(t.Context(), "")))
 			}
 			for range few {
 				switch name {
@@ -220,7 +220,7 @@ func TestPriorityInQueues(t *testing.T) {
 			if name == "paused" {
 				before := started.Load()
 				await(t, "others", func() bool { return started.Load() > before+10 })
-				_, err := b.client.Queue("q").Group("a high").Resume(t.Context())
+				_, err := b.q.Group("a high").Resume(t.Context())
 				require.NoError(t, err)
 			}
 			await(t, "the last one", func() bool { return last.Load() > 0 })

@@ -68,13 +68,13 @@ func TestRedriveToTail(t *testing.T) {
 		b.bury()
 		waiting := b.send("g", "waits", "waits")
 		letters := b.deadLetters()
-		s, end := within(b, b.client.Queue("q"))
+		s, end := within(b, b.q)
 		if end.undo != nil {
 			b.redrive(s, toTail(fifo.Letters{All: true}))
 			require.NoError(t, end.undo())
 			require.Len(t, b.deadLetters(), 3)
 			require.Len(t, b.jobs(), 2)
-			s, end = within(b, b.client.Queue("q"))
+			s, end = within(b, b.q)
 		}
 		tail, last, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
 		require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	}, rarePolls))
 	later := b.send("g", nil, nil)
 	b.holder("g")
-	tail := b.redrive(b.client.Queue("q").Group("g"), toTail(fifo.Letters{All: true}))
+	tail := b.redrive(b.q.Group("g"), toTail(fifo.Letters{All: true}))
 	b.audited(tail, dead...)
 	for range 3 {
 		step <- struct{}{}
@@ -137,7 +137,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	step <- struct{}{}
 	b.drained()
 	b.died(letter("g", 1, "error", ""))
-	b.redrive(b.client.Queue("q"), toTail(named(1)))
+	b.redrive(b.q, toTail(named(1)))
 	step <- struct{}{}
 	b.drained()
 }
@@ -148,7 +148,7 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 	b.ledger.unordered = true
 	dead := b.send("g", "dead", "dead")
 	b.bury()
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "")))
 	w := b.worker(nop, rarePolls)
 	b.run(w)
@@ -192,7 +192,7 @@ func TestRedriveEdited(t *testing.T) {
 		} {
 			group, id := string(rune('a'+i)), int64(1000+i)
 			b.died(letter(group, id, "error", ""))
-			s, end := within(b, b.client.Queue("q").Group(group))
+			s, end := within(b, b.q.Group(group))
 			list, _, err := s.Redrive(t.Context(), fifo.Redrive{
 				Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
 			})
@@ -208,12 +208,12 @@ func TestRedriveEdited(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Len(t, list, 1)
-			job := only(t, b.jobsOf(b.client.Queue("q").Group(group)))
+			job := only(t, b.jobsOf(b.q.Group(group)))
 			require.Len(t, job.Payload, len(x.want))
 			require.Equal(t, x.want[:min(9, len(x.want))], string(job.Payload[:min(9, len(x.want))]))
 			require.Equal(t, x.and, job.Headers)
 		}
-		s, end := within(b, b.client.Queue("q").Group("none"))
+		s, end := within(b, b.q.Group("none"))
 		require.Empty(t, b.redrive(s, fifo.Redrive{Letters: named(7), Payload: "new"}))
 		if end.undo != nil {
 			require.NoError(t, end.undo())
@@ -229,18 +229,17 @@ func TestRedrivesAtOnce(t *testing.T) {
 			b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
 				letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
 			step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
-			q := b.client.Queue("q")
 			tx := b.begin()
 			letters := b.deadLetters()
-			require.Len(t, b.redrive(q.InPgx(tx), step), 2)
-			require.Equal(t, []int64{1001, 1002}, letterIDs(b.redriven(letters, q.InPgx(tx))))
+			require.Len(t, b.redrive(b.q.InPgx(tx), step), 2)
+			require.Equal(t, []int64{1001, 1002}, letterIDs(b.redriven(letters, b.q.InPgx(tx))))
 			type answer struct {
 				jobs []int64
 				err  error
 			}
 			done := make(chan answer, 1)
 			go func() {
-				jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
+				jobs, _, err := b.q.Redrive(context.WithoutCancel(t.Context()), step)
 				done <- answer{jobs, err}
 			}()
 			await(t, "the second to wait", func() bool { return b.waiting("") })
@@ -254,7 +253,7 @@ func TestRedrivesAtOnce(t *testing.T) {
 			second := receive(t, done, "the second")
 			require.NoError(t, second.err)
 			require.Len(t, second.jobs, 2)
-			require.Equal(t, want, letterIDs(b.redriven(letters, q)))
+			require.Equal(t, want, letterIDs(b.redriven(letters, b.q)))
 			require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
 		})
 	})
@@ -265,7 +264,7 @@ func TestRedriveOfALivingID(t *testing.T) {
 	b := newBed(t)
 	b.died(letter("g", 1001, "error", ""), letter("g", 1002, "error", ""))
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1002, 'other')")
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	_, _, err := g.Redrive(t.Context(), allAgain)
 	var refused *pgconn.PgError
 	require.ErrorAs(t, err, &refused)
@@ -286,14 +285,13 @@ func TestRedriveToTailInCommitOrder(t *testing.T) {
 	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
 	p := producers["pgx.Tx"](b)
 	p.send(fifo.Message{Queue: "q", GroupID: "g"})
-	q := b.client.Queue("q")
 	for _, r := range []fifo.Redrive{again(-3), toTail(named(-1))} {
-		list := b.redrive(q, r)
+		list := b.redrive(b.q, r)
 		require.Len(t, list, 1)
 	}
 	done := make(chan []int64, 1)
 	go func() {
-		list, _, _ := q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
+		list, _, _ := b.q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
 		done <- list
 	}()
 	await(t, "the redrive to wait", func() bool { return b.waiters() == 1 })

@@ -58,7 +58,7 @@ func testReplace(t *testing.T, by lease) {
 	require.True(t, b.replaces(id, newer("g", "a", "last")))
 	require.False(t, b.replaces(id, newer("h", "a", "of another group")))
 	require.False(t, b.replaces(id, deduped("g", "a")), "it is not asked to")
-	require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	require.NoError(t, b.q.RetryNow(t.Context(), id))
 	b.work(b.worker(nop))
 	require.Equal(t, []string{"last", "behind"}, b.ledger.payloads())
 
@@ -109,14 +109,14 @@ func TestReplaceNothing(t *testing.T) {
 	close(h.release)
 	await(t, "its failure", func() bool { return w.Stats().Retried == 1 })
 	require.False(t, b.replaces(id, newer("g", "a", "it has failed")))
-	require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	require.NoError(t, b.q.RetryNow(t.Context(), id))
 	await(t, "its death", func() bool { return w.Stats().Buried == 1 })
 	require.False(t, b.replaces(id, newer("g", "a", "it is dead")))
 	require.NoError(t, r.stop())
-	b.redrive(b.client.Queue("q"), again(id))
+	b.redrive(b.q, again(id))
 	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
 	tx := b.begin()
-	_, err := b.client.Queue("q").InPgx(tx).Purge(t.Context())
+	_, err := b.q.InPgx(tx).Purge(t.Context())
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, newer("g", "a", "it is being purged")))
 	require.NoError(t, tx.Commit(t.Context()))
@@ -358,7 +358,7 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 		first.Delay, second.Delay = delay, delay
 		id := b.sendAll(first)[0]
 		if delay == 0 {
-			_, _, err := b.client.Queue("q").Group("g").Pause(t.Context(), "")
+			_, _, err := b.q.Group("g").Pause(t.Context(), "")
 			require.NoError(t, err)
 		}
 		claim := b.begin()

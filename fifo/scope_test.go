@@ -62,7 +62,7 @@ func TestScopeInATransaction(t *testing.T) {
 				VALUES ('q', 'a', 1001, 'one', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
 				"at": "2026-01-01T00:00:00Z"}]'), ('q', 'a', 1002, 'two', 1, now(), NULL)`)
 			for _, kept := range []bool{false, true} {
-				inTx, end := within(b, b.client.Queue("q").Group("a"))
+				inTx, end := within(b, b.q.Group("a"))
 				b.tidy(inTx)
 				require.Len(t, b.jobs(), 2, "not yet")
 				require.Len(t, b.deadLetters(), 2)
@@ -211,11 +211,11 @@ func TestErrorsOfVerbs(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	b.exec("DROP TABLE pgfifo.jobs, pgfifo.dead_letters, pgfifo.pauses")
-	for verb, err := range verbsOf(t.Context(), b.client.Queue("q").Group("g")) {
+	for verb, err := range verbsOf(t.Context(), b.q.Group("g")) {
 		require.ErrorContains(t, err, "fifo: "+verb)
 		require.ErrorContains(t, err, "q/g")
 	}
-	for verb, err := range verbsOf(t.Context(), b.client.Queue("q")) {
+	for verb, err := range verbsOf(t.Context(), b.q) {
 		require.ErrorContains(t, err, "q: ", verb)
 	}
 	_, err := b.client.Pauses(t.Context())
@@ -225,13 +225,12 @@ func TestErrorsOfVerbs(t *testing.T) {
 // WaitEmpty waits for the last job of the queue or the group, and for no other.
 func TestWaitEmpty(t *testing.T) {
 	b := newBed(t)
-	q := b.client.Queue("q")
-	require.NoError(t, q.WaitEmpty(promptly(t)), "there is no such queue")
+	require.NoError(t, b.q.WaitEmpty(promptly(t)), "there is no such queue")
 	b.plant("p", 1, "g")
 	b.plant("r", 1, "g")
 	b.plant("q", 1, "a", "c", "é")
-	require.NoError(t, q.Group("b").WaitEmpty(promptly(t)))
-	for _, s := range []fifo.Scope{q, q.Group("é"), q.Group("c")} {
+	require.NoError(t, b.q.Group("b").WaitEmpty(promptly(t)))
+	for _, s := range []fifo.Scope{b.q, b.q.Group("é"), b.q.Group("c")} {
 		ended := make(chan error, 1)
 		h := newBlocking()
 		r := b.run(b.worker(h.handle, func(w *fifo.Worker) { w.Concurrency = 3 }))

@@ -106,7 +106,7 @@ func TestSessionCompletesWhatIsDone(t *testing.T) {
 	canceled := receive(t, h.started, "the first job of a batch")
 	require.Equal(t, 2, b.sessionGroups())
 	b.listening()
-	_, _, err := b.client.Queue("q").Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")
+	_, _, err := b.q.Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")
 	require.NoError(t, err)
 	await(t, "the groups to be let go", func() bool { return b.sessionGroups() == 0 })
 	require.NoError(t, r.stop())
@@ -316,7 +316,7 @@ func TestLowerIDBesideASession(t *testing.T) {
 	require.Equal(t, jobs[0].ID, runs.HeadID)
 	require.Equal(t, 1, runs.Ahead)
 	require.Equal(t, int(conn.PgConn().PID()), runs.PID)
-	require.ErrorIs(t, b.client.Queue("q").Delete(t.Context(), jobs[1].ID), fifo.ErrJobHeld)
+	require.ErrorIs(t, b.q.Delete(t.Context(), jobs[1].ID), fifo.ErrJobHeld)
 	waits := b.whyJob(jobs[2].ID)
 	require.Equal(t, fifo.Behind, waits.State)
 	require.Contains(t, waits.Reason(), "the group is at its limit")
@@ -324,6 +324,6 @@ func TestLowerIDBesideASession(t *testing.T) {
 
 	// A job that a session runs is not what becomes due when a head goes.
 	b.exec("UPDATE pgfifo.jobs SET run_at = now() - interval '1 second' WHERE id = $1", jobs[0].ID)
-	require.NoError(t, b.client.Queue("q").Delete(t.Context(), jobs[0].ID))
+	require.NoError(t, b.q.Delete(t.Context(), jobs[0].ID))
 	require.Equal(t, jobs[1:], b.jobs())
 }

@@ -40,7 +40,7 @@ func TestTerminateAStubbornHandler(t *testing.T) {
 		})
 		r := b.run(first)
 		receive(t, started, "a handler")
-		require.True(t, b.terminates(b.client.Queue("q").Group("g")))
+		require.True(t, b.terminates(b.q.Group("g")))
 		h := newBlocking()
 		second := b.worker(func(ctx context.Context, job *fifo.Job) error {
 			if err := note(ctx, job); err != nil {
@@ -75,7 +75,7 @@ func TestTerminateInATransaction(t *testing.T) {
 		b.kept("g", b.jobs()[0].ID)
 		e := b.listen()
 		for _, kept := range []bool{false, true} {
-			s, end := within(b, b.client.Queue("q").Group("g"))
+			s, end := within(b, b.q.Group("g"))
 			if end.commit == nil && !kept {
 				continue
 			}
@@ -106,11 +106,11 @@ func TestTerminateLeavesTheSession(t *testing.T) {
 	_, err := conn.Exec(t.Context(), `BEGIN; SELECT FROM pgfifo.jobs FOR NO KEY UPDATE;
 		UPDATE pgfifo.queue_groups SET attempt = 1`)
 	require.NoError(t, err)
-	require.False(t, b.terminates(b.client.Queue("q").Group("other")))
-	require.False(t, b.terminates(b.client.Queue("q").Group("g")), "it could not be taken")
+	require.False(t, b.terminates(b.q.Group("other")))
+	require.False(t, b.terminates(b.q.Group("g")), "it could not be taken")
 	_, err = conn.Exec(t.Context(), "COMMIT")
 	require.NoError(t, err)
-	require.True(t, b.terminates(b.client.Queue("q").Group("g")))
+	require.True(t, b.terminates(b.q.Group("g")))
 	require.NoError(t, conn.Ping(t.Context()))
 }
 
@@ -134,7 +134,7 @@ func TestTerminateInABatchBySession(t *testing.T) {
 	receive(t, h.started, "a handler")
 	b.listening()
 	taken.Store(true)
-	require.True(t, b.terminates(b.client.Queue("q").Group("b")))
+	require.True(t, b.terminates(b.q.Group("b")))
 	require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
 	b.drained()
 	ran := query[[]string](b, "SELECT array_agg(group_id || '/' || attempt) FROM list")
@@ -161,7 +161,7 @@ func TestTerminateBesideCompletions(t *testing.T) {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE wait_event = 'PgSleep' AND datname = current_database())`)
 	})
-	b.terminates(b.client.Queue("q").Group("slow"))
+	b.terminates(b.q.Group("slow"))
 	r.finish()
 	require.Zero(t, w.Stats().Lost)
 	require.EqualValues(t, innocents+1, w.Stats().Succeeded)
@@ -189,7 +189,7 @@ func TestTerminateOfAClaim(t *testing.T) {
 	dam.Shut()
 	claim.ends()
 	await(t, "its commit", func() bool { return b.sessionGroups() == 1 })
-	require.True(t, b.terminates(b.client.Queue("q").Group("g")))
+	require.True(t, b.terminates(b.q.Group("g")))
 	b.ruled()
 	dam.Open()
 	r.finish()

@@ -48,7 +48,7 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 	ctx, undone := promptly(b.t), errors.New("undone")
 	within := func(do func(q fifo.Scope)) {
 		require.ErrorIs(b.t, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-			do(b.client.Queue("q").InPgx(savepoint))
+			do(b.q.InPgx(savepoint))
 			return undone
 		}), undone)
 	}
@@ -91,7 +91,7 @@ func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
 			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
 			require.ErrorContains(t, err, " runs since ", name)
 		}))
-		n, err := b.client.Queue("q").InPgx(tx).Purge(promptly(t))
+		n, err := b.q.InPgx(tx).Purge(promptly(t))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		close(h.release)
@@ -253,7 +253,7 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 	id := b.send("g", "a")[0]
 	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since)
 		VALUES ('q', 'g', 1000, 1, $1, 1, now())`, id)
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	require.NoError(t, g.Bury(t.Context(), id, "look at it"))
 	b.redrive(g, fifo.Redrive{Letters: fifo.Letters{All: true}})
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
@@ -278,8 +278,7 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 		for _, limit := range []int{1, 2} {
 			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
 				b := newList(t)
-				q := b.client.Queue("q")
-				require.NoError(t, q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
+				require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
 				ids := b.send("g", "calls", "waits")
 				n := 0
 				b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -290,7 +289,7 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					n, err = verb(q.InPgx(tx).Group("g"), job.ID)
+					n, err = verb(b.q.InPgx(tx).Group("g"), job.ID)
 					if name != "move" && name != "purge" && errors.Is(err, fifo.ErrJobHeld) {
 						n, err = 1, nil
 					}

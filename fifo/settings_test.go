@@ -19,7 +19,7 @@ import (
 // The first that configures a queue wins, the same again changes nothing, and others are refused, with both values.
 func TestConfigure(t *testing.T) {
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	defaults := fifo.Settings{DedupWindow: 5 * time.Minute, GroupLimit: 1}
 	requireSettings := func(want fifo.Settings) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestConfigure(t *testing.T) {
 // A change says what it replaces, and is refused if that is not what there is.
 func TestReconfigure(t *testing.T) {
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{DedupByGroup: true}
 	err := q.Reconfigure(ctx, first, second)
 	require.ErrorIs(t, err, fifo.ErrConflict)
@@ -108,14 +108,13 @@ func TestReconfigureExclusive(t *testing.T) {
 		"groups": {several, bySession}, "session": {bySession, several},
 	}, func(t *testing.T, x row) {
 		b := newBed(t)
-		q := b.client.Queue("q")
-		require.NoError(t, q.Configure(t.Context(), x.had))
-		require.ErrorIs(t, q.Reconfigure(t.Context(), x.had, x.wants), fifo.ErrInvalidSettings)
-		require.NoError(t, q.Reconfigure(t.Context(), x.had, fifo.Settings{}))
-		err := q.Reconfigure(t.Context(), fifo.Settings{}, x.wants)
+		require.NoError(t, b.q.Configure(t.Context(), x.had))
+		require.ErrorIs(t, b.q.Reconfigure(t.Context(), x.had, x.wants), fifo.ErrInvalidSettings)
+		require.NoError(t, b.q.Reconfigure(t.Context(), x.had, fifo.Settings{}))
+		err := b.q.Reconfigure(t.Context(), fifo.Settings{}, x.wants)
 		require.ErrorIs(t, err, fifo.ErrInvalidSettings)
 		require.ErrorContains(t, err, "has had")
-		require.ErrorIs(t, q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
+		require.ErrorIs(t, b.q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
 	})
 }
 
@@ -141,7 +140,7 @@ func TestReconfigureBesideAnother(t *testing.T) {
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{GroupLimit: 2}
 	q := b.open(b.pooled(func(cfg *pgxpool.Config) {
 		cfg.ConnConfig.Tracer = &meanwhile{text: "-- Returns the settings of a queue", do: func() {
-			require.NoError(t, b.client.Queue("q").Configure(t.Context(), first))
+			require.NoError(t, b.q.Configure(t.Context(), first))
 		}}
 	})).Queue("q")
 	require.NoError(t, q.Reconfigure(t.Context(), first, second))
@@ -159,11 +158,11 @@ func TestConfigureAtOnce(t *testing.T) {
 	for i := range errs {
 		wg.Go(func() {
 			mine := fifo.Settings{DedupWindow: time.Duration(i%4+1) * time.Hour}
-			errs[i] = b.client.Queue("q").Configure(t.Context(), mine)
+			errs[i] = b.q.Configure(t.Context(), mine)
 		})
 	}
 	wg.Wait()
-	got, err := b.client.Queue("q").Settings(t.Context())
+	got, err := b.q.Settings(t.Context())
 	require.NoError(t, err)
 	for i, err := range errs {
 		if time.Duration(i%4+1)*time.Hour == got.DedupWindow {
@@ -180,10 +179,9 @@ func TestConfigureWaits(t *testing.T) {
 	overEach(t, []bool{false, true}, func(t *testing.T, undo bool) {
 		b := newBed(t)
 		tx := b.begin()
-		q := b.client.Queue("q")
-		require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
+		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
 		second := make(chan error, 1)
-		go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
+		go func() { second <- b.q.Configure(t.Context(), fifo.Settings{}) }()
 		await(t, "the second to wait", func() bool { return b.blocked() == 1 })
 		if undo {
 			require.NoError(t, tx.Rollback(t.Context()))

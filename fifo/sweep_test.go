@@ -137,7 +137,7 @@ func TestChangesBesideOthers(t *testing.T) {
 		}
 		done := make(chan answer, 1)
 		go func() {
-			n, err := c.verb(context.WithoutCancel(t.Context()), b, b.client.Queue("q").Group("g"))
+			n, err := c.verb(context.WithoutCancel(t.Context()), b, b.q.Group("g"))
 			done <- answer{n, err}
 		}()
 		await(t, "the wait", func() bool { return b.waiting("") })

@@ -117,7 +117,7 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	})
 	require.Len(t, log.lines("dead letter"), dead)
 	require.NoError(t, r.stop())
-	_, err := b.client.Queue("q").Purge(t.Context())
+	_, err := b.q.Purge(t.Context())
 	require.NoError(t, err)
 }
 
@@ -144,7 +144,7 @@ func TestLostAttemptsAreToldByRunOne(t *testing.T) {
 	require.EqualValues(t, n, w.Stats().Lost)
 	told, _ := log.told(t, "WARN", "attempt failed")
 	require.Equal(t, n, told)
-	_, err := b.client.Queue("q").Purge(t.Context())
+	_, err := b.q.Purge(t.Context())
 	require.NoError(t, err)
 }
 

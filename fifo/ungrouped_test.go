@@ -63,7 +63,7 @@ func testUngrouped(t *testing.T, by lease) {
 
 	dead := only(t, b.deadLetters())
 	require.Regexp(t, own, dead.GroupID)
-	require.Len(t, b.redrive(b.client.Queue("q"), again(dead.ID)), 1)
+	require.Len(t, b.redrive(b.q, again(dead.ID)), 1)
 	for range 6 {
 		others <- struct{}{}
 	}

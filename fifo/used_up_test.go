@@ -44,7 +44,7 @@ func TestUsedUpBefore(t *testing.T) {
 				pauses := b.pauses()
 				require.Equal(t, ids[1], pauses[0].Job)
 				require.Equal(t, fmt.Sprintf("job %d has used up its attempts", ids[1]), pauses[0].Reason)
-				g := b.client.Queue("q").Group("g")
+				g := b.q.Group("g")
 				require.NoError(t, g.RetryNow(t.Context(), ids[1]))
 				b.resumes(g)
 				r.finish()
@@ -67,7 +67,7 @@ func TestTwoBlockAtOnce(t *testing.T) {
 			b := newBed(t)
 			b.groupLimit(1, 2)
 			r, s := newRoster(t), newStop()
-			ids, g := b.enqueue("a", 2), b.client.Queue("q").Group("a")
+			ids, g := b.enqueue("a", 2), b.q.Group("a")
 			w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
 			w.HandleQueue("q", fifo.Queue{
 				OnGiveUp: fifo.BlockGroup,

@@ -35,17 +35,16 @@ func TestVerbsPassOverARunningJob(t *testing.T) {
 	b.run(b.worker(h.handle, oneLane))
 	receive(t, h.started, "the head")
 	b.plant("q", 1, "dead")
-	q := b.client.Queue("q")
 	dead := b.why("dead").HeadID
-	require.NoError(t, q.Bury(t.Context(), dead, ""))
+	require.NoError(t, b.q.Bury(t.Context(), dead, ""))
 	for name, verb := range oneJob {
-		err := verb(promptly(t), q, ids[0])
+		err := verb(promptly(t), b.q, ids[0])
 		require.ErrorIs(t, err, fifo.ErrJobHeld, name)
 		require.ErrorContains(t, err, "cannot "+name+" it: job ")
 		require.ErrorContains(t, err, " runs since ")
-		require.ErrorIs(t, verb(promptly(t), q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
-		require.ErrorIs(t, verb(promptly(t), q, -1), fifo.ErrJobNotFound, name)
-		err = verb(promptly(t), q, dead)
+		require.ErrorIs(t, verb(promptly(t), b.q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
+		require.ErrorIs(t, verb(promptly(t), b.q, -1), fifo.ErrJobNotFound, name)
+		err = verb(promptly(t), b.q, dead)
 		require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
 		require.ErrorContains(t, err, "is a dead letter since")
 	}
@@ -67,7 +66,7 @@ func TestRetryNow(t *testing.T) {
 	r := b.run(w)
 	for i, id := range ids {
 		await(t, "the failure", func() bool { return w.Stats().Retried == int64(i+1) })
-		require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+		require.NoError(t, b.q.RetryNow(t.Context(), id))
 	}
 	r.finish()
 	require.Equal(t, []int64{ids[0], ids[0], ids[1], ids[1]}, b.ledger.order(), "in order")
@@ -86,7 +85,7 @@ func TestVerbsOnOneJob(t *testing.T) {
 			before := b.jobs()
 			names := []string{"retry", "delete", "bury", "edit"}
 			for _, kept := range []bool{false, true} {
-				s, end := within(b, b.client.Queue("q"))
+				s, end := within(b, b.q)
 				if end.commit == nil && !kept {
 					continue
 				}
@@ -127,7 +126,7 @@ func TestVerbsOnOneJob(t *testing.T) {
 func TestEditIsChecked(t *testing.T) {
 	b := newBed(t)
 	id := b.send("g", "fine")[0]
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	for want, f := range map[error]func(job *fifo.Job){
 		fifo.ErrPayloadTooLarge: func(job *fifo.Job) { job.Payload = make([]byte, fifo.MaxPayloadBytes+1) },
 		fifo.ErrInvalidMessage:  func(job *fifo.Job) { job.Headers = fifo.Headers{"\n": ""} },
@@ -164,12 +163,12 @@ func TestEditWithoutAFunction(t *testing.T) {
 func TestJobThatIsEditedStandsStill(t *testing.T) {
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
-	require.NoError(t, b.client.Queue("q").Edit(t.Context(), ids[0], func(job *fifo.Job) error {
+	require.NoError(t, b.q.Edit(t.Context(), ids[0], func(job *fifo.Job) error {
 		job.Payload = []byte("mended")
 		ran, err := b.worker(nop).RunOne(t.Context())
 		require.False(t, ran)
 		for name, verb := range oneJob {
-			require.ErrorIs(t, verb(promptly(t), b.client.Queue("q"), ids[0]), fifo.ErrJobHeld, name)
+			require.ErrorIs(t, verb(promptly(t), b.q, ids[0]), fifo.ErrJobHeld, name)
 		}
 		return err
 	}))
@@ -190,7 +189,7 @@ func TestVerbsInsideABatch(t *testing.T) {
 			w := b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 				if !changed && len(jobs) > 1 {
 					changed = true
-					require.NoError(t, verb(promptly(t), b.client.Queue("q"), ids[1]))
+					require.NoError(t, verb(promptly(t), b.q, ids[1]))
 				} else {
 					for _, job := range jobs {
 						payloads = append(payloads, string(job.Payload))
@@ -245,13 +244,12 @@ func TestNextOfADelayedHead(t *testing.T) {
 	}
 	look()
 	look()
-	q := b.client.Queue("q")
-	require.NoError(t, q.Delete(t.Context(), ids["delete"][0].ID))
-	require.NoError(t, q.Bury(t.Context(), ids["bury"][0].ID, ""))
-	require.NoError(t, q.Delete(t.Context(), ids["delayed"][0].ID))
+	require.NoError(t, b.q.Delete(t.Context(), ids["delete"][0].ID))
+	require.NoError(t, b.q.Bury(t.Context(), ids["bury"][0].ID, ""))
+	require.NoError(t, b.q.Delete(t.Context(), ids["delayed"][0].ID))
 	tx := b.begin()
 	for _, r := range ids["two"][:2] {
-		require.NoError(t, q.InPgx(tx).Delete(t.Context(), r.ID))
+		require.NoError(t, b.q.InPgx(tx).Delete(t.Context(), r.ID))
 	}
 	require.NoError(t, tx.Commit(t.Context()))
 	await(t, "the next jobs", func() bool { return w.Stats().Succeeded == done+7 })
@@ -260,7 +258,7 @@ func TestNextOfADelayedHead(t *testing.T) {
 // Whoever refers to a job by a foreign key has it locked in a way that only its deletion meets, and is not waited for.
 func TestVerbsBesideAForeignKey(t *testing.T) {
 	b := newBed(t)
-	q, ids := b.client.Queue("q"), b.send("g", "a", "b", "c", "d")
+	q, ids := b.q, b.send("g", "a", "b", "c", "d")
 	tx := b.begin()
 	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR KEY SHARE")
 	require.NoError(t, err)
@@ -298,16 +296,15 @@ func TestVerbBesideAClaim(t *testing.T) {
 // What was written by hand is listed, and can be got rid of.
 func TestVerbsOnUnreadableJobs(t *testing.T) {
 	b := newBed(t)
-	q := b.client.Queue("q")
 	for _, set := range []string{`failures = '[5]'`, `run_at = '-infinity'`} {
 		for _, verb := range []string{"retry", "delete", "bury"} {
 			id := b.send("g", "a")[0]
 			b.exec("UPDATE pgfifo.jobs SET " + set)
-			jobs := b.jobsOf(q)
+			jobs := b.jobsOf(b.q)
 			require.Len(t, jobs, 1)
 			require.Empty(t, jobs[0].Failures)
 			require.Zero(t, jobs[0].RunAt)
-			require.NoError(t, oneJob[verb](promptly(t), q, id), "%s, %s", set, verb)
+			require.NoError(t, oneJob[verb](promptly(t), b.q, id), "%s, %s", set, verb)
 			b.exec("DELETE FROM pgfifo.jobs")
 		}
 	}
@@ -321,7 +318,7 @@ func TestLooksAgainInATransaction(t *testing.T) {
 	h := newBlocking()
 	b.send("g", "a")
 	tx := b.begin()
-	g := b.client.Queue("q").Group("g").InPgx(tx)
+	g := b.q.Group("g").InPgx(tx)
 	why, err := g.Why(t.Context())
 	require.NoError(t, err)
 	require.False(t, why.Held)

@@ -31,10 +31,9 @@ func TestWhy(t *testing.T) {
 	b.exec(`UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE group_id = 'delayed'`)
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 		SELECT 'q', 'blocked', 'job has used up', min(id), false FROM pgfifo.jobs WHERE group_id = 'blocked'`)
-	q := b.client.Queue("q")
-	require.NoError(t, pausing(q.Group("paused").Pause(t.Context(), "under audit")))
-	require.NoError(t, pausing(q.Group("failed").Pause(t.Context(), "")))
-	b.resumes(q.Group("failed"))
+	require.NoError(t, pausing(b.q.Group("paused").Pause(t.Context(), "under audit")))
+	require.NoError(t, pausing(b.q.Group("failed").Pause(t.Context(), "")))
+	b.resumes(b.q.Group("failed"))
 	require.NoError(t, pausing(b.client.Queue("other").Pause(t.Context(), "all of it")))
 	for _, x := range []struct {
 		queue, group string
@@ -81,17 +80,17 @@ func TestWhy(t *testing.T) {
 	close(h.release)
 	require.NoError(t, r.stop())
 
-	_, err := q.WhyJob(t.Context(), held)
+	_, err := b.q.WhyJob(t.Context(), held)
 	require.ErrorIs(t, err, fifo.ErrJobNotFound)
-	_, err = q.Group("held").WhyJob(t.Context(), b.why("failed").HeadID)
+	_, err = b.q.Group("held").WhyJob(t.Context(), b.why("failed").HeadID)
 	require.ErrorIs(t, err, fifo.ErrJobNotFound, "it is another group's")
-	_, err = q.Group("none").Why(t.Context())
+	_, err = b.q.Group("none").Why(t.Context())
 	require.ErrorIs(t, err, fifo.ErrJobNotFound)
-	_, err = q.Why(t.Context())
+	_, err = b.q.Why(t.Context())
 	require.ErrorIs(t, err, fifo.ErrInvalidID)
 
 	id := b.why("failed").HeadID
-	require.NoError(t, q.Bury(t.Context(), id, "of no use"))
+	require.NoError(t, b.q.Bury(t.Context(), id, "of no use"))
 	dead := b.whyJob(id)
 	require.Equal(t, fifo.Dead, dead.State)
 	require.Equal(t, "failed", dead.GroupID)
@@ -102,14 +101,14 @@ func TestWhy(t *testing.T) {
 
 func (b *bed) why(group string) fifo.Status {
 	b.t.Helper()
-	why, err := b.client.Queue("q").Group(group).Why(b.t.Context())
+	why, err := b.q.Group(group).Why(b.t.Context())
 	require.NoError(b.t, err)
 	return why
 }
 
 func (b *bed) whyJob(id int64) fifo.Status {
 	b.t.Helper()
-	why, err := b.client.Queue("q").WhyJob(b.t.Context(), id)
+	why, err := b.q.WhyJob(b.t.Context(), id)
 	require.NoError(b.t, err)
 	return why
 }
@@ -121,16 +120,15 @@ func TestWhyOfAnEdit(t *testing.T) {
 		job.Payload = []byte("y")
 		return nil
 	}
-	q := b.client.Queue("q")
 	held := func() {
 		t.Helper()
-		list, err := q.Groups(ctx, fifo.Page{}, fifo.Held)
+		list, err := b.q.Groups(ctx, fifo.Page{}, fifo.Held)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, list[0], b.why("g"))
 		require.Equal(t, fifo.Held, list[0].State)
 		require.Zero(t, list[0].PID)
-		err = q.Delete(ctx, id)
+		err = b.q.Delete(ctx, id)
 		require.ErrorIs(t, err, fifo.ErrJobHeld)
 		require.Regexp(t, "is locked by somebody who changes it", err)
 	}
@@ -141,7 +139,7 @@ func TestWhyOfAnEdit(t *testing.T) {
 		tx := b.begin()
 		savepoint, err := tx.Begin(ctx)
 		require.NoError(t, err)
-		require.NoError(t, q.InPgx(savepoint).Edit(ctx, id, edit))
+		require.NoError(t, b.q.InPgx(savepoint).Edit(ctx, id, edit))
 		require.NoError(t, ends(savepoint))
 		held()
 		require.NoError(t, tx.Rollback(ctx))
@@ -153,7 +151,7 @@ func TestWhyOfAnEdit(t *testing.T) {
 	w.Handle("repairs", func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err == nil {
-			err = q.InPgx(tx).Edit(ctx, id, edit)
+			err = b.q.InPgx(tx).Edit(ctx, id, edit)
 		}
 		return errors.Join(err, h.handle(ctx, job))
 	})

@@ -30,9 +30,7 @@ func TestBeatWhileNoHandlerRuns(t *testing.T) {
 func TestBeatKeepsTheSession(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
-	session := Bounds{
-		Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-	}
+	session := Bounds{Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
 	require.NoError(t, session.Validate())
 	d := s.dialer(session)
 	beaten, forsaken := s.dial(d), s.dial(d)
