@@ -277,11 +277,10 @@ func TestArgumentThatTakesItsTime(t *testing.T) {
 			if err != nil || job.Attempt() > 1 {
 				return err
 			}
-			ended := make(chan error, 1)
-			go func() {
+			ended := beside(func() error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
-				ended <- err
-			}()
+				return err
+			})
 			<-arg.asked
 			if name == "abandoned" {
 				return <-ended

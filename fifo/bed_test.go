@@ -256,6 +256,13 @@ func (b *bed) holder(group string) (pid int) {
 // pausing is the error of Pause.
 func pausing(_ bool, _ int, err error) error { return err }
 
+// beside does something beside the test, and returns what becomes of it.
+func beside(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
+
 // patience bounds every wait of a test. Nothing takes that long unless it is broken.
 const patience = 30 * time.Second
 

@@ -50,8 +50,7 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
-	t.Parallel()
-	for name, die := range map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+	overNamed(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			if err := b.kill(ctx, pid); err != nil {
 				return err
@@ -79,49 +78,47 @@ func testLostConnection(t *testing.T, by lease) {
 		"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			return b.kill(context.WithoutCancel(ctx), pid)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := by.on(newEffects(t))
-			b.ledger.overlaps = true
-			ids := b.send("g", "dies", "next")
-			causes := make(chan error, 1)
-			b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
-			r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[1] {
-					return nil
-				}
-				pid, err := backend(ctx, job)
-				if err != nil || job.Attempt() > 1 {
-					_, kept := b.pool.Exec(ctx,
-						"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
-					return errors.Join(err, kept)
-				}
-				err = die(b, ctx, job, pid)
-				causes <- context.Cause(ctx)
-				return err
-			}, watchful))
-			cause := receive(t, causes, "the end of the first attempt")
-			if name == "idle" || name == "ignored" {
-				require.ErrorIs(t, cause, fifo.ErrLost)
+	}, func(t *testing.T, name string, die func(b *bed, ctx context.Context, job *fifo.Job, pid int) error) {
+		b := by.on(newEffects(t))
+		b.ledger.overlaps = true
+		ids := b.send("g", "dies", "next")
+		causes := make(chan error, 1)
+		b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
+		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[1] {
+				return nil
 			}
-			b.drained()
-			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-			require.NoError(t, r.stop())
-			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-			require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
-				b.ledger.outcomes())
-			require.Equal(t, []int{2}, b.effects())
-			failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
-			require.Len(t, failures, 1)
-			require.Equal(t, 1, failures[0].Attempt)
-			require.Equal(t, fifo.KindLost, failures[0].Kind)
-			require.NotEmpty(t, failures[0].Error)
-			require.NotEmpty(t, failures[0].Worker)
-			for _, s := range b.ledger.settled {
-				require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+			pid, err := backend(ctx, job)
+			if err != nil || job.Attempt() > 1 {
+				_, kept := b.pool.Exec(ctx,
+					"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+				return errors.Join(err, kept)
 			}
-		})
-	}
+			err = die(b, ctx, job, pid)
+			causes <- context.Cause(ctx)
+			return err
+		}, watchful))
+		cause := receive(t, causes, "the end of the first attempt")
+		if name == "idle" || name == "ignored" {
+			require.ErrorIs(t, cause, fifo.ErrLost)
+		}
+		b.drained()
+		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
+		require.NoError(t, r.stop())
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+		require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
+			b.ledger.outcomes())
+		require.Equal(t, []int{2}, b.effects())
+		failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
+		require.Len(t, failures, 1)
+		require.Equal(t, 1, failures[0].Attempt)
+		require.Equal(t, fifo.KindLost, failures[0].Kind)
+		require.NotEmpty(t, failures[0].Error)
+		require.NotEmpty(t, failures[0].Worker)
+		for _, s := range b.ledger.settled {
+			require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+		}
+	})
 }
 
 // A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of

@@ -170,11 +170,11 @@ func TestStartsAfterStop(t *testing.T) {
 	receive(t, h.started, "the first handler")
 	await(t, "the listener", func() bool { return b.listeners() == 1 })
 	lock := pgtest.Conn(t, b.url)
-	locked := make(chan error, 1)
-	go func() { // every claim reads this table: so has the one that is held, and the next one will wait
+	// Every claim reads this table: so has the one that is held, and the next one will wait.
+	locked := beside(func() error {
 		_, err := lock.Exec(t.Context(), "BEGIN; LOCK pgfifo.pauses")
-		locked <- err
-	}()
+		return err
+	})
 	await(t, "the lock", func() bool { return b.waiting("BEGIN; LOCK") })
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))

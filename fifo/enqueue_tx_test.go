@@ -141,6 +141,15 @@ func (b *bed) begin() pgx.Tx {
 	return tx
 }
 
+// beginWith begins one with a statement.
+func (b *bed) beginWith(sql string, args ...any) pgx.Tx {
+	b.t.Helper()
+	tx := b.begin()
+	_, err := tx.Exec(b.t.Context(), sql, args...)
+	require.NoError(b.t, err)
+	return tx
+}
+
 // receipts enqueues, and has nothing audited.
 func (b *bed) receipts(msgs ...fifo.Message) []fifo.Receipt {
 	b.t.Helper()

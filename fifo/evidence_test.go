@@ -39,8 +39,7 @@ func testPoisonAtEachStart(t *testing.T, by lease) {
 				stop() // the worker dies with it
 				return err
 			}, oneLane)
-			ended := make(chan error, 1)
-			go func() { ended <- w.Run(ctx) }()
+			ended := beside(func() error { return w.Run(ctx) })
 			await(t, "an attempt, or the end", func() bool {
 				select {
 				case <-started:
@@ -134,8 +133,7 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 			w.MaxAttempts, w.Name, w.DrainTimeout = 4, name, -1
 			w.Retry = waiting(delay)
 		})
-		ended := make(chan error, 1)
-		go func() { ended <- w.Run(ctx) }()
+		ended := beside(func() error { return w.Run(ctx) })
 		t.Cleanup(func() {
 			die()
 			_ = receive(t, ended, "the end of Run")

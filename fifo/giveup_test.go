@@ -181,8 +181,7 @@ func TestPauseBesideABlockThatGoes(t *testing.T) {
 	tx := b.begin()
 	_, _, err := g.InPgx(tx).Pause(t.Context(), "under audit")
 	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- g.Bury(context.Background(), id, "looked at") }()
+	done := beside(func() error { return g.Bury(context.Background(), id, "looked at") })
 	await(t, "the verb to wait", func() bool { return b.blocked() == 1 })
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, receive(t, done, "the verb"))
@@ -275,16 +274,13 @@ func TestResumeBesideABlock(t *testing.T) {
 	b := newBed(t)
 	ids, g := b.send("g", nil), b.q.Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
-	tx := b.begin()
-	_, err := tx.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
+	tx := b.beginWith("UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
+	_, err := tx.Exec(t.Context(), "UPDATE pgfifo.pauses SET job = $1 WHERE group_id = 'g'", ids[0])
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.pauses SET job = $1 WHERE group_id = 'g'", ids[0])
-	require.NoError(t, err)
-	resumed := make(chan error, 1)
-	go func() {
+	resumed := beside(func() error {
 		_, err := g.Resume(t.Context())
-		resumed <- err
-	}()
+		return err
+	})
 	await(t, "Resume to wait", func() bool {
 		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
 	})

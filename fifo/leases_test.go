@@ -23,9 +23,14 @@ func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
 // overAll runs a test with each row of a table, beside each other.
 func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
 	t.Helper()
+	overNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
+}
+
+func overNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
+	t.Helper()
 	t.Parallel()
 	for name, row := range table {
-		t.Run(name, func(t *testing.T) { test(t, row) })
+		t.Run(name, func(t *testing.T) { test(t, name, row) })
 	}
 }
 

@@ -192,11 +192,10 @@ func TestLimitInATransaction(t *testing.T) {
 	// Of two that change it at once, the second sees what the first has made.
 	tx := b.begin()
 	require.NoError(t, b.q.InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
-	second := make(chan error, 1)
-	go func() {
-		second <- b.q.Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
+	second := beside(func() error {
+		return b.q.Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
 			fifo.Settings{})
-	}()
+	})
 	await(t, "the second to wait", func() bool {
 		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
 	})
@@ -232,9 +231,7 @@ func TestLimitIsNoPause(t *testing.T) {
 	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
 
 	// RunOne finds nothing to do while the only slot is in use.
-	tx := b.begin()
-	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.slots FOR UPDATE")
-	require.NoError(t, err)
+	tx := b.beginWith("SELECT FROM pgfifo.slots FOR UPDATE")
 	ran, err := b.worker(func(context.Context, *fifo.Job) error { return nil }).RunOne(t.Context())
 	require.NoError(t, err)
 	require.False(t, ran)

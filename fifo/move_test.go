@@ -192,11 +192,10 @@ func TestMoveInTheOrderOfCommits(t *testing.T) {
 		b.plant("q", 2, "g")
 		tx := b.begin()
 		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
-		moved := make(chan error, 1)
-		go func() {
+		moved := beside(func() error {
 			_, err := b.q.Group("g").Move(promptly(t), b.q.Group(to))
-			moved <- err
-		}()
+			return err
+		})
 		await(t, "the move to wait", func() bool { return b.waiters() == 1 })
 		require.Len(t, b.jobs(), 2)
 		require.NoError(t, tx.Commit(t.Context()))

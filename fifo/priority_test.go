@@ -174,59 +174,56 @@ func TestPriorityLeavesAPart(t *testing.T) {
 
 // It holds in queues of all kinds: the groups with a priority go before almost all others.
 func TestPriorityInQueues(t *testing.T) {
-	t.Parallel()
-	for name, q := range map[string]fifo.Queue{
+	overNamed(t, map[string]fifo.Queue{
 		"plain":           {},
 		"batches of jobs": {BatchJobs: 5}, "batches of groups": {BatchGroups: 5},
 		"shares": {Share: func(id string) string { return id[:1] }}, "limited": {}, "paused": {}, "delayed": {},
 		"ungrouped": {}, "failing": {Retry: func(*fifo.Job, error) time.Duration { return time.Millisecond }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			const many, few = 30_000, 5
-			b.backlog(many)
-			if name == "limited" {
-				require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{Limit: 1}))
+	}, func(t *testing.T, name string, q fifo.Queue) {
+		b := newBed(t)
+		const many, few = 30_000, 5
+		b.backlog(many)
+		if name == "limited" {
+			require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{Limit: 1}))
+		}
+		var started, fails, done, last atomic.Int64
+		q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+			n := started.Add(1)
+			switch {
+			case job.Priority == 0:
+			case name == "failing" && fails.Add(1) <= few:
+				return errBroken
+			case done.Add(1) == few:
+				last.Store(n)
 			}
-			var started, fails, done, last atomic.Int64
-			q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
-				n := started.Add(1)
-				switch {
-				case job.Priority == 0:
-				case name == "failing" && fails.Add(1) <= few:
-					return errBroken
-				case done.Add(1) == few:
-					last.Store(n)
-				}
-				return nil
-			})
-			w := &fifo.Worker{Client: b.client, Concurrency: 1}
-			w.HandleQueue("q", q)
-			r := b.run(w)
-			await(t, "some", func() bool { return started.Load() > 10 })
-			high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
-			if name == "paused" {
-				require.NoError(t, pausing(b.q.Group("a high").Pause(t.Context(), "")))
-			}
-			for range few {
-				switch name {
-				case "ungrouped":
-					high.GroupID, high.Ungrouped = "", true
-				case "delayed":
-					high.Delay = time.Millisecond
-				}
-				b.sendAll(high)
-			}
-			if name == "paused" {
-				before := started.Load()
-				await(t, "others", func() bool { return started.Load() > before+10 })
-				_, err := b.q.Group("a high").Resume(t.Context())
-				require.NoError(t, err)
-			}
-			await(t, "the last one", func() bool { return last.Load() > 0 })
-			require.NoError(t, r.stop())
-			t.Logf("the last of %d was number %d", few, last.Load())
-			require.Less(t, last.Load(), int64(many/2))
+			return nil
 		})
-	}
+		w := &fifo.Worker{Client: b.client, Concurrency: 1}
+		w.HandleQueue("q", q)
+		r := b.run(w)
+		await(t, "some", func() bool { return started.Load() > 10 })
+		high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
+		if name == "paused" {
+			require.NoError(t, pausing(b.q.Group("a high").Pause(t.Context(), "")))
+		}
+		for range few {
+			switch name {
+			case "ungrouped":
+				high.GroupID, high.Ungrouped = "", true
+			case "delayed":
+				high.Delay = time.Millisecond
+			}
+			b.sendAll(high)
+		}
+		if name == "paused" {
+			before := started.Load()
+			await(t, "others", func() bool { return started.Load() > before+10 })
+			_, err := b.q.Group("a high").Resume(t.Context())
+			require.NoError(t, err)
+		}
+		await(t, "the last one", func() bool { return last.Load() > 0 })
+		require.NoError(t, r.stop())
+		t.Logf("the last of %d was number %d", few, last.Load())
+		require.Less(t, last.Load(), int64(many/2))
+	})
 }

@@ -175,9 +175,7 @@ func testReplaceNothingThatWasLost(t *testing.T, by lease) {
 			b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 		default: // and not looked at the job yet
 			b.exec("DELETE FROM pgfifo.attempt_marks")
-			claim := b.begin()
-			_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
-			require.NoError(t, err)
+			b.beginWith("SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
 			require.False(t, b.replaces(id, newer("g", "a", "second")))
 			require.True(t, b.replaces(behind, newer("g", "b", "behind")))
 			return
@@ -361,9 +359,7 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 			_, _, err := b.q.Group("g").Pause(t.Context(), "")
 			require.NoError(t, err)
 		}
-		claim := b.begin()
-		_, err := claim.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
-		require.NoError(t, err)
+		claim := b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
 		replaced := make(chan bool, 1)
 		go func() { replaced <- b.replaces(id, second) }()
 		await(t, "the producer", func() bool {
@@ -382,8 +378,6 @@ func TestReplaceWhatSomebodyKeeps(t *testing.T) {
 	first, second := newer("g", "a", "first"), newer("g", "a", "second")
 	first.Delay = time.Hour
 	id := b.sendAll(first)[0]
-	operator := b.begin()
-	_, err := operator.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
-	require.NoError(t, err)
+	b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
 	require.False(t, b.replaces(id, second))
 }

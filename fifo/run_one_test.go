@@ -64,11 +64,10 @@ func TestRunOneGivesBack(t *testing.T) {
 	h := newBlocking()
 	ids := b.send("g", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() {
+	result := beside(func() error {
 		_, err := b.worker(h.handle).RunOne(ctx)
-		result <- err
-	}()
+		return err
+	})
 	receive(t, h.started, "the handler")
 	cancel()
 	require.NoError(t, receive(t, result, "the end of RunOne"))

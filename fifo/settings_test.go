@@ -180,8 +180,7 @@ func TestConfigureWaits(t *testing.T) {
 		b := newBed(t)
 		tx := b.begin()
 		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
-		second := make(chan error, 1)
-		go func() { second <- b.q.Configure(t.Context(), fifo.Settings{}) }()
+		second := beside(func() error { return b.q.Configure(t.Context(), fifo.Settings{}) })
 		await(t, "the second to wait", func() bool { return b.blocked() == 1 })
 		if undo {
 			require.NoError(t, tx.Rollback(t.Context()))

@@ -119,11 +119,11 @@ func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	b.run(w)
 	receive(t, h.started, "the first handler")
 	lock := pgtest.Conn(t, b.url)
-	locked := make(chan error, 1)
-	go func() { // waits for the first claim, which has read this table, and is waited for by the second
+	// It waits for the first claim, which has read this table, and is waited for by the second.
+	locked := beside(func() error {
 		_, err := lock.Exec(t.Context(), "SET statement_timeout = 0; BEGIN; LOCK pgfifo.pauses")
-		locked <- err
-	}()
+		return err
+	})
 	await(t, "the lock", func() bool {
 		return query[bool](b,
 			"SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pgfifo.pauses'::regclass)")

@@ -57,45 +57,42 @@ func TestUsedUpBefore(t *testing.T) {
 // Two jobs of a group that use up their attempts at the same moment block it one after the other, whatever lets the
 // group go on.
 func TestTwoBlockAtOnce(t *testing.T) {
-	t.Parallel()
-	for name, goOn := range map[string]func(ctx context.Context, g fifo.Scope, job int64) error{
+	overNamed(t, map[string]func(ctx context.Context, g fifo.Scope, job int64) error{
 		"resume": func(ctx context.Context, g fifo.Scope, _ int64) error { _, err := g.Resume(ctx); return err },
 		"bury":   func(ctx context.Context, g fifo.Scope, job int64) error { return g.Bury(ctx, job, "") },
 		"delete": func(ctx context.Context, g fifo.Scope, job int64) error { return g.Delete(ctx, job) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
-			b.groupLimit(1, 2)
-			r, s := newRoster(t), newStop()
-			ids, g := b.enqueue("a", 2), b.q.Group("a")
-			w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
-			w.HandleQueue("q", fifo.Queue{
-				OnGiveUp: fifo.BlockGroup,
-				Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
-			})
-			b.run(w)
-			r.reach(t, "a", ids...)
-			tx := b.begin()
-			require.NoError(t, pausing(g.InPgx(tx).Pause(t.Context(), "")))
-			s.of(ids[0]) <- errOnPurpose
-			s.of(ids[1]) <- errOnPurpose
-			await(t, "both to be counted", func() bool { return w.Stats().Blocked >= 2 })
-			b.resumes(g.InPgx(tx))
-			require.NoError(t, tx.Commit(t.Context()))
-			first := int64(0)
-			await(t, "a block", func() bool { first = b.why("a").PauseJob; return first != 0 })
-			require.NoError(t, goOn(t.Context(), g, first))
-			await(t, "the other one's block", func() bool { return b.why("a").PauseJob == ids[0]+ids[1]-first })
-			b.resumes(g)
-			close(s.all)
-			b.drained()
-			if name == "resume" {
-				require.Len(t, r.starts("a"), 4, "each twice")
-			} else {
-				require.Len(t, r.starts("a"), 3, "one of them twice")
-			}
+	}, func(t *testing.T, name string, goOn func(ctx context.Context, g fifo.Scope, job int64) error) {
+		b := newBed(t)
+		b.groupLimit(1, 2)
+		r, s := newRoster(t), newStop()
+		ids, g := b.enqueue("a", 2), b.q.Group("a")
+		w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
+		w.HandleQueue("q", fifo.Queue{
+			OnGiveUp: fifo.BlockGroup,
+			Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
 		})
-	}
+		b.run(w)
+		r.reach(t, "a", ids...)
+		tx := b.begin()
+		require.NoError(t, pausing(g.InPgx(tx).Pause(t.Context(), "")))
+		s.of(ids[0]) <- errOnPurpose
+		s.of(ids[1]) <- errOnPurpose
+		await(t, "both to be counted", func() bool { return w.Stats().Blocked >= 2 })
+		b.resumes(g.InPgx(tx))
+		require.NoError(t, tx.Commit(t.Context()))
+		first := int64(0)
+		await(t, "a block", func() bool { first = b.why("a").PauseJob; return first != 0 })
+		require.NoError(t, goOn(t.Context(), g, first))
+		await(t, "the other one's block", func() bool { return b.why("a").PauseJob == ids[0]+ids[1]-first })
+		b.resumes(g)
+		close(s.all)
+		b.drained()
+		if name == "resume" {
+			require.Len(t, r.starts("a"), 4, "each twice")
+		} else {
+			require.Len(t, r.starts("a"), 3, "one of them twice")
+		}
+	})
 }
 
 // A block that the server refuses is tried again, and is no lost attempt of the job, which has not begun.

@@ -259,9 +259,7 @@ func TestNextOfADelayedHead(t *testing.T) {
 func TestVerbsBesideAForeignKey(t *testing.T) {
 	b := newBed(t)
 	q, ids := b.q, b.send("g", "a", "b", "c", "d")
-	tx := b.begin()
-	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR KEY SHARE")
-	require.NoError(t, err)
+	tx := b.beginWith("SELECT FROM pgfifo.jobs FOR KEY SHARE")
 	for verb, id := range map[string]int64{"delete": ids[0], "bury": ids[1]} {
 		err := oneJob[verb](promptly(t), q, id)
 		require.ErrorIs(t, err, fifo.ErrJobHeld)

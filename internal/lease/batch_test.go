@@ -211,11 +211,11 @@ func TestLostHeadBehindALowerID(t *testing.T) {
 
 // A batch is as many jobs as are asked for and there, up to the first that runs alone.
 func TestSizeOfABatch(t *testing.T) {
-	t.Parallel()
-	for before, x := range map[string]struct {
+	type row struct {
 		jobs, got int
 		more      bool
-	}{
+	}
+	overNamed(t, map[string]row{
 		"SELECT 1": {3, 3, true},
 		"SELECT 2": {5, 5, false},
 		"SELECT 3": {1000, 5, false},
@@ -225,20 +225,18 @@ func TestSizeOfABatch(t *testing.T) {
 		"UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1":     {5, 1, true},
 		"DELETE FROM pgfifo.jobs WHERE id > 1":                 {5, 1, false},
 		"DELETE FROM pgfifo.jobs WHERE id IN (1, 3)":           {3, 3, false},
-	} {
-		t.Run(before, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(5, "a")
-			s.Exec(before)
-			h := s.step(s.lane(), nil, &Request{Key: group("a"), Jobs: x.jobs})
-			require.Len(t, h.Rest, x.got-1, before)
-			last := append([]Held{h.Held}, h.Rest...)[x.got-1]
-			require.Equal(t, x.more, last.More, before)
-			for i := range x.got - 1 {
-				require.True(t, append([]Held{h.Held}, h.Rest...)[i].More, before)
-			}
-		})
-	}
+	}, func(t *testing.T, before string, x row) {
+		s := newStage(t)
+		s.Enqueue(5, "a")
+		s.Exec(before)
+		h := s.step(s.lane(), nil, &Request{Key: group("a"), Jobs: x.jobs})
+		require.Len(t, h.Rest, x.got-1, before)
+		last := append([]Held{h.Held}, h.Rest...)[x.got-1]
+		require.Equal(t, x.more, last.More, before)
+		for i := range x.got - 1 {
+			require.True(t, append([]Held{h.Held}, h.Rest...)[i].More, before)
+		}
+	})
 }
 
 // A batch has no more payloads than a lane should keep in memory, and the rest comes with the next one.

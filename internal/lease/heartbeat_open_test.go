@@ -187,11 +187,10 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		"a wait for what never comes": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
-			ended := make(chan error, 1)
-			go func() {
+			ended := beside(func() error {
 				_, err := tx.Conn().WaitForNotification(ctx)
-				ended <- err
-			}()
+				return err
+			})
 			s.over(hasty)
 			stop()
 			require.ErrorIs(s, <-ended, context.Canceled)

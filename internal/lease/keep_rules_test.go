@@ -87,11 +87,10 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 
 // failing records a failure of what the borrower has.
 func (s *stage) failing(b *Borrower, hold *Hold) <-chan error {
-	end := make(chan error, 1)
-	go func() {
+	end := beside(func() error {
 		_, _, err := b.Step(s.Context(), retryIn(hold, 0), nil)
-		end <- err
-	}()
+		return err
+	})
 	return end
 }
 

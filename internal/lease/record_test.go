@@ -49,8 +49,7 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	h := s.claim(l, "a")
 	calls := retryIn(h, 0)
 	l.Kill()
-	recorded := make(chan error, 1)
-	go func() { recorded <- l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) }()
+	recorded := beside(func() error { return l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) })
 	<-frozen
 	other := s.lane()
 	require.True(t, s.misses(other, "a"))

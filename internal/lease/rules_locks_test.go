@@ -104,25 +104,24 @@ func TestEnqueueDoesNotWait(t *testing.T) {
 
 // With a foreign key, it is the strength of the lock that decides.
 func TestForeignKeyWaitsForStrongLock(t *testing.T) {
-	t.Parallel()
-	for strength, waits := range map[string]bool{"FOR NO KEY UPDATE": false, "FOR UPDATE": true} {
-		t.Run(strength, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			s.Exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
-			worker := s.Session()
-			worker.Do(beginSQL)
-			lock := statement("lock")
-			if strength != "FOR NO KEY UPDATE" {
-				lock = pgtest.Mutate(t, lock, "FOR NO KEY UPDATE SKIP LOCKED", strength+" SKIP LOCKED")
-			}
-			_, job, err := shape{lock, statement("claim"), true}.claim(t.Context(), worker.Conn, "a")
-			require.NoError(t, err)
-			require.Equal(t, int64(1), job)
-			insert := "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')"
-			require.Equal(t, waits, s.Session().Waits(insert, queue))
-		})
-	}
+	overNamed(t, map[string]bool{
+		"FOR NO KEY UPDATE": false, "FOR UPDATE": true,
+	}, func(t *testing.T, strength string, waits bool) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		s.Exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
+		worker := s.Session()
+		worker.Do(beginSQL)
+		lock := statement("lock")
+		if strength != "FOR NO KEY UPDATE" {
+			lock = pgtest.Mutate(t, lock, "FOR NO KEY UPDATE SKIP LOCKED", strength+" SKIP LOCKED")
+		}
+		_, job, err := shape{lock, statement("claim"), true}.claim(t.Context(), worker.Conn, "a")
+		require.NoError(t, err)
+		require.Equal(t, int64(1), job)
+		insert := "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')"
+		require.Equal(t, waits, s.Session().Waits(insert, queue))
+	})
 }
 
 func TestPauseDoesNotWait(t *testing.T) {

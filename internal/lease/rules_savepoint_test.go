@@ -50,8 +50,7 @@ func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
 
 // A handler that ends the transaction by hand lost the locks. Its job is not settled, and nothing pretends it is.
 func TestHandlerThatEndsTheTransaction(t *testing.T) {
-	t.Parallel()
-	for sql, caught := range map[string]string{
+	overNamed(t, map[string]string{
 		"COMMIT":                  "when it returns",
 		"ROLLBACK":                "when it returns",
 		"ABORT; SELECT 1":         "when it returns",
@@ -63,34 +62,32 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 		releaseOuter:              "by the step",
 
 		"COMMIT; BEGIN; SAVEPOINT " + outerSavepoint: "by the step",
-	} {
-		t.Run(sql, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(2, "a", "b")
-			l := s.lane()
-			h := s.claim(l, "a")
-			err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
-			if caught == "when it returns" {
-				require.Error(t, err)
-			} else {
-				require.NoError(t, err)
-				hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+	}, func(t *testing.T, sql string, caught string) {
+		s := newStage(t)
+		s.Enqueue(2, "a", "b")
+		l := s.lane()
+		h := s.claim(l, "a")
+		err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+		if caught == "when it returns" {
+			require.Error(t, err)
+		} else {
+			require.NoError(t, err)
+			hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+			require.ErrorIs(t, err, ErrNotHeld)
+			require.False(t, settled)
+			require.Nil(t, hold)
+		}
+		if err != nil && l.hold != nil {
+			if err := l.Undo(t.Context()); sql != "PREPARE TRANSACTION 'x'" {
 				require.ErrorIs(t, err, ErrNotHeld)
-				require.False(t, settled)
-				require.Nil(t, hold)
+			} else {
+				s.end(l)
 			}
-			if err != nil && l.hold != nil {
-				if err := l.Undo(t.Context()); sql != "PREPARE TRANSACTION 'x'" {
-					require.ErrorIs(t, err, ErrNotHeld)
-				} else {
-					s.end(l)
-				}
-			}
-			require.Empty(t, s.Locked())
-			require.False(t, l.Closed())
-			require.Equal(t, int64(1), s.claim(l, "a").ID, "still there, and the lane can go on")
-		})
-	}
+		}
+		require.Empty(t, s.Locked())
+		require.False(t, l.Closed())
+		require.Equal(t, int64(1), s.claim(l, "a").ID, "still there, and the lane can go on")
+	})
 }
 
 // A handler that ended its transaction and then failed is told apart from one that only failed.
@@ -155,8 +152,7 @@ func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) err
 	pid := c.PgConn().PID()
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- exec(ctx, "SELECT pg_sleep(600)") }()
+	done := beside(func() error { return exec(ctx, "SELECT pg_sleep(600)") })
 	s.Until(func() bool { return s.Active(pid) })
 	cancel()
 	return <-done

@@ -53,11 +53,11 @@ func TestSpoils(t *testing.T) {
 }
 
 func TestSpoiledLane(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		run  func(tx pgx.Tx) error
 		want bool
-	}{
+	}
+	overNamed(t, map[string]row{
 		"nothing": {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELECT 1"); return err }, false},
 		"query":   {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SET work_mem = '1MB'"); return err }, true},
 		"behind another": {func(tx pgx.Tx) error {
@@ -105,15 +105,13 @@ func TestSpoiledLane(t *testing.T) {
 			b.Queue("RESET ALL")
 			return tx.SendBatch(t.Context(), b).Close()
 		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, l, h := held(t, 1)
-			require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
-			_, _, err := l.Step(t.Context(), succeed(h), nil)
-			require.Equal(t, name == "ended by hand", err != nil, err)
-			require.Equal(t, x.want, l.Spoiled())
-		})
-	}
+	}, func(t *testing.T, name string, x row) {
+		s, l, h := held(t, 1)
+		require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
+		_, _, err := l.Step(t.Context(), succeed(h), nil)
+		require.Equal(t, name == "ended by hand", err != nil, err)
+		require.Equal(t, x.want, l.Spoiled())
+	})
 }
 
 // How the application has its connections made spoils nothing.
@@ -129,36 +127,33 @@ func TestSessionMadeByTheApplication(t *testing.T) {
 
 // Nobody looks into a function: what it sets for the session, and the next job would fail of, is put back.
 func TestSettingLeftByAFunction(t *testing.T) {
-	t.Parallel()
-	for setting, value := range map[string]string{
+	overNamed(t, map[string]string{
 		"statement_timeout": "100", "lock_timeout": "100", "idle_in_transaction_session_timeout": "100",
 		"search_path": "nowhere", "role": "pg_monitor", "standard_conforming_strings": "off",
-	} {
-		t.Run(setting, func(t *testing.T) {
-			s := newStage(t)
-			s.Exec("CREATE FUNCTION leave(name text, value text) RETURNS void LANGUAGE sql " +
-				"AS 'SELECT set_config(name, value, false)'")
-			ids := s.Enqueue(2, "a")
-			l := s.lane()
-			show := func(tx pgx.Tx) (value string) {
-				require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&value))
-				return value
-			}
-			h := s.claim(l, "a")
-			var was, is string
-			require.NoError(t, l.Lend(func() {
-				tx := s.pgxTx(h)
-				was = show(tx)
-				s.do(tx, "SELECT leave($1, $2)", setting, value)
-				require.NotEqual(t, was, show(tx))
-			}))
-			h = s.step(l, succeed(h), &Request{Key: group("a")})
-			require.Equal(t, ids[1], h.ID)
-			require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
-			require.Equal(t, was, is)
-			s.end(l, succeed(h)...)
-		})
-	}
+	}, func(t *testing.T, setting string, value string) {
+		s := newStage(t)
+		s.Exec("CREATE FUNCTION leave(name text, value text) RETURNS void LANGUAGE sql " +
+			"AS 'SELECT set_config(name, value, false)'")
+		ids := s.Enqueue(2, "a")
+		l := s.lane()
+		show := func(tx pgx.Tx) (value string) {
+			require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&value))
+			return value
+		}
+		h := s.claim(l, "a")
+		var was, is string
+		require.NoError(t, l.Lend(func() {
+			tx := s.pgxTx(h)
+			was = show(tx)
+			s.do(tx, "SELECT leave($1, $2)", setting, value)
+			require.NotEqual(t, was, show(tx))
+		}))
+		h = s.step(l, succeed(h), &Request{Key: group("a")})
+		require.Equal(t, ids[1], h.ID)
+		require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
+		require.Equal(t, was, is)
+		s.end(l, succeed(h)...)
+	})
 }
 
 // A session on which claims fail is closed, whatever a handler has made of it.

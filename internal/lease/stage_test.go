@@ -37,9 +37,14 @@ func newStage(t *testing.T) *stage {
 // overAll runs a test with each row of a table, beside each other.
 func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
 	t.Helper()
+	overNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
+}
+
+func overNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
+	t.Helper()
 	t.Parallel()
 	for name, row := range table {
-		t.Run(name, func(t *testing.T) { test(t, row) })
+		t.Run(name, func(t *testing.T) { test(t, name, row) })
 	}
 }
 
@@ -144,6 +149,13 @@ func (s *stage) found(l stepper) []*Held {
 	list, err := l.Lost(s.Context())
 	require.NoError(s, err)
 	return list
+}
+
+// beside does something beside the test, and returns what becomes of it.
+func beside(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
 }
 
 // claim makes the lane hold the group, which must be free.
