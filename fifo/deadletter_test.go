@@ -77,30 +77,24 @@ func TestRedrive(t *testing.T) {
 	other := b.send("h", "dead")
 	b.bury()
 	g := b.q.Group("g")
-	did := func(n int, err error) int {
-		t.Helper()
-		require.NoError(t, err)
-		return n
-	}
-	ctx := t.Context()
-	require.Zero(t, did(counted(b.client.Queue("none").Redrive(ctx, allAgain))))
-	require.Zero(t, did(counted(b.client.Queue("none").Redrive(ctx, again(ids...)))))
-	require.Zero(t, did(counted(g.Redrive(ctx, again(other[0])))), "of another group")
+	require.Empty(t, b.redrive(b.client.Queue("none"), allAgain))
+	require.Empty(t, b.redrive(b.client.Queue("none"), again(ids...)))
+	require.Empty(t, b.redrive(g, again(other[0])), "of another group")
 	for _, none := range [][]int64{nil, {}} {
-		require.Zero(t, did(counted(g.Redrive(ctx, again(none...)))), "those given, which are none")
-		require.Zero(t, did(counted(b.q.Redrive(ctx, again(none...)))))
+		require.Empty(t, b.redrive(g, again(none...)), "those given, which are none")
+		require.Empty(t, b.redrive(b.q, again(none...)))
 	}
 
 	waiting := b.send("g", "waits")
-	require.Equal(t, 1, did(counted(g.Redrive(ctx, again(ids[2], ids[1])))))
+	require.Len(t, b.redrive(g, again(ids[2], ids[1])), 1)
 	jobs := b.jobs()
 	require.Len(t, jobs, 2)
 	require.Equal(t, ids[2], jobs[0].ID)
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 1)
-	require.Equal(t, 2, did(counted(g.Redrive(ctx, allAgain))), "the rest of the group")
-	require.Zero(t, did(counted(g.Redrive(ctx, allAgain))))
-	require.Equal(t, 1, did(counted(b.q.Redrive(ctx, again(other[0])))), "of any group of the queue")
+	require.Len(t, b.redrive(g, allAgain), 2, "the rest of the group")
+	require.Empty(t, b.redrive(g, allAgain))
+	require.Len(t, b.redrive(b.q, again(other[0])), 1, "of any group of the queue")
 	require.Empty(t, b.deadLetters())
 
 	n := len(b.ledger.order())

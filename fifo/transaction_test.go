@@ -246,19 +246,24 @@ func TestIdioms(t *testing.T) {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
 		return err
 	}
+	with := func(do func(ctx context.Context, job *fifo.Job, tx bun.Tx) error) fifo.Handler {
+		return func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil {
+				return err
+			}
+			return do(ctx, job, tx)
+		}
+	}
 	type row struct {
 		do   func(ctx context.Context, job *fifo.Job) error
 		want []int
 	}
 	overAll(t, map[string]row{
-		"bun": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		"bun": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			defer func() { _ = tx.Rollback() }()
 			return errors.Join(insert(ctx, tx, 1), tx.Commit())
-		}, []int{1}},
+		}), []int{1}},
 		"pgx": {func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.PgxTx(ctx)
 			if err != nil {
@@ -286,18 +291,10 @@ func TestIdioms(t *testing.T) {
 			}
 			return good
 		}, []int{2}},
-		"rollback": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		"rollback": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			return errors.Join(insert(ctx, tx, 1), tx.Rollback())
-		}, []int{}},
-		"rollback after an error, anew": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		}), []int{}},
+		"rollback after an error, anew": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
 			if insert(ctx, tx, 1) != nil || insert(ctx, tx, 1<<40) == nil {
 				return errOnPurpose
 			}
@@ -308,12 +305,8 @@ func TestIdioms(t *testing.T) {
 				return err
 			}
 			return insert(ctx, tx, 2)
-		}, []int{2}},
-		"commit, anew, rollback": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		}), []int{2}},
+		"commit, anew, rollback": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
 			if err := errors.Join(insert(ctx, tx, 1), tx.Commit()); err != nil {
 				return err
 			}
@@ -321,29 +314,16 @@ func TestIdioms(t *testing.T) {
 				return err
 			}
 			return errors.Join(insert(ctx, tx, 2), tx.Rollback())
-		}, []int{1}},
-		"RunInTx": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		}), []int{1}},
+		"RunInTx": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			_ = tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				return errors.Join(insert(ctx, tx, 1), errOnPurpose)
 			})
 			return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return insert(ctx, tx, 2) })
-		}, []int{2}},
-		"both": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
-			ptx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = ptx.Exec(ctx, "INSERT INTO effects VALUES (2)")
-			return errors.Join(err, insert(ctx, tx, 1))
-		}, []int{1, 2}},
+		}), []int{2}},
+		"both": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+			return errors.Join(exec(ctx, job, "INSERT INTO effects VALUES (2)"), insert(ctx, tx, 1))
+		}), []int{1, 2}},
 	}, func(t *testing.T, x row) {
 		b := newEffects(t)
 		b.send("g", nil)

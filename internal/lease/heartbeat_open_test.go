@@ -60,6 +60,24 @@ func (s *stage) over(bounds Bounds) {
 // if the server has something to do, or if a heartbeat can be sent.
 func TestBeatKeepsWhatIsUsed(t *testing.T) {
 	const slow = "SELECT pg_sleep(6)"
+	rowsOpen := func(sql string, size, rows int) func(*stage, context.Context, pgx.Tx, *Hold) error {
+		return func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
+			result, err := tx.Query(ctx, sql)
+			if err != nil {
+				return err
+			}
+			defer result.Close()
+			result.Next()
+			s.over(hasty)
+			n := 1
+			for result.Next() {
+				require.Len(s, result.RawValues()[0], size)
+				n++
+			}
+			require.Equal(s, rows, n)
+			return result.Err()
+		}
+	}
 	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"a long statement": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			_, err := tx.Exec(ctx, slow)
@@ -90,37 +108,9 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			}
 			return p.Close()
 		},
-		"rows open": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, "SELECT generate_series(1, 8)")
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			rows.Next()
-			s.over(hasty)
-			n := 1
-			for rows.Next() {
-				n++
-			}
-			require.Equal(s, 8, n)
-			return rows.Err()
-		},
-		"rows open, which the socket holds": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, 500)")
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			rows.Next()
-			s.over(hasty)
-			n := 1
-			for rows.Next() {
-				require.Len(s, rows.RawValues()[0], 1000)
-				n++
-			}
-			require.Equal(s, 500, n)
-			return rows.Err()
-		},
+		"rows open": rowsOpen("SELECT 'x' FROM generate_series(1, 8)", 1, 8),
+		"rows open, which the socket holds": rowsOpen(
+			"SELECT repeat('x', 1000) FROM generate_series(1, 500)", 1000, 500),
 		"rows of database/sql open": func(s *stage, ctx context.Context, _ pgx.Tx, h *Hold) error {
 			rows, err := s.bunTx(h).QueryContext(ctx, "SELECT generate_series(1, 8)")
 			if err != nil {
@@ -238,25 +228,20 @@ func TestBeatGivesUpFirst(t *testing.T) {
 	// More than is read ahead, less than sockets hold.
 	const much = "SELECT repeat('x', 1000) FROM generate_series(1, 3000)"
 	const more = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
+	unread := func(sql string) func(*stage, context.Context, pgx.Tx, *Hold) error {
+		return func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
+			rows, err := tx.Query(ctx, sql)
+			if err == nil {
+				defer rows.Close()
+				rows.Next()
+				<-ctx.Done()
+			}
+			return err
+		}
+	}
 	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
-		"rows unread": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, much)
-			if err == nil {
-				defer rows.Close()
-				rows.Next()
-				<-ctx.Done()
-			}
-			return err
-		},
-		"more of them than sockets hold": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, more)
-			if err == nil {
-				defer rows.Close()
-				rows.Next()
-				<-ctx.Done()
-			}
-			return err
-		},
+		"rows unread":                    unread(much),
+		"more of them than sockets hold": unread(more),
 		"rows of database/sql unread": func(s *stage, ctx context.Context, _ pgx.Tx, h *Hold) error {
 			rows, err := s.bunTx(h).QueryContext(ctx, more) //nolint:rowserrcheck // they are not read
 			if err == nil {

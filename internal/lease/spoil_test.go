@@ -53,17 +53,20 @@ func TestSpoils(t *testing.T) {
 }
 
 func TestSpoiledLane(t *testing.T) {
+	exec := func(sql string, args ...any) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), sql, args...); return err }
+	}
+	raw := func(sql string) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error { _, err := tx.Conn().PgConn().Exec(t.Context(), sql).ReadAll(); return err }
+	}
 	type row struct {
 		run  func(tx pgx.Tx) error
 		want bool
 	}
 	overNamed(t, map[string]row{
-		"nothing": {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELECT 1"); return err }, false},
-		"query":   {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SET work_mem = '1MB'"); return err }, true},
-		"behind another": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT 1; SET work_mem = '1MB'")
-			return err
-		}, true},
+		"nothing":        {exec("SELECT 1"), false},
+		"query":          {exec("SET work_mem = '1MB'"), true},
+		"behind another": {exec("SELECT 1; SET work_mem = '1MB'"), true},
 		"prepared": {func(tx pgx.Tx) error {
 			if _, err := tx.Prepare(t.Context(), "x", "SET work_mem = '1MB'"); err != nil {
 				return err
@@ -71,14 +74,8 @@ func TestSpoiledLane(t *testing.T) {
 			_, err := tx.Exec(t.Context(), "x")
 			return err
 		}, true},
-		"encoding, by a function": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT set_config('client_encoding', 'LATIN1', false)")
-			return err
-		}, true},
-		"query of the raw connection": {func(tx pgx.Tx) error {
-			_, err := tx.Conn().PgConn().Exec(t.Context(), "SET work_mem = '1MB'").ReadAll()
-			return err
-		}, true},
+		"encoding, by a function":     {exec("SELECT set_config('client_encoding', 'LATIN1', false)"), true},
+		"query of the raw connection": {raw("SET work_mem = '1MB'"), true},
 		"statement of the raw connection": {func(tx pgx.Tx) error {
 			_, err := tx.Conn().PgConn().ExecParams(t.Context(), "SET work_mem = '1MB'", nil, nil, nil, nil).Close()
 			return err
@@ -87,18 +84,9 @@ func TestSpoiledLane(t *testing.T) {
 			_, err := tx.Conn().PgConn().Prepare(t.Context(), "x", "LISTEN x", nil)
 			return err
 		}, true},
-		"setting, by a function": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT set_config('a.b', 'c', false)")
-			return err
-		}, true},
-		"ended by hand": {func(tx pgx.Tx) error {
-			_, err := tx.Conn().PgConn().Exec(t.Context(), "COMMIT; BEGIN; SAVEPOINT pgfifo").ReadAll()
-			return err
-		}, true},
-		"setting of the transaction": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT set_config('a.b', $1, true)", "c")
-			return err
-		}, false},
+		"setting, by a function":     {exec("SELECT set_config('a.b', 'c', false)"), true},
+		"ended by hand":              {raw("COMMIT; BEGIN; SAVEPOINT pgfifo"), true},
+		"setting of the transaction": {exec("SELECT set_config('a.b', $1, true)", "c"), false},
 		"batch": {func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("SELECT 1")
