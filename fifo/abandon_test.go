@@ -2,9 +2,12 @@ package fifo_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +21,7 @@ import (
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
-	for name, use := range map[string]func(ctx context.Context, job *fifo.Job) func() error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) func() error{
 		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
 			return func() error {
 				_, err := job.Fence(ctx)
@@ -58,65 +61,58 @@ func testAbandon(t *testing.T, by lease) {
 				return errors.Join(rows.Err(), rows.Close())
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, log, _ := watched(t)
-			by.on(b)
-			b.ledger.overlaps = true
-			b.exec("CREATE TABLE effects (id int)")
-			h, errs := newStubborn(), make(chan error, 4)
-			first := b.send("g", nil, nil)
-			other := b.send("h", nil)
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID != first[0] || job.Attempt() > 1 {
-					return nil
-				}
-				later := use(context.WithoutCancel(ctx), job)
-				_ = h.handle(ctx, job)
-				errs <- later()
-				_, err := job.Tx(context.WithoutCancel(ctx))
-				errs <- err
-				_, err = job.PgxTx(context.WithoutCancel(ctx))
-				errs <- err
-				_, err = job.Fence(context.WithoutCancel(ctx))
-				errs <- err
+	}, func(t *testing.T, use func(ctx context.Context, job *fifo.Job) func() error) {
+		b, log, _ := watched(t)
+		by.on(b)
+		b.ledger.overlaps = true
+		b.exec("CREATE TABLE effects (id int)")
+		h, errs := newStubborn(), make(chan error, 4)
+		first := b.send("g", nil, nil)
+		other := b.send("h", nil)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID != first[0] || job.Attempt() > 1 {
 				return nil
-			}, oneLane, func(w *fifo.Worker) {
-				w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-			})
-			r := b.run(w)
-			receive(t, h.started, "the handler")
-			b.drained() // beside it, on its lane
-			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-			outcomes := b.ledger.outcomes()
-			retried := slices.Index(outcomes, fifo.Retried)
-			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
-			require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
-			require.ElementsMatch(t, []fifo.Outcome{
-				fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded,
-			}, outcomes)
-			require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
-			require.Equal(t, 1, w.Stats().Abandoned)
-			require.Zero(t, w.Stats().Running)
-			require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
-				"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
-			require.EqualError(t, r.stop(),
-				fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
-			close(h.release)
-			for range cap(errs) {
-				require.Error(t, receive(t, errs, "what became of its use of the transaction"))
 			}
-			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-			require.EqualValues(t, 1, w.Stats().TimesAbandoned)
-			require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+			later := use(context.WithoutCancel(ctx), job)
+			_ = h.handle(ctx, job)
+			errs <- later()
+			_, err := job.Tx(context.WithoutCancel(ctx))
+			errs <- err
+			_, err = job.PgxTx(context.WithoutCancel(ctx))
+			errs <- err
+			_, err = job.Fence(context.WithoutCancel(ctx))
+			errs <- err
+			return nil
+		}, oneLane, func(w *fifo.Worker) {
+			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 		})
-	}
+		r := b.run(w)
+		receive(t, h.started, "the handler")
+		b.drained() // beside it, on its lane
+		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
+		outcomes := b.ledger.outcomes()
+		retried := slices.Index(outcomes, fifo.Retried)
+		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
+		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
+		require.ElementsMatch(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, outcomes)
+		require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
+		require.Equal(t, 1, w.Stats().Abandoned)
+		require.Zero(t, w.Stats().Running)
+		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
+			"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
+		require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
+		close(h.release)
+		for range cap(errs) {
+			require.Error(t, receive(t, errs, "what became of its use of the transaction"))
+		}
+		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+		require.EqualValues(t, 1, w.Stats().TimesAbandoned)
+		require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+	})
 }
 
 // A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.
 func TestAbandonBesideAHook(t *testing.T) {
-	t.Parallel()
 	told, release := make(chan struct{}, 100), make(chan struct{})
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = append(c.Hooks, fifo.Hooks{
@@ -148,101 +144,62 @@ func TestAbandonBesideAHook(t *testing.T) {
 
 // A handler in the middle of a statement that nobody cancels is abandoned as well.
 func TestAbandonInAStatement(t *testing.T) {
-	t.Parallel()
-	for name, query := range map[string]func(ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"pgx": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_sleep(600)")
-			}
-			return err
+			return exec(ctx, job, "SELECT pg_sleep(600)")
 		},
 		"bun": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, err = tx.ExecContext(ctx, "SELECT pg_sleep(600)")
-			}
-			return err
+			return bunExec(ctx, job, "SELECT pg_sleep(600)")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.ledger.overlaps = true
-			ids, ended := b.send("g", nil, nil), make(chan error, 1)
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[0] && job.Attempt() == 1 {
-					err := query(context.WithoutCancel(ctx), job)
-					ended <- err
-					return err
-				}
-				return nil
-			}, oneLane, func(w *fifo.Worker) {
-				w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-			})
-			b.work(w)
-			require.Error(t, receive(t, ended, "the end of the statement"))
-			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+	}, func(t *testing.T, query func(ctx context.Context, job *fifo.Job) error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		ids, ended := b.send("g", nil, nil), make(chan error, 1)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[0] && job.Attempt() == 1 {
+				err := query(context.WithoutCancel(ctx), job)
+				ended <- err
+				return err
+			}
+			return nil
+		}, oneLane, func(w *fifo.Worker) {
+			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 		})
-	}
+		b.work(w)
+		require.Error(t, receive(t, ended, "the end of the statement"))
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+	})
 }
 
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
 func TestAbandonABatch(t *testing.T) {
-	t.Parallel()
-	for name, handle := range map[string]func(w *fifo.Worker, h fifo.Handler){
-		"each": func(w *fifo.Worker, h fifo.Handler) {
-			w.HandleQueue("batch", fifo.Queue{BatchJobs: 3, Handler: h})
-		},
-		"slice": func(w *fifo.Worker, h fifo.Handler) {
-			w.HandleQueue("batch", fifo.Queue{
-				BatchJobs: 3,
-				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
-					for _, job := range jobs {
-						if err := h(ctx, job); err != nil {
-							return err
-						}
-					}
-					return nil
-				},
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.ledger.overlaps = true
-			h := newStubborn()
-			defer close(h.release)
-			ids := b.sendAll(
-				fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"},
-				fifo.Message{Queue: "batch", GroupID: "g"})
-			w := b.worker(nop, oneLane, func(w *fifo.Worker) {
-				w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
-			})
-			handle(w, func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[1] {
-					return h.handle(ctx, job)
-				}
-				return nil
-			})
-			r := b.run(w)
-			b.drained()
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, ids[1], letters[0].ID)
-			require.Len(t, letters[0].Failures, 2)
-			for _, f := range letters[0].Failures {
-				require.Equal(t, fifo.KindTimeout, f.Kind)
+	overAll(t, ways, func(t *testing.T, work way) {
+		b := newBed(t)
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		h := newStubborn()
+		defer close(h.release)
+		ids := b.send("g", nil, nil, nil)
+		r := b.run(work(b, fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[1] {
+				return h.handle(ctx, job)
 			}
-			require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
-		})
-	}
+			return nil
+		}, func(w *fifo.Worker) {
+			w.MaxAttempts, w.JobTimeout, w.AbandonAfter = 2, 500*time.Millisecond, 20*time.Millisecond
+		}))
+		b.drained()
+		letter := only(t, b.deadLetters())
+		require.Equal(t, ids[1], letter.ID)
+		require.Len(t, letter.Failures, 2)
+		for _, f := range letter.Failures {
+			require.Equal(t, fifo.KindTimeout, f.Kind)
+		}
+		require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+	})
 }
 
 // RunOne gives up as Run does.
 func TestRunOneAbandons(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newStubborn()
 	defer close(h.release)
@@ -262,4 +219,83 @@ func TestRunOneAbandons(t *testing.T) {
 	a := receive(t, done, "RunOne")
 	require.True(t, a.ran)
 	require.EqualError(t, a.err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", id))
+}
+
+// While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not,
+// whether the handler has returned or is abandoned.
+func TestBorrowedRowsLeftOpen(t *testing.T) {
+	overEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
+		b, release := newBed(t), make(chan struct{})
+		b.ledger.overlaps = true
+		b.send("g", nil)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.Tx(ctx)
+			if err != nil || job.Attempt() > 1 {
+				return err
+			}
+			rows, err := tx.Tx.QueryContext(ctx, "SELECT 'x' FROM generate_series(1, 10)")
+			if err != nil {
+				return err
+			}
+			var raw sql.RawBytes
+			rows.Next()
+			err = rows.Scan(&raw)
+			if name == "abandoned" {
+				<-release
+			}
+			return err
+		}, oneLane, func(w *fifo.Worker) {
+			w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
+			w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
+		})
+		r := b.run(w)
+		b.drained()
+		close(release)
+		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+		require.NoError(t, r.stop())
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+	})
+}
+
+// slowArgument is an argument of a statement that is not there before it is released.
+type slowArgument struct{ asked, release chan struct{} }
+
+func (a slowArgument) Value() (driver.Value, error) {
+	close(a.asked)
+	<-a.release
+	return int64(1), nil
+}
+
+// The lane does not wait for an argument of a statement either.
+func TestArgumentThatTakesItsTime(t *testing.T) {
+	overEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
+		b, arg := newEffects(t), slowArgument{make(chan struct{}), make(chan struct{})}
+		b.ledger.overlaps = true
+		b.send("g", nil)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.SQLTx(ctx)
+			if err != nil || job.Attempt() > 1 {
+				return err
+			}
+			ended := beside(func() error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
+				return err
+			})
+			<-arg.asked
+			if name == "abandoned" {
+				return <-ended
+			}
+			return nil
+		}, oneLane, watchful, func(w *fifo.Worker) {
+			w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
+		})
+		r := b.run(w)
+		release := sync.OnceFunc(func() { close(arg.release) })
+		t.Cleanup(release)
+		b.drained()
+		release()
+		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+		require.NoError(t, r.stop())
+		require.Empty(t, b.effects())
+	})
 }

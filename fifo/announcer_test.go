@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -82,75 +81,60 @@ func (b *bed) asked() {
 
 // A notice is said when the transaction has committed, and not before; none of one that was rolled back.
 func TestNoticeAfterCommit(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			e := b.listen()
-			p := begin(t, b.client, b)
-			ids, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-			require.NoError(t, err)
-			_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-			require.NoError(t, err)
-			b.asked()
-			require.Empty(t, e.before())
-			require.NoError(t, p.commit())
-			queue, groups := groupsOf(t, e.next())
-			require.Equal(t, "q", queue)
-			require.Equal(t, map[int64]string{ids[0]: "g"}, groups)
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		e := b.listen()
+		p := begin(b)
+		ids := p.send(fifo.Message{Queue: "q", GroupID: "g"})
+		p.send(fifo.Message{Queue: "q", GroupID: "g"})
+		b.asked()
+		require.Empty(t, e.before())
+		require.NoError(t, p.commit())
+		queue, groups := groupsOf(t, e.next())
+		require.Equal(t, "q", queue)
+		require.Equal(t, map[int64]string{ids[0]: "g"}, groups)
 
-			p = begin(t, b.client, b)
-			_, err = p.enqueue(fifo.Message{Queue: "undone", GroupID: "g"})
-			require.NoError(t, err)
-			b.asked()
-			require.NoError(t, p.undo())
-			b.send("after", nil)
-			for range 2 { // the one of send, and another that is asked about after the undone one
-				queue, _ = groupsOf(t, e.next())
-				require.Equal(t, "q", queue)
-				p = begin(t, b.client, b)
-				_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "later"})
-				require.NoError(t, err)
-				require.NoError(t, p.commit())
-			}
-		})
-	}
+		p = begin(b)
+		p.send(fifo.Message{Queue: "undone", GroupID: "g"})
+		b.asked()
+		require.NoError(t, p.undo())
+		b.send("after", nil)
+		for range 2 { // the one of send, and another that is asked about after the undone one
+			queue, _ = groupsOf(t, e.next())
+			require.Equal(t, "q", queue)
+			p = begin(b)
+			p.send(fifo.Message{Queue: "q", GroupID: "later"})
+			require.NoError(t, p.commit())
+		}
+	})
 }
 
 // Every queue of a transaction is announced, and of a statement too.
 func TestNoticesOfTwoQueues(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		for _, statements := range []int{1, 2} {
-			t.Run(kind+", "+strconv.Itoa(statements), func(t *testing.T) {
-				t.Parallel()
-				b := newBed(t)
-				e := b.listen()
-				p := begin(t, b.client, b)
-				msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
-				if statements == 2 {
-					_, err := p.enqueue(msgs[0])
-					require.NoError(t, err)
-					msgs = msgs[1:]
-				}
-				_, err := p.enqueue(msgs...)
-				require.NoError(t, err)
-				require.NoError(t, p.commit())
-				heard := make(map[string]bool)
-				for range 2 {
-					queue, _ := groupsOf(t, e.next())
-					heard[queue] = true
-				}
-				require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
-			})
-		}
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		overEach(t, []int{1, 2}, func(t *testing.T, statements int) {
+			b := newBed(t)
+			e := b.listen()
+			p := begin(b)
+			msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
+			if statements == 2 {
+				p.send(msgs[0])
+				msgs = msgs[1:]
+			}
+			p.send(msgs...)
+			require.NoError(t, p.commit())
+			heard := make(map[string]bool)
+			for range 2 {
+				queue, _ := groupsOf(t, e.next())
+				heard[queue] = true
+			}
+			require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
+		})
+	})
 }
 
 // However fast a client enqueues, it says one thing at a time, with a pause behind it.
 func TestNoticesAreGathered(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	e := b.listen()
 	begin := time.Now()
@@ -161,7 +145,6 @@ func TestNoticesAreGathered(t *testing.T) {
 }
 
 func TestInTx(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	e := b.listen()
 	m := fifo.Message{Queue: "q", GroupID: "g"}
@@ -196,18 +179,6 @@ func TestInTx(t *testing.T) {
 	require.NoError(t, broken.Close())
 }
 
-// onePool returns a pool of one connection.
-func onePool(b *bed) *pgxpool.Pool {
-	b.t.Helper()
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(b.t, err)
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
-	require.NoError(b.t, err)
-	b.t.Cleanup(pool.Close)
-	return pool
-}
-
 // While the client cannot say anything, enqueues in callers' transactions go on, and polling finds what they added.
 // When it can again, it does.
 func TestSilentAnnouncer(t *testing.T) {
@@ -230,9 +201,8 @@ func TestSilentAnnouncer(t *testing.T) {
 	}
 	for how, silence := range silent {
 		t.Run(how, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
-			pool := onePool(b)
+			pool := b.onePool()
 			c := fifo.Open(pool, nil)
 			_, err := c.Jobs(t.Context(), fifo.Page{}) // it has looked at the schema
 			require.NoError(t, err)
@@ -264,16 +234,14 @@ func TestSilentAnnouncer(t *testing.T) {
 
 // A client whose connections are ended again and again says a notice as soon as it has one that lives.
 func TestAnnouncerLosesItsConnection(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	pool := onePool(b)
+	pool := b.onePool()
 	c := b.open(pool)
 	e := b.listen()
 	for range 5 {
 		var pid int
 		require.NoError(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
+		tx := b.begin()
 		ids, err := c.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, err)
 		b.exec("SELECT pg_terminate_backend($1)", pid)
@@ -286,28 +254,21 @@ func TestAnnouncerLosesItsConnection(t *testing.T) {
 
 // What was committed before the client is closed is announced, though the process may end right after it.
 func TestCloseAnnounces(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			c := fifo.Open(b.pool, nil)
-			e := b.listen()
-			open, p := begin(t, c, b), begin(t, c, b)
-			_, err := open.enqueue(fifo.Message{Queue: "open", GroupID: "g"})
-			require.NoError(t, err)
-			_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-			require.NoError(t, err)
-			require.NoError(t, p.commit())
-			_, err = c.Enqueue(t.Context(), fifo.Message{Queue: "alone", GroupID: "g"})
-			require.NoError(t, err)
-			require.NoError(t, c.Close())
-			heard := make(map[string]bool)
-			for _, text := range e.before() {
-				queue, _ := groupsOf(t, text)
-				heard[queue] = true
-			}
-			require.Equal(t, map[string]bool{"q": true, "alone": true}, heard)
-		})
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		b.client = fifo.Open(b.pool, nil)
+		e := b.listen()
+		open, p := begin(b), begin(b)
+		open.send(fifo.Message{Queue: "open", GroupID: "g"})
+		p.send(fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, p.commit())
+		b.receipts(fifo.Message{Queue: "alone", GroupID: "g"})
+		require.NoError(t, b.client.Close())
+		heard := make(map[string]bool)
+		for _, text := range e.before() {
+			queue, _ := groupsOf(t, text)
+			heard[queue] = true
+		}
+		require.Equal(t, map[string]bool{"q": true, "alone": true}, heard)
+	})
 }

@@ -40,54 +40,51 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
 
 func testLostBatch(t *testing.T, by lease) {
-	for _, kind := range []string{"each", "slice"} {
-		for _, batch := range []fifo.Queue{{BatchJobs: 5}, {BatchGroups: 5}} {
-			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
-				t.Parallel()
-				b := by.on(newList(t))
-				b.ledger.overlaps, b.ledger.unordered = true, true
-				ids := b.fill(batch)
-				var worked []int64 // in the batch that was lost
-				died := false
-				one := func(ctx context.Context, job *fifo.Job) error {
-					if died {
-						return note(ctx, job)
+	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+			b := by.on(newList(t))
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			ids := b.fill(batch)
+			var worked []int64 // in the batch that was lost
+			died := false
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if died {
+					return note(ctx, job)
+				}
+				if worked = append(worked, job.ID); len(worked) < 3 {
+					return note(ctx, job)
+				}
+				died = true
+				return b.cut(ctx, job)
+			}
+			w := b.each(batch, one)
+			if kind == "slice" {
+				w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
+					if len(jobs) < 3 {
+						return noteAll(ctx, jobs)
 					}
-					if worked = append(worked, job.ID); len(worked) < 3 {
-						return note(ctx, job)
-					}
-					died = true
-					return b.cut(ctx, job)
-				}
-				w := b.each(batch, one)
-				if kind == "slice" {
-					w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
-						if len(jobs) < 3 {
-							return noteAll(ctx, jobs)
-						}
-						return oneAfterTheOther(one)(ctx, jobs)
-					})
-				}
-				b.work(w)
-				attempts := b.attempts(ids...)
-				stats := w.Stats()
-				require.EqualValues(t, 5, stats.Succeeded)
-				require.Zero(t, stats.Buried+stats.Returned)
-				if batch.BatchJobs > 1 {
-					require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
-					require.EqualValues(t, 1, stats.Lost)
-					return
-				}
-				require.NotContains(t, attempts, 3)
-				twice := 0
-				for _, n := range attempts {
-					twice += n - 1
-				}
-				require.EqualValues(t, twice, stats.Lost)
-				require.GreaterOrEqual(t, twice, 3)
-			})
-		}
-	}
+					return oneAfterTheOther(one)(ctx, jobs)
+				})
+			}
+			b.work(w)
+			attempts := b.attempts(ids...)
+			stats := w.Stats()
+			require.EqualValues(t, 5, stats.Succeeded)
+			require.Zero(t, stats.Buried+stats.Returned)
+			if batch.BatchJobs > 1 {
+				require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
+				require.EqualValues(t, 1, stats.Lost)
+				return
+			}
+			require.NotContains(t, attempts, 3)
+			twice := 0
+			for _, n := range attempts {
+				twice += n - 1
+			}
+			require.EqualValues(t, twice, stats.Lost)
+			require.GreaterOrEqual(t, twice, 3)
+		})
+	})
 }
 
 // A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it:
@@ -95,74 +92,60 @@ func testLostBatch(t *testing.T, by lease) {
 func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
 
 func testPoisonInABatch(t *testing.T, by lease) {
-	for _, kind := range []string{"each", "slice"} {
-		for _, batch := range []fifo.Queue{{BatchJobs: 8}, {BatchGroups: 8}} {
-			t.Run(fmt.Sprint(kind, " ", size(batch)), func(t *testing.T) {
-				t.Parallel()
-				b := by.on(newList(t))
-				b.ledger.overlaps, b.ledger.unordered = true, true
-				ids := b.fill(batch)
-				one := func(ctx context.Context, job *fifo.Job) error {
-					if job.ID == ids[3] {
-						return b.cut(ctx, job)
-					}
-					return note(ctx, job)
+	overAll(t, ways, func(t *testing.T, work way) {
+		overAll(t, batches(8), func(t *testing.T, batch fifo.Queue) {
+			b := by.on(newList(t))
+			b.ledger.overlaps, b.ledger.unordered = true, true
+			ids := b.fill(batch)
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == ids[3] {
+					return b.cut(ctx, job)
 				}
-				w := b.each(batch, one)
-				if kind == "slice" {
-					w = b.slice(batch, oneAfterTheOther(one))
-				}
-				b.work(w)
-				for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
-					require.LessOrEqual(t, n, 2)
-				}
-				letters := b.deadLetters()
-				require.Len(t, letters, 1)
-				require.Equal(t, ids[3], letters[0].ID)
-				require.Equal(t, 3, letters[0].Attempts)
-				require.Len(t, letters[0].Failures, 3)
-				for _, f := range letters[0].Failures {
-					require.Equal(t, fifo.KindLost, f.Kind)
-				}
-			})
-		}
-	}
+				return note(ctx, job)
+			}
+			b.work(work(b, batch, one))
+			for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
+				require.LessOrEqual(t, n, 2)
+			}
+			letter := only(t, b.deadLetters())
+			require.Equal(t, ids[3], letter.ID)
+			require.Equal(t, 3, letter.Attempts)
+			require.Len(t, letter.Failures, 3)
+			for _, f := range letter.Failures {
+				require.Equal(t, fifo.KindLost, f.Kind)
+			}
+		})
+	})
 }
 
 // The groups of a lost batch that had not been worked yet are not forgotten until the next poll.
 func TestUnworkedGroupsOfALostBatch(t *testing.T) {
-	t.Parallel()
-	for name, spoil := range map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
 		"killed": (*bed).cut,
 		"ended": func(_ *bed, ctx context.Context, job *fifo.Job) error {
 			return execAnyway(ctx, job, "ROLLBACK")
 		},
 		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newList(t)
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			for g := range 6 {
-				b.send(fmt.Sprint(g), nil)
+	}, func(t *testing.T, spoil func(b *bed, ctx context.Context, job *fifo.Job) error) {
+		b := newList(t)
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		b.sendMany("q", 6, 1)
+		var first, second atomic.Int64
+		w := b.each(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, job *fifo.Job) error {
+			switch {
+			// By itself if the lane was waiting, else with the others.
+			case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
+				return fifo.RetryAfter(time.Hour, errOnPurpose)
+			case second.CompareAndSwap(0, job.ID):
+				return spoil(b, ctx, job)
+			case second.Load() == job.ID:
+				return fifo.RetryAfter(time.Hour, errOnPurpose)
 			}
-			var first, second atomic.Int64
-			w := b.each(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, job *fifo.Job) error {
-				switch {
-				// By itself if the lane was waiting, else with the others.
-				case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
-					return fifo.RetryAfter(time.Hour, errOnPurpose)
-				case second.CompareAndSwap(0, job.ID):
-					return spoil(b, ctx, job)
-				case second.Load() == job.ID:
-					return fifo.RetryAfter(time.Hour, errOnPurpose)
-				}
-				return note(ctx, job)
-			}, rarePolls)
-			b.run(w)
-			await(t, "the others", func() bool { return query[int](b, "SELECT count(*) FROM list") == 4 })
-		})
-	}
+			return note(ctx, job)
+		}, rarePolls)
+		b.run(w)
+		await(t, "the others", func() bool { return query[int](b, "SELECT count(*) FROM list") == 4 })
+	})
 }
 
 // Two workers with batches, connections that die, handlers that fail, panic and spoil their transaction: groups keep
@@ -172,7 +155,6 @@ func TestBatchStress(t *testing.T) {
 	for i, batch := range []fifo.Queue{{BatchJobs: 7}, {BatchGroups: 4}, {BatchJobs: 3}, {BatchGroups: 9}} {
 		slice := i%2 == 1
 		t.Run(size(batch), func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			var mu sync.Mutex

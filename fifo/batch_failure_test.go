@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -79,12 +80,8 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
 
 func testCulpritInABatch(t *testing.T, by lease) {
-	for kind, batch := range map[string]fifo.Queue{
-		"each": {BatchJobs: 6}, "slice": {BatchJobs: 6},
-		"each of groups": {BatchGroups: 6}, "slice of groups": {BatchGroups: 6},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
+	overAll(t, ways, func(t *testing.T, work way) {
+		overAll(t, batches(6), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			b.ledger.unordered = true
 			b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
@@ -96,10 +93,7 @@ func testCulpritInABatch(t *testing.T, by lease) {
 				return err
 			}
 			quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
-			w := b.each(batch, odd, quick)
-			if kind[0] == 's' {
-				w = b.slice(batch, oneAfterTheOther(odd), quick)
-			}
+			w := work(b, batch, odd, quick)
 			r := b.run(w)
 			for name := range culprits { // one after the other, so that each has its batch
 				msgs := make([]fifo.Message, 6)
@@ -122,170 +116,206 @@ func testCulpritInABatch(t *testing.T, by lease) {
 			require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
 			require.Equal(t, n, stats.Retried)
 		})
-	}
+	})
 }
 
 // An operator who deletes a job of a batch while it fails leaves the others what they are: done once, and told so.
 func TestFailedJobOfABatchIsDeleted(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"each", "slice"} {
-		for name, err := range map[string]error{"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose)} {
-			t.Run(kind+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				b := newList(t)
-				ids := b.send("g", nil, nil, nil)
-				one := func(ctx context.Context, job *fifo.Job) error {
-					if job.ID != ids[1] {
-						return note(ctx, job)
-					}
-					b.exec("DELETE FROM pgfifo.jobs WHERE id = $1", job.ID)
-					return err
+	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		overAll(t, map[string]error{
+			"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose),
+		}, func(t *testing.T, err error) {
+			b := newList(t)
+			ids := b.send("g", nil, nil, nil)
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if job.ID != ids[1] {
+					return note(ctx, job)
 				}
-				w := b.each(fifo.Queue{BatchJobs: 3}, one)
-				if kind == "slice" {
-					w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-						for _, job := range jobs {
-							if err := one(ctx, job); err != nil {
-								return fifo.BatchError{job.ID: err}
-							}
+				b.exec("DELETE FROM pgfifo.jobs WHERE id = $1", job.ID)
+				return err
+			}
+			w := b.each(fifo.Queue{BatchJobs: 3}, one)
+			if kind == "slice" {
+				w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+					for _, job := range jobs {
+						if err := one(ctx, job); err != nil {
+							return fifo.BatchError{job.ID: err}
 						}
-						return nil
-					})
-				}
-				b.ledger.unordered = true // the first one runs again
-				b.ledger.sent = []int64{ids[0], ids[2]}
-				b.work(w)
-				require.Equal(t, []int{1, 1}, b.attempts(ids[0], ids[2]))
-				require.EqualValues(t, 2, w.Stats().Succeeded)
-				require.Zero(t, w.Stats().Retried+w.Stats().Buried)
-				require.Zero(t, b.count("dead_letters"))
-			})
-		}
-	}
+					}
+					return nil
+				})
+			}
+			b.ledger.unordered = true // the first one runs again
+			b.ledger.sent = []int64{ids[0], ids[2]}
+			b.work(w)
+			require.Equal(t, []int{1, 1}, b.attempts(ids[0], ids[2]))
+			require.EqualValues(t, 2, w.Stats().Succeeded)
+			require.Zero(t, w.Stats().Retried+w.Stats().Buried)
+			require.Zero(t, b.count("dead_letters"))
+		})
+	})
 }
 
 // A COMMIT by hand keeps what was written before it, which cannot be undone; nothing else goes wrong.
 func TestCommitByHandInABatch(t *testing.T) {
-	t.Parallel()
-	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"} {
-		for _, kind := range []string{"each", "slice"} {
-			t.Run(sql+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				b := newList(t)
-				b.ledger.unordered = true
-				ids := b.send("g", make([]any, 5)...)
-				one := func(ctx context.Context, job *fifo.Job) error {
-					if err := note(ctx, job); err != nil || job.ID != ids[2] || job.Attempt() > 1 {
-						return err
-					}
-					return execAnyway(ctx, job, sql)
+	overEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"}, func(t *testing.T, sql string) {
+		overAll(t, ways, func(t *testing.T, work way) {
+			b := newList(t)
+			b.ledger.unordered = true
+			ids := b.send("g", make([]any, 5)...)
+			one := func(ctx context.Context, job *fifo.Job) error {
+				if err := note(ctx, job); err != nil || job.ID != ids[2] || job.Attempt() > 1 {
+					return err
 				}
-				w := b.each(fifo.Queue{BatchJobs: 5}, one)
-				if kind == "slice" {
-					w = b.slice(fifo.Queue{BatchJobs: 5}, oneAfterTheOther(one))
-				}
-				b.work(w)
-				b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
-				require.Equal(t, []int{1, 1, 2, 1, 1}, b.attempts(ids...))
-				require.EqualValues(t, 5, w.Stats().Succeeded)
-				require.EqualValues(t, 1, w.Stats().Retried)
-			})
-		}
-	}
+				return execAnyway(ctx, job, sql)
+			}
+			w := work(b, fifo.Queue{BatchJobs: 5}, one)
+			b.work(w)
+			b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
+			require.Equal(t, []int{1, 1, 2, 1, 1}, b.attempts(ids...))
+			require.EqualValues(t, 5, w.Stats().Succeeded)
+			require.EqualValues(t, 1, w.Stats().Retried)
+		})
+	})
 }
 
 // An operator may delete or change a job behind the head while its batch runs: it is not locked. Then nothing of the
 // batch is committed, and what is there runs again.
 func TestOperatorInABatch(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		do   string
 		left []int
-	}{
+	}
+	overAll(t, map[string]row{
 		"delete":   {"DELETE FROM pgfifo.jobs WHERE id = $1", []int{0, 1, 3, 4}},
 		"update":   {"UPDATE pgfifo.jobs SET payload = 'changed' WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"attempts": {"UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"away":     {"UPDATE pgfifo.jobs SET group_id = 'other' WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"purge":    {"", []int{0}},
-	} {
-		for _, kind := range []string{"each", "slice"} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				b := newList(t)
-				b.ledger.unordered = true
-				ids := b.send("g", make([]any, 5)...)
-				var want []int64
-				for _, i := range x.left {
-					want = append(want, ids[i])
+	}, func(t *testing.T, x row) {
+		overAll(t, ways, func(t *testing.T, work way) {
+			b := newList(t)
+			b.ledger.unordered = true
+			ids := b.send("g", make([]any, 5)...)
+			var want []int64
+			for _, i := range x.left {
+				want = append(want, ids[i])
+			}
+			b.ledger.sent = want
+			done := false
+			meddle := func(ctx context.Context, job *fifo.Job) error {
+				if job.ID != ids[3] || done {
+					return note(ctx, job)
 				}
-				b.ledger.sent = want
-				done := false
-				meddle := func(ctx context.Context, job *fifo.Job) error {
-					if job.ID != ids[3] || done {
-						return note(ctx, job)
-					}
-					done = true
-					if x.do == "" {
-						_, err := b.client.Queue("q").Purge(ctx)
-						return errors.Join(err, note(ctx, job))
-					}
-					_, err := b.pool.Exec(ctx, x.do, ids[2])
+				done = true
+				if x.do == "" {
+					_, err := b.q.Purge(ctx)
 					return errors.Join(err, note(ctx, job))
 				}
-				w := b.each(fifo.Queue{BatchJobs: 5}, meddle)
-				if kind == "slice" {
-					w = b.slice(fifo.Queue{BatchJobs: 5}, oneAfterTheOther(meddle))
-				}
-				b.work(w)
-				b.attempts(want...)
-				require.EqualValues(t, len(want), w.Stats().Succeeded)
-				require.Zero(t, w.Stats().Retried+w.Stats().Buried+w.Stats().Unknown, "nobody is to blame")
-			})
-		}
-	}
+				_, err := b.pool.Exec(ctx, x.do, ids[2])
+				return errors.Join(err, note(ctx, job))
+			}
+			w := work(b, fifo.Queue{BatchJobs: 5}, meddle)
+			b.work(w)
+			b.attempts(want...)
+			require.EqualValues(t, len(want), w.Stats().Succeeded)
+			require.Zero(t, w.Stats().Retried+w.Stats().Buried+w.Stats().Unknown, "nobody is to blame")
+		})
+	})
 }
 
 // A batch of many groups that cannot be committed is given back before anybody else sees its groups: other workers, who
 // wait for them, charge none of the innocent. What only COMMIT would find out is done away with before.
 func TestBatchThatIsRefused(t *testing.T) {
-	t.Parallel()
-	for why, spoil := range map[string]string{
+	overAll(t, map[string]string{
 		"deferred": "INSERT INTO effects VALUES (-1)",
 		"cursor":   "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / attempt FROM generate_series(0, 1) attempt",
-	} {
-		for kind, batch := range map[string]func(*bed, fifo.Handler) *fifo.Worker{
-			"each": func(b *bed, h fifo.Handler) *fifo.Worker {
-				return b.each(fifo.Queue{BatchGroups: 50}, h, oneLane)
-			},
-			"slice": func(b *bed, h fifo.Handler) *fifo.Worker {
-				return b.slice(fifo.Queue{BatchGroups: 50}, oneAfterTheOther(h), oneLane)
-			},
-		} {
-			t.Run(why+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				b := newEffects(t)
-				b.exec("INSERT INTO effects VALUES (-1)")
-				bad := b.send("bad", nil)[0]
-				for i := range 40 {
-					b.send(fmt.Sprint("g", i), nil)
-				}
-				for range 3 {
-					b.run(batch(b, func(ctx context.Context, job *fifo.Job) error {
-						if job.ID == bad {
-							return execAnyway(ctx, job, spoil)
-						}
-						return write(ctx, job, int(job.ID))
-					}))
-				}
-				b.drained()
-				b.ledger.mu.Lock()
-				defer b.ledger.mu.Unlock()
-				for _, job := range b.ledger.starts {
-					if job.ID != bad {
-						require.Zero(t, job.Attempts, job.GroupID)
+	}, func(t *testing.T, spoil string) {
+		overAll(t, ways, func(t *testing.T, work way) {
+			b := newEffects(t)
+			b.exec("INSERT INTO effects VALUES (-1)")
+			bad := b.send("bad", nil)[0]
+			b.sendMany("q", 40, 1)
+			for range 3 {
+				b.run(work(b, fifo.Queue{BatchGroups: 50}, func(ctx context.Context, job *fifo.Job) error {
+					if job.ID == bad {
+						return execAnyway(ctx, job, spoil)
 					}
+					return write(ctx, job, int(job.ID))
+				}, oneLane))
+			}
+			b.drained()
+			b.ledger.mu.Lock()
+			defer b.ledger.mu.Unlock()
+			for _, job := range b.ledger.starts {
+				if job.ID != bad {
+					require.Zero(t, job.Attempts, job.GroupID)
 				}
-			})
+			}
+		})
+	})
+}
+
+// If the transaction is lost behind a job that failed, what was written before it is lost, too: those jobs are not
+// done.
+func TestBatchThatIsLostBehindAFailure(t *testing.T) {
+	b := newList(t)
+	b.ledger.unordered = true
+	ids := b.send("g", nil, nil, nil)
+	w := b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+		if err := note(ctx, job); err != nil || job.ID != ids[1] || job.Attempt() > 1 {
+			return err
 		}
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		// The lane's own statement is gone behind its back, and the lane is used once more only.
+		if _, err := tx.Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOCATE pgfifo_restore'; END $$"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "SELECT set_config('client_encoding', 'LATIN1', true)"); err != nil {
+			return err
+		}
+		return errOnPurpose
+	})
+	b.work(w)
+	b.attempts(ids...)
+	require.EqualValues(t, 3, w.Stats().Succeeded)
+	require.Zero(t, w.Stats().Lost+w.Stats().Unknown+w.Stats().Buried)
+}
+
+// Who locks a whole table, to index it say, is waited for when jobs of a batch are settled, as when one is.
+func TestBatchWaitsForALockOnATable(t *testing.T) {
+	type row struct {
+		batch fifo.Queue
+		msg   fifo.Message
 	}
+	overNamed(t, map[string]row{
+		"fences":        {fifo.Queue{BatchGroups: 5}, fifo.Message{Queue: "q", Ungrouped: true}},
+		"jobs":          {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
+		"attempt_marks": {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
+	}, func(t *testing.T, table string, kind row) {
+		b := newBed(t)
+		b.sendAll(slices.Repeat([]fifo.Message{kind.msg}, 40)...)
+		runs, many, locked := 0, make(chan struct{}, 40), make(chan struct{})
+		r := b.run(b.slice(kind.batch, func(_ context.Context, jobs []*fifo.Job) error {
+			runs += len(jobs)
+			if len(jobs) > 1 {
+				many <- struct{}{}
+				<-locked
+			}
+			return nil
+		}))
+		receive(t, many, "a batch")
+		lock := b.beginWith("LOCK TABLE pgfifo." + table + " IN SHARE MODE")
+		close(locked)
+		await(t, "the settling to wait for long", func() bool {
+			return query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' "+
+				"AND datname = current_database() AND query_start < clock_timestamp() - interval '1.5 s')")
+		})
+		require.NoError(t, lock.Rollback(t.Context()))
+		r.finish()
+		require.Equal(t, 40, runs)
+	})
 }

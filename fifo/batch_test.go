@@ -23,13 +23,8 @@ func newList(t *testing.T, adjust ...func(*fifo.Config)) *bed {
 
 // note enters a job in the list, in its own transaction.
 func note(ctx context.Context, job *fifo.Job) error {
-	tx, err := job.PgxTx(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID,
+	return exec(ctx, job, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)", job.GroupID,
 		job.ID, job.Attempt())
-	return err
 }
 
 func noteAll(ctx context.Context, jobs []*fifo.Job) error { return oneAfterTheOther(note)(ctx, jobs) }
@@ -47,6 +42,16 @@ func (b *bed) batches() (list [][]int64) {
 	}
 	require.NoError(b.t, rows.Err())
 	return list
+}
+
+// batches are those of both kinds, with n jobs.
+func batches(n int) map[string]fifo.Queue {
+	return map[string]fifo.Queue{"jobs": {BatchJobs: n}, "groups": {BatchGroups: n}}
+}
+
+// oneAndBatches are those, and a queue without.
+func oneAndBatches(n int) map[string]fifo.Queue {
+	return map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: n}, "groups": {BatchGroups: n}}
 }
 
 // size is a batch in the name of a test.
@@ -97,55 +102,54 @@ func (b *bed) bare(adjust []func(*fifo.Worker)) *fifo.Worker {
 	return w
 }
 
-// handlers work the same batches either way.
-func (b *bed) handlers(batch fifo.Queue) map[string]*fifo.Worker {
-	return map[string]*fifo.Worker{"each": b.each(batch, note), "slice": b.slice(batch, noteAll)}
+// A way returns a worker with batches: as each does, or with a BatchHandler that stops at the first error.
+type way = func(b *bed, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker
+
+var ways = map[string]way{
+	"each": (*bed).each,
+	"slice": func(b *bed, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
+		return b.slice(batch, oneAfterTheOther(h), adjust...)
+	},
 }
 
 // The jobs of a group go through in order, so many with a transaction.
 func TestBatchOfOneGroup(t *testing.T) { overLeases(t, testBatchOfOneGroup) }
 
 func testBatchOfOneGroup(t *testing.T, by lease) {
-	for _, kind := range []string{"each", "slice"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newList(t))
-			ids := b.send("g", make([]any, 25)...)
-			b.work(b.handlers(fifo.Queue{BatchJobs: 10})[kind])
-			require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
-			require.Equal(t, ids, b.ledger.order())
-		})
-	}
+	overAll(t, ways, func(t *testing.T, work way) {
+		b := by.on(newList(t))
+		ids := b.send("g", make([]any, 25)...)
+		b.work(work(b, fifo.Queue{BatchJobs: 10}, note))
+		require.Equal(t, [][]int64{ids[:10], ids[10:20], ids[20:]}, b.batches())
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // Of several groups a transaction has one job each.
 func TestBatchOfGroups(t *testing.T) { overLeases(t, testBatchOfGroups) }
 
 func testBatchOfGroups(t *testing.T, by lease) {
-	for _, kind := range []string{"each", "slice"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newList(t))
-			var msgs []fifo.Message // in one notice: a later one could split a batch
-			for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
-				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
+	overAll(t, ways, func(t *testing.T, work way) {
+		b := by.on(newList(t))
+		var msgs []fifo.Message // in one notice: a later one could split a batch
+		for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
+			msgs = append(msgs, fifo.Message{Queue: "q", GroupID: g}, fifo.Message{Queue: "q", GroupID: g})
+		}
+		ids := b.sendAll(msgs...)
+		b.work(work(b, fifo.Queue{BatchGroups: 4}, note))
+		list := b.batches()
+		most := 0
+		for _, batch := range list {
+			groups := make(map[int64]bool)
+			for _, id := range batch {
+				groups[(id-ids[0])/2] = true
 			}
-			ids := b.sendAll(msgs...)
-			b.work(b.handlers(fifo.Queue{BatchGroups: 4})[kind])
-			list := b.batches()
-			most := 0
-			for _, batch := range list {
-				groups := make(map[int64]bool)
-				for _, id := range batch {
-					groups[(id-ids[0])/2] = true
-				}
-				require.Len(t, groups, len(batch), "one each: %v", list)
-				most = max(most, len(batch))
-			}
-			require.GreaterOrEqual(t, most, 3, "the first goes to the lane that waits, the others together: %v", list)
-			require.Equal(t, 8, query[int](b, "SELECT count(DISTINCT id) FROM list"))
-		})
-	}
+			require.Len(t, groups, len(batch), "one each: %v", list)
+			most = max(most, len(batch))
+		}
+		require.GreaterOrEqual(t, most, 3, "the first goes to the lane that waits, the others together: %v", list)
+		require.Equal(t, 8, query[int](b, "SELECT count(DISTINCT id) FROM list"))
+	})
 }
 
 // A batch is not waited for: what is there goes.
@@ -154,10 +158,12 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 	for _, batch := range []fifo.Queue{
 		{}, {BatchJobs: 1}, {BatchGroups: 1}, {BatchJobs: fifo.MaxBatch}, {BatchGroups: fifo.MaxBatch},
 	} {
-		b := newList(t)
-		ids := b.send("g", nil)
-		b.work(b.slice(batch, noteAll))
-		require.Equal(t, [][]int64{ids}, b.batches())
+		t.Run(size(batch), func(t *testing.T) {
+			b := newList(t)
+			ids := b.send("g", nil)
+			b.work(b.slice(batch, noteAll))
+			require.Equal(t, [][]int64{ids}, b.batches())
+		})
 	}
 }
 
@@ -166,7 +172,7 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 func TestBatchStopsAtTheFirstFailure(t *testing.T) { overLeases(t, testBatchStopsAtTheFirstFailure) }
 
 func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
-	for name, h := range map[string]func(b *bed, bad int64) *fifo.Worker{
+	overAll(t, map[string]func(b *bed, bad int64) *fifo.Worker{
 		"each": func(b *bed, bad int64) *fifo.Worker {
 			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
 				err := note(ctx, job)
@@ -201,38 +207,34 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 				return nil
 			})
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newList(t))
-			ids := b.send("g", make([]any, 5)...)
-			w := h(b, ids[2])
-			r := b.run(w)
-			await(t, "the failure", func() bool { return w.Stats().Retried == 1 })
-			require.NoError(t, r.stop())
-			require.Equal(t, [][]int64{ids[:2]}, b.batches())
-			jobs := b.jobs()
-			require.Len(t, jobs, 3)
-			for i, job := range jobs {
-				require.Equal(t, ids[i+2], job.ID)
-				require.Equal(t, i == 0, job.Attempts == 1)
-				require.Equal(t, i == 0, len(job.Failures) == 1)
-				require.Equal(t, i == 0, time.Until(job.RunAt) > 50*time.Minute)
-			}
-			require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
+	}, func(t *testing.T, h func(b *bed, bad int64) *fifo.Worker) {
+		b := by.on(newList(t))
+		ids := b.send("g", make([]any, 5)...)
+		w := h(b, ids[2])
+		r := b.run(w)
+		await(t, "the failure", func() bool { return w.Stats().Retried == 1 })
+		require.NoError(t, r.stop())
+		require.Equal(t, [][]int64{ids[:2]}, b.batches())
+		jobs := b.jobs()
+		require.Len(t, jobs, 3)
+		for i, job := range jobs {
+			require.Equal(t, ids[i+2], job.ID)
+			require.Equal(t, i == 0, job.Attempts == 1)
+			require.Equal(t, i == 0, len(job.Failures) == 1)
+			require.Equal(t, i == 0, time.Until(job.RunAt) > 50*time.Minute)
+		}
+		require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
 
-			b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-			b.work(w)
-			require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, b.batches(), "one that failed runs alone")
-			stats := w.Stats()
-			require.Equal(t, []int64{5, 1, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
-		})
-	}
+		b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+		b.work(w)
+		require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, b.batches(), "one that failed runs alone")
+		stats := w.Stats()
+		require.Equal(t, []int64{5, 1, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
+	})
 }
 
 // A dead letter in the middle lets the rest of its group go on.
 func TestBatchBuriesInTheMiddle(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	ids := b.send("g", make([]any, 6)...)
 	w := b.each(fifo.Queue{BatchJobs: 6}, func(ctx context.Context, job *fifo.Job) error {
@@ -244,8 +246,95 @@ func TestBatchBuriesInTheMiddle(t *testing.T) {
 	b.work(w)
 	require.Equal(t, [][]int64{ids[:3], ids[4:]}, b.batches())
 	require.Equal(t, ids, b.ledger.order())
-	letters := b.deadLetters()
-	require.Len(t, letters, 1)
-	require.Equal(t, ids[3], letters[0].ID)
-	require.Equal(t, 1, letters[0].Attempts)
+	letter := only(t, b.deadLetters())
+	require.Equal(t, ids[3], letter.ID)
+	require.Equal(t, 1, letter.Attempts)
+}
+
+// A job that has failed, was sent with a delay, or may be tried only once, has no company.
+func TestWhoRunsAlone(t *testing.T) {
+	type row struct {
+		message fifo.Message
+		before  string
+	}
+	overAll(t, map[string]row{
+		"tried once": {fifo.Message{MaxAttempts: 1}, "SELECT 1"},
+		"delayed": {
+			fifo.Message{Delay: time.Hour},
+			"UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE run_at IS NOT NULL",
+		},
+		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
+	}, func(t *testing.T, x row) {
+		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+			b := newList(t)
+			m := x.message
+			m.Queue, m.GroupID = "q", "g"
+			msgs := []fifo.Message{
+				{Queue: "q", GroupID: "g"},
+				{Queue: "q", GroupID: "g"},
+				m,
+				{Queue: "q", GroupID: "g"},
+				{Queue: "q", GroupID: "g"},
+			}
+			if batch.BatchGroups > 1 {
+				for i := range msgs {
+					msgs[i].GroupID = fmt.Sprint(i)
+				}
+			}
+			ids := b.sendAll(msgs...)
+			b.exec(x.before)
+			b.work(b.slice(batch, noteAll))
+			list := b.batches()
+			if batch.BatchJobs > 1 {
+				require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, list)
+				return
+			}
+			require.Contains(t, list, ids[2:3])
+			require.LessOrEqual(t, len(list), 3, "the others are not separated by it: %v", list)
+		})
+	})
+}
+
+// Once a batch was undone its jobs run one at a time, up to the last of them; then there are batches again.
+func TestOneAtATimeAfterAFailure(t *testing.T) {
+	type row struct {
+		batch  fifo.Queue
+		spoilt string
+		want   []int
+	}
+	overAll(t, map[string]row{
+		"error":  {fifo.Queue{BatchJobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
+		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
+	}, func(t *testing.T, x row) {
+		b := newList(t)
+		b.exec("CREATE TABLE effects (v int, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
+		ids := b.send("g", make([]any, 8)...)
+		var sizes []int
+		b.work(b.slice(x.batch, func(ctx context.Context, jobs []*fifo.Job) error {
+			sizes = append(sizes, len(jobs))
+			for _, job := range jobs {
+				if job.ID == ids[1] && job.Attempt() == 1 {
+					return execAnyway(ctx, job, x.spoilt)
+				}
+			}
+			return noteAll(ctx, jobs)
+		}))
+		require.Equal(t, x.want, sizes)
+		require.Equal(t, []int{1, 2, 1, 1, 1, 1, 1, 1}, b.attempts(ids...))
+	})
+}
+
+// RunOne works one job, whatever the batch.
+func TestRunOneTakesNoBatch(t *testing.T) {
+	overAll(t, batches(10), func(t *testing.T, batch fifo.Queue) {
+		b := newList(t)
+		ids := append(b.send("g", nil, nil), b.send("h", nil)...)
+		w := b.slice(batch, noteAll)
+		for i := range ids {
+			require.True(t, b.runsOne(w))
+			require.Equal(t, i+1, query[int](b, "SELECT count(*) FROM list"))
+			require.Equal(t, 2-i, b.count("jobs"))
+		}
+		require.False(t, b.runsOne(w))
+	})
 }

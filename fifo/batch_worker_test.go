@@ -50,7 +50,6 @@ func TestBatchErrorTells(t *testing.T) {
 
 // What a BatchError says of a job is what a Handler's error says.
 func TestBatchErrors(t *testing.T) {
-	t.Parallel()
 	const nilPointer = "fifo: method of an error panicked: *fifo_test.oddError: " +
 		"runtime error: invalid memory address or nil pointer dereference"
 	cases := map[string]struct {
@@ -164,126 +163,116 @@ func TestBatchErrors(t *testing.T) {
 func TestFailureInABatchOfGroups(t *testing.T) { overLeases(t, testFailureInABatchOfGroups) }
 
 func testFailureInABatchOfGroups(t *testing.T, by lease) {
-	for _, kind := range []string{"each", "slice"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newList(t))
-			var ids []int64
-			for g := range 6 {
-				ids = append(ids, b.send(fmt.Sprint(g), nil)...)
+	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		b := by.on(newList(t))
+		ids := b.sendMany("q", 6, 1)
+		bad := ids[1:3]
+		one := func(ctx context.Context, job *fifo.Job) error {
+			if (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {
+				return errors.Join(execAnyway(ctx, job, "INSERT INTO list (id) VALUES (-1)"),
+					fifo.RetryAfter(time.Hour, errOnPurpose))
 			}
-			bad := ids[1:3]
-			one := func(ctx context.Context, job *fifo.Job) error {
-				if (job.ID == bad[0] || job.ID == bad[1]) && job.Attempt() == 1 {
-					return errors.Join(execAnyway(ctx, job, "INSERT INTO list (id) VALUES (-1)"),
-						fifo.RetryAfter(time.Hour, errOnPurpose))
-				}
-				return note(ctx, job)
-			}
-			w := b.each(fifo.Queue{BatchGroups: 6}, one)
-			if kind == "slice" {
-				w = b.slice(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, jobs []*fifo.Job) error {
-					failed := fifo.BatchError{}
-					for _, job := range jobs {
-						tx, err := job.PgxTx(ctx)
-						if err != nil {
-							return err
-						}
-						inner, err := tx.Begin(ctx)
-						if err != nil {
-							return err
-						}
-						if _, err = inner.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)",
-							job.GroupID, job.ID, job.Attempt()); err == nil && (job.ID == bad[0] || job.ID == bad[1]) &&
-							job.Attempt() == 1 {
-							failed[job.ID] = fifo.RetryAfter(time.Hour, errOnPurpose)
-							err = inner.Rollback(ctx)
-						} else {
-							err = errors.Join(err, inner.Commit(ctx))
-						}
-						if err != nil {
-							return err
-						}
+			return note(ctx, job)
+		}
+		w := b.each(fifo.Queue{BatchGroups: 6}, one)
+		if kind == "slice" {
+			w = b.slice(fifo.Queue{BatchGroups: 6}, func(ctx context.Context, jobs []*fifo.Job) error {
+				failed := fifo.BatchError{}
+				for _, job := range jobs {
+					tx, err := job.PgxTx(ctx)
+					if err != nil {
+						return err
 					}
-					return failed
-				})
-			}
-			r := b.run(w)
-			await(t, "all of them", func() bool { return w.Stats().Succeeded == 4 && w.Stats().Retried == 2 })
-			require.NoError(t, r.stop())
-			require.Zero(t, w.Stats().Returned+w.Stats().Unknown+w.Stats().Lost)
-			b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-			b.work(w)
-			require.Equal(t, []int{1, 2, 2, 1, 1, 1}, b.attempts(ids...))
-		})
-	}
+					inner, err := tx.Begin(ctx)
+					if err != nil {
+						return err
+					}
+					if _, err = inner.Exec(ctx, "INSERT INTO list (group_id, id, attempt) VALUES ($1, $2, $3)",
+						job.GroupID, job.ID, job.Attempt()); err == nil && (job.ID == bad[0] || job.ID == bad[1]) &&
+						job.Attempt() == 1 {
+						failed[job.ID] = fifo.RetryAfter(time.Hour, errOnPurpose)
+						err = inner.Rollback(ctx)
+					} else {
+						err = errors.Join(err, inner.Commit(ctx))
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return failed
+			})
+		}
+		r := b.run(w)
+		await(t, "all of them", func() bool { return w.Stats().Succeeded == 4 && w.Stats().Retried == 2 })
+		require.NoError(t, r.stop())
+		require.Zero(t, w.Stats().Returned+w.Stats().Unknown+w.Stats().Lost)
+		b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+		b.work(w)
+		require.Equal(t, []int{1, 2, 2, 1, 1, 1}, b.attempts(ids...))
+	})
 }
 
 // Hooks hear of every job of a batch, and the counters add up.
 func TestBatchHooks(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"each", "slice"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			type key struct{}
-			var mu sync.Mutex
-			var calls []string
-			say := func(format string, args ...any) {
-				mu.Lock()
-				defer mu.Unlock()
-				calls = append(calls, fmt.Sprintf(format, args...))
-			}
-			b := newList(t, func(c *fifo.Config) {
-				settle := c.Hooks[0].Settled
-				c.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
-					say("begin %d", job.ID)
-					return context.WithValue(ctx, key{}, job.ID), func(err error) {
-						say("end %d %v", job.ID, err != nil)
-					}
+	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		type key struct{}
+		var mu sync.Mutex
+		var calls []string
+		say := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, fmt.Sprintf(format, args...))
+		}
+		b := newList(t, func(c *fifo.Config) {
+			settle := c.Hooks[0].Settled
+			c.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+				say("begin %d", job.ID)
+				return context.WithValue(ctx, key{}, job.ID), func(err error) {
+					say("end %d %v", job.ID, err != nil)
 				}
-				c.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
-					say("%v %d %v", o, job.ID, err != nil)
-					settle(ctx, job, o, err)
-				}
-			})
-			b.send("g", nil, nil, nil)
-			var w *fifo.Worker
-			if kind == "each" {
-				w = b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
-					if job.ID == 2 && job.Attempt() == 1 || ctx.Value(key{}) != job.ID {
-						return errOnPurpose
-					}
-					return nil
-				})
-			} else {
-				w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-					if ctx.Value(key{}) != jobs[len(jobs)-1].ID {
-						return errOnPurpose
-					}
-					if len(jobs) == 3 {
-						return fifo.BatchError{2: errOnPurpose}
-					}
-					return nil
-				})
 			}
-			b.work(w)
-			want := map[string][]string{
-				"each": {
-					"begin 1", "end 1 false", "begin 2", "end 2 true", "succeeded 1 false", "retried 2 true",
-					"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
-				},
-				"slice": {
-					"begin 1", "begin 2", "begin 3", "end 3 true", "end 2 true", "end 1 true",
-					"succeeded 1 false", "retried 2 true", "returned 3 true",
-					"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
-				},
+			c.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
+				say("%v %d %v", o, job.ID, err != nil)
+				settle(ctx, job, o, err)
 			}
-			require.Equal(t, want[kind], calls)
-			stats := w.Stats()
-			returned := int64(len(want[kind])-12) / 3
-			require.Equal(t, fifo.Stats{
-				Succeeded: 3, Retried: 1, Returned: returned, Claims: stats.Claims, Missed: stats.Missed,
-			}, stats)
 		})
-	}
+		b.send("g", nil, nil, nil)
+		var w *fifo.Worker
+		if kind == "each" {
+			w = b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
+				if job.ID == 2 && job.Attempt() == 1 || ctx.Value(key{}) != job.ID {
+					return errOnPurpose
+				}
+				return nil
+			})
+		} else {
+			w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+				if ctx.Value(key{}) != jobs[len(jobs)-1].ID {
+					return errOnPurpose
+				}
+				if len(jobs) == 3 {
+					return fifo.BatchError{2: errOnPurpose}
+				}
+				return nil
+			})
+		}
+		b.work(w)
+		want := map[string][]string{
+			"each": {
+				"begin 1", "end 1 false", "begin 2", "end 2 true", "succeeded 1 false", "retried 2 true",
+				"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
+			},
+			"slice": {
+				"begin 1", "begin 2", "begin 3", "end 3 true", "end 2 true", "end 1 true",
+				"succeeded 1 false", "retried 2 true", "returned 3 true",
+				"begin 2", "end 2 false", "succeeded 2 false", "begin 3", "end 3 false", "succeeded 3 false",
+			},
+		}
+		require.Equal(t, want[kind], calls)
+		stats := w.Stats()
+		returned := int64(len(want[kind])-12) / 3
+		require.Equal(t, fifo.Stats{
+			Succeeded: 3, Retried: 1, Returned: returned, Claims: stats.Claims, Missed: stats.Missed,
+		}, stats)
+	})
 }

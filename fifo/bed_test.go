@@ -24,12 +24,15 @@ type bed struct {
 	url    string
 	pool   *pgxpool.Pool
 	client *fifo.Client
+	q      fifo.Scope // queue q
 	ledger *ledger
 	by     lease // of queue q
 }
 
+// newBed has the test run beside others.
 func newBed(t *testing.T, adjust ...func(*fifo.Config)) *bed {
 	t.Helper()
+	t.Parallel()
 	url, pool := pgtest.Lend(t)
 	return bedWith(t, url, pool, adjust...)
 }
@@ -43,6 +46,7 @@ func bedWith(t *testing.T, url string, pool *pgxpool.Pool, adjust ...func(*fifo.
 	t.Helper()
 	b := &bed{t: t, url: url, pool: pool, ledger: newLedger()}
 	b.client = b.open(b.pool, adjust...)
+	b.q = b.client.Queue("q")
 	t.Cleanup(b.audit)
 	return b
 }
@@ -123,7 +127,7 @@ func (b *bed) worker(h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker 
 
 // A run is a Worker's Run under way.
 type run struct {
-	t      *testing.T
+	*bed
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
@@ -134,7 +138,7 @@ func (b *bed) run(w *fifo.Worker) *run {
 	b.t.Helper()
 	seats(w)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &run{t: b.t, cancel: cancel, ended: make(chan struct{})}
+	r := &run{bed: b, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.err = w.Run(ctx)
@@ -156,6 +160,13 @@ func (r *run) stop() error {
 	return r.wait()
 }
 
+// finish waits until there are no jobs, and stops the worker.
+func (r *run) finish() {
+	r.t.Helper()
+	r.drained()
+	require.NoError(r.t, r.stop())
+}
+
 func (r *run) wait() error {
 	r.t.Helper()
 	receive(r.t, r.ended, "the end of Run")
@@ -165,9 +176,7 @@ func (r *run) wait() error {
 // work runs a worker until there are no jobs.
 func (b *bed) work(w *fifo.Worker) {
 	b.t.Helper()
-	r := b.run(w)
-	b.drained()
-	require.NoError(b.t, r.stop())
+	b.run(w).finish()
 }
 
 // drained waits until there are no jobs.
@@ -197,16 +206,33 @@ func query[T any](b *bed, sql string, args ...any) T {
 
 func (b *bed) jobs() []fifo.Job {
 	b.t.Helper()
-	list, err := b.client.Jobs(b.t.Context(), fifo.Page{})
+	return b.jobsOf(b.client)
+}
+
+func (b *bed) jobsOf(of lister) []fifo.Job {
+	b.t.Helper()
+	list, err := of.Jobs(b.t.Context(), fifo.Page{})
 	require.NoError(b.t, err)
 	return list
 }
 
 func (b *bed) deadLetters() []fifo.Job {
 	b.t.Helper()
-	list, err := b.client.DeadLetters(b.t.Context(), fifo.Letters{})
+	return b.lettersOf(b.client, fifo.Letters{})
+}
+
+func (b *bed) lettersOf(of lister, letters fifo.Letters) []fifo.Job {
+	b.t.Helper()
+	list, err := of.DeadLetters(b.t.Context(), letters)
 	require.NoError(b.t, err)
 	return list
+}
+
+// only returns the one element of a list.
+func only[T any](t *testing.T, list []T) T {
+	t.Helper()
+	require.Len(t, list, 1)
+	return list[0]
 }
 
 // holder returns the backend that runs the head of a group of queue q, waiting for one.
@@ -217,7 +243,7 @@ func (b *bed) holder(group string) (pid int) {
 			pid = b.keeper(group)
 			return pid != 0
 		}
-		list, err := b.client.Queue("q").Group(group).Groups(b.t.Context(), fifo.Page{}, fifo.Held)
+		list, err := b.q.Group(group).Groups(b.t.Context(), fifo.Page{}, fifo.Held)
 		require.NoError(b.t, err)
 		if len(list) == 1 {
 			pid = list[0].PID
@@ -229,6 +255,13 @@ func (b *bed) holder(group string) (pid int) {
 
 // pausing is the error of Pause.
 func pausing(_ bool, _ int, err error) error { return err }
+
+// beside does something beside the test, and returns what becomes of it.
+func beside(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
 
 // patience bounds every wait of a test. Nothing takes that long unless it is broken.
 const patience = 30 * time.Second

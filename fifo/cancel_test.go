@@ -2,12 +2,10 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -18,61 +16,69 @@ import (
 func TestCancel(t *testing.T) { overLeases(t, testCancel) }
 
 func testCancel(t *testing.T, by lease) {
-	for _, kind := range []string{"each", "slice"} {
-		for _, scope := range []string{"group", "queue"} {
-			t.Run(kind+" "+scope, func(t *testing.T) {
-				t.Parallel()
-				b := by.on(newBed(t))
-				b.send("a", "one", "two", "three")
-				b.send("b", "other")
-				h := newBlocking()
-				batch, two := fifo.Queue{BatchJobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
-				w := b.each(batch, h.handle, two)
-				if kind == "slice" {
-					w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
-						defer func(own string) { jobs[0].GroupID = own }(jobs[0].GroupID)
-						jobs[0].GroupID = "not its own"
-						return h.handle(ctx, jobs[0])
-					}, two)
-				}
-				b.run(w)
-				receive(t, h.started, "a handler")
-				receive(t, h.started, "the other")
-				b.listening()
-				s, running := b.client.Queue("q"), 2
-				if scope == "group" {
-					s, running = s.Group("a"), 1
-				}
-				b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true}')`)
-				b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true}')`)
-				was, jobs, err := s.Cancel(promptly(t), "stuck")
-				require.NoError(t, err)
-				require.False(t, was)
-				require.Equal(t, 2+running, jobs)
-				for range running {
-					require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
-				}
-				await(t, "the jobs to be back", func() bool { return w.Stats().Returned >= int64(running) })
-				await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
-				require.Empty(t, h.causes, "the others run")
-				for _, job := range b.jobs() {
-					require.Zero(t, job.Attempts)
-					require.Empty(t, job.Failures)
-				}
-				held := b.sessionGroups
-				if by != bySession {
-					held = func() int { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) }
-				}
-				require.Equal(t, 2-running, held())
-				close(h.release)
-				require.Equal(t, "stuck", b.why("a").PauseReason)
-				_, err = s.Resume(t.Context())
-				require.NoError(t, err)
-				b.drained()
-				require.Zero(t, w.Stats().Lost)
-			})
-		}
-	}
+	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		overEach(t, []string{"group", "queue"}, func(t *testing.T, scope string) {
+			b := by.on(newBed(t))
+			ids := b.send("a", "one", "two", "three")
+			b.send("b", "other")
+			h := newBlocking()
+			batch, two := fifo.Queue{BatchJobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
+			w := b.each(batch, h.handle, two)
+			if kind == "slice" {
+				w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
+					defer func(own string) { jobs[0].GroupID = own }(jobs[0].GroupID)
+					jobs[0].GroupID = "not its own"
+					return h.handle(ctx, jobs[0])
+				}, two)
+			}
+			b.run(w)
+			receive(t, h.started, "a handler")
+			receive(t, h.started, "the other")
+			b.listening()
+			s, running := b.q, 2
+			if scope == "group" {
+				s, running = s.Group("a"), 1
+			}
+			b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true}')`)
+			b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true}')`)
+			was, jobs, err := s.Cancel(promptly(t), "stuck")
+			require.NoError(t, err)
+			require.False(t, was)
+			require.Equal(t, 2+running, jobs)
+			for range running {
+				require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
+			}
+			await(t, "the jobs to be back", func() bool { return w.Stats().Returned >= int64(running) })
+			await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
+			require.Empty(t, h.causes, "the others run")
+			for _, job := range b.jobs() {
+				require.Zero(t, job.Attempts)
+				require.Empty(t, job.Failures)
+			}
+			held := b.sessionGroups
+			if by != bySession {
+				held = func() int { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) }
+			}
+			require.Equal(t, 2-running, held())
+			require.Equal(t, "stuck", b.why("a").PauseReason)
+			require.Equal(t, fifo.Paused, b.why("a").State)
+			if scope == "group" { // what runs is let end by a pause
+				require.NoError(t, pausing(b.q.Pause(promptly(t), "")))
+			}
+			close(h.release)
+			if scope == "group" {
+				await(t, "the other's end", func() bool { return len(b.jobs()) == 3 })
+				b.resumes(b.q)
+			}
+			b.resumes(s)
+			b.drained()
+			if scope == "group" {
+				order := b.ledger.order()
+				require.Equal(t, ids, order[len(order)-3:])
+			}
+			require.Zero(t, w.Stats().Lost)
+		})
+	})
 }
 
 // listening waits until the worker hears notices.
@@ -93,72 +99,61 @@ func (b *bed) ruled() {
 
 // Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
 func TestCancelInABatchOfGroups(t *testing.T) {
-	t.Parallel()
-	for _, whole := range []bool{false, true} {
-		t.Run(fmt.Sprint("queue ", whole), func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			// Without notices, all are found at once. The first one may be handed to the lane before the others are in
-			// line. They are by the time it has ended.
-			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-				SELECT 'q', g, '' FROM unnest('{a, b, c, d, e, f}'::text[]) g`)
-			h := newBlocking()
-			var warm atomic.Pointer[string]
-			w := b.each(fifo.Queue{BatchGroups: 5}, func(ctx context.Context, job *fifo.Job) error {
-				if warm.CompareAndSwap(nil, &job.GroupID) {
-					return nil
-				}
-				return h.handle(ctx, job)
-			}, oneLane)
-			b.run(w)
-			b.listening()
-			first := receive(t, h.started, "a handler")
-			held := slices.DeleteFunc(b.groups(b.client.Queue("q"), fifo.Page{}, fifo.Held), func(g fifo.Status) bool {
-				return g.GroupID == *warm.Load()
-			})
-			require.Greater(t, len(held), 1)
-			s, of := b.client.Queue("q"), slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
-			running, other := held[of], held[(of+1)%len(held)]
-			if !whole {
-				s = s.Group(other.GroupID)
+	overEach(t, []bool{false, true}, func(t *testing.T, whole bool) {
+		b := newBed(t)
+		// Without notices, all are found at once. The first one may be handed to the lane before the others are in
+		// line. They are by the time it has ended.
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+			SELECT 'q', g, '' FROM unnest('{a, b, c, d, e, f}'::text[]) g`)
+		h := newBlocking()
+		var warm atomic.Pointer[string]
+		w := b.each(fifo.Queue{BatchGroups: 5}, func(ctx context.Context, job *fifo.Job) error {
+			if warm.CompareAndSwap(nil, &job.GroupID) {
+				return nil
 			}
-			e := b.listen()
-			require.NoError(t, pausing(s.Cancel(t.Context(), "")))
-			if !whole { // when the worker has heard this it has heard that
-				e.next()
-				require.NoError(t, pausing(b.client.Queue("q").Group(running.GroupID).Cancel(t.Context(), "")))
-			}
-			require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
-			if whole {
-				await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
-				require.Len(t, b.jobs(), 5)
-				require.Empty(t, h.started, "the others do not begin")
-			} else {
-				close(h.release)
-				await(t, "the others", func() bool { return b.count("jobs") == 2 })
-				require.Len(t, h.started, 3)
-				require.NotZero(t, b.why(other.GroupID).HeadID, "it is there")
-				require.Empty(t, h.causes)
-			}
-			for _, job := range b.jobs() {
-				require.Zero(t, job.Attempts)
-			}
+			return h.handle(ctx, job)
+		}, oneLane)
+		b.run(w)
+		b.listening()
+		first := receive(t, h.started, "a handler")
+		held := slices.DeleteFunc(b.groups(b.q, fifo.Page{}, fifo.Held), func(g fifo.Status) bool {
+			return g.GroupID == *warm.Load()
 		})
-	}
+		require.Greater(t, len(held), 1)
+		s, of := b.q, slices.IndexFunc(held, func(g fifo.Status) bool { return g.HeadID == first })
+		running, other := held[of], held[(of+1)%len(held)]
+		if !whole {
+			s = s.Group(other.GroupID)
+		}
+		e := b.listen()
+		require.NoError(t, pausing(s.Cancel(t.Context(), "")))
+		if !whole { // when the worker has heard this it has heard that
+			e.next()
+			require.NoError(t, pausing(b.q.Group(running.GroupID).Cancel(t.Context(), "")))
+		}
+		require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
+		if whole {
+			await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
+			require.Len(t, b.jobs(), 5)
+			require.Empty(t, h.started, "the others do not begin")
+		} else {
+			close(h.release)
+			await(t, "the others", func() bool { return b.count("jobs") == 2 })
+			require.Len(t, h.started, 3)
+			require.NotZero(t, b.why(other.GroupID).HeadID, "it is there")
+			require.Empty(t, h.causes)
+		}
+		for _, job := range b.jobs() {
+			require.Zero(t, job.Attempts)
+		}
+	})
 }
 
 // Handlers may have all connections of the client's pool.
 func TestCancelWithoutThePool(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(t, err)
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
 	b.send("g", nil)
-	h := newBlocking()
+	pool, h := b.onePool(), newBlocking()
 	w := &fifo.Worker{Client: b.open(pool), Concurrency: 1}
 	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
 		conn, err := pool.Acquire(ctx)
@@ -171,82 +166,101 @@ func TestCancelWithoutThePool(t *testing.T) {
 	b.run(w)
 	receive(t, h.started, "the handler")
 	b.listening()
-	_, _, err = b.client.Queue("q").Cancel(t.Context(), "")
-	require.NoError(t, err)
+	require.NoError(t, pausing(b.q.Cancel(t.Context(), "")))
 	require.ErrorIs(t, receive(t, h.causes, "the end of its context"), fifo.ErrCanceled)
 }
 
 // Workers are told of it when it is committed.
 func TestCancelIsAnnounced(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			e, q := b.listen(), b.client.Queue("q")
-			for want, s := range map[string]fifo.Scope{
-				`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
-			} {
-				s, end := within(b, s)
-				_, _, err := s.Cancel(t.Context(), "")
-				require.NoError(t, err)
-				if end.commit != nil {
-					require.Empty(t, e.before())
-					require.NoError(t, end.commit())
-				}
-				require.JSONEq(t, want, e.next())
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		e, q := b.listen(), b.q
+		for want, s := range map[string]fifo.Scope{
+			`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
+		} {
+			s, end := within(b, s)
+			_, _, err := s.Cancel(t.Context(), "")
+			require.NoError(t, err)
+			if end.commit != nil {
+				require.Empty(t, e.before())
+				require.NoError(t, end.commit())
 			}
-		})
-	}
+			require.JSONEq(t, want, e.next())
+		}
+	})
 }
 
-// The session of a worker is ended by force, and nobody else's. The attempt is counted as lost.
-func TestTerminate(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.send("g", "stuck")
-	b.send("other", "fine")
-	h := newBlocking()
-	w := b.worker(h.handle)
-	b.run(w)
-	receive(t, h.started, "a handler")
-	receive(t, h.started, "the other")
-	g := b.client.Queue("q").Group("g")
-	ended, err := g.Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
-	require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
-	receive(t, h.started, "the next attempt")
-	jobs, err := g.Jobs(t.Context(), fifo.Page{})
-	require.NoError(t, err)
-	require.Equal(t, 1, jobs[0].Attempts)
-	require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
-	require.Empty(t, h.causes, "the other goes on")
-	close(h.release)
-	b.drained()
-	ended, err = g.Terminate(promptly(t))
-	require.NoError(t, err)
-	require.False(t, ended, "nobody holds it")
-	_, err = b.client.Queue("q").Terminate(t.Context())
-	require.ErrorIs(t, err, fifo.ErrInvalidID)
+// terminates reports whether somebody had the group.
+func (b *bed) terminates(s fifo.Scope) bool {
+	b.t.Helper()
+	ended, err := s.Terminate(promptly(b.t))
+	require.NoError(b.t, err)
+	return ended
+}
+
+// A group is taken from its worker by force, and no other: with the session of the worker, or from it. The handler
+// learns of it at once, whether it has the job's transaction or not. The attempt is counted as lost, and what the
+// handler has written does not commit.
+func TestTerminate(t *testing.T) { overLeases(t, testTerminate) }
+
+func testTerminate(t *testing.T, by lease) {
+	overAll(t, map[string]bool{"no transaction": false, "transaction": true}, func(t *testing.T, writes bool) {
+		b := by.on(newList(t))
+		b.send("g", "stuck")
+		b.send("other", "fine")
+		h := newBlocking()
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if writes {
+				if err := note(ctx, job); err != nil {
+					return err
+				}
+			}
+			_ = h.handle(ctx, job)
+			return nil // whatever has become of it
+		}))
+		receive(t, h.started, "a handler")
+		receive(t, h.started, "the other")
+		b.listening()
+		keeper, g := 0, b.q.Group("g")
+		if by == bySession {
+			keeper = b.oneKeeper()
+		}
+		require.True(t, b.terminates(g))
+		require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
+		receive(t, h.started, "the next attempt")
+		jobs := b.jobsOf(g)
+		require.Equal(t, 1, jobs[0].Attempts)
+		require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
+		require.Empty(t, h.causes, "the other goes on")
+		if by == bySession {
+			require.Equal(t, keeper, b.oneKeeper(), "and so does the session")
+		}
+		close(h.release)
+		b.drained()
+		if writes {
+			require.Equal(t, []int{1, 2}, query[[]int](b, "SELECT array_agg(attempt ORDER BY attempt) FROM list"))
+			require.Equal(t, 1, query[int](b, "SELECT count(*) FROM list WHERE group_id = 'g'"))
+		}
+		require.False(t, b.terminates(g), "nobody holds it")
+		_, err := b.q.Terminate(t.Context())
+		require.ErrorIs(t, err, fifo.ErrInvalidID)
+	})
 }
 
 // Pausing says what it finds: whether it was paused, and how many jobs it has.
 func TestPauseSaysWhatItFinds(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 2, "a", "b")
-	q := b.client.Queue("q")
 	for _, x := range []struct {
 		s    fifo.Scope
 		was  bool
 		jobs int
 	}{
-		{q.Group("a"), false, 2},
-		{q.Group("a"), true, 2},
-		{q.Group("c"), false, 0},
-		{q, false, 4},
-		{q, true, 4},
+		{b.q.Group("a"), false, 2},
+		{b.q.Group("a"), true, 2},
+		{b.q.Group("c"), false, 0},
+		{b.q, false, 4},
+		{b.q, true, 4},
 		{b.client.Queue("typo"), false, 0},
 	} {
 		was, jobs, err := x.s.Pause(t.Context(), "")
@@ -288,7 +302,6 @@ func (c slowClaim) ends() {
 // A claim that is under way when its group is canceled has not seen the pause. Its job does not begin, or its
 // context ends.
 func TestCancelOfAClaim(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	claim := b.slowClaims()
 	b.send("g", "a")
@@ -302,16 +315,14 @@ func TestCancelOfAClaim(t *testing.T) {
 	r := b.run(w)
 	b.listening()
 	claim.begins()
-	_, jobs, err := b.client.Queue("q").Group("g").Cancel(t.Context(), "")
+	_, jobs, err := b.q.Group("g").Cancel(t.Context(), "")
 	require.NoError(t, err)
 	require.Equal(t, 1, jobs)
 	b.ruled()
 	claim.ends()
 	await(t, "the job to be back", func() bool { return w.Stats().Claims > 0 && b.sessionGroups() == 0 })
 	resumed.Store(true)
-	_, err = b.client.Queue("q").Group("g").Resume(t.Context())
-	require.NoError(t, err)
-	b.drained()
-	require.NoError(t, r.stop())
+	b.resumes(b.q.Group("g"))
+	r.finish()
 	require.Zero(t, w.Stats().Lost)
 }

@@ -1,8 +1,10 @@
 package fifo_test
 
 import (
+	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,58 +22,44 @@ func (b *bed) waiters() int {
 // The second producer of a group gets its id when the first has ended, whichever way; other groups' don't wait. A group
 // whose id looks as if it was drawn for an Ungrouped message is one as well.
 func TestCommitOrder(t *testing.T) {
-	t.Parallel()
-	for end, group := range map[string]string{"commit": "g", "undo": ownAlike} {
-		t.Run(end, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, commitOrder)
-			m := fifo.Message{Queue: "q", GroupID: group, Payload: "first"}
-			first := producers["bun.Tx"](t, b.client, b)
-			_, err := first.enqueue(m)
-			require.NoError(t, err)
-			_, err = first.enqueue(m) // does not wait for itself
-			require.NoError(t, err)
+	overNamed(t, map[string]string{"commit": "g", "undo": ownAlike}, func(t *testing.T, end string, group string) {
+		b := newBed(t, commitOrder)
+		m := fifo.Message{Queue: "q", GroupID: group, Payload: "first"}
+		first := producers["bun.Tx"](b)
+		first.send(m)
+		_, err := first.enqueue(m) // does not wait for itself
+		require.NoError(t, err)
 
-			m.Payload = "second"
-			result := make(chan error, 1)
-			go func() {
-				_, err := b.client.Enqueue(t.Context(), m)
-				result <- err
-			}()
-			await(t, "the second producer to wait", func() bool { return b.waiters() == 1 })
-			ctx := promptly(t)
-			for _, other := range []fifo.Message{{Queue: "q", GroupID: "h"}, {Queue: "r", GroupID: group}} {
-				_, err := b.client.Enqueue(ctx, other)
-				require.NoError(t, err)
-			}
-			want := []string{"second"}
-			if end == "commit" {
-				require.NoError(t, first.commit())
-				want = []string{"first", "first", "second"}
-			} else {
-				require.NoError(t, first.undo())
-			}
-			require.NoError(t, receive(t, result, "the second producer"))
-			jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			for i, job := range jobs {
-				require.Equal(t, want[i], string(job.Payload))
-			}
-			require.Len(t, jobs, len(want))
+		m.Payload = "second"
+		result := beside(func() error {
+			_, err := b.client.Enqueue(t.Context(), m)
+			return err
 		})
-	}
+		await(t, "the second producer to wait", func() bool { return b.waiters() == 1 })
+		b.receipts(fifo.Message{Queue: "q", GroupID: "h"}, fifo.Message{Queue: "r", GroupID: group})
+		want := []string{"second"}
+		if end == "commit" {
+			require.NoError(t, first.commit())
+			want = []string{"first", "first", "second"}
+		} else {
+			require.NoError(t, first.undo())
+		}
+		require.NoError(t, receive(t, result, "the second producer"))
+		jobs := b.jobsOf(b.q.Group(group))
+		for i, job := range jobs {
+			require.Equal(t, want[i], string(job.Payload))
+		}
+		require.Len(t, jobs, len(want))
+	})
 }
 
 // Without it they don't wait, and the order is that of the enqueues.
 func TestEnqueueOrder(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}
-	first := producers["bun.Tx"](t, b.client, b)
-	low, err := first.enqueue(m)
-	require.NoError(t, err)
-	high, err := b.client.Enqueue(promptly(t), m)
-	require.NoError(t, err)
+	first := producers["bun.Tx"](b)
+	low := first.send(m)
+	high := b.receipts(m)
 	require.NoError(t, first.commit())
 	require.Less(t, low[0], high[0].ID)
 }
@@ -79,7 +67,6 @@ func TestEnqueueOrder(t *testing.T) {
 // Batches that name the same groups in different orders must not deadlock, and a worker beside them sees each group's
 // jobs in the order of their commits: with every id it sees, it has seen all lower ones of the group.
 func TestCommitOrderBatches(t *testing.T) {
-	t.Parallel()
 	b := newBed(t, commitOrder)
 	b.run(b.worker(nop)) // the ledger checks the order
 	var wg sync.WaitGroup
@@ -108,4 +95,33 @@ func TestCommitOrderBatches(t *testing.T) {
 	}
 	b.drained()
 	await(t, "all jobs", func() bool { return len(b.ledger.order()) == 4*25*5 })
+}
+
+// The window of a message begins when it is enqueued, and not when it has begun to wait for another one that was rolled
+// back. So does a delay, for one that waits for the order of commits.
+func TestWaitingIsNoPartOfATime(t *testing.T) {
+	overNamed(t, map[string]fifo.Message{
+		"SELECT expires - interval '5 min' FROM pgfifo.dedup_ids": deduped("g", "a"),
+		"SELECT run_at - interval '5 min' FROM pgfifo.jobs": {
+			Queue: "q", GroupID: "g", Delay: 5 * time.Minute,
+		},
+	}, func(t *testing.T, until string, m fifo.Message) {
+		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = true })
+		tx := b.begin()
+		b.receiptsIn(tx, m)
+		done := beside(func() error {
+			_, err := b.client.Enqueue(context.Background(), m)
+			return err
+		})
+		await(t, "it to wait", func() bool { return b.blocked() == 1 })
+		var now time.Time
+		since := query[time.Time](b, "SELECT clock_timestamp()")
+		await(t, "a second", func() bool {
+			now = query[time.Time](b, "SELECT clock_timestamp()")
+			return now.Sub(since) > time.Second
+		})
+		require.NoError(t, tx.Rollback(t.Context()))
+		require.NoError(t, receive(t, done, "the second"))
+		require.True(t, query[time.Time](b, until).After(now))
+	})
 }

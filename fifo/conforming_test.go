@@ -37,6 +37,12 @@ func (b *bed) pooled(adjust func(*pgxpool.Config)) *pgxpool.Pool {
 	return pool
 }
 
+// onePool returns one of one connection.
+func (b *bed) onePool() *pgxpool.Pool {
+	b.t.Helper()
+	return b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+}
+
 func switchOff(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "SET standard_conforming_strings = off")
 	return err
@@ -44,8 +50,7 @@ func switchOff(ctx context.Context, conn *pgx.Conn) error {
 
 // Wherever the setting comes from, nothing is sent in which a value could leave its quotes. The verbs send parameters.
 func TestNonconformingStrings(t *testing.T) {
-	t.Parallel()
-	for name, open := range map[string]func(*bed) *pgxpool.Pool{
+	overAll(t, map[string]func(*bed) *pgxpool.Pool{
 		"connection string": func(b *bed) *pgxpool.Pool {
 			u, err := url.Parse(b.url)
 			require.NoError(b.t, err)
@@ -65,38 +70,35 @@ func TestNonconformingStrings(t *testing.T) {
 		"AfterConnect": func(b *bed) *pgxpool.Pool {
 			return b.pooled(func(cfg *pgxpool.Config) { cfg.AfterConnect = switchOff })
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := withDeadLetters(t)
-			pool := open(b)
-			for call, do := range map[string]func(*fifo.Client) error{
-				"Enqueue": func(c *fifo.Client) error {
-					_, err := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: escaping})
-					return err
-				},
-				"DB": func(c *fifo.Client) error {
-					_, err := c.DB().ExecContext(t.Context(), "SELECT ?", escaping)
-					return err
-				},
-				"Run": func(c *fifo.Client) error {
-					return b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) { w.Client = c }).Run(t.Context())
-				},
-				"RunOne": func(c *fifo.Client) error {
-					_, err := b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
-						w.Client = c
-					}).RunOne(t.Context())
-					return err
-				},
-			} {
-				// Each by a client that has not looked yet.
-				require.ErrorIs(t, do(b.open(pool)), fifo.ErrNonconforming, call)
-			}
-			require.Equal(t, 2, b.count("dead_letters"))
-			require.Zero(t, b.count("jobs"))
-			b.operate(b.open(pool))
-		})
-	}
+	}, func(t *testing.T, open func(*bed) *pgxpool.Pool) {
+		b := withDeadLetters(t)
+		pool := open(b)
+		for call, do := range map[string]func(*fifo.Client) error{
+			"Enqueue": func(c *fifo.Client) error {
+				_, err := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: escaping})
+				return err
+			},
+			"DB": func(c *fifo.Client) error {
+				_, err := c.DB().ExecContext(t.Context(), "SELECT ?", escaping)
+				return err
+			},
+			"Run": func(c *fifo.Client) error {
+				return b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) { w.Client = c }).Run(t.Context())
+			},
+			"RunOne": func(c *fifo.Client) error {
+				_, err := b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
+					w.Client = c
+				}).RunOne(t.Context())
+				return err
+			},
+		} {
+			// Each by a client that has not looked yet.
+			require.ErrorIs(t, do(b.open(pool)), fifo.ErrNonconforming, call)
+		}
+		require.Equal(t, 2, b.count("dead_letters"))
+		require.Zero(t, b.count("jobs"))
+		b.operate(b.open(pool))
+	})
 }
 
 // operate has all verbs act on the group that names all where it is not a parameter. They do what they are to do.
@@ -134,9 +136,8 @@ func (b *bed) operate(c *fifo.Client) {
 
 // A client that has looked once looks at each connection on which bun writes values.
 func TestStringsCeaseToConform(t *testing.T) {
-	t.Parallel()
 	b := withDeadLetters(t)
-	pool := b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	pool := b.onePool()
 	client := b.open(pool)
 	drop := func() (n int64, err error) {
 		res, err := client.DB().ExecContext(t.Context(), "DELETE FROM pgfifo.dead_letters WHERE group_id = ?", escaping)

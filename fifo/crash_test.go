@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -51,7 +50,7 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
-	for name, die := range map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+	overNamed(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			if err := b.kill(ctx, pid); err != nil {
 				return err
@@ -67,11 +66,7 @@ func testLostConnection(t *testing.T, by lease) {
 			return nil
 		},
 		"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
-			}
-			return err
+			return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
 		},
 		"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
 			tx, err := job.Tx(ctx)
@@ -83,50 +78,47 @@ func testLostConnection(t *testing.T, by lease) {
 		"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			return b.kill(context.WithoutCancel(ctx), pid)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			b.ledger.overlaps = true
-			ids := b.send("g", "dies", "next")
-			causes := make(chan error, 1)
-			b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
-			r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[1] {
-					return nil
-				}
-				pid, err := backend(ctx, job)
-				if err != nil || job.Attempt() > 1 {
-					_, kept := b.pool.Exec(ctx,
-						"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
-					return errors.Join(err, kept)
-				}
-				err = die(b, ctx, job, pid)
-				causes <- context.Cause(ctx)
-				return err
-			}, watchful))
-			cause := receive(t, causes, "the end of the first attempt")
-			if name == "idle" || name == "ignored" {
-				require.ErrorIs(t, cause, fifo.ErrLost)
+	}, func(t *testing.T, name string, die func(b *bed, ctx context.Context, job *fifo.Job, pid int) error) {
+		b := by.on(newEffects(t))
+		b.ledger.overlaps = true
+		ids := b.send("g", "dies", "next")
+		causes := make(chan error, 1)
+		b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
+		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[1] {
+				return nil
 			}
-			b.drained()
-			await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-			require.NoError(t, r.stop())
-			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-			require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
-				b.ledger.outcomes())
-			require.Equal(t, []int{2}, b.effects())
-			failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
-			require.Len(t, failures, 1)
-			require.Equal(t, 1, failures[0].Attempt)
-			require.Equal(t, fifo.KindLost, failures[0].Kind)
-			require.NotEmpty(t, failures[0].Error)
-			require.NotEmpty(t, failures[0].Worker)
-			for _, s := range b.ledger.settled {
-				require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+			pid, err := backend(ctx, job)
+			if err != nil || job.Attempt() > 1 {
+				_, kept := b.pool.Exec(ctx,
+					"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+				return errors.Join(err, kept)
 			}
-		})
-	}
+			err = die(b, ctx, job, pid)
+			causes <- context.Cause(ctx)
+			return err
+		}, watchful))
+		cause := receive(t, causes, "the end of the first attempt")
+		if name == "idle" || name == "ignored" {
+			require.ErrorIs(t, cause, fifo.ErrLost)
+		}
+		b.drained()
+		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
+		require.NoError(t, r.stop())
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+		require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
+			b.ledger.outcomes())
+		require.Equal(t, []int{2}, b.effects())
+		failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
+		require.Len(t, failures, 1)
+		require.Equal(t, 1, failures[0].Attempt)
+		require.Equal(t, fifo.KindLost, failures[0].Kind)
+		require.NotEmpty(t, failures[0].Error)
+		require.NotEmpty(t, failures[0].Worker)
+		for _, s := range b.ledger.settled {
+			require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+		}
+	})
 }
 
 // A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of
@@ -147,12 +139,11 @@ func testPoison(t *testing.T, by lease) {
 	b.work(w)
 	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
 	require.Empty(t, b.effects())
-	letters := b.deadLetters()
-	require.Len(t, letters, 1)
-	require.Equal(t, ids[0], letters[0].ID)
-	require.Equal(t, 3, letters[0].Attempts)
-	require.Len(t, letters[0].Failures, 3)
-	for i, f := range letters[0].Failures {
+	letter := only(t, b.deadLetters())
+	require.Equal(t, ids[0], letter.ID)
+	require.Equal(t, 3, letter.Attempts)
+	require.Len(t, letter.Failures, 3)
+	for i, f := range letter.Failures {
 		require.Equal(t, i+1, f.Attempt)
 		require.Equal(t, fifo.KindLost, f.Kind)
 	}
@@ -193,18 +184,9 @@ func testRandomDeaths(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	b.exec("CREATE TABLE list (n serial, group_id text, id bigint PRIMARY KEY)")
-	for g := range 4 {
-		for range 25 {
-			b.send(fmt.Sprint(g), nil)
-		}
-	}
+	b.sendMany("q", 4, 25)
 	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.Tx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
-		return err
+		return bunExec(ctx, job, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
 	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = 4, 1000 }))
 	for next := 0; query[int](b, "SELECT count(*) FROM list") < 100; {
 		if b.ledger.started() < next { // some of the attempts may end: what dies at once each time gets nowhere

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +16,7 @@ import (
 // bury makes dead letters of all jobs that say "dead".
 func (b *bed) bury() {
 	b.t.Helper()
-	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "dead" {
-			return fifo.DeadLetter(errOnPurpose)
-		}
-		return nil
-	}))
+	b.work(b.worker(failingOn("dead", fifo.DeadLetter(errOnPurpose))))
 }
 
 func letterIDs(list []fifo.Job) (ids []int64) {
@@ -42,7 +38,6 @@ var allAgain = fifo.Redrive{Letters: fifo.Letters{All: true}}
 func counted(jobs []int64, _ string, err error) (int, error) { return len(jobs), err }
 
 func TestDeadLetters(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var ids []int64
 	for i := range 7 {
@@ -51,23 +46,20 @@ func TestDeadLetters(t *testing.T) {
 	b.bury()
 	list := func(of lister) []int64 {
 		t.Helper()
-		l, err := of.DeadLetters(t.Context(), fifo.Letters{})
-		require.NoError(t, err)
+		l := b.lettersOf(of, fifo.Letters{})
 		return letterIDs(l)
 	}
 	even := []int64{ids[0], ids[2], ids[4], ids[6]}
 	odd := []int64{ids[1], ids[3], ids[5]}
 	all := append(append([]int64{}, even...), odd...) // by group
-	q := b.client.Queue("q")
 	require.Equal(t, all, list(b.client))
-	require.Equal(t, all, list(q))
-	require.Equal(t, odd, list(q.Group("g1")))
+	require.Equal(t, all, list(b.q))
+	require.Equal(t, odd, list(b.q.Group("g1")))
 	require.Empty(t, list(b.client.Queue("none")))
 	require.Empty(t, list(b.client.Queue("none").Group("g1")))
-	require.Empty(t, list(q.Group("' OR ?0 --")))
+	require.Empty(t, list(b.q.Group("' OR ?0 --")))
 
-	l, err := b.client.DeadLetters(t.Context(), fifo.Letters{Limit: 1})
-	require.NoError(t, err)
+	l := b.lettersOf(b.client, fifo.Letters{Limit: 1})
 	require.Len(t, l, 1)
 	require.Equal(t, groups.Key{Queue: "q", GroupID: "g0"}, l[0].Group())
 	require.Equal(t, "dead", string(l[0].Payload))
@@ -79,38 +71,30 @@ func TestDeadLetters(t *testing.T) {
 
 // Redriven jobs go back to their old places: before what was enqueued later, with attempts anew and their history kept.
 func TestRedrive(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true
 	ids := b.send("g", "dead", "fine", "dead", "dead")
 	other := b.send("h", "dead")
 	b.bury()
-	q := b.client.Queue("q")
-	g := q.Group("g")
-	did := func(n int, err error) int {
-		t.Helper()
-		require.NoError(t, err)
-		return n
-	}
-	ctx := t.Context()
-	require.Zero(t, did(counted(b.client.Queue("none").Redrive(ctx, allAgain))))
-	require.Zero(t, did(counted(b.client.Queue("none").Redrive(ctx, again(ids...)))))
-	require.Zero(t, did(counted(g.Redrive(ctx, again(other[0])))), "of another group")
+	g := b.q.Group("g")
+	require.Empty(t, b.redrive(b.client.Queue("none"), allAgain))
+	require.Empty(t, b.redrive(b.client.Queue("none"), again(ids...)))
+	require.Empty(t, b.redrive(g, again(other[0])), "of another group")
 	for _, none := range [][]int64{nil, {}} {
-		require.Zero(t, did(counted(g.Redrive(ctx, again(none...)))), "those given, which are none")
-		require.Zero(t, did(counted(q.Redrive(ctx, again(none...)))))
+		require.Empty(t, b.redrive(g, again(none...)), "those given, which are none")
+		require.Empty(t, b.redrive(b.q, again(none...)))
 	}
 
 	waiting := b.send("g", "waits")
-	require.Equal(t, 1, did(counted(g.Redrive(ctx, again(ids[2], ids[1])))))
+	require.Len(t, b.redrive(g, again(ids[2], ids[1])), 1)
 	jobs := b.jobs()
 	require.Len(t, jobs, 2)
 	require.Equal(t, ids[2], jobs[0].ID)
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 1)
-	require.Equal(t, 2, did(counted(g.Redrive(ctx, allAgain))), "the rest of the group")
-	require.Zero(t, did(counted(g.Redrive(ctx, allAgain))))
-	require.Equal(t, 1, did(counted(q.Redrive(ctx, again(other[0])))), "of any group of the queue")
+	require.Len(t, b.redrive(g, allAgain), 2, "the rest of the group")
+	require.Empty(t, b.redrive(g, allAgain))
+	require.Len(t, b.redrive(b.q, again(other[0])), 1, "of any group of the queue")
 	require.Empty(t, b.deadLetters())
 
 	n := len(b.ledger.order())
@@ -127,7 +111,6 @@ func TestRedrive(t *testing.T) {
 
 // The worker that has passed the job by hears of it at once.
 func TestRedriveIntoBusyGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true
 	dead := b.send("g", "dead")
@@ -140,8 +123,7 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 	later := b.send("g", nil, nil)
 	step <- struct{}{}
 	b.holder("g")
-	_, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
-	require.NoError(t, err)
+	b.redrive(b.q, allAgain)
 	close(step)
 	b.drained()
 	order := b.ledger.order()[1:]
@@ -149,7 +131,6 @@ func TestRedriveIntoBusyGroup(t *testing.T) {
 }
 
 func TestDeleteDeadLetters(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "dead", "dead", "dead")
 	b.send("h", "dead")
@@ -160,7 +141,7 @@ func TestDeleteDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	g := q.Group("g")
 	require.Zero(t, did(q.Group("h").DeleteDeadLetters(ctx, named(ids...))))
 	require.Zero(t, did(b.client.Queue("none").DeleteDeadLetters(ctx, fifo.Letters{All: true})))
@@ -178,7 +159,6 @@ func TestDeleteDeadLetters(t *testing.T) {
 // The sweep drops dead letters that are older than their queue keeps them, whether the worker handles it or not, and
 // rows of idle groups, and nothing else.
 func TestSweep(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("old", "dead")
 	young := b.send("young", "dead")
@@ -206,12 +186,149 @@ func TestSweep(t *testing.T) {
 	await(t, "the sweep", func() bool { return b.count("queue_groups") == 3 && b.count("dead_letters") == 4 })
 	require.Equal(t, []string{"kept", "month", "other", "q"},
 		query[[]string](b, "SELECT array_agg(queue ORDER BY queue) FROM pgfifo.dead_letters"))
-	letters, err := b.client.Queue("q").DeadLetters(t.Context(), fifo.Letters{})
-	require.NoError(t, err)
-	require.Equal(t, young, letterIDs(letters))
+	require.Equal(t, young, letterIDs(b.lettersOf(b.q, fifo.Letters{})))
 	require.Equal(t, []string{"1234", "fresh", "held"},
 		query[[]string](b, "SELECT array_agg(group_id ORDER BY group_id) FROM pgfifo.queue_groups"))
 	close(h.release)
 	b.send("idle", nil) // a collected row is made again
 	await(t, "the idle group's job", func() bool { return b.count("jobs") == 1 })
+}
+
+// A list, a redrive and a deletion choose the same dead letters: by their ids, or by their last failures, a part of
+// them at a time.
+func TestLettersAreChosen(t *testing.T) {
+	b := newBed(t)
+	ctx, q := t.Context(), b.q
+	planted := []fifo.Job{
+		letter("a", 1001, fifo.KindError, "no such font: 100%"), letter("a", 1004, fifo.KindTimeout, "too late"),
+		letter("a", 1005, fifo.KindError, "No such font"), letter("b", 1002, fifo.KindError, "no such font"),
+		letter("b", 1003, fifo.KindPanic, "the one after"),
+	}
+	b.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)" +
+		"VALUES ('q', 'c', 1006, '', 0, now(), NULL), ('q', 'd', 1007, '', 0, now(), '[]')," +
+		"('p', 'a', 1001, '', 0, now(), NULL)")
+	place := func(group string, id int64) string {
+		return (&fifo.Job{Queue: "q", GroupID: group, ID: id}).Cursor()
+	}
+	for _, x := range []struct {
+		of   fifo.Scope
+		what fifo.Letters
+		want []int64
+	}{
+		{q, fifo.Letters{All: true}, []int64{1001, 1004, 1005, 1002, 1003, 1006, 1007}},
+		{q, fifo.Letters{All: true, Limit: 3}, []int64{1001, 1004, 1005}},
+		{q, fifo.Letters{All: true, Limit: 2, After: place("a", 1004)}, []int64{1005, 1002}},
+		{q, fifo.Letters{All: true, After: place("a", 1<<62)}, []int64{1002, 1003, 1006, 1007}},
+		{q, fifo.Letters{All: true, After: (&fifo.Job{Queue: "r", GroupID: "a"}).Cursor()}, nil},
+		{q.Group("b"), fifo.Letters{All: true, After: place("a", 1005)}, []int64{1002, 1003}},
+		{q.Group("b"), fifo.Letters{All: true, After: place("b", 1002)}, []int64{1003}},
+		{q.Group("b"), fifo.Letters{All: true, After: place("c", 0)}, nil},
+		{q, fifo.Letters{IDs: []int64{1003, 1001, 1001, 7}}, []int64{1001, 1003}},
+		{q, fifo.Letters{IDs: []int64{1003, 1001}, Limit: 1}, []int64{1001}},
+		{q.Group("b"), fifo.Letters{IDs: []int64{1003, 1001}}, []int64{1003}},
+		{q, fifo.Letters{Kind: fifo.KindError}, []int64{1001, 1005, 1002}},
+		{q, fifo.Letters{Kind: fifo.KindError, Limit: 2}, []int64{1001, 1005}},
+		{q, fifo.Letters{Kind: fifo.KindError, After: place("a", 1004)}, []int64{1005, 1002}},
+		{q.Group("a"), fifo.Letters{Kind: fifo.KindTimeout}, []int64{1004}},
+		{q, fifo.Letters{Kind: "err"}, nil},
+		{q, fifo.Letters{Error: "such font"}, []int64{1001, 1005, 1002}},
+		{q, fifo.Letters{Error: "no such"}, []int64{1001, 1002}},
+		{q, fifo.Letters{Error: "0%"}, []int64{1001}},
+		{q, fifo.Letters{Error: "%"}, []int64{1001}},
+		{q, fifo.Letters{Error: "the one before"}, nil},
+		{q, fifo.Letters{Kind: fifo.KindPanic, Error: "one"}, []int64{1003}},
+		{q, fifo.Letters{Kind: fifo.KindTimeout, Error: "font"}, nil},
+		{q, fifo.Letters{Kind: "' OR true --", Error: `\`}, nil},
+		{q, fifo.Letters{IDs: []int64{}}, nil},
+	} {
+		b.exec("DELETE FROM pgfifo.dead_letters WHERE queue = 'q' AND group_id < 'c'")
+		b.died(planted...)
+		list := b.lettersOf(x.of, x.what)
+		require.Equal(t, x.want, letterIDs(list), "list %v %+v", x.of, x.what)
+		for _, tail := range []bool{false, true} {
+			tx := b.begin()
+			before := b.lettersOf(q.InPgx(tx), fifo.Letters{})
+			jobs, last, err := x.of.InPgx(tx).Redrive(ctx, fifo.Redrive{Letters: x.what, ToTail: tail})
+			require.NoError(t, err)
+			moved := b.redriven(before, q.InPgx(tx))
+			require.Equal(t, x.want, letterIDs(moved), "redrive %v %+v", x.of, x.what)
+			require.Len(t, jobs, len(x.want))
+			if !tail {
+				require.Equal(t, x.want, jobs)
+			}
+			place := x.what.After
+			if len(moved) > 0 {
+				place = moved[len(moved)-1].Cursor()
+			}
+			require.Equal(t, place, last)
+			require.NoError(t, tx.Rollback(ctx))
+		}
+		n, err := x.of.DeleteDeadLetters(ctx, x.what)
+		require.NoError(t, err)
+		require.Len(t, x.want, n, "delete %v %+v", x.of, x.what)
+		list = b.lettersOf(x.of, x.what)
+		if x.what.Limit == 0 {
+			require.Empty(t, list, "%v %+v", x.of, x.what)
+		}
+		b.exec("INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)" +
+			"VALUES ('q', 'c', 1006, '', 0, now(), NULL), ('q', 'd', 1007, '', 0, now(), '[]') " +
+			"ON CONFLICT DO NOTHING")
+	}
+	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.dead_letters WHERE queue = 'p'"))
+}
+
+// What names nothing is nothing, and what names too much is an error before any SQL.
+func TestLettersAreChecked(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	q := nowhere(t).Queue("q")
+	for _, s := range []fifo.Scope{q, q.Group("g")} {
+		for _, none := range []fifo.Letters{
+			{}, named(), {IDs: []int64{}}, {Limit: 10}, {After: (&fifo.Job{Queue: "q", GroupID: "g"}).Cursor()},
+		} {
+			n, err := s.DeleteDeadLetters(ctx, none)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			jobs, last, err := s.Redrive(ctx, toTail(none))
+			require.NoError(t, err)
+			require.Empty(t, jobs)
+			require.Equal(t, none.After, last)
+		}
+		for _, bad := range []fifo.Letters{
+			{IDs: []int64{1}, All: true},
+			{IDs: []int64{}, Kind: fifo.KindError},
+			{All: true, Error: "x"},
+			{Kind: "\x00"},
+			{Error: "\xff"},
+			{All: true, After: (&fifo.Job{Queue: "q", GroupID: "\x00"}).Cursor()},
+			{All: true, After: "q/g/1"},
+		} {
+			_, err := s.DeleteDeadLetters(ctx, bad)
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
+			_, _, err = s.Redrive(ctx, fifo.Redrive{Letters: bad})
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
+			_, err = s.DeadLetters(ctx, bad)
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", bad)
+		}
+	}
+	for _, x := range []struct {
+		of   fifo.Scope
+		edit fifo.Redrive
+		want error
+	}{
+		{q, fifo.Redrive{Letters: named(1), Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Letters: named(1, 2), Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Payload: ""}, fifo.ErrInvalidID},
+		{q.Group("g"), fifo.Redrive{Letters: named(1), Payload: func() {}}, fifo.ErrInvalidMessage},
+		{q.Group("g"), fifo.Redrive{Letters: named(1), Headers: fifo.Headers{"": ""}}, fifo.ErrInvalidMessage},
+		{
+			q.Group("g"),
+			fifo.Redrive{Letters: named(1), Payload: strings.Repeat("x", fifo.MaxPayloadBytes+1)},
+			fifo.ErrPayloadTooLarge,
+		},
+	} {
+		_, _, err := x.of.Redrive(ctx, x.edit)
+		require.ErrorIs(t, err, x.want, "%+v", x.edit)
+	}
 }

@@ -2,6 +2,9 @@ package fifo_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,36 +27,29 @@ func deduped(group, id string) fifo.Message {
 // A duplicate is not enqueued, and its receipt has the first one's job, also when that is done or dead, and until the
 // window is over by the server's clock.
 func TestDedup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	ctx := t.Context()
-	first, err := b.client.Enqueue(ctx, deduped("g", "a"))
-	require.NoError(t, err)
+	first := b.receipts(deduped("g", "a"))
 	require.False(t, first[0].Duplicate)
 	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
 	requireDuplicate := func(what string) {
 		t.Helper()
 		for _, group := range []string{"g", "another"} {
-			got, err := b.client.Enqueue(ctx, deduped(group, "a"))
-			require.NoError(t, err)
-			require.Equal(t, duplicate, got, what)
+			require.Equal(t, duplicate, b.receipts(deduped(group, "a")), what)
 		}
 	}
 	requireDuplicate("it waits")
 	b.work(b.worker(nop))
 	requireDuplicate("it is done")
 	require.Zero(t, b.count("jobs"))
-	other, err := b.client.Enqueue(ctx, deduped("g", "A"),
+	other := b.receipts(deduped("g", "A"),
 		fifo.Message{Queue: "other", GroupID: "g", DedupID: "a"}, fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
 	for _, r := range other {
 		require.False(t, r.Duplicate, "another id, another queue, none")
 	}
 	require.Equal(t, 3, b.count("jobs"))
 
 	b.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp() + interval '1 second' - interval '1 second'")
-	again, err := b.client.Enqueue(ctx, deduped("g", "a"))
-	require.NoError(t, err)
+	again := b.receipts(deduped("g", "a"))
 	require.False(t, again[0].Duplicate)
 	require.Greater(t, again[0].ID, other[2].ID)
 	duplicate[0].ID = again[0].ID
@@ -65,18 +61,14 @@ func TestDedup(t *testing.T) {
 
 // The window and the scope are the queue's.
 func TestDedupSettings(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	q := b.client.Queue("q")
-	require.NoError(t, q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"), deduped("h", "a"), deduped("g", "a"))
-	require.NoError(t, err)
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{DedupWindow: 48 * time.Hour, DedupByGroup: true}))
+	got := b.receipts(deduped("g", "a"), deduped("h", "a"), deduped("g", "a"))
 	require.False(t, got[0].Duplicate)
 	require.False(t, got[1].Duplicate, "an id of another group")
 	require.Equal(t, fifo.Receipt{ID: got[0].ID, Duplicate: true}, got[2])
 	alone := fifo.Message{Queue: "q", Ungrouped: true, DedupID: "b"}
-	two, err := b.client.Enqueue(t.Context(), alone, alone)
-	require.NoError(t, err)
+	two := b.receipts(alone, alone)
 	require.Equal(t, fifo.Receipt{ID: two[0].ID, Duplicate: true}, two[1], "those of no group are of one here")
 	require.NoError(t, b.client.Queue("elsewhere").Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
 	first := fifo.Message{Queue: "elsewhere", GroupID: "g", DedupID: "c"}
@@ -84,13 +76,11 @@ func TestDedupSettings(t *testing.T) {
 	b.sendAll(first)
 	b.exec("UPDATE pgfifo.queues SET dedup_by_group = true WHERE queue = 'elsewhere'")
 	for _, m := range []fifo.Message{first, {Queue: "elsewhere", Ungrouped: true, DedupID: "c"}} {
-		got, err = b.client.Enqueue(t.Context(), m)
-		require.NoError(t, err)
+		got = b.receipts(m)
 		require.False(t, got[0].Duplicate, "what was remembered before the change")
 	}
 	like := fifo.Message{Queue: "q", GroupID: "~" + strings.Repeat("a", 24), DedupID: "b"}
-	got, err = b.client.Enqueue(t.Context(), like)
-	require.NoError(t, err)
+	got = b.receipts(like)
 	require.False(t, got[0].Duplicate, "a group whose id looks as if it was drawn is a group")
 	require.Equal(t, 4, query[int](b, `SELECT count(*) FROM pgfifo.dedup_ids
 		WHERE expires BETWEEN now() + interval '47 hours' AND now() + interval '48 hours'`))
@@ -99,49 +89,41 @@ func TestDedupSettings(t *testing.T) {
 // Duplicates within one call, beside messages without a deduplication id, in each kind of transaction: the receipts are
 // in the order of the messages, and all of them keep their headers and times.
 func TestDedupInOneCall(t *testing.T) {
-	t.Parallel()
-	for _, order := range []bool{false, true} {
-		for kind, begin := range producers {
-			t.Run(fmt.Sprint(kind, order), func(t *testing.T) {
-				t.Parallel()
-				b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
-				first, err := b.client.Enqueue(t.Context(), deduped("g", "stored"))
-				require.NoError(t, err)
-				msgs := []fifo.Message{
-					{Queue: "q", GroupID: "g", Payload: "0"},
-					deduped("g", "stored"), deduped("g", "b"), deduped("h", "a"), deduped("h", "b"),
-					{Queue: "q", GroupID: "h", Payload: "5", Headers: fifo.Headers{"n": "5\x00"}},
-					{Queue: "r", GroupID: "g", Payload: "6", DedupID: `b"\{},`, RunAt: time.Now().Add(time.Hour)},
-					deduped("g", "a"),
-				}
-				p := begin(t, b.client, b)
-				ids, err := p.enqueue(msgs...)
-				require.NoError(t, err)
-				require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
-				require.IsIncreasing(t, []int64{ids[1], ids[0], ids[2], ids[3], ids[5], ids[6]})
-				again, err := p.enqueue(msgs[1:5]...)
-				require.NoError(t, err)
-				require.Equal(t, ids[1:5], again, "in a second call")
-				require.NoError(t, p.commit())
-				got := make(map[int64]fifo.Job)
-				for _, job := range b.jobs() {
-					got[job.ID] = job
-				}
-				require.Len(t, got, 6)
-				for n, payload := range map[int]string{0: "0", 1: "g stored", 2: "g b", 3: "h a", 5: "5", 6: "6"} {
-					require.Equal(t, payload, string(got[ids[n]].Payload))
-				}
-				require.Equal(t, fifo.Headers{"n": "5\x00"}, got[ids[5]].Headers)
-				require.NotZero(t, got[ids[6]].RunAt)
-				receipts, err := b.client.Enqueue(t.Context(), msgs...)
-				require.NoError(t, err)
-				for n, r := range receipts {
-					require.Equal(t, msgs[n].DedupID != "", r.Duplicate)
-					require.Equal(t, r.Duplicate, r.ID == ids[n])
-				}
-			})
-		}
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+		overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+			first := b.receipts(deduped("g", "stored"))
+			msgs := []fifo.Message{
+				{Queue: "q", GroupID: "g", Payload: "0"},
+				deduped("g", "stored"), deduped("g", "b"), deduped("h", "a"), deduped("h", "b"),
+				{Queue: "q", GroupID: "h", Payload: "5", Headers: fifo.Headers{"n": "5\x00"}},
+				{Queue: "r", GroupID: "g", Payload: "6", DedupID: `b"\{},`, RunAt: time.Now().Add(time.Hour)},
+				deduped("g", "a"),
+			}
+			p := begin(b)
+			ids := p.send(msgs...)
+			require.Equal(t, []int64{first[0].ID, ids[2], ids[3]}, []int64{ids[1], ids[4], ids[7]})
+			require.IsIncreasing(t, []int64{ids[1], ids[0], ids[2], ids[3], ids[5], ids[6]})
+			again := p.send(msgs[1:5]...)
+			require.Equal(t, ids[1:5], again, "in a second call")
+			require.NoError(t, p.commit())
+			got := make(map[int64]fifo.Job)
+			for _, job := range b.jobs() {
+				got[job.ID] = job
+			}
+			require.Len(t, got, 6)
+			for n, payload := range map[int]string{0: "0", 1: "g stored", 2: "g b", 3: "h a", 5: "5", 6: "6"} {
+				require.Equal(t, payload, string(got[ids[n]].Payload))
+			}
+			require.Equal(t, fifo.Headers{"n": "5\x00"}, got[ids[5]].Headers)
+			require.NotZero(t, got[ids[6]].RunAt)
+			receipts := b.receipts(msgs...)
+			for n, r := range receipts {
+				require.Equal(t, msgs[n].DedupID != "", r.Duplicate)
+				require.Equal(t, r.Duplicate, r.ID == ids[n])
+			}
+		})
+	})
 }
 
 // blocked returns how many sessions wait for another one's transaction.
@@ -153,56 +135,46 @@ func (b *bed) blocked() int {
 // The second of two concurrent duplicates waits for the first one's transaction: it is a duplicate if that commits, and
 // else takes its place, with an id that is drawn then.
 func TestDedupAtOnce(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		for _, end := range []string{"commit", "undo"} {
-			t.Run(kind+", "+end, func(t *testing.T) {
-				t.Parallel()
-				b := newBed(t)
-				first := begin(t, b.client, b)
-				ids, err := first.enqueue(deduped("g", "a"))
-				require.NoError(t, err)
-				second := make(chan []fifo.Receipt, 1)
-				failed := make(chan error, 1)
-				go func() {
-					got, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
-					failed <- err
-					second <- got
-				}()
-				await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
-				third, err := b.client.Enqueue(promptly(t), deduped("g", "other"))
-				require.NoError(t, err)
-				if end == "commit" {
-					require.NoError(t, first.commit())
-				} else {
-					require.NoError(t, first.undo())
-				}
-				require.NoError(t, receive(t, failed, "the second producer"))
-				got := receive(t, second, "its receipts")
-				require.Greater(t, got[0].ID, third[0].ID, "no id is drawn while it waits")
-				if end == "commit" {
-					require.Equal(t, fifo.Receipt{ID: ids[0], Duplicate: true}, got[1])
-				} else {
-					require.False(t, got[1].Duplicate)
-					require.Greater(t, got[1].ID, got[0].ID)
-				}
-				require.Equal(t, 3, b.count("jobs"))
-			})
-		}
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		overEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
+			b := newBed(t)
+			first := begin(b)
+			ids := first.send(deduped("g", "a"))
+			second := make(chan []fifo.Receipt, 1)
+			failed := make(chan error, 1)
+			go func() {
+				got, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
+				failed <- err
+				second <- got
+			}()
+			await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
+			third := b.receipts(deduped("g", "other"))
+			if end == "commit" {
+				require.NoError(t, first.commit())
+			} else {
+				require.NoError(t, first.undo())
+			}
+			require.NoError(t, receive(t, failed, "the second producer"))
+			got := receive(t, second, "its receipts")
+			require.Greater(t, got[0].ID, third[0].ID, "no id is drawn while it waits")
+			if end == "commit" {
+				require.Equal(t, fifo.Receipt{ID: ids[0], Duplicate: true}, got[1])
+			} else {
+				require.False(t, got[1].Duplicate)
+				require.Greater(t, got[1].ID, got[0].ID)
+			}
+			require.Equal(t, 3, b.count("jobs"))
+		})
+	})
 }
 
 // What is undone to a savepoint was not taken: neither for the transaction itself nor for one that waits for it.
 func TestDedupSavepoint(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tx := b.begin()
 	inner, err := tx.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = b.client.EnqueuePgxTx(t.Context(), inner, deduped("g", "mine"), deduped("g", "other"))
-	require.NoError(t, err)
+	b.receiptsIn(inner, deduped("g", "mine"), deduped("g", "other"))
 	second := make(chan error, 1)
 	go func() {
 		got, err := b.client.Enqueue(t.Context(), deduped("g", "other"))
@@ -214,8 +186,7 @@ func TestDedupSavepoint(t *testing.T) {
 	await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
 	require.NoError(t, inner.Rollback(t.Context()))
 	require.NoError(t, receive(t, second, "the second producer"))
-	got, err := b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", "mine"), deduped("g", "other"))
-	require.NoError(t, err)
+	got := b.receiptsIn(tx, deduped("g", "mine"), deduped("g", "other"))
 	require.False(t, got[0].Duplicate)
 	require.True(t, got[1].Duplicate)
 	require.NoError(t, tx.Commit(t.Context()))
@@ -224,8 +195,7 @@ func TestDedupSavepoint(t *testing.T) {
 
 // Many producers that enqueue the same ids in different orders: no deadlock, and one job of each id.
 func TestDedupBatches(t *testing.T) {
-	t.Parallel()
-	for _, order := range []bool{false, true} {
+	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
 		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
 		b.run(b.worker(nop))
 		var wg sync.WaitGroup
@@ -267,7 +237,7 @@ func TestDedupBatches(t *testing.T) {
 			require.Equal(t, 1, n, id)
 		}
 		await(t, "all jobs", func() bool { return len(b.ledger.order()) == len(fresh) })
-	}
+	})
 }
 
 // An id that was taken in a transaction which then enqueued nothing, because its context ended in between, is not one
@@ -278,8 +248,7 @@ func testDedupTakenAndNotUsed(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.exec(`INSERT INTO pgfifo.dedup_ids (key, expires)
 		VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), now() + interval '1 hour')`)
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	got := b.receipts(deduped("g", "a"))
 	require.False(t, got[0].Duplicate)
 	require.Equal(t, 1, b.count("jobs"))
 	require.Equal(t, got[0].ID, query[int64](b, "SELECT job FROM pgfifo.dedup_ids"))
@@ -288,16 +257,13 @@ func testDedupTakenAndNotUsed(t *testing.T, by lease) {
 
 // A caller at REPEATABLE READ meets what was committed since it began with an error, and never enqueues twice.
 func TestDedupRepeatableRead(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		id := string(isolation)
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: isolation})
 		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", id+" mine"), deduped("g", id+" mine"))
-		require.NoError(t, err)
-		_, err = b.client.Enqueue(t.Context(), deduped("g", id))
-		require.NoError(t, err)
+		b.receiptsIn(tx, deduped("g", id+" mine"), deduped("g", id+" mine"))
+		b.receipts(deduped("g", id))
 		_, err = b.client.EnqueuePgxTx(t.Context(), tx, deduped("g", id))
 		var pgErr *pgconn.PgError
 		require.ErrorAs(t, err, &pgErr)
@@ -323,28 +289,21 @@ func TestDedupRepeatableRead(t *testing.T) {
 
 // A redrive is no enqueue: a dead letter whose id is remembered goes back, and remains the first.
 func TestDedupAndRedrive(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	first, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	first := b.receipts(deduped("g", "a"))
 	b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errors.New("on purpose")) }))
 	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
-	got, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	got := b.receipts(deduped("g", "a"))
 	require.Equal(t, duplicate, got)
-	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(first[0].ID))
-	require.NoError(t, err)
-	require.Len(t, back, 1)
+	require.Len(t, b.redrive(b.q, again(first[0].ID)), 1)
 	require.Equal(t, first[0].ID, b.jobs()[0].ID)
-	got, err = b.client.Enqueue(t.Context(), deduped("g", "a"))
-	require.NoError(t, err)
+	got = b.receipts(deduped("g", "a"))
 	require.Equal(t, duplicate, got)
 	require.Equal(t, 1, b.count("jobs"))
 }
 
 // A hook may give an id, and sees what became of it.
 func TestDedupByHook(t *testing.T) {
-	t.Parallel()
 	var seen []fifo.Receipt
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = []fifo.Hooks{{Enqueue: func(
@@ -358,22 +317,36 @@ func TestDedupByHook(t *testing.T) {
 	})
 	m := fifo.Message{Queue: "q", GroupID: "g", Payload: map[string]int{"b": 1, "a": 2}}
 	for range 2 {
-		_, err := b.client.Enqueue(t.Context(), m)
-		require.NoError(t, err)
+		b.receipts(m)
 	}
 	require.Equal(t, []fifo.Receipt{{ID: seen[0].ID}, {ID: seen[0].ID, Duplicate: true}}, seen)
 }
 
 // What is announced of a call with duplicates are its new jobs, and of one with nothing else nothing.
 func TestDedupIsAnnounced(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
 	for i := range 3 {
 		for range 2 {
-			_, err := b.client.Enqueue(t.Context(), deduped("g", "always"), deduped("h", fmt.Sprint(i)))
-			require.NoError(t, err)
+			b.receipts(deduped("g", "always"), deduped("h", fmt.Sprint(i)))
 		}
 		await(t, "the new jobs", func() bool { return len(b.ledger.order()) == 2+i })
 	}
+}
+
+func TestContentID(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte(`{"a":1}`))
+	want := hex.EncodeToString(sum[:])
+	for _, payload := range []any{
+		`{"a":1}`, []byte(`{"a":1}`), json.RawMessage(`{"a":1}`), map[string]int{"a": 1}, struct {
+			A int `json:"a"`
+		}{1},
+	} {
+		got, err := fifo.ContentID(payload)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := fifo.ContentID(func() {})
+	require.ErrorIs(t, err, fifo.ErrInvalidMessage)
 }

@@ -68,52 +68,49 @@ func testDrainTimeout(t *testing.T, by lease) {
 		},
 		"panics": func(ctx context.Context, _ *fifo.Job) error { panic(ctx.Err()) },
 	}
-	for _, drain := range []time.Duration{-1, 50 * time.Millisecond} {
-		t.Run(drain.String(), func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			h := newBlocking()
-			var ids []int64
-			for group := range last {
-				ids = append(ids, b.send(group, nil, nil)...)
-			}
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.GroupID != "asks then" {
-					if err := write(ctx, job, int(job.ID)); err != nil {
-						return err
-					}
+	overEach(t, []time.Duration{-1, 50 * time.Millisecond}, func(t *testing.T, drain time.Duration) {
+		b := by.on(newEffects(t))
+		h := newBlocking()
+		var ids []int64
+		for group := range last {
+			ids = append(ids, b.send(group, nil, nil)...)
+		}
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.GroupID != "asks then" {
+				if err := write(ctx, job, int(job.ID)); err != nil {
+					return err
 				}
-				if err := h.handle(ctx, job); err == nil {
-					return nil
-				}
-				return last[job.GroupID](ctx, job)
-			}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(last), drain })
-			r := b.run(w)
-			for range last {
-				receive(t, h.started, "a handler")
 			}
-			require.NoError(t, r.stop())
-			for range last {
-				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
-			}
-			require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Returned, fifo.Returned}, b.ledger.outcomes())
-			for _, err := range b.ledger.errs() {
-				require.Error(t, err)
-			}
-			require.EqualValues(t, len(last), w.Stats().Returned)
-			require.ElementsMatch(t, ids, query[[]int64](b, "SELECT array_agg(id) FROM pgfifo.jobs"))
-			for _, job := range b.jobs() {
-				require.Zero(t, job.Attempts)
-				require.Empty(t, job.Failures)
-			}
-			require.Empty(t, b.effects())
-
-			b.work(b.worker(func(_ context.Context, job *fifo.Job) error { // and it sees no crash in it
-				require.Equal(t, 1, job.Attempt())
+			if err := h.handle(ctx, job); err == nil {
 				return nil
-			}, oneLane))
-		})
-	}
+			}
+			return last[job.GroupID](ctx, job)
+		}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(last), drain })
+		r := b.run(w)
+		for range last {
+			receive(t, h.started, "a handler")
+		}
+		require.NoError(t, r.stop())
+		for range last {
+			require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+		}
+		require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Returned, fifo.Returned}, b.ledger.outcomes())
+		for _, err := range b.ledger.errs() {
+			require.Error(t, err)
+		}
+		require.EqualValues(t, len(last), w.Stats().Returned)
+		require.ElementsMatch(t, ids, query[[]int64](b, "SELECT array_agg(id) FROM pgfifo.jobs"))
+		for _, job := range b.jobs() {
+			require.Zero(t, job.Attempts)
+			require.Empty(t, job.Failures)
+		}
+		require.Empty(t, b.effects())
+
+		b.work(b.worker(func(_ context.Context, job *fifo.Job) error { // and it sees no crash in it
+			require.Equal(t, 1, job.Attempt())
+			return nil
+		}, oneLane))
+	})
 }
 
 // A handler that succeeds although it was told has succeeded.
@@ -165,7 +162,6 @@ func testHandlerIgnoresShutdown(t *testing.T, by lease) {
 
 // A job whose claim was under way when the worker was told to stop is given back, and its handler not called.
 func TestStartsAfterStop(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	b.send("g", "first", "second")
@@ -174,11 +170,11 @@ func TestStartsAfterStop(t *testing.T) {
 	receive(t, h.started, "the first handler")
 	await(t, "the listener", func() bool { return b.listeners() == 1 })
 	lock := pgtest.Conn(t, b.url)
-	locked := make(chan error, 1)
-	go func() { // every claim reads this table: so has the one that is held, and the next one will wait
+	// Every claim reads this table: so has the one that is held, and the next one will wait.
+	locked := beside(func() error {
 		_, err := lock.Exec(t.Context(), "BEGIN; LOCK pgfifo.pauses")
-		locked <- err
-	}()
+		return err
+	})
 	await(t, "the lock", func() bool { return b.waiting("BEGIN; LOCK") })
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))
@@ -205,39 +201,36 @@ func (b *bed) waiting(statement string) bool {
 func TestStatementOutlivesDrain(t *testing.T) { overLeases(t, testStatementOutlivesDrain) }
 
 func testStatementOutlivesDrain(t *testing.T, by lease) {
-	for name, block := range map[string]struct{ before, lock string }{
+	type row struct{ before, lock string }
+	overAll(t, map[string]row{
 		"commit": {`
 			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 				'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
 			CREATE CONSTRAINT TRIGGER slow AFTER DELETE ON pgfifo.jobs DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION wait()`, "SELECT pg_advisory_lock(1)"},
 		"table": {"SELECT", "BEGIN; LOCK pgfifo.jobs IN SHARE MODE"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			b.exec(block.before)
-			h := newBlocking()
-			id := b.send("g", nil)[0]
-			w := b.worker(h.handle, func(w *fifo.Worker) { w.DrainTimeout = -1 })
-			r := b.run(w)
-			receive(t, h.started, "the handler")
-			lock := pgtest.Conn(t, b.url)
-			_, err := lock.Exec(t.Context(), block.lock)
-			require.NoError(t, err)
-			h.release <- struct{}{}
-			await(t, "the settling", func() bool { return b.waiting("") })
-			require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", id))
-			require.Equal(t, []fifo.Outcome{fifo.Unknown}, b.ledger.outcomes())
-			require.NoError(t, lock.Close(t.Context()))
-			b.work(b.worker(nop)) // if it was not done after all
-		})
-	}
+	}, func(t *testing.T, block row) {
+		b := by.on(newBed(t))
+		b.exec(block.before)
+		h := newBlocking()
+		id := b.send("g", nil)[0]
+		w := b.worker(h.handle, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+		r := b.run(w)
+		receive(t, h.started, "the handler")
+		lock := pgtest.Conn(t, b.url)
+		_, err := lock.Exec(t.Context(), block.lock)
+		require.NoError(t, err)
+		h.release <- struct{}{}
+		await(t, "the settling", func() bool { return b.waiting("") })
+		require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", id))
+		require.Equal(t, []fifo.Outcome{fifo.Unknown}, b.ledger.outcomes())
+		require.NoError(t, lock.Close(t.Context()))
+		b.work(b.worker(nop)) // if it was not done after all
+	})
 }
 
 // Nor does a hook that does not return.
 func TestHookOutlivesDrain(t *testing.T) {
-	t.Parallel()
 	started, release := make(chan struct{}), make(chan struct{})
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = []fifo.Hooks{{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
@@ -246,8 +239,7 @@ func TestHookOutlivesDrain(t *testing.T) {
 		}}}
 	})
 	defer close(release)
-	ids, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
+	ids := b.receipts(fifo.Message{Queue: "q", GroupID: "g"})
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
 	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", ids[0].ID))
@@ -255,10 +247,107 @@ func TestHookOutlivesDrain(t *testing.T) {
 
 // A worker that is told to stop while it starts has nothing to report.
 func TestStopBeforeTheStart(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := b.worker(func(context.Context, *fifo.Job) error { return nil })
 	require.NoError(t, w.Run(ctx))
+}
+
+// A worker that is told to stop ends the job that runs, not the batch: what is finished is done, the rest has not been
+// tried.
+func TestDrainInABatch(t *testing.T) { overLeases(t, testDrainInABatch) }
+
+func testDrainInABatch(t *testing.T, by lease) {
+	overEach(t, []time.Duration{0, -1}, func(t *testing.T, drain time.Duration) {
+		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+			b := by.on(newList(t))
+			h := newBlocking()
+			if batch.BatchGroups > 1 {
+				for _, g := range []string{"a", "b", "c", "d", "e", "f"} {
+					b.send(g, nil)
+				}
+			} else {
+				b.send("g", make([]any, 6)...)
+			}
+			n := 0
+			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+				if err := note(ctx, job); err != nil {
+					return err
+				}
+				if n++; n == 3 {
+					return h.handle(ctx, job)
+				}
+				return nil
+			}, func(w *fifo.Worker) { w.DrainTimeout = drain })
+			r := b.run(w)
+			id := receive(t, h.started, "the third")
+			r.cancel()
+			if drain == 0 {
+				close(h.release)
+			} else {
+				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+			}
+			require.NoError(t, r.wait())
+			require.Equal(t, 3, n, "no other was begun")
+			done := 3
+			if drain < 0 {
+				done = 2
+				require.EqualValues(t, 1, w.Stats().Returned)
+			}
+			require.EqualValues(t, done, w.Stats().Succeeded)
+			require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"))
+			require.Equal(t, drain == 0, query[bool](b, "SELECT EXISTS (SELECT FROM list WHERE id = $1)", id))
+			jobs := b.jobs()
+			require.Len(t, jobs, 6-done)
+			for _, job := range jobs {
+				require.Zero(t, job.Attempts)
+				require.Empty(t, job.Failures)
+			}
+			attempts := 0 // and the next worker sees no crash in it
+			b.work(b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
+				for _, job := range jobs {
+					attempts += job.Attempts
+				}
+				return nil
+			}))
+			require.Zero(t, attempts)
+		})
+	})
+}
+
+// A BatchHandler is told when the drain timeout has passed. What it gives back counts for nothing; what it has done
+// stays done if it names the others.
+func TestDrainTimeoutOfABatchHandler(t *testing.T) {
+	type row struct {
+		last func(jobs []*fifo.Job, err error) error
+		done int
+	}
+	overAll(t, map[string]row{
+		"error":    {func(_ []*fifo.Job, err error) error { return err }, 0},
+		"panic":    {func(_ []*fifo.Job, err error) error { panic(err) }, 0},
+		"named":    {func(jobs []*fifo.Job, err error) error { return fifo.BatchError{jobs[2].ID: err} }, 2},
+		"finished": {func([]*fifo.Job, error) error { return nil }, 4},
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		h := newBlocking()
+		ids := b.send("g", nil, nil, nil, nil)
+		w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+			return x.last(jobs, h.handle(ctx, jobs[0]))
+		}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+		r := b.run(w)
+		receive(t, h.started, "the handler")
+		require.NoError(t, r.stop())
+		require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+		stats := w.Stats()
+		require.EqualValues(t, x.done, stats.Succeeded)
+		require.EqualValues(t, 4-x.done, stats.Returned)
+		require.Zero(t, stats.Retried)
+		jobs := b.jobs()
+		require.Len(t, jobs, 4-x.done)
+		for i, job := range jobs {
+			require.Equal(t, ids[i+x.done], job.ID)
+			require.Zero(t, job.Attempts)
+		}
+	})
 }

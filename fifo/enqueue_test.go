@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -19,7 +18,6 @@ import (
 func nop(context.Context, *fifo.Job) error { return nil }
 
 func TestEnqueue(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids, err := b.client.Enqueue(t.Context())
 	require.NoError(t, err)
@@ -48,7 +46,6 @@ func TestEnqueue(t *testing.T) {
 
 // One message that the database refuses keeps all the others out too.
 func TestEnqueueAllOrNone(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("ALTER TABLE pgfifo.jobs ADD CHECK (group_id <> 'taboo')")
 	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "a"},
@@ -58,7 +55,6 @@ func TestEnqueueAllOrNone(t *testing.T) {
 }
 
 func TestEnqueueHook(t *testing.T) {
-	t.Parallel()
 	type key struct{}
 	var seen []int
 	var ids [][]fifo.Receipt
@@ -79,12 +75,11 @@ func TestEnqueueHook(t *testing.T) {
 		}}}
 	})
 	m := fifo.Message{Queue: "q", GroupID: "g"}
-	got, err := b.client.Enqueue(t.Context(), m, m)
-	require.NoError(t, err)
+	got := b.receipts(m, m)
 	_, invalid := b.client.Enqueue(t.Context(), fifo.Message{})
 	_, cancelled := b.client.Enqueue(t.Context(), m, m, m)
 	require.ErrorIs(t, cancelled, context.Canceled)
-	_, err = b.client.Enqueue(t.Context())
+	_, err := b.client.Enqueue(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 1, 3}, seen, "none for nothing")
 	require.Equal(t, [][]fifo.Receipt{got, nil, nil}, ids)
@@ -138,8 +133,7 @@ func TestEnqueueVersion(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, tx.Commit())
 
-			ptx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
+			ptx := b.begin()
 			_, err = b.client.EnqueuePgxTx(t.Context(), ptx, m)
 			require.ErrorIs(t, err, x.want)
 			_, err = ptx.Exec(t.Context(), "CREATE TABLE pgx_lives ()")
@@ -184,8 +178,7 @@ func TestSchemas(t *testing.T) {
 			return nil
 		}, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
 		await(t, "two outcomes", func() bool { return len(b.ledger.outcomes()) == 2 })
-		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "told", Payload: names[i]})
-		require.NoError(t, err)
+		b.receipts(fifo.Message{Queue: "q", GroupID: "told", Payload: names[i]})
 		await(t, "the announced message", func() bool { return len(b.ledger.outcomes()) == 3 })
 		require.NoError(t, r.stop())
 		require.Equal(t, []string{names[i], names[i], names[i]}, b.ledger.payloads())
@@ -200,16 +193,12 @@ func TestSchemas(t *testing.T) {
 
 func TestInvalidSchema(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	c := fifo.Open(pool, &fifo.Config{Schema: "pg_mine"})
+	c := nowhere(t, func(cfg *fifo.Config) { cfg.Schema = "pg_mine" })
 	_, want := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
 	require.ErrorContains(t, want, "pg_mine")
-	_, err = c.Jobs(t.Context(), fifo.Page{})
+	_, err := c.Jobs(t.Context(), fifo.Page{})
 	require.Equal(t, want, err)
 	w := &fifo.Worker{Client: c}
 	w.Handle("q", nop)
 	require.Equal(t, want, w.Run(t.Context()))
-	require.NoError(t, c.Close())
 }

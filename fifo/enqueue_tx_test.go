@@ -17,88 +17,91 @@ import (
 
 // A producer enqueues in a transaction of some kind, and ends it.
 type producer struct {
+	t       *testing.T
 	enqueue func(msgs ...fifo.Message) ([]int64, error)
 	commit  func() error
 	undo    func() error
 }
 
 // producers begins a transaction of every kind. A *sql.DB or *bun.DB does not compile in their place: it has no Commit.
-var producers = map[string]func(t *testing.T, c *fifo.Client, b *bed) producer{
-	"bun.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := c.DB().BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		return sqlProducer(t, c, tx)
+var producers = map[string]func(b *bed) producer{
+	"bun.Tx": func(b *bed) producer {
+		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return b.producer(tx)
 	},
-	"*bun.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := c.DB().BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		return sqlProducer(t, c, &tx)
+	"*bun.Tx": func(b *bed) producer {
+		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return b.producer(&tx)
 	},
-	"*sql.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := c.DB().DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		return sqlProducer(t, c, tx)
+	"*sql.Tx": func(b *bed) producer {
+		tx, err := b.client.DB().DB.BeginTx(b.t.Context(), nil)
+		require.NoError(b.t, err)
+		return b.producer(tx)
 	},
-	"pgx.Tx": func(t *testing.T, c *fifo.Client, b *bed) producer {
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // or closing the pool waits for it
+	"pgx.Tx": func(b *bed) producer {
+		tx := b.begin()
 		return producer{
+			b.t,
 			func(msgs ...fifo.Message) ([]int64, error) {
-				return receipt.IDs(c.EnqueuePgxTx(t.Context(), tx, msgs...))
+				return receipt.IDs(b.client.EnqueuePgxTx(b.t.Context(), tx, msgs...))
 			},
-			func() error { return tx.Commit(t.Context()) },
-			func() error { return tx.Rollback(context.WithoutCancel(t.Context())) },
+			func() error { return tx.Commit(b.t.Context()) },
+			func() error { return tx.Rollback(context.WithoutCancel(b.t.Context())) },
 		}
 	},
 }
 
-func sqlProducer(t *testing.T, c *fifo.Client, tx fifo.Tx) producer {
+// producer enqueues in a transaction of database/sql or bun.
+func (b *bed) producer(tx fifo.Tx) producer {
 	return producer{
-		func(msgs ...fifo.Message) ([]int64, error) { return receipt.IDs(c.EnqueueTx(t.Context(), tx, msgs...)) },
+		b.t,
+		func(msgs ...fifo.Message) ([]int64, error) {
+			return receipt.IDs(b.client.EnqueueTx(b.t.Context(), tx, msgs...))
+		},
 		tx.Commit, tx.Rollback,
 	}
 }
 
-func TestEnqueueInTransaction(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
-			p := begin(t, b.client, b)
-			ids, err := p.enqueue()
-			require.NoError(t, err)
-			require.Empty(t, ids)
-			ids, err = p.enqueue(m, m, m)
-			require.NoError(t, err)
-			require.IsIncreasing(t, ids)
-			_, err = p.enqueue(fifo.Message{})
-			require.ErrorIs(t, err, fifo.ErrInvalidMessage)
-			require.Zero(t, b.count("jobs"))
-			require.NoError(t, p.commit())
-			jobs := b.jobs()
-			require.Len(t, jobs, 3)
-			for i, job := range jobs {
-				require.Equal(t, ids[i], job.ID)
-				require.Equal(t, m.Payload, string(job.Payload))
-				require.Equal(t, 7, job.MaxAttempts)
-			}
+func (p producer) send(msgs ...fifo.Message) []int64 {
+	p.t.Helper()
+	ids, err := p.enqueue(msgs...)
+	require.NoError(p.t, err)
+	return ids
+}
 
-			p = begin(t, b.client, b)
-			_, err = p.enqueue(m)
-			require.NoError(t, err)
-			require.NoError(t, p.undo())
-			require.Equal(t, 3, b.count("jobs"))
-			_, err = p.enqueue(m)
-			require.Error(t, err, "the transaction has ended")
-		})
-	}
+func TestEnqueueInTransaction(t *testing.T) {
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
+		p := begin(b)
+		ids := p.send()
+		require.Empty(t, ids)
+		ids = p.send(m, m, m)
+		require.IsIncreasing(t, ids)
+		_, err := p.enqueue(fifo.Message{})
+		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
+		require.Zero(t, b.count("jobs"))
+		require.NoError(t, p.commit())
+		jobs := b.jobs()
+		require.Len(t, jobs, 3)
+		for i, job := range jobs {
+			require.Equal(t, ids[i], job.ID)
+			require.Equal(t, m.Payload, string(job.Payload))
+			require.Equal(t, 7, job.MaxAttempts)
+		}
+
+		p = begin(b)
+		p.send(m)
+		require.NoError(t, p.undo())
+		require.Equal(t, 3, b.count("jobs"))
+		_, err = p.enqueue(m)
+		require.Error(t, err, "the transaction has ended")
+	})
 }
 
 func TestEnqueueNilTransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}
 	for range 2 { // before the version was checked, and after
@@ -112,24 +115,54 @@ func TestEnqueueNilTransaction(t *testing.T) {
 		}
 		require.ErrorContains(t, b.client.InTx(t.Context(), nil), "nil function")
 		require.PanicsWithValue(t, "fifo: Open: nil pool", func() { fifo.Open(nil, nil) })
-		_, err := b.client.Enqueue(t.Context(), m)
-		require.NoError(t, err)
+		b.receipts(m)
 	}
 }
 
 // The isolation level is the caller's.
 func TestEnqueueIsolation(t *testing.T) {
-	t.Parallel()
-	for _, order := range []bool{false, true} {
+	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
 		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
 		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
+		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, tx.Commit(t.Context()))
 		b.work(b.worker(nop))
 		require.Len(t, b.ledger.order(), 1)
-	}
+	})
+}
+
+// begin begins a transaction of pgx, which is rolled back at the end of the test: the pool would wait for it.
+func (b *bed) begin() pgx.Tx {
+	b.t.Helper()
+	tx, err := b.pool.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// beginWith begins one with a statement.
+func (b *bed) beginWith(sql string, args ...any) pgx.Tx {
+	b.t.Helper()
+	tx := b.begin()
+	_, err := tx.Exec(b.t.Context(), sql, args...)
+	require.NoError(b.t, err)
+	return tx
+}
+
+// receipts enqueues, and has nothing audited.
+func (b *bed) receipts(msgs ...fifo.Message) []fifo.Receipt {
+	b.t.Helper()
+	list, err := b.client.Enqueue(promptly(b.t), msgs...)
+	require.NoError(b.t, err)
+	return list
+}
+
+func (b *bed) receiptsIn(tx pgx.Tx, msgs ...fifo.Message) []fifo.Receipt {
+	b.t.Helper()
+	list, err := b.client.EnqueuePgxTx(promptly(b.t), tx, msgs...)
+	require.NoError(b.t, err)
+	return list
 }
 
 // promptly is for what must not wait for a transaction that the test holds open: it would wait for good.
@@ -143,7 +176,6 @@ func promptly(t *testing.T) context.Context {
 // Producers wait neither for the job that runs in their group, nor for each other, nor for a transaction that has
 // enqueued to the same new group.
 func TestEnqueueNeverWaits(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true // the open transaction's id comes late
 	release, inside := make(chan struct{}), make(chan struct{})
@@ -168,44 +200,34 @@ func TestEnqueueNeverWaits(t *testing.T) {
 	}))
 	b.send("held", "first")
 	receive(t, inside, "the handler")
-	open := producers["pgx.Tx"](t, b.client, b)
-	_, err := open.enqueue(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
-	require.NoError(t, err)
-	ctx := promptly(t)
+	open := producers["pgx.Tx"](b)
+	open.send(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
 	for _, group := range []string{"held", "new", "newer"} {
-		_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
-		require.NoError(t, err, group)
-		p := producers["*sql.Tx"](t, b.client, b)
-		_, err = p.enqueue(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
-		require.NoError(t, err, group)
+		b.receipts(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
+		p := producers["*sql.Tx"](b)
+		p.send(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
 		require.NoError(t, p.commit())
 	}
 	// The new groups are even worked meanwhile.
 	await(t, "the new groups' jobs", func() bool { return len(b.ledger.order()) == 1+4 })
 	require.NoError(t, open.commit())
 	close(release)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Len(t, b.ledger.order(), 1+2+1+6)
 }
 
 // Without CommitOrder an id that is committed late is worked all the same, and soon, though its successor is done.
 func TestLateCommit(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.ledger.unordered = true
-			b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
-			late := begin(t, b.client, b)
-			low, err := late.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-			require.NoError(t, err)
-			high := b.send("g", nil)
-			await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
-			require.NoError(t, late.commit())
-			b.drained()
-			require.Equal(t, append(high, low...), b.ledger.order())
-		})
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		b.ledger.unordered = true
+		b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
+		late := begin(b)
+		low := late.send(fifo.Message{Queue: "q", GroupID: "g"})
+		high := b.send("g", nil)
+		await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
+		require.NoError(t, late.commit())
+		b.drained()
+		require.Equal(t, append(high, low...), b.ledger.order())
+	})
 }

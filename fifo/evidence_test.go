@@ -18,56 +18,51 @@ import (
 func TestPoisonAtEachStart(t *testing.T) { overLeases(t, testPoisonAtEachStart) }
 
 func testPoisonAtEachStart(t *testing.T, by lease) {
-	for name, queue := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			poison := b.send("g", nil)[0]
-			for range 5 { // a worker each
-				b.send("other", nil)
-				var once sync.Once
-				started := make(chan struct{})
-				ctx, stop := context.WithCancel(t.Context())
-				w := b.each(queue, func(ctx context.Context, job *fifo.Job) error {
-					if job.ID != poison {
-						return nil
-					}
-					once.Do(func() { close(started) })
-					pid, err := backend(ctx, job)
-					if err == nil {
-						err = b.kill(context.WithoutCancel(ctx), pid)
-					}
-					stop() // the worker dies with it
-					return err
-				}, oneLane)
-				ended := make(chan error, 1)
-				go func() { ended <- w.Run(ctx) }()
-				await(t, "an attempt, or the end", func() bool {
-					select {
-					case <-started:
-						return true
-					default:
-						return b.count("jobs") == 0
-					}
-				})
-				if b.count("jobs") == 0 {
-					stop()
+	overAll(t, oneAndBatches(4), func(t *testing.T, queue fifo.Queue) {
+		b := by.on(newEffects(t))
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		poison := b.send("g", nil)[0]
+		for range 5 { // a worker each
+			b.send("other", nil)
+			var once sync.Once
+			started := make(chan struct{})
+			ctx, stop := context.WithCancel(t.Context())
+			w := b.each(queue, func(ctx context.Context, job *fifo.Job) error {
+				if job.ID != poison {
+					return nil
 				}
-				require.NoError(t, receive(t, ended, "the worker"))
+				once.Do(func() { close(started) })
+				pid, err := backend(ctx, job)
+				if err == nil {
+					err = b.kill(context.WithoutCancel(ctx), pid)
+				}
+				stop() // the worker dies with it
+				return err
+			}, oneLane)
+			ended := beside(func() error { return w.Run(ctx) })
+			await(t, "an attempt, or the end", func() bool {
+				select {
+				case <-started:
+					return true
+				default:
+					return b.count("jobs") == 0
+				}
+			})
+			if b.count("jobs") == 0 {
 				stop()
-				b.exec("CHECKPOINT")
-				b.exec("VACUUM pgfifo.jobs, pgfifo.queue_groups")
-				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 			}
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, poison, letters[0].ID)
-			require.Equal(t, 3, letters[0].Attempts)
-			require.Empty(t, b.effects())
-			require.Zero(t, b.count("attempt_marks"))
-		})
-	}
+			require.NoError(t, receive(t, ended, "the worker"))
+			stop()
+			b.exec("CHECKPOINT")
+			b.exec("VACUUM pgfifo.jobs, pgfifo.queue_groups")
+			b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+		}
+		letter := only(t, b.deadLetters())
+		require.Equal(t, poison, letter.ID)
+		require.Equal(t, 3, letter.Attempts)
+		require.Empty(t, b.effects())
+		require.Zero(t, b.count("attempt_marks"))
+	})
 }
 
 // The session dies in the COMMIT of a batch, which has touched all of its jobs: the head is charged, and nobody else.
@@ -89,8 +84,7 @@ func testBatchThatDiesInItsCommit(t *testing.T, by lease) {
 		}
 		return note(ctx, job)
 	}, oneLane))
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	for i, id := range ids {
 		n, _ := attempts.Load(id)
 		require.Equal(t, map[bool]int{true: 2, false: 1}[i == 0], n, "job %d", id)
@@ -139,8 +133,7 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 			w.MaxAttempts, w.Name, w.DrainTimeout = 4, name, -1
 			w.Retry = waiting(delay)
 		})
-		ended := make(chan error, 1)
-		go func() { ended <- w.Run(ctx) }()
+		ended := beside(func() error { return w.Run(ctx) })
 		t.Cleanup(func() {
 			die()
 			_ = receive(t, ended, "the end of Run")
@@ -163,40 +156,36 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 // A job that is claimed beside a hook, in a session that ends there, has not begun: no attempt of it is counted. One
 // that died before is.
 func TestClaimLostBesideAHook(t *testing.T) {
-	t.Parallel()
-	for name, died := range map[string]int{"fresh": 0, "died before": 1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var b *bed
-			once := false
-			b = newBed(t, func(cfg *fifo.Config) {
-				settled := cfg.Hooks[0].Settled
-				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-					settled(ctx, job, outcome, err)
-					if outcome != fifo.Succeeded || once {
-						return
-					}
-					once = true
-					other := b.client.Queue("q").Group(map[string]string{"f": "g", "g": "f"}[job.GroupID])
-					for _, held := range b.groups(other, fifo.Page{}, fifo.Held) { // or it is given back by now
-						if err := b.kill(ctx, held.PID); err != nil {
-							t.Error(err)
-						}
-					}
-					beats := time.Now().Add(300 * time.Millisecond) // of which one finds the session ended
-					await(t, "heartbeats", func() bool { return time.Now().After(beats) })
+	overAll(t, map[string]int{"fresh": 0, "died before": 1}, func(t *testing.T, died int) {
+		var b *bed
+		once := false
+		b = newBed(t, func(cfg *fifo.Config) {
+			settled := cfg.Hooks[0].Settled
+			cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+				settled(ctx, job, outcome, err)
+				if outcome != fifo.Succeeded || once {
+					return
 				}
-			})
-			for _, group := range []string{"f", "g"} {
-				id := b.send(group, nil)[0]
-				b.exec("INSERT INTO pgfifo.attempt_marks SELECT 'q', $1, $2, 1 WHERE $3 > 0", group, id, died)
+				once = true
+				other := b.q.Group(map[string]string{"f": "g", "g": "f"}[job.GroupID])
+				for _, held := range b.groups(other, fifo.Page{}, fifo.Held) { // or it is given back by now
+					if err := b.kill(ctx, held.PID); err != nil {
+						t.Error(err)
+					}
+				}
+				beats := time.Now().Add(300 * time.Millisecond) // of which one finds the session ended
+				await(t, "heartbeats", func() bool { return time.Now().After(beats) })
 			}
-			b.work(b.worker(nop, oneLane, watchful))
-			require.Len(t, b.ledger.starts, 2)
-			require.Equal(t, died, b.ledger.starts[0].Attempts)
-			require.Equal(t, died, b.ledger.starts[1].Attempts)
 		})
-	}
+		for _, group := range []string{"f", "g"} {
+			id := b.send(group, nil)[0]
+			b.exec("INSERT INTO pgfifo.attempt_marks SELECT 'q', $1, $2, 1 WHERE $3 > 0", group, id, died)
+		}
+		b.work(b.worker(nop, oneLane, watchful))
+		require.Len(t, b.ledger.starts, 2)
+		require.Equal(t, died, b.ledger.starts[0].Attempts)
+		require.Equal(t, died, b.ledger.starts[1].Attempts)
+	})
 }
 
 // What is claimed while the hooks of the job before run is given back if they take long: others work it meanwhile, and
@@ -233,7 +222,6 @@ func testHooksKeepNoClaim(t *testing.T, by lease) {
 
 // If the session ends when its claim has been given back, the group goes on all the same.
 func TestSessionLostBehindAHook(t *testing.T) {
-	t.Parallel()
 	var b *bed
 	var pid atomic.Int64
 	b = newBed(t, func(cfg *fifo.Config) {
@@ -282,8 +270,7 @@ func testLostBesideARefusal(t *testing.T, by lease) {
 		return w.Stats().Troubles > 0 && b.count("jobs") == 1
 	})
 	b.exec("DROP TRIGGER refuse ON pgfifo.jobs")
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Len(t, b.ledger.starts, 2)
 	for _, job := range b.ledger.starts {
 		require.Equal(t, 1, job.Attempts, job.GroupID)

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -85,4 +86,123 @@ func ExampleScope_InPgx() {
 	// left: 0 <nil>
 	// rolled back: <nil>
 	// left: 3 <nil>
+}
+
+// An operator asks why a job does not run, and mends the one before it.
+func ExampleScope_WhyJob() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	receipts, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "mail", GroupID: "ada", Payload: []byte("no JSON"), Delay: time.Hour},
+		fifo.Message{Queue: "mail", GroupID: "ada", Payload: "hello"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mail := client.Queue("mail")
+	why, err := mail.WhyJob(ctx, receipts[1].ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(why.State, "by", why.Ahead, why.HeadID == receipts[0].ID) // why.Reason() is a sentence
+
+	head := why.HeadID
+	if why, err = mail.WhyJob(ctx, head); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(why.State, time.Until(why.DueAt) > 50*time.Minute)
+
+	err = mail.Edit(ctx, head, func(job *fifo.Job) error {
+		job.Payload = []byte(`"mended"`)
+		return nil
+	})
+	fmt.Println("edit:", err)
+	fmt.Println("retry:", mail.RetryNow(ctx, head))
+	fmt.Println("bury:", mail.Bury(ctx, receipts[1].ID, "sent by hand"))
+	fmt.Println("delete:", errors.Is(mail.Delete(ctx, receipts[1].ID), fifo.ErrJobNotFound))
+	why, err = mail.Group("ada").Why(ctx)
+	fmt.Println(why.State, err)
+	// Output:
+	// behind by 1 true
+	// delayed true
+	// edit: <nil>
+	// retry: <nil>
+	// bury: <nil>
+	// delete: true
+	// due <nil>
+}
+
+// What waits in a group is put behind what waits in another.
+func ExampleScope_Move() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx,
+		fifo.Message{Queue: "print", GroupID: "printer-1", Payload: "a"},
+		fifo.Message{Queue: "print", GroupID: "printer-2", Payload: "b"},
+		fifo.Message{Queue: "print", GroupID: "printer-1", Payload: "c"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	printers := client.Queue("print")
+	n, err := printers.Group("printer-1").Move(ctx, printers.Group("printer-2"))
+	fmt.Println("moved:", n, err)
+	jobs, err := printers.Jobs(ctx, fifo.Page{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, job := range jobs {
+		fmt.Println(job.GroupID, string(job.Payload))
+	}
+	// Output:
+	// moved: 2 <nil>
+	// printer-2 b
+	// printer-2 a
+	// printer-2 c
+}
+
+// A handler that is stuck is told to end. Its job runs again, uncounted, when the group is resumed.
+func ExampleScope_Cancel() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	if _, err := client.Enqueue(ctx, fifo.Message{Queue: "sync", GroupID: "partner-7"}); err != nil {
+		log.Fatal(err)
+	}
+	partner := client.Queue("sync").Group("partner-7")
+
+	stuck := make(chan struct{})
+	worker := &fifo.Worker{Client: client}
+	attempts := 0
+	worker.Handle("sync", func(ctx context.Context, job *fifo.Job) error {
+		if attempts++; attempts == 1 {
+			close(stuck)
+			<-ctx.Done()
+			fmt.Println(context.Cause(ctx))
+			return ctx.Err()
+		}
+		fmt.Println("done, after", job.Attempts, "failures")
+		return nil
+	})
+	ended := make(chan error)
+	go func() { ended <- worker.Run(ctx) }()
+
+	<-stuck
+	for worker.Stats().Returned == 0 { // a worker that has just begun may not listen yet
+		if _, _, err := partner.Cancel(ctx, "the partner is down"); err != nil {
+			log.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, err := partner.Resume(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := partner.WaitEmpty(ctx); err != nil {
+		log.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// fifo: canceled by an operator
+	// done, after 0 failures
 }

@@ -39,30 +39,26 @@ func testFence(t *testing.T, by lease) {
 }
 
 func TestFenceOfBatches(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"of a group": {BatchJobs: 3}, "of groups": {BatchGroups: 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			for _, group := range []string{"g", "h", "i"} {
-				b.send(group, 1, 2, 3)
-			}
-			var mu sync.Mutex
-			tokens := make(map[string][]int64)
-			b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-				token, err := job.Fence(ctx)
-				require.NoError(t, err)
-				mu.Lock()
-				defer mu.Unlock()
-				tokens[job.GroupID] = append(tokens[job.GroupID], token)
-				return nil
-			}))
-			for _, group := range []string{"g", "h", "i"} {
-				require.Len(t, tokens[group], 3)
-				require.IsNonDecreasing(t, tokens[group])
-			}
-		})
-	}
+	overAll(t, batches(3), func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		for _, group := range []string{"g", "h", "i"} {
+			b.send(group, 1, 2, 3)
+		}
+		var mu sync.Mutex
+		tokens := make(map[string][]int64)
+		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			token, err := job.Fence(ctx)
+			require.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			tokens[job.GroupID] = append(tokens[job.GroupID], token)
+			return nil
+		}))
+		for _, group := range []string{"g", "h", "i"} {
+			require.Len(t, tokens[group], 3)
+			require.IsNonDecreasing(t, tokens[group])
+		}
+	})
 }
 
 // The handler of a lost job asks too late.

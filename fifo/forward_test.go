@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -63,9 +62,7 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 		}),
 	})
 	b.run(w)
-	ear := pgtest.Conn(t, b.url)
-	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
-	require.NoError(t, err)
+	e := b.listen()
 	for range 2 {
 		first := b.hopeless("g", fifo.Message{Payload: "one", Headers: headers, MaxAttempts: 2},
 			fifo.Message{Payload: "two"}, fifo.Message{Payload: "fine"})
@@ -86,9 +83,7 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 		}
 		b.drained()
 	}
-	for n := (&pgconn.Notification{}); !strings.Contains(n.Payload, "morgue"); {
-		n, err = ear.WaitForNotification(promptly(t))
-		require.NoError(t, err)
+	for !strings.Contains(e.next(), "morgue") {
 	}
 	require.Empty(t, b.deadLetters())
 	require.EqualValues(t, 4, w.Stats().Buried)
@@ -100,19 +95,7 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 // So it does if what failed is recorded elsewhere than in the job's transaction, in a batch, of an attempt that was
 // lost, and if its handler says that it is a dead letter. Its failures go along.
 func TestDeadLetterQueueElsewhere(t *testing.T) {
-	t.Parallel()
-	ended := func(ctx context.Context, job *fifo.Job) error {
-		if tx, err := job.PgxTx(ctx); err == nil {
-			_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
-		}
-		return errOnPurpose
-	}
-	second := func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "2" {
-			return errOnPurpose
-		}
-		return nil
-	}
+	second := failingOn("2", errOnPurpose)
 	killed := func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err == nil {
@@ -121,12 +104,13 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 		}
 		return err
 	}
-	for name, x := range map[string]struct {
+	type row struct {
 		queue fifo.Queue
 		sent  []string
 		moves string
-	}{
-		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []string{"1"}, "1"},
+	}
+	overAll(t, map[string]row{
+		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []string{"1"}, "1"},
 		"batch of a group": {
 			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]string{"1", "2", "3"},
@@ -143,34 +127,31 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 			[]string{"1"},
 			"1",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.ledger.overlaps = true
-			x.queue.DeadLetterQueue = "morgue"
-			var msgs []fifo.Message
-			for _, payload := range x.sent {
-				msgs = append(msgs, fifo.Message{Payload: payload})
-			}
-			b.hopeless("g", msgs...)
-			w := b.bare(nil)
-			w.HandleQueue("q", x.queue)
-			r := b.run(w)
-			await(t, "the move", func() bool {
-				return b.count("jobs WHERE queue = 'q'") == 0 && b.count("jobs WHERE queue = 'morgue'") == 1
-			})
-			require.NoError(t, r.stop())
-			job := b.jobs()[0]
-			require.Equal(t, "g", job.GroupID)
-			require.Equal(t, x.moves, string(job.Payload))
-			require.Zero(t, job.Attempts)
-			require.Len(t, job.Failures, max(1, x.queue.MaxAttempts))
-			require.Equal(t, job.Failures[len(job.Failures)-1].Error, job.Headers[fifo.OriginError])
-			require.Empty(t, b.deadLetters())
-			require.Zero(t, b.count("attempt_marks"))
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		x.queue.DeadLetterQueue = "morgue"
+		var msgs []fifo.Message
+		for _, payload := range x.sent {
+			msgs = append(msgs, fifo.Message{Payload: payload})
+		}
+		b.hopeless("g", msgs...)
+		w := b.bare(nil)
+		w.HandleQueue("q", x.queue)
+		r := b.run(w)
+		await(t, "the move", func() bool {
+			return b.count("jobs WHERE queue = 'q'") == 0 && b.count("jobs WHERE queue = 'morgue'") == 1
 		})
-	}
+		require.NoError(t, r.stop())
+		job := b.jobs()[0]
+		require.Equal(t, "g", job.GroupID)
+		require.Equal(t, x.moves, string(job.Payload))
+		require.Zero(t, job.Attempts)
+		require.Len(t, job.Failures, max(1, x.queue.MaxAttempts))
+		require.Equal(t, job.Failures[len(job.Failures)-1].Error, job.Headers[fifo.OriginError])
+		require.Empty(t, b.deadLetters())
+		require.Zero(t, b.count("attempt_marks"))
+	})
 }
 
 // A job that cannot be moved stays, with its attempts, until it can.

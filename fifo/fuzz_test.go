@@ -38,8 +38,7 @@ func newRig(f *testing.F) *rig {
 		return fifo.DeadLetter(errors.New(string(job.Payload)))
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	ended := beside(func() error { return w.Run(ctx) })
 	f.Cleanup(func() {
 		stop()
 		require.NoError(f, <-ended)

@@ -24,6 +24,14 @@ func (b *bed) giving(up fifo.GiveUp, q fifo.Queue, adjust ...func(*fifo.Worker))
 	return w
 }
 
+// failsOutside is a handler that has ended its job's transaction when it fails.
+func failsOutside(ctx context.Context, job *fifo.Job) error {
+	if tx, err := job.PgxTx(ctx); err == nil {
+		_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
+	}
+	return errOnPurpose
+}
+
 // A job that has used up its attempts stops its group, and no other, until an operator resumes it: it has all its
 // attempts then, and its history.
 func TestBlockedGroup(t *testing.T) { overLeases(t, testBlockedGroup) }
@@ -48,17 +56,13 @@ func testBlockedGroup(t *testing.T, by lease) {
 	require.Equal(t, 3, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 3)
 	require.Empty(t, b.deadLetters())
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
-	require.Len(t, pauses, 1)
-	require.Equal(t, "g", pauses[0].GroupID)
-	require.Equal(t, ids[0], pauses[0].Job)
-	require.Contains(t, pauses[0].Reason, errOnPurpose.Error())
+	pause := only(t, b.pauses())
+	require.Equal(t, "g", pause.GroupID)
+	require.Equal(t, ids[0], pause.Job)
+	require.Contains(t, pause.Reason, errOnPurpose.Error())
 
 	broken = false
-	resumed, err := b.client.Queue("q").Group("g").Resume(t.Context())
-	require.NoError(t, err)
-	require.True(t, resumed)
+	require.True(t, b.resumes(b.q.Group("g")))
 	jobs = b.jobs()
 	require.Zero(t, jobs[0].Attempts)
 	require.Len(t, jobs[0].Failures, 3)
@@ -68,16 +72,14 @@ func testBlockedGroup(t *testing.T, by lease) {
 
 // An operator may move the job to the dead letters instead: that one, and none behind it.
 func TestBuryWhatBlocks(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "head", "next")
 	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(9, errOnPurpose)})
 	r := b.run(w)
-	q := b.client.Queue("q")
 	for i, id := range ids {
 		await(t, "the block", func() bool { return w.Stats().Blocked == int64(i+1) })
 		await(t, "no claim that looks at the group just now", func() bool {
-			err := q.Bury(t.Context(), id, "skipped")
+			err := b.q.Bury(t.Context(), id, "skipped")
 			if err != nil {
 				require.ErrorIs(t, err, fifo.ErrJobHeld)
 			}
@@ -87,20 +89,17 @@ func TestBuryWhatBlocks(t *testing.T) {
 		require.Equal(t, id, letter.ID)
 		require.Equal(t, 3, letter.Attempts)
 		require.Len(t, letter.Failures, 4)
-		require.ErrorIs(t, q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
+		require.ErrorIs(t, b.q.Bury(t.Context(), id, "skipped"), fifo.ErrJobNotFound, "twice")
 	}
 	require.NoError(t, r.stop())
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, pauses)
+	require.Empty(t, b.pauses())
 }
 
 // A group that an operator has paused while its head made its last attempt keeps the reason, and is blocked.
 func TestBlockOfAPausedGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	failed := false
 	w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: func(ctx context.Context, _ *fifo.Job) error {
 		if failed {
@@ -112,12 +111,10 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 	}}, oneLane)
 	b.run(w)
 	await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
+	pauses := b.pauses()
 	require.Equal(t, "by hand", pauses[0].Reason)
 	require.NotZero(t, pauses[0].Job)
-	_, err = g.Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(g)
 	b.drained()
 }
 
@@ -125,26 +122,25 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 func TestBlockGoesWithItsJob(t *testing.T) {
 	t.Parallel()
 	for verb, do := range map[string]func(ctx context.Context, g fifo.Scope) error{
-		"bury":  func(ctx context.Context, g fifo.Scope) error { return g.Bury(ctx, 1, "") },
-		"purge": func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
+		"bury":   func(ctx context.Context, g fifo.Scope) error { return g.Bury(ctx, 1, "") },
+		"delete": func(ctx context.Context, g fifo.Scope) error { return g.Delete(ctx, 1) },
+		"purge":  func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
 	} {
 		for _, byHand := range []bool{false, true} {
 			t.Run(fmt.Sprint(verb, " ", byHand), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, max_attempts) VALUES ('q', 'g', '', 1)")
 				w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}, oneLane)
 				b.run(w)
 				await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
-				g := b.client.Queue("q").Group("g")
+				g := b.q.Group("g")
 				// A lower id comes late: it is not what blocks the group.
 				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -1, '')")
 				if byHand {
 					require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 				}
 				require.NoError(t, do(t.Context(), g))
-				pauses, err := b.client.Pauses(t.Context())
-				require.NoError(t, err)
+				pauses := b.pauses()
 				if !byHand {
 					require.Empty(t, pauses)
 					return
@@ -161,18 +157,15 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 
 // A block that was made while its job was taken away goes as well, with what takes jobs away next.
 func TestBlockWithoutItsJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 		VALUES ('q', 'g', '', 7, false), ('q', 'h', 'by hand', 8, true), ('other', 'g', '', 9, false)`)
-	q := b.client.Queue("q")
-	_, err := q.Group("none").Move(t.Context(), q.Group("g"))
+	_, err := b.q.Group("none").Move(t.Context(), b.q.Group("g"))
 	require.NoError(t, err)
 	require.Equal(t, 3, b.count("pauses"), "not of its scope")
-	_, err = q.Purge(t.Context())
+	_, err = b.q.Purge(t.Context())
 	require.NoError(t, err)
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
+	pauses := b.pauses()
 	require.Len(t, pauses, 2)
 	require.Equal(t, int64(9), pauses[0].Job)
 	require.Equal(t, "by hand", pauses[1].Reason)
@@ -181,26 +174,21 @@ func TestBlockWithoutItsJob(t *testing.T) {
 
 // An operator pauses a blocked group while another one takes its job away: the pause stays, without the job.
 func TestPauseBesideABlockThatGoes(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", "head")[0]
 	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, false)", id)
-	g := b.client.Queue("q").Group("g")
-	tx, err := b.pool.Begin(t.Context())
+	g := b.q.Group("g")
+	tx := b.begin()
+	_, _, err := g.InPgx(tx).Pause(t.Context(), "under audit")
 	require.NoError(t, err)
-	_, _, err = g.InPgx(tx).Pause(t.Context(), "under audit")
-	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- g.Bury(context.Background(), id, "looked at") }()
+	done := beside(func() error { return g.Bury(context.Background(), id, "looked at") })
 	await(t, "the verb to wait", func() bool { return b.blocked() == 1 })
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, receive(t, done, "the verb"))
-	pauses, err := b.client.Pauses(t.Context())
-	require.NoError(t, err)
-	require.Len(t, pauses, 1)
-	require.Equal(t, "under audit", pauses[0].Reason)
-	require.True(t, pauses[0].ByHand)
-	require.Zero(t, pauses[0].Job)
+	pause := only(t, b.pauses())
+	require.Equal(t, "under audit", pause.Reason)
+	require.True(t, pause.ByHand)
+	require.Zero(t, pause.Job)
 }
 
 // A job that is discarded leaves nothing behind, and its group goes on.
@@ -209,12 +197,7 @@ func TestDiscard(t *testing.T) { overLeases(t, testDiscard) }
 func testDiscard(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	ids := b.send("g", "head", "next")
-	w := b.giving(fifo.Discard, fifo.Queue{Handler: func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "head" {
-			return errOnPurpose
-		}
-		return nil
-	}}, oneLane)
+	w := b.giving(fifo.Discard, fifo.Queue{Handler: failingOn("head", errOnPurpose)}, oneLane)
 	b.work(w)
 	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
 	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Retried, fifo.Discarded, fifo.Succeeded}, b.ledger.outcomes())
@@ -227,34 +210,25 @@ func testDiscard(t *testing.T, by lease) {
 func TestDeadLetterInAnyCase(t *testing.T) {
 	t.Parallel()
 	for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
-		b := newBed(t)
-		b.send("g", "")
-		b.work(b.giving(up, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose))}))
-		require.Len(t, b.deadLetters(), 1)
-		require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
+		t.Run(fmt.Sprint(up), func(t *testing.T) {
+			b := newBed(t)
+			b.send("g", "")
+			b.work(b.giving(up, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose))}))
+			require.Len(t, b.deadLetters(), 1)
+			require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
+		})
 	}
 }
 
 // Both are recorded also if the handler has ended the job's transaction, and of a job in a batch.
 func TestGiveUpElsewhere(t *testing.T) {
 	t.Parallel()
-	ended := func(ctx context.Context, job *fifo.Job) error {
-		if tx, err := job.PgxTx(ctx); err == nil {
-			_, _ = tx.Conn().Exec(ctx, "ROLLBACK")
-		}
-		return errOnPurpose
-	}
-	second := func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "2" {
-			return errOnPurpose
-		}
-		return nil
-	}
+	second := failingOn("2", errOnPurpose)
 	for name, x := range map[string]struct {
 		queue fifo.Queue
 		sent  []any
 	}{
-		"transaction ended": {fifo.Queue{Handler: ended, MaxAttempts: 1}, []any{"1"}},
+		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []any{"1"}},
 		"in a batch": {
 			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]any{"1", "2", "3"},
@@ -264,7 +238,6 @@ func TestGiveUpElsewhere(t *testing.T) {
 			fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
 		} {
 			t.Run(name+" "+outcome.String(), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				b.send("g", x.sent...)
 				w := b.giving(up, x.queue)
@@ -280,9 +253,7 @@ func TestGiveUpElsewhere(t *testing.T) {
 					return
 				}
 				head := b.jobs()[0]
-				pauses, err := b.client.Pauses(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, head.ID, pauses[0].Job)
+				require.Equal(t, head.ID, b.pauses()[0].Job)
 				require.Equal(t, x.queue.MaxAttempts, head.Attempts)
 			})
 		}
@@ -300,22 +271,16 @@ func TestInvalidGiveUp(t *testing.T) {
 
 // A group that a job blocks while it is being resumed is resumed with the block: the job has all its attempts again.
 func TestResumeBesideABlock(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	ids, g := b.send("g", nil), b.client.Queue("q").Group("g")
+	ids, g := b.send("g", nil), b.q.Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
-	tx, err := b.pool.Begin(t.Context())
+	tx := b.beginWith("UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
+	_, err := tx.Exec(t.Context(), "UPDATE pgfifo.pauses SET job = $1 WHERE group_id = 'g'", ids[0])
 	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[0])
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.pauses SET job = $1 WHERE group_id = 'g'", ids[0])
-	require.NoError(t, err)
-	resumed := make(chan error, 1)
-	go func() {
+	resumed := beside(func() error {
 		_, err := g.Resume(t.Context())
-		resumed <- err
-	}()
+		return err
+	})
 	await(t, "Resume to wait", func() bool {
 		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
 	})
@@ -323,7 +288,7 @@ func TestResumeBesideABlock(t *testing.T) {
 	require.NoError(t, receive(t, resumed, "the end of Resume"))
 	require.Zero(t, b.count("pauses"))
 	require.Zero(t, b.jobs()[0].Attempts)
-	require.NoError(t, pausing(b.client.Queue("q").Pause(t.Context(), "night")))
+	require.NoError(t, pausing(b.q.Pause(t.Context(), "night")))
 	b.exec("INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)", ids[0])
 	require.Equal(t, ids[0], b.why("g").PauseJob, "also while the queue is paused")
 }
@@ -331,49 +296,37 @@ func TestResumeBesideABlock(t *testing.T) {
 // Somebody keeps the pauses of two groups in an open transaction while jobs of theirs use up their attempts. The
 // worker's lanes are not kept from a third group, and the two are blocked when he is done.
 func TestBlockBesideAnOpenPause(t *testing.T) {
-	t.Parallel()
-	for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
-			tx, err := b.pool.Begin(t.Context())
+	overAll(t, map[string]bool{"committed": true, "rolled back": false}, func(t *testing.T, commit bool) {
+		b := newBed(t)
+		heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
+		tx := b.begin()
+		for group := range heads {
+			_, _, err := b.q.Group(group).InPgx(tx).Pause(t.Context(), "by hand")
 			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			for group := range heads {
-				_, _, err := b.client.Queue("q").Group(group).InPgx(tx).Pause(t.Context(), "by hand")
-				require.NoError(t, err)
+		}
+		w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: failingOn("bad", errOnPurpose)},
+			func(w *fifo.Worker) { w.Concurrency = 2 })
+		b.run(w)
+		await(t, "both to fail", func() bool { return b.ledger.started() == 2 })
+		b.send("c", "good")
+		soon := time.Now().Add(patience / 3)
+		await(t, "another group's job", func() bool { return w.Stats().Succeeded == 1 })
+		require.True(t, time.Now().Before(soon), "it has waited for a timeout of the server's")
+		if commit {
+			require.NoError(t, tx.Commit(t.Context())) // paused by hand, and perhaps blocked
+		} else {
+			require.NoError(t, tx.Rollback(t.Context()))
+			for group, id := range heads {
+				await(t, "the block of "+group, func() bool { return b.why(group).PauseJob == id })
 			}
-			h := func(_ context.Context, job *fifo.Job) error {
-				if string(job.Payload) == "bad" {
-					return errOnPurpose
-				}
-				return nil
-			}
-			w := b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: h},
-				func(w *fifo.Worker) { w.Concurrency = 2 })
-			b.run(w)
-			await(t, "both to fail", func() bool { return b.ledger.started() == 2 })
-			b.send("c", "good")
-			soon := time.Now().Add(patience / 3)
-			await(t, "another group's job", func() bool { return w.Stats().Succeeded == 1 })
-			require.True(t, time.Now().Before(soon), "it has waited for a timeout of the server's")
-			if commit {
-				require.NoError(t, tx.Commit(t.Context())) // paused by hand, and perhaps blocked
-			} else {
-				require.NoError(t, tx.Rollback(t.Context()))
-				for group, id := range heads {
-					await(t, "the block of "+group, func() bool { return b.why(group).PauseJob == id })
-				}
-			}
-			await(t, "both attempts to be counted", func() bool {
-				return !slices.ContainsFunc(b.jobs(), func(job fifo.Job) bool {
-					return (string(job.Payload) == "bad") != (job.Attempts == 1 && len(job.Failures) == 1)
-				})
+		}
+		await(t, "both attempts to be counted", func() bool {
+			return !slices.ContainsFunc(b.jobs(), func(job fifo.Job) bool {
+				return (string(job.Payload) == "bad") != (job.Attempts == 1 && len(job.Failures) == 1)
 			})
-			require.Equal(t, 3, b.ledger.started(), "no job was tried again")
-			b.exec("DELETE FROM pgfifo.jobs")
-			b.ledger.sent = nil
 		})
-	}
+		require.Equal(t, 3, b.ledger.started(), "no job was tried again")
+		b.exec("DELETE FROM pgfifo.jobs")
+		b.ledger.sent = nil
+	})
 }

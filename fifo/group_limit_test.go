@@ -17,15 +17,13 @@ import (
 // groupLimit changes how many jobs of a group of queue q may run at once.
 func (b *bed) groupLimit(from, to int) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), fifo.Settings{GroupLimit: from},
-		fifo.Settings{GroupLimit: to}))
+	require.NoError(b.t, b.q.Reconfigure(b.t.Context(), fifo.Settings{GroupLimit: from}, fifo.Settings{GroupLimit: to}))
 }
 
 // Two workers run as many jobs of each group at once as the limit says, no more, and they start in order.
 func TestGroupLimit(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 3}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 3}))
 	r, s := newRoster(t), newStop()
 	b.run(b.crowd(r, fifo.Queue{}, s.handle))
 	b.run(b.crowd(r, fifo.Queue{}, s.handle))
@@ -69,43 +67,35 @@ func (b *bed) elsewhere(r *roster, s *stop) {
 // A job that fails goes back to its place. While it backs off nothing behind it starts, and what runs goes on; then it
 // is the first to start. So it is with one that is snoozed, and one that an operator has locked.
 func TestGroupLimitHeadHolds(t *testing.T) {
-	t.Parallel()
-	for name, why := range map[string]error{
+	overAll(t, map[string]error{
 		"fails": fifo.RetryAfter(time.Hour, errOnPurpose), "snoozes": fifo.Snooze(time.Hour, errOnPurpose),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.groupLimit(1, 2)
-			r, s := newRoster(t), newStop()
-			ids := b.enqueue("a", 5)
-			b.run(b.crowd(r, fifo.Queue{}, s.handle))
-			r.reach(t, "a", ids[0], ids[1])
-			s.of(ids[0]) <- why
-			r.reach(t, "a", ids[1])
-			b.elsewhere(r, s)
-			require.Equal(t, []int64{ids[1]}, r.runs("a"))
-			s.of(ids[1]) <- nil
-			r.reach(t, "a")
-			b.elsewhere(r, s)
-			require.Empty(t, r.runs("a"))
-			require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), ids[0]))
-			r.reach(t, "a", ids[0], ids[2])
-			close(s.all)
-			b.drained()
-			require.Equal(t, slices.Concat(ids[:2], ids[:1], ids[2:]), r.starts("a"))
-		})
-	}
+	}, func(t *testing.T, why error) {
+		b := newBed(t)
+		b.groupLimit(1, 2)
+		r, s := newRoster(t), newStop()
+		ids := b.enqueue("a", 5)
+		b.run(b.crowd(r, fifo.Queue{}, s.handle))
+		r.reach(t, "a", ids[0], ids[1])
+		s.of(ids[0]) <- why
+		r.reach(t, "a", ids[1])
+		b.elsewhere(r, s)
+		require.Equal(t, []int64{ids[1]}, r.runs("a"))
+		s.of(ids[1]) <- nil
+		r.reach(t, "a")
+		b.elsewhere(r, s)
+		require.Empty(t, r.runs("a"))
+		require.NoError(t, b.q.RetryNow(t.Context(), ids[0]))
+		r.reach(t, "a", ids[0], ids[2])
+		close(s.all)
+		b.drained()
+		require.Equal(t, slices.Concat(ids[:2], ids[:1], ids[2:]), r.starts("a"))
+	})
 	t.Run("locked", func(t *testing.T) {
-		t.Parallel()
 		b := newBed(t)
 		b.groupLimit(1, 3)
 		r, s := newRoster(t), newStop()
 		ids := b.enqueue("a", 3)
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs WHERE id = $1 FOR UPDATE", ids[1])
-		require.NoError(t, err)
+		tx := b.beginWith("SELECT FROM pgfifo.jobs WHERE id = $1 FOR UPDATE", ids[1])
 		w := b.crowd(r, fifo.Queue{}, s.handle)
 		b.run(w)
 		r.reach(t, "a", ids[0])
@@ -122,7 +112,6 @@ func TestGroupLimitHeadHolds(t *testing.T) {
 // Under load, with failures, snoozes, delays and lower ids that are committed late, two workers with batches never run
 // more of a group than its limit, each job is done once, and each starts after those before it.
 func TestGroupLimitUnderLoad(t *testing.T) {
-	t.Parallel()
 	const limit, groups, each = 3, 4, 60
 	b := newBed(t)
 	b.groupLimit(1, limit)
@@ -190,7 +179,6 @@ func TestGroupLimitUnderLoad(t *testing.T) {
 // Workers whose sessions are killed with the jobs of a group: each of these is charged once, and they are the first to
 // start again, in order.
 func TestGroupLimitLost(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.groupLimit(1, 3)
 	r, s := newRoster(t), newStop()
@@ -205,13 +193,12 @@ func TestGroupLimitLost(t *testing.T) {
 	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	r.reach(t, "a", ids[:3]...)
-	a := b.client.Queue("q").Group("a")
+	a := b.q.Group("a")
 	_, _, err := a.Pause(t.Context(), "until all three have died: else the last may start while the first still run")
 	require.NoError(t, err)
 	b.exec("SELECT pg_terminate_backend(a.pid, 10000) FROM pg_stat_activity a, pgfifo.attempt_marks m " +
 		"WHERE a.backend_xid = m.xid::xid")
-	_, err = a.Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(a)
 	await(t, "two starts of each", func() bool { return len(r.starts("a")) == 6 })
 	r.reach(t, "a", ids[:3]...)
 	close(s.all)
@@ -224,45 +211,40 @@ func TestGroupLimitLost(t *testing.T) {
 // A worker beside one that has filled a group tries it now and then, and takes what there is room for when that has
 // stopped.
 func TestFullGroupDoesNotSpin(t *testing.T) {
-	t.Parallel()
 	const poll = 100 * time.Millisecond
-	for _, free := range []bool{false, true} {
-		t.Run(fmt.Sprint("free head ", free), func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.groupLimit(1, 2)
-			r, s := newRoster(t), newStop()
-			q, ids := b.client.Queue("q"), b.enqueue("a", 10)
-			running, next := ids[:2], ids[2:4]
-			if free {
-				running, next = ids[1:3], []int64{ids[0], ids[3]}
-				require.NoError(t, q.Bury(t.Context(), ids[0], "later"))
-			}
-			runs := b.crowd(r, fifo.Queue{}, s.handle)
-			first := b.run(runs)
-			r.reach(t, "a", running...)
-			if free {
-				_, _, err := q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
-				require.NoError(t, err)
-				why := b.why("a")
-				require.Equal(t, fifo.OverLimit, why.State)
-				require.Contains(t, why.Reason(), "the group is at its limit")
-			}
-			second := b.crowd(r, fifo.Queue{}, s.handle)
-			b.run(second)
-			misses(t, second, 3)
-			from, began := second.Stats().Missed, time.Now()
-			misses(t, second, 10)
-			missed, tries := second.Stats().Missed-from, int64(time.Since(began)/poll)+1
-			require.LessOrEqual(t, missed, 2*(tries+1), "one or two each PollInterval")
-			require.Zero(t, runs.Stats().Missed, "its own lanes fill the group")
-			first.cancel()
-			s.of(running[0]) <- nil
-			s.of(running[1]) <- nil
-			require.NoError(t, first.wait())
-			r.reach(t, "a", next...)
-			close(s.all)
-			b.drained()
-		})
-	}
+	overEach(t, []bool{false, true}, func(t *testing.T, free bool) {
+		b := newBed(t)
+		b.groupLimit(1, 2)
+		r, s := newRoster(t), newStop()
+		q, ids := b.q, b.enqueue("a", 10)
+		running, next := ids[:2], ids[2:4]
+		if free {
+			running, next = ids[1:3], []int64{ids[0], ids[3]}
+			require.NoError(t, q.Bury(t.Context(), ids[0], "later"))
+		}
+		runs := b.crowd(r, fifo.Queue{}, s.handle)
+		first := b.run(runs)
+		r.reach(t, "a", running...)
+		if free {
+			b.redrive(q, fifo.Redrive{Letters: fifo.Letters{All: true}})
+			why := b.why("a")
+			require.Equal(t, fifo.OverLimit, why.State)
+			require.Contains(t, why.Reason(), "the group is at its limit")
+		}
+		second := b.crowd(r, fifo.Queue{}, s.handle)
+		b.run(second)
+		misses(t, second, 3)
+		from, began := second.Stats().Missed, time.Now()
+		misses(t, second, 10)
+		missed, tries := second.Stats().Missed-from, int64(time.Since(began)/poll)+1
+		require.LessOrEqual(t, missed, 2*(tries+1), "one or two each PollInterval")
+		require.Zero(t, runs.Stats().Missed, "its own lanes fill the group")
+		first.cancel()
+		s.of(running[0]) <- nil
+		s.of(running[1]) <- nil
+		require.NoError(t, first.wait())
+		r.reach(t, "a", next...)
+		close(s.all)
+		b.drained()
+	})
 }

@@ -30,91 +30,79 @@ func everyHeader() fifo.Headers {
 
 // Headers come out as they went in, whichever way that was, and on every way that a job takes.
 func TestHeaders(t *testing.T) {
-	t.Parallel()
 	want := everyHeader()
 	with := fifo.Message{Queue: "q", GroupID: "a", Headers: want, MaxAttempts: 1}
 	without := fifo.Message{Queue: "q", GroupID: "b", Headers: fifo.Headers{}, MaxAttempts: 1}
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			p := begin(t, b.client, b)
-			for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
-				_, err := p.enqueue(msgs...)
-				require.NoError(t, err)
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		p := begin(b)
+		for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
+			p.send(msgs...)
+		}
+		require.NoError(t, p.commit())
+		b.sendAll(with)
+		b.sendAll(without, with)
+		check := func(group string, got fifo.Headers) {
+			t.Helper()
+			if group == "a" {
+				require.Equal(t, want, got)
+			} else {
+				require.Nil(t, got)
 			}
-			require.NoError(t, p.commit())
-			b.sendAll(with)
-			b.sendAll(without, with)
-			check := func(group string, got fifo.Headers) {
-				t.Helper()
-				if group == "a" {
-					require.Equal(t, want, got)
-				} else {
-					require.Nil(t, got)
-				}
+		}
+		for _, j := range b.jobs() {
+			check(j.GroupID, j.Headers)
+		}
+		ran := 0
+		handler := func(_ context.Context, job *fifo.Job) error {
+			check(job.GroupID, job.Headers)
+			if ran++; ran <= 10 {
+				return errBroken
 			}
-			for _, j := range b.jobs() {
-				check(j.GroupID, j.Headers)
-			}
-			ran := 0
-			handler := func(_ context.Context, job *fifo.Job) error {
-				check(job.GroupID, job.Headers)
-				if ran++; ran <= 10 {
-					return errBroken
-				}
-				return nil
-			}
-			b.work(b.worker(handler, oneLane))
-			require.Equal(t, 10, ran)
-			letters := b.deadLetters()
-			require.Len(t, letters, 10)
-			for _, d := range letters {
-				check(d.GroupID, d.Headers)
-			}
-			back, _, err := b.client.Queue("q").Redrive(t.Context(), allAgain)
-			require.NoError(t, err)
-			require.Len(t, back, 10)
-			again := b.bare(nil) // the ledger knows of no redrive
-			again.Concurrency = 1
-			again.Handle("q", handler)
-			b.work(again)
-			require.Equal(t, 20, ran)
-		})
-	}
+			return nil
+		}
+		b.work(b.worker(handler, oneLane))
+		require.Equal(t, 10, ran)
+		letters := b.deadLetters()
+		require.Len(t, letters, 10)
+		for _, d := range letters {
+			check(d.GroupID, d.Headers)
+		}
+		require.Len(t, b.redrive(b.q, allAgain), 10)
+		again := b.bare(nil) // the ledger knows of no redrive
+		again.Concurrency = 1
+		again.Handle("q", handler)
+		b.work(again)
+		require.Equal(t, 20, ran)
+	})
 }
 
 // So they do in batches of both kinds.
 func TestHeadersInBatches(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"jobs": {BatchJobs: 4}, "groups": {BatchGroups: 4}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			var msgs []fifo.Message
-			for i := range 8 {
-				m := fifo.Message{Queue: "q", GroupID: string(rune('a' + i%4))}
-				if i%3 == 0 {
-					m.Headers = everyHeader()
-				}
-				msgs = append(msgs, m)
+	overAll(t, batches(4), func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		var msgs []fifo.Message
+		for i := range 8 {
+			m := fifo.Message{Queue: "q", GroupID: string(rune('a' + i%4))}
+			if i%3 == 0 {
+				m.Headers = everyHeader()
 			}
-			ids := b.sendAll(msgs...)
-			sent := make(map[int64]fifo.Headers)
-			for i, id := range ids {
-				sent[id] = msgs[i].Headers
-			}
-			w := b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				require.Equal(t, sent[job.ID], job.Headers)
-				return nil
-			})
-			b.work(w)
+			msgs = append(msgs, m)
+		}
+		ids := b.sendAll(msgs...)
+		sent := make(map[int64]fifo.Headers)
+		for i, id := range ids {
+			sent[id] = msgs[i].Headers
+		}
+		w := b.each(batch, func(_ context.Context, job *fifo.Job) error {
+			require.Equal(t, sent[job.ID], job.Headers)
+			return nil
 		})
-	}
+		b.work(w)
+	})
 }
 
 func TestInvalidHeaders(t *testing.T) {
-	t.Parallel()
 	for what, h := range map[string]fifo.Headers{
 		"an empty name": {"": "v"}, "a long name": {strings.Repeat("n", 129): ""},
 		"a name that is no text": {"\xff": ""},
@@ -141,7 +129,6 @@ func TestInvalidHeaders(t *testing.T) {
 
 // What an operator writes by hand is given as it stands, and what is no object is none: the job runs.
 func TestHeadersByHand(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	all := map[string]fifo.Headers{
 		`[1]`: nil, `"text"`: nil, `{}`: nil, `null`: nil,
@@ -168,7 +155,6 @@ func TestHeadersByHand(t *testing.T) {
 
 // An Enqueue hook adds headers, and the caller's stay as they are.
 func TestHookSetsHeaders(t *testing.T) {
-	t.Parallel()
 	var settled []fifo.Headers
 	b := newBed(t, func(cfg *fifo.Config) {
 		cfg.Hooks = append(cfg.Hooks, fifo.Hooks{
@@ -213,35 +199,30 @@ func TestHeadersAsJSON(t *testing.T) {
 func TestRunAt(t *testing.T) { overLeases(t, testRunAt) }
 
 func testRunAt(t *testing.T, by lease) {
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-			p := begin(t, b.client, b)
-			later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}
-			past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
-			_, err := p.enqueue(later)
-			require.NoError(t, err)
-			recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
-			_, err = p.enqueue(past, later, recent)
-			require.NoError(t, err)
-			require.NoError(t, p.commit())
-			for _, j := range b.jobs() {
-				if j.GroupID == "later" {
-					require.True(t, at.Equal(j.RunAt), "%v", j.RunAt)
-				} else {
-					require.Zero(t, j.RunAt)
-				}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := by.on(newBed(t))
+		at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+		p := begin(b)
+		later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}
+		past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
+		p.send(later)
+		recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
+		p.send(past, later, recent)
+		require.NoError(t, p.commit())
+		for _, j := range b.jobs() {
+			if j.GroupID == "later" {
+				require.True(t, at.Equal(j.RunAt), "%v", j.RunAt)
+			} else {
+				require.Zero(t, j.RunAt)
 			}
-			w := b.worker(nop)
-			b.run(w)
-			await(t, "what may run", func() bool { return b.count("jobs") == 2 })
-			require.Len(t, b.jobs(), 2)
-			b.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp()")
-			b.drained()
-		})
-	}
+		}
+		w := b.worker(nop)
+		b.run(w)
+		await(t, "what may run", func() bool { return b.count("jobs") == 2 })
+		require.Len(t, b.jobs(), 2)
+		b.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp()")
+		b.drained()
+	})
 }
 
 func TestInvalidRunAt(t *testing.T) {

@@ -52,7 +52,6 @@ func TestPanicInAHook(t *testing.T) {
 	} {
 		for how, fail := range map[string]func(){"panic": func() { panic("a value") }, "goexit": runtime.Goexit} {
 			t.Run(name+" "+how, func(t *testing.T) {
-				t.Parallel()
 				log := &logbook{}
 				b := newBed(t, func(cfg *fifo.Config) {
 					cfg.Logger = slog.New(log)
@@ -106,16 +105,14 @@ func testPanicInTheJobHookIsRecorded(t *testing.T, by lease) {
 	}))
 	b.send("g", nil)
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
-	letters := b.deadLetters()
-	require.Len(t, letters, 1)
-	require.Equal(t, fifo.KindPanic, letters[0].Failures[0].Kind)
-	require.Equal(t, "fifo: Job hook panicked: a value", letters[0].Failures[0].Error)
-	require.Contains(t, letters[0].Failures[0].Stack, "hooks_test.go")
+	letter := only(t, b.deadLetters())
+	require.Equal(t, fifo.KindPanic, letter.Failures[0].Kind)
+	require.Equal(t, "fifo: Job hook panicked: a value", letter.Failures[0].Error)
+	require.Contains(t, letter.Failures[0].Stack, "hooks_test.go")
 }
 
 // A panic before an enqueue is its error; one after it is logged, and the ids are returned.
 func TestPanicInTheEnqueueHook(t *testing.T) {
-	t.Parallel()
 	log := &logbook{}
 	before, value := true, errors.New("a value")
 	b := newBed(t, func(c *fifo.Config) {
@@ -137,8 +134,7 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 	require.Zero(t, b.count("jobs"))
 
 	before = false
-	ids, err = b.client.Enqueue(t.Context(), msg)
-	require.NoError(t, err)
+	ids = b.receipts(msg)
 	require.Len(t, ids, 1)
 	require.Equal(t, 1, b.count("jobs"))
 	require.Equal(t, 1, log.count("pgfifo: a hook panicked hook=end of the Enqueue hook panic=a value"), "%q",
@@ -148,7 +144,6 @@ func TestPanicInTheEnqueueHook(t *testing.T) {
 // A lane that loses its connection while a Settled hook runs does not start the job that it has claimed meanwhile:
 // another worker may have that.
 func TestConnectionLostInAHook(t *testing.T) {
-	t.Parallel()
 	var b *bed
 	var first *fifo.Worker
 	var ids []int64
@@ -160,7 +155,7 @@ func TestConnectionLostInAHook(t *testing.T) {
 			if job.ID != ids[0] {
 				return
 			}
-			held := b.groups(b.client.Queue("q").Group("g"), fifo.Page{}, fifo.Held)
+			held := b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)
 			if len(held) == 0 || !strings.Contains(held[0].ApplicationName, "first") { // it is given back by now
 				claims <- 0
 				return
@@ -200,37 +195,31 @@ func TestSettledHasTheJobHooksValues(t *testing.T) { overLeases(t, testSettledHa
 
 func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	type key struct{}
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 3}, "groups": {BatchGroups: 3}} {
-		for kind, work := range map[string]func(*bed) *fifo.Worker{
-			"each":  func(b *bed) *fifo.Worker { return b.each(batch, nop) },
-			"slice": func(b *bed) *fifo.Worker { return b.slice(batch, oneAfterTheOther(nop)) },
-		} {
-			t.Run(name+" "+kind, func(t *testing.T) {
-				t.Parallel()
-				seen := make(chan [2]int64, 3)
-				b := by.on(newBed(t, func(cfg *fifo.Config) {
-					settled := cfg.Hooks[0].Settled
-					cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
-						return context.WithValue(ctx, key{}, job.ID), nil
-					}
-					cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-						settled(ctx, job, outcome, err)
-						require.NoError(t, ctx.Err())
-						id, _ := ctx.Value(key{}).(int64)
-						seen <- [2]int64{job.ID, id}
-					}
-				}))
-				for i := range 3 {
-					b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
+	overAll(t, oneAndBatches(3), func(t *testing.T, batch fifo.Queue) {
+		overAll(t, ways, func(t *testing.T, work way) {
+			seen := make(chan [2]int64, 3)
+			b := by.on(newBed(t, func(cfg *fifo.Config) {
+				settled := cfg.Hooks[0].Settled
+				cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+					return context.WithValue(ctx, key{}, job.ID), nil
 				}
-				b.work(work(b))
-				for range 3 {
-					ids := receive(t, seen, "what Settled saw")
-					require.Equal(t, ids[0], ids[1])
+				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+					settled(ctx, job, outcome, err)
+					require.NoError(t, ctx.Err())
+					id, _ := ctx.Value(key{}).(int64)
+					seen <- [2]int64{job.ID, id}
 				}
-			})
-		}
-	}
+			}))
+			for i := range 3 {
+				b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
+			}
+			b.work(work(b, batch, nop))
+			for range 3 {
+				ids := receive(t, seen, "what Settled saw")
+				require.Equal(t, ids[0], ids[1])
+			}
+		})
+	})
 }
 
 // A worker has one name: that of its sessions, which is as the server shows it, and of the failures that it records.
@@ -241,15 +230,10 @@ func TestWorkerHasOneName(t *testing.T) {
 		"": "of the p??l", "its own": "its own", "its öwn": "its ??wn", long + " tail": long,
 	} {
 		t.Run(want, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
-			cfg, err := pgxpool.ParseConfig(b.url)
-			require.NoError(t, err)
-			cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
-			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-			require.NoError(t, err)
-			t.Cleanup(pool.Close)
-			b.client = b.open(pool)
+			b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+				cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
+			}))
 			b.send("g", nil)
 			var session, shown string
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -270,7 +254,6 @@ func TestWorkerHasOneName(t *testing.T) {
 // Several hooks are called in order before, and in the opposite order after. What one returns the next one gets, and
 // what it makes of the messages is enqueued: the caller's are as they were.
 func TestHooksAreAList(t *testing.T) {
-	t.Parallel()
 	type key struct{}
 	var mu sync.Mutex
 	var calls []string
@@ -310,9 +293,7 @@ func TestHooksAreAList(t *testing.T) {
 		call(fmt.Sprint("handler ", ctx.Value(key{}), " ", string(job.Payload)))
 		return nil
 	})
-	run := b.run(w)
-	b.drained()
-	require.NoError(t, run.stop())
+	b.work(w)
 	require.Equal(t, []string{
 		"enqueue 1", "enqueue 2", "enqueued 1 2", "enqueued 1 1",
 		"job 1", "job 2", "handler 12 012", "end 2", "end 1",
@@ -322,7 +303,6 @@ func TestHooksAreAList(t *testing.T) {
 
 // The hooks that began before one that panics come to their end, with its error.
 func TestHooksBeforeOneThatPanics(t *testing.T) {
-	t.Parallel()
 	var ends []error
 	b := newBed(t, func(c *fifo.Config) {
 		c.Hooks = append(c.Hooks, fifo.Hooks{
@@ -339,4 +319,49 @@ func TestHooksBeforeOneThatPanics(t *testing.T) {
 	require.ErrorIs(t, err, errOnPurpose)
 	require.Equal(t, []error{err}, ends)
 	require.Zero(t, b.count("jobs"))
+}
+
+// The Settled hook has what the Job hook returned when the handler was abandoned, too. There is nothing of a Job hook
+// that has not returned.
+func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
+	type key struct{}
+	overEach(t, []int{1, 2}, func(t *testing.T, jobs int) {
+		overEach(t, []bool{false, true}, func(t *testing.T, inHook bool) {
+			h := newStubborn()
+			seen := make(chan [3]any, jobs)
+			b := newBed(t, func(cfg *fifo.Config) {
+				cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+					if inHook {
+						_ = h.handle(ctx, job)
+					}
+					return context.WithValue(ctx, key{}, job.ID), nil
+				}
+				settled := cfg.Hooks[0].Settled
+				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+					settled(ctx, job, outcome, err)
+					seen <- [3]any{job.ID, ctx.Value(key{}), ctx.Err()}
+				}
+			})
+			ids := b.send("g", make([]any, jobs)...)
+			w := &fifo.Worker{Client: b.client, DrainTimeout: -1, AbandonAfter: 20 * time.Millisecond}
+			w.HandleQueue("q", fifo.Queue{
+				BatchJobs: jobs,
+				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
+					return h.handle(ctx, jobs[0])
+				},
+			})
+			r := b.run(w)
+			receive(t, h.started, "the handler, or the hook")
+			require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+			for _, id := range ids {
+				want := [3]any{id, id, nil}
+				if inHook {
+					want[1] = nil
+				}
+				require.Equal(t, want, receive(t, seen, "what Settled saw"))
+			}
+			close(h.release)
+			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
+		})
+	})
 }

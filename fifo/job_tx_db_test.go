@@ -48,7 +48,6 @@ func (l *queryLog) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 
 // The transaction of a job has the models and the query hooks of the client's DB.
 func TestTxIsOfTheClientsDB(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("CREATE TABLE orders (id bigint)")
 	b.exec("CREATE TABLE items (id bigint)")
@@ -80,7 +79,6 @@ func TestTxIsOfTheClientsDB(t *testing.T) {
 
 // A bound of database/sql would have handlers wait for each other for ever: there is an error instead.
 func TestTxOfABoundedDB(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.client.DB().SetMaxOpenConns(1)
 	b.send("g", nil)
@@ -94,32 +92,25 @@ func TestTxOfABoundedDB(t *testing.T) {
 // A connection that database/sql keeps would be taken for the job's: there is an error instead, and nothing that the
 // handler writes is committed. Not even if a query hook asks the DB for another connection.
 func TestTxOfADBWithIdleConnections(t *testing.T) {
-	t.Parallel()
-	for name, hooked := range map[string]bool{"alone": false, "with a hook that asks the DB": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newEffects(t)
-			b.exec("CREATE TABLE asked (about text)")
-			m := &meddler{db: b.client.DB(), errs: make(chan error, 100)}
-			if hooked {
-				b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
-			}
-			b.client.DB().SetMaxIdleConns(1)
-			_, err := b.client.DB().ExecContext(t.Context(), "SELECT 1") // now one is idle
-			require.NoError(t, err)
-			b.send("g", nil)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.Tx(ctx)
-				if err == nil {
-					_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-				}
-				return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
-			}))
-			require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
-			require.Empty(t, m.errs)
-			require.Empty(t, b.effects())
-		})
-	}
+	overAll(t, map[string]bool{"alone": false, "with a hook that asks the DB": true}, func(t *testing.T, hooked bool) {
+		b := newEffects(t)
+		b.exec("CREATE TABLE asked (about text)")
+		m := &meddler{db: b.client.DB(), errs: make(chan error, 100)}
+		if hooked {
+			b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
+		}
+		b.client.DB().SetMaxIdleConns(1)
+		_, err := b.client.DB().ExecContext(t.Context(), "SELECT 1") // now one is idle
+		require.NoError(t, err)
+		b.send("g", nil)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			err := bunExec(ctx, job, "INSERT INTO effects VALUES (1)")
+			return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
+		}))
+		require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
+		require.Empty(t, m.errs)
+		require.Empty(t, b.effects())
+	})
 }
 
 // A hook that makes a context of its own, or asks the DB with the one that it has, leaves the job's transaction what it
@@ -184,61 +175,54 @@ func (a *auditor) ask(ctx context.Context) {
 // A query hook that asks for the transaction at its BEGIN would wait for itself: it gets an error instead. Later it has
 // the transaction.
 func TestTxAskedForByAHook(t *testing.T) {
-	t.Parallel()
-	for name, detach := range map[string]bool{"with its context": false, "with another context": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, a := newEffects(t), &auditor{detach: detach}
-			b.client.DB().AddQueryHook(a) //nolint:staticcheck // its successor makes another DB
-			b.send("g", nil)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				a.job = job
-				defer func() { a.job = nil }()
-				tx, err := job.Tx(ctx)
-				if err == nil {
-					_, err = tx.Exec("INSERT INTO effects VALUES (1)")
-				}
-				return err
-			}))
-			require.Equal(t, []int{1}, b.effects())
-			require.Len(t, a.errs, 4)
-			for _, err := range a.errs[:2] {
-				if detach {
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-				} else {
-					require.ErrorContains(t, err, "while that is begun")
-				}
+	overAll(t, map[string]bool{
+		"with its context": false, "with another context": true,
+	}, func(t *testing.T, detach bool) {
+		b, a := newEffects(t), &auditor{detach: detach}
+		b.client.DB().AddQueryHook(a) //nolint:staticcheck // its successor makes another DB
+		b.send("g", nil)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			a.job = job
+			defer func() { a.job = nil }()
+			tx, err := job.Tx(ctx)
+			if err == nil {
+				_, err = tx.Exec("INSERT INTO effects VALUES (1)")
 			}
-			require.NoError(t, a.errs[2])
-			require.NoError(t, a.errs[3])
-		})
-	}
+			return err
+		}))
+		require.Equal(t, []int{1}, b.effects())
+		require.Len(t, a.errs, 4)
+		for _, err := range a.errs[:2] {
+			if detach {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			} else {
+				require.ErrorContains(t, err, "while that is begun")
+			}
+		}
+		require.NoError(t, a.errs[2])
+		require.NoError(t, a.errs[3])
+	})
 }
 
 func TestTxWithHooksThatMeddle(t *testing.T) {
-	t.Parallel()
-	for name, detach := range map[string]bool{"with its context": false, "with another context": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newEffects(t)
-			b.exec("CREATE TABLE asked (about text)")
-			m := &meddler{detach: detach, db: b.client.DB(), errs: make(chan error, 100)}
-			b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
-			b.send("g", nil)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.Tx(ctx)
-				if err == nil {
-					_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-				}
-				return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
-			}))
-			require.Equal(t, []string{
-				"before BEGIN", "after BEGIN",
-				"before INSERT INTO effects VALUES (1)", "after INSERT INTO effects VALUES (1)",
-			}, query[[]string](b, "SELECT array_agg(about) FROM asked"), "outside of the transaction")
-			require.Empty(t, m.errs)
-			require.Equal(t, errOnPurpose.Error(), b.deadLetters()[0].Failures[0].Error)
-			require.Empty(t, b.effects(), "undone")
-		})
-	}
+	overAll(t, map[string]bool{
+		"with its context": false, "with another context": true,
+	}, func(t *testing.T, detach bool) {
+		b := newEffects(t)
+		b.exec("CREATE TABLE asked (about text)")
+		m := &meddler{detach: detach, db: b.client.DB(), errs: make(chan error, 100)}
+		b.client.DB().AddQueryHook(m) //nolint:staticcheck // its successor makes another DB
+		b.send("g", nil)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			err := bunExec(ctx, job, "INSERT INTO effects VALUES (1)")
+			return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
+		}))
+		require.Equal(t, []string{
+			"before BEGIN", "after BEGIN",
+			"before INSERT INTO effects VALUES (1)", "after INSERT INTO effects VALUES (1)",
+		}, query[[]string](b, "SELECT array_agg(about) FROM asked"), "outside of the transaction")
+		require.Empty(t, m.errs)
+		require.Equal(t, errOnPurpose.Error(), b.deadLetters()[0].Failures[0].Error)
+		require.Empty(t, b.effects(), "undone")
+	})
 }

@@ -2,21 +2,17 @@ package fifo_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
 func TestNoJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
 	listed := b.jobs()[0]
@@ -36,59 +32,51 @@ func TestNoJob(t *testing.T) {
 func TestTxAfterTheJob(t *testing.T) { overLeases(t, testTxAfterTheJob) }
 
 func testTxAfterTheJob(t *testing.T, by lease) {
-	var kept bun.Tx
-	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
-		kept, err = job.Tx(ctx)
-		return err
-	}, func(ctx context.Context) error {
-		_, err := kept.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-		return errors.Join(err, kept.Commit())
+	const insert = "INSERT INTO effects VALUES (1)"
+	type use = func(ctx context.Context) error
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) (use, error){
+		"bun": func(ctx context.Context, job *fifo.Job) (use, error) {
+			kept, err := job.Tx(ctx)
+			return func(ctx context.Context) error {
+				_, err := kept.ExecContext(ctx, insert)
+				return errors.Join(err, kept.Commit())
+			}, err
+		},
+		"pgx": func(ctx context.Context, job *fifo.Job) (use, error) {
+			kept, err := job.PgxTx(ctx)
+			return func(ctx context.Context) error {
+				_, err := kept.Exec(ctx, insert)
+				return err
+			}, err
+		},
+		"sql": func(ctx context.Context, job *fifo.Job) (use, error) {
+			kept, err := job.SQLTx(ctx)
+			return func(ctx context.Context) error {
+				_, err := kept.ExecContext(ctx, insert)
+				return errors.Join(err, kept.Commit())
+			}, err
+		},
+	}, func(t *testing.T, keep func(ctx context.Context, job *fifo.Job) (use, error)) {
+		b := by.on(newEffects(t))
+		b.send("g", "keeps", "uses")
+		var kept use
+		var during error
+		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+			if string(job.Payload) == "keeps" {
+				kept, err = keep(ctx, job)
+				return err
+			}
+			during = kept(ctx)
+			return nil
+		}, oneLane))
+		b.drained()
+		after := kept(t.Context())
+		require.NoError(t, r.stop())
+		require.Empty(t, b.effects())
+		require.Error(t, during, "while the next job ran")
+		require.Error(t, after, "while the lane was idle")
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
 	})
-}
-
-func TestPgxTxAfterTheJob(t *testing.T) {
-	t.Parallel()
-	var kept pgx.Tx
-	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
-		kept, err = job.PgxTx(ctx)
-		return err
-	}, func(ctx context.Context) error {
-		_, err := kept.Exec(ctx, "INSERT INTO effects VALUES (1)")
-		return err
-	})
-}
-
-func TestSQLTxAfterTheJob(t *testing.T) {
-	t.Parallel()
-	var kept *sql.Tx
-	afterTheJob(t, func(ctx context.Context, job *fifo.Job) (err error) {
-		kept, err = job.SQLTx(ctx)
-		return err
-	}, func(ctx context.Context) error {
-		_, err := kept.ExecContext(ctx, "INSERT INTO effects VALUES (1)")
-		return errors.Join(err, kept.Commit())
-	})
-}
-
-func afterTheJob(t *testing.T, keep fifo.Handler, use func(ctx context.Context) error) {
-	t.Helper()
-	b := newEffects(t)
-	b.send("g", "keeps", "uses")
-	var during error
-	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "keeps" {
-			return keep(ctx, job)
-		}
-		during = use(ctx)
-		return nil
-	}, oneLane))
-	b.drained()
-	after := use(t.Context())
-	require.NoError(t, r.stop())
-	require.Empty(t, b.effects())
-	require.Error(t, during, "while the next job ran")
-	require.Error(t, after, "while the lane was idle")
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
 }
 
 // What a handler enqueues in its job's transaction is there if the job succeeded.
@@ -147,7 +135,6 @@ func (b *bed) enqueueIn(ctx context.Context, job *fifo.Job, m fifo.Message) erro
 // The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner
 // settings are the database's, not those that the library makes for its own statements.
 func TestTxSettings(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`DO $$ BEGIN
 		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
@@ -176,7 +163,6 @@ func TestTxSettings(t *testing.T) {
 // A handler that does not ask for the transaction pays for no savepoint: the last thing that its session was told is
 // the claim.
 func TestSavepointIsLazy(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "asks not", "asks", "asks not")
 	last := make(map[string]string)
@@ -186,7 +172,7 @@ func TestSavepointIsLazy(t *testing.T) {
 				return err
 			}
 		}
-		held, err := b.client.Queue("q").Groups(ctx, fifo.Page{}, fifo.Held)
+		held, err := b.q.Groups(ctx, fifo.Page{}, fifo.Held)
 		if err != nil || len(held) != 1 {
 			return fmt.Errorf("%d held: %w", len(held), errors.Join(err, errOnPurpose))
 		}
@@ -202,7 +188,6 @@ func TestSavepointIsLazy(t *testing.T) {
 
 // A goroutine that a handler has left behind may ask at any moment.
 func TestTxAskedForByALeftGoroutine(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
 	answer := make(chan error, 1)

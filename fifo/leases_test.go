@@ -1,6 +1,7 @@
 package fifo_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,12 +17,29 @@ const bySession lease = true
 // overLeases runs a test with each lease. What it says of queues, on adds to them.
 func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
 	t.Helper()
+	overAll(t, map[string]lease{"transaction": false, "session": bySession}, test)
+}
+
+// overAll runs a test with each row of a table, beside each other.
+func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	overNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
+}
+
+func overNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
+	t.Helper()
 	t.Parallel()
-	for name, by := range map[string]lease{"transaction": false, "session": bySession} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, by)
-		})
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, name, row) })
+	}
+}
+
+// overEach runs a test with each of several values, beside each other.
+func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
+	t.Helper()
+	t.Parallel()
+	for _, value := range values {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
 	}
 }
 

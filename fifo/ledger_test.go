@@ -91,37 +91,35 @@ func (l *ledger) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
-// order returns the ids of the jobs in the order in which their handlers started.
-func (l *ledger) order() []int64 {
+// read returns something of each entry of a list of the ledger's.
+func read[E, V any](l *ledger, list *[]E, value func(E) V) []V {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := make([]int64, len(l.starts))
-	for i, job := range l.starts {
-		ids[i] = job.ID
+	values := make([]V, len(*list))
+	for i, entry := range *list {
+		values[i] = value(entry)
 	}
-	return ids
+	return values
+}
+
+// order returns the ids of the jobs in the order in which their handlers started.
+func (l *ledger) order() []int64 {
+	return read(l, &l.starts, func(job *fifo.Job) int64 { return job.ID })
 }
 
 // payloads returns the payloads in the order in which the handlers started.
 func (l *ledger) payloads() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := make([]string, len(l.starts))
-	for i, job := range l.starts {
-		list[i] = string(job.Payload)
-	}
-	return list
+	return read(l, &l.starts, func(job *fifo.Job) string { return string(job.Payload) })
 }
 
 // outcomes returns what became of the attempts, in order.
 func (l *ledger) outcomes() []fifo.Outcome {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := make([]fifo.Outcome, len(l.settled))
-	for i, s := range l.settled {
-		list[i] = s.outcome
-	}
-	return list
+	return read(l, &l.settled, func(s settlement) fifo.Outcome { return s.outcome })
+}
+
+// errs returns why, in the same order.
+func (l *ledger) errs() []error {
+	return read(l, &l.settled, func(s settlement) error { return s.err })
 }
 
 // of returns what became of the attempts in one group, why, and of which jobs they were.
@@ -139,17 +137,6 @@ func (l *ledger) of(group string) (outcomes []fifo.Outcome, errs []error, order 
 		}
 	}
 	return outcomes, errs, order
-}
-
-// errs returns why, in the same order.
-func (l *ledger) errs() []error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := make([]error, len(l.settled))
-	for i, s := range l.settled {
-		list[i] = s.err
-	}
-	return list
 }
 
 // count returns how many attempts ended so; the caller has the lock.

@@ -43,18 +43,18 @@ func (g *gauge) reach(t *testing.T, n int64) {
 // limit changes the limit of queue q.
 func (b *bed) limit(from, to int) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.Queue("q").Reconfigure(b.t.Context(), b.by.with(fifo.Settings{Limit: from}),
+	require.NoError(b.t, b.q.Reconfigure(b.t.Context(), b.by.with(fifo.Settings{Limit: from}),
 		b.by.with(fifo.Settings{Limit: to})))
 }
 
 // sendMany enqueues n jobs to each of so many groups.
-func (b *bed) sendMany(queue string, groups, n int) {
+func (b *bed) sendMany(queue string, groups, n int) []int64 {
 	b.t.Helper()
 	var msgs []fifo.Message
 	for i := range groups * n {
 		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint("g", i%groups), Payload: i})
 	}
-	b.sendAll(msgs...)
+	return b.sendAll(msgs...)
 }
 
 // gauged returns a worker that works q in eight lanes, so much at a time.
@@ -78,31 +78,30 @@ func misses(t *testing.T, w *fifo.Worker, n int64) {
 func TestLimit(t *testing.T) { overLeases(t, testLimit) }
 
 func testLimit(t *testing.T, by lease) {
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const limit = 3
-			b := by.on(newBed(t), "r")
-			b.limit(0, limit)
-			b.sendMany("q", 20, 12)
-			b.sendMany("r", 13, 1)
-			q, r := newGauge(), newGauge()
-			workers := []*fifo.Worker{b.gauged(q, batch), b.gauged(q, batch)}
-			for _, w := range workers {
-				w.Handle("r", b.ledger.record(r.handle))
-				b.run(w)
-			}
-			q.reach(t, limit)
-			r.reach(t, 13)
-			close(r.open)
-			for _, w := range workers {
-				misses(t, w, 5)
-			}
-			close(q.open)
-			b.drained()
-			require.Equal(t, int64(limit), q.most.Load())
-		})
-	}
+	overAll(t, map[string]fifo.Queue{
+		"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3},
+	}, func(t *testing.T, batch fifo.Queue) {
+		const limit = 3
+		b := by.on(newBed(t), "r")
+		b.limit(0, limit)
+		b.sendMany("q", 20, 12)
+		b.sendMany("r", 13, 1)
+		q, r := newGauge(), newGauge()
+		workers := []*fifo.Worker{b.gauged(q, batch), b.gauged(q, batch)}
+		for _, w := range workers {
+			w.Handle("r", b.ledger.record(r.handle))
+			b.run(w)
+		}
+		q.reach(t, limit)
+		r.reach(t, 13)
+		close(r.open)
+		for _, w := range workers {
+			misses(t, w, 5)
+		}
+		close(q.open)
+		b.drained()
+		require.Equal(t, int64(limit), q.most.Load())
+	})
 }
 
 // A worker that finds no slot tries again now and then, however many lanes and groups it has.
@@ -171,11 +170,10 @@ func testLimitMadeBesideWorkers(t *testing.T, by lease) {
 
 // A limit that a transaction makes holds from its commit on, and one that is rolled back does not.
 func TestLimitInATransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	marks := func() int { return query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited") }
 	err := b.client.InTx(t.Context(), func(tx pgx.Tx) error {
-		require.NoError(t, b.client.Queue("q").InPgx(tx).Configure(t.Context(), fifo.Settings{Limit: 2}))
+		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{Limit: 2}))
 		return errors.New("undone")
 	})
 	require.ErrorContains(t, err, "undone")
@@ -184,22 +182,20 @@ func TestLimitInATransaction(t *testing.T) {
 	b.limit(0, 2)
 	require.Equal(t, 2, b.count("slots"))
 	require.Equal(t, 1, marks())
-	require.ErrorIs(t, b.client.Queue("q").Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{}), fifo.ErrConflict)
+	require.ErrorIs(t, b.q.Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{}), fifo.ErrConflict)
 	require.Equal(t, 1, marks())
 	require.NoError(t, b.client.InTx(t.Context(), func(tx pgx.Tx) error {
-		return b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{Limit: 2}, fifo.Settings{})
+		return b.q.InPgx(tx).Reconfigure(t.Context(), fifo.Settings{Limit: 2}, fifo.Settings{})
 	}))
 	require.Zero(t, marks())
 
 	// Of two that change it at once, the second sees what the first has made.
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, b.client.Queue("q").InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
-	second := make(chan error, 1)
-	go func() {
-		second <- b.client.Queue("q").Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
+	tx := b.begin()
+	require.NoError(t, b.q.InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
+	second := beside(func() error {
+		return b.q.Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
 			fifo.Settings{})
-	}()
+	})
 	await(t, "the second to wait", func() bool {
 		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
 	})
@@ -210,17 +206,14 @@ func TestLimitInATransaction(t *testing.T) {
 
 // A limit is no pause: it is not listed as one, resuming the queue leaves it, and a pause beside it holds.
 func TestLimitIsNoPause(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.limit(0, 1)
 	b.send("a", 1)
-	q := b.client.Queue("q")
 	requirePaused := func(want bool) {
 		t.Helper()
-		pauses, err := b.client.Pauses(t.Context())
-		require.NoError(t, err)
+		pauses := b.pauses()
 		require.Equal(t, want, len(pauses) == 1)
-		list, err := q.Groups(t.Context(), fifo.Page{})
+		list, err := b.q.Groups(t.Context(), fifo.Page{})
 		require.NoError(t, err)
 		require.Equal(t, want, list[0].Paused)
 		ran, err := b.worker(func(context.Context, *fifo.Job) error { return fifo.RetryAfter(0, errors.New("again")) },
@@ -229,23 +222,16 @@ func TestLimitIsNoPause(t *testing.T) {
 		require.Equal(t, !want, ran)
 	}
 	requirePaused(false)
-	resumed, err := q.Resume(t.Context())
-	require.NoError(t, err)
-	require.False(t, resumed)
+	require.False(t, b.resumes(b.q))
 	requirePaused(false)
-	require.NoError(t, pausing(q.Pause(t.Context(), "for a while")))
+	require.NoError(t, pausing(b.q.Pause(t.Context(), "for a while")))
 	requirePaused(true)
-	resumed, err = q.Resume(t.Context())
-	require.NoError(t, err)
-	require.True(t, resumed)
+	require.True(t, b.resumes(b.q))
 	requirePaused(false)
 	require.Equal(t, 1, query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited"))
 
 	// RunOne finds nothing to do while the only slot is in use.
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.slots FOR UPDATE")
-	require.NoError(t, err)
+	tx := b.beginWith("SELECT FROM pgfifo.slots FOR UPDATE")
 	ran, err := b.worker(func(context.Context, *fifo.Job) error { return nil }).RunOne(t.Context())
 	require.NoError(t, err)
 	require.False(t, ran)
@@ -255,7 +241,6 @@ func TestLimitIsNoPause(t *testing.T) {
 
 // A busy spell of one group, in which each claim has its slot, does not make a worker forget that there is a limit.
 func TestOverLimitAfterABusySpell(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.limit(0, 1)
 	var now atomic.Pointer[gauge]
@@ -285,18 +270,19 @@ func TestOverLimitAfterABusySpell(t *testing.T) {
 	b.drained()
 }
 
-// A job that waits for a slot says so, and so does one behind it; not while there is a free one.
-func TestWhyOverLimit(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+// A job that waits for a slot says so, and so does one behind it; not while there is a free one. A slot is in use while
+// the session lives that has it.
+func TestWhyOverLimit(t *testing.T) { overLeases(t, testWhyOverLimit) }
+
+func testWhyOverLimit(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	b.limit(0, 2)
 	b.sendMany("q", 1, 1)
 	g := newGauge()
-	b.run(b.gauged(g, fifo.Queue{}))
+	r := b.run(b.gauged(g, fifo.Queue{}))
 	g.reach(t, 1)
 	elsewhere := b.client.Queue("r").Group("g")
-	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "r", GroupID: "g"})
-	require.NoError(t, err)
+	b.plant("r", 1, "g")
 	status, err := elsewhere.Why(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, fifo.Due, status.State, "of a queue without a limit")
@@ -305,15 +291,25 @@ func TestWhyOverLimit(t *testing.T) {
 
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "second"})
 	g.reach(t, 2)
-	ids := b.sendAll(fifo.Message{Queue: "q", GroupID: "third"}, fifo.Message{Queue: "q", GroupID: "third"})
-	status, err = b.client.Queue("q").Group("third").Why(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, fifo.OverLimit, status.State)
-	require.Regexp(t, "may run since 20.*, and waits: the queue is at its limit", status.Reason())
-	status, err = b.client.Queue("q").WhyJob(t.Context(), ids[1])
-	require.NoError(t, err)
-	require.Equal(t, fifo.Behind, status.State)
-	require.Contains(t, status.Reason(), "the queue is at its limit")
+	ids := b.send("third", nil, nil)
+	third := b.why("third")
+	require.Equal(t, fifo.OverLimit, third.State)
+	require.Regexp(t, "may run since 20.*, and waits: the queue is at its limit", third.Reason())
+	behind := b.whyJob(ids[1])
+	require.Equal(t, fifo.Behind, behind.State)
+	require.Contains(t, behind.Reason(), "the queue is at its limit")
 	close(g.open)
-	b.drained()
+	r.finish()
+	if by != bySession {
+		return
+	}
+	b.plant("q", 1, "late")
+	conn := b.kept("none", 1)
+	const slots = "UPDATE pgfifo.slots SET session = (SELECT session FROM pgfifo.queue_groups WHERE group_id = 'none')"
+	b.exec(slots + " WHERE n = 1")
+	require.Equal(t, fifo.Due, b.why("late").State, "one is free")
+	b.exec(slots)
+	require.Equal(t, fifo.OverLimit, b.why("late").State)
+	b.gone(conn)
+	require.Equal(t, fifo.Due, b.why("late").State)
 }

@@ -17,15 +17,9 @@ import (
 // the schema before: it has sent a message to the queue.
 func (b *bed) withoutAPool(queue string) (w *fifo.Worker, pool *pgxpool.Pool, release func()) {
 	b.t.Helper()
-	cfg, err := pgxpool.ParseConfig(b.url)
-	require.NoError(b.t, err)
-	cfg.MaxConns = 1
-	pool, err = pgxpool.NewWithConfig(b.t.Context(), cfg)
-	require.NoError(b.t, err)
-	b.t.Cleanup(pool.Close)
-	w = b.worker(nop, oneLane)
+	w, pool = b.worker(nop, oneLane), b.onePool()
 	w.Client = b.open(pool)
-	_, err = w.Client.Enqueue(b.t.Context(), fifo.Message{Queue: queue, GroupID: "g"})
+	_, err := w.Client.Enqueue(b.t.Context(), fifo.Message{Queue: queue, GroupID: "g"})
 	require.NoError(b.t, err)
 	conn, err := pool.Acquire(b.t.Context())
 	require.NoError(b.t, err)
@@ -48,9 +42,8 @@ func testMarksWithoutAPool(t *testing.T, by lease) {
 // Where several jobs of a group may run at once, nothing but its mark tells that an attempt has died: none begins
 // without one.
 func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
 	w, pool, release := b.withoutAPool("other")
 	b.send("g", nil)
 	b.run(w)
@@ -64,56 +57,51 @@ func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
 
 // A mark is found by whoever claims the job next, also if that lane has no reason to mark it.
 func TestMarkIsFoundByAll(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 6}, "groups": {BatchGroups: 6}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newEffects(t)
-			b.ledger.overlaps = true
-			busy, gate := make(chan struct{}), make(chan struct{})
-			b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				if job.GroupID == "gate" {
-					close(busy)
-					select {
-					case <-gate:
-					case <-t.Context().Done():
-					}
+	overAll(t, oneAndBatches(6), func(t *testing.T, batch fifo.Queue) {
+		b := newEffects(t)
+		b.ledger.overlaps = true
+		busy, gate := make(chan struct{}), make(chan struct{})
+		b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID == "gate" {
+				close(busy)
+				select {
+				case <-gate:
+				case <-t.Context().Done():
 				}
-				return nil
-			}, oneLane))
-			for range 12 {
-				b.send("warm", nil)
-				b.drained()
 			}
-			b.send("gate", nil)
-			receive(t, busy, "the gate")
-
-			id := b.send("g", nil)[0]
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			require.NoError(t, b.worker(func(ctx context.Context, job *fifo.Job) error {
-				defer stop()
-				pid, err := backend(ctx, job)
-				return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
-			}, oneLane).Run(ctx))
-			b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
-			require.Zero(t, b.jobs()[0].Attempts, "nothing has counted it so far")
-			close(gate)
+			return nil
+		}, oneLane))
+		for range 12 {
+			b.send("warm", nil)
 			b.drained()
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			last := b.ledger.starts[len(b.ledger.starts)-1]
-			require.Equal(t, id, last.ID)
-			require.Equal(t, 2, last.Attempt())
-			require.Zero(t, b.count("attempt_marks"))
-		})
-	}
+		}
+		b.send("gate", nil)
+		receive(t, busy, "the gate")
+
+		id := b.send("g", nil)[0]
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		require.NoError(t, b.worker(func(ctx context.Context, job *fifo.Job) error {
+			defer stop()
+			pid, err := backend(ctx, job)
+			return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
+		}, oneLane).Run(ctx))
+		b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
+		require.Zero(t, b.jobs()[0].Attempts, "nothing has counted it so far")
+		close(gate)
+		b.drained()
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		last := b.ledger.starts[len(b.ledger.starts)-1]
+		require.Equal(t, id, last.ID)
+		require.Equal(t, 2, last.Attempt())
+		require.Zero(t, b.count("attempt_marks"))
+	})
 }
 
 // While a mark waits for the pool the connection may be lost: then the handler does not begin beside a successor, and
 // no attempt is counted.
 func TestConnectionLostWhileMarking(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w, pool, release := b.withoutAPool("other")
 	id := b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1})[0]
@@ -129,34 +117,83 @@ func TestConnectionLostWhileMarking(t *testing.T) {
 
 // A lower id that becomes the head before the job that died is claimed again leaves that one's mark alone.
 func TestMarkBesideALowerID(t *testing.T) {
-	t.Parallel()
-	for name, attempts := range map[string]int{"first claim": 0, "failed before": 1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newEffects(t)
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
-			require.NoError(t, err)
-			high := b.send("g", "high")[0]
-			b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)
-			seen := make(chan int, 10)
-			var once sync.Once
-			w := b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-				if job.ID != high {
-					return nil
-				}
-				seen <- job.Attempts
-				once.Do(func() {
-					pid, e := backend(ctx, job)
-					err = errors.Join(tx.Commit(context.Background()), e, b.kill(context.WithoutCancel(ctx), pid))
-				})
-				return err
-			}, oneLane, watchful)
-			b.work(w)
-			first := receive(t, seen, "it began")
-			require.Equal(t, first+1, receive(t, seen, "it began again"), "the attempt that died is counted")
-		})
+	overAll(t, map[string]int{"first claim": 0, "failed before": 1}, func(t *testing.T, attempts int) {
+		b := newEffects(t)
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		tx := b.begin()
+		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: "g", Payload: "low"})
+		high := b.send("g", "high")[0]
+		b.exec("UPDATE pgfifo.jobs SET attempts = $2 WHERE id = $1", high, attempts)
+		seen := make(chan int, 10)
+		var once sync.Once
+		w := b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+			if job.ID != high {
+				return nil
+			}
+			seen <- job.Attempts
+			once.Do(func() {
+				pid, e := backend(ctx, job)
+				err = errors.Join(tx.Commit(context.Background()), e, b.kill(context.WithoutCancel(ctx), pid))
+			})
+			return err
+		}, oneLane, watchful)
+		b.work(w)
+		first := receive(t, seen, "it began")
+		require.Equal(t, first+1, receive(t, seen, "it began again"), "the attempt that died is counted")
+	})
+}
+
+// Jobs that a dead worker leaves do not wait for each other when they are quick, however many they are.
+func TestManyLostAtOnce(t *testing.T) { overLeases(t, testManyLostAtOnce) }
+
+func testManyLostAtOnce(t *testing.T, by lease) {
+	const n = 50
+	b := by.on(newBed(t))
+	b.ledger.overlaps = true
+	b.sendMany("q", n, 1)
+	started := make(chan struct{}, n)
+	ctx, die := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	w := b.worker(func(ctx context.Context, _ *fifo.Job) error {
+		started <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}, watchful, by.atOnce(n), func(w *fifo.Worker) { w.Name, w.DrainTimeout = "dies", -1 })
+	go func() { ended <- w.Run(ctx) }()
+	for range n {
+		receive(t, started, "all handlers")
 	}
+	b.killAll("dies")
+	die()
+	require.NoError(t, receive(t, ended, "the end of Run"))
+	begin, next := time.Now(), b.worker(nop)
+	b.work(next)
+	require.Greater(t, next.Stats().Lost, int64(n/2))
+	require.Less(t, time.Since(begin), 10*time.Second, "each waits for the one before it, and not for its time")
+}
+
+// Jobs whose last attempt died begin one after the other, although all of them are due and all lanes are free.
+func TestSuspectsBeginOneByOne(t *testing.T) {
+	b := newBed(t)
+	const jobs = 5
+	b.sendMany("q", jobs, 1)
+	b.exec(`UPDATE pgfifo.jobs SET attempts = 1, failures = '[{"attempt": 1, "kind": "lost", "error": "died"}]'`)
+	var mu sync.Mutex
+	running, beside := make(map[int64]time.Time), 0
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		mu.Lock()
+		for _, began := range running {
+			if time.Since(began) < 400*time.Millisecond { // after half a second another one may begin
+				beside++
+			}
+		}
+		running[job.ID] = time.Now()
+		mu.Unlock()
+		<-time.After(50 * time.Millisecond) // its work, in which another lane could begin
+		mu.Lock()
+		defer mu.Unlock()
+		delete(running, job.ID)
+		return nil
+	}, func(w *fifo.Worker) { w.Concurrency = jobs }))
+	require.Zero(t, beside)
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -34,7 +33,6 @@ var errBroken = errors.New("broken")
 
 // A payload comes out as it went in, whichever way it went in, and however bad it would be as jsonb or text.
 func TestPayload(t *testing.T) {
-	t.Parallel()
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -111,16 +109,14 @@ func same(t *testing.T, i int, want, got string) {
 // What cannot be enqueued is refused before any SQL: this client's database does not exist.
 func TestInvalidMessage(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
 	var told error
-	c := fifo.Open(pool, &fifo.Config{Hooks: []fifo.Hooks{{Enqueue: func(
-		ctx context.Context, _ []fifo.Message,
-	) (context.Context, func([]fifo.Receipt, error)) {
-		return ctx, func(_ []fifo.Receipt, err error) { told = err }
-	}}}})
-	t.Cleanup(func() { _ = c.Close() })
+	c := nowhere(t, func(cfg *fifo.Config) {
+		cfg.Hooks = []fifo.Hooks{{Enqueue: func(ctx context.Context, _ []fifo.Message) (
+			context.Context, func([]fifo.Receipt, error),
+		) {
+			return ctx, func(_ []fifo.Receipt, err error) { told = err }
+		}}}
+	})
 	ok := fifo.Message{Queue: "q", GroupID: "g"}
 	for name, x := range map[string]struct {
 		edit  func(m *fifo.Message)
@@ -169,7 +165,7 @@ func TestInvalidMessage(t *testing.T) {
 		require.ErrorContains(t, err, "message 2 of 3", name)
 		require.ErrorContains(t, err, x.field, name)
 	}
-	_, err = c.Enqueue(t.Context(), ok)
+	_, err := c.Enqueue(t.Context(), ok)
 	require.Error(t, err, "the control: this one does reach for the database")
 	require.NotErrorIs(t, err, fifo.ErrInvalidMessage)
 }
@@ -182,7 +178,6 @@ var oddIDs = []string{
 }
 
 func TestOddIDs(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	want := make(map[groups.Key][]string)
 	w := b.worker(nop)
@@ -234,32 +229,28 @@ func testDelay(t *testing.T, by lease) {
 
 // A handler knows since when its job could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			const delay = 20 * time.Millisecond
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
-			b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				if job.GroupID == "now" && job.Attempt() == 1 {
-					return fifo.RetryAfter(delay, errOnPurpose)
-				}
-				return nil
-			}))
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			for _, job := range b.ledger.starts {
-				switch {
-				case job.GroupID == "later":
-					require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)
-				case job.Attempt() == 1:
-					require.Zero(t, job.RunAt)
-				default:
-					require.Greater(t, job.RunAt.Sub(job.EnqueuedAt), delay)
-				}
+	overAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		const delay = 20 * time.Millisecond
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
+		b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID == "now" && job.Attempt() == 1 {
+				return fifo.RetryAfter(delay, errOnPurpose)
 			}
-		})
-	}
+			return nil
+		}))
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		for _, job := range b.ledger.starts {
+			switch {
+			case job.GroupID == "later":
+				require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)
+			case job.Attempt() == 1:
+				require.Zero(t, job.RunAt)
+			default:
+				require.Greater(t, job.RunAt.Sub(job.EnqueuedAt), delay)
+			}
+		}
+	})
 }

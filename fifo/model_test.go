@@ -1,6 +1,8 @@
 package fifo_test
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -14,7 +16,6 @@ import (
 
 // The models say what the migrations made: columns, keys, and what may be null.
 func TestModels(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, x := range []struct {
 		model any
@@ -50,7 +51,6 @@ func TestModels(t *testing.T) {
 
 // A dead letter is a job that has died, and bun reads it as one.
 func TestDeadLetterIsAJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	columns := func(table string) []string {
 		return query[[]string](b, `SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable ORDER BY 1)
@@ -76,7 +76,6 @@ func TestDeadLetterIsAJob(t *testing.T) {
 
 // A pause can be written and read with bun as it is.
 func TestPauseRoundTrip(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	p, read := fifo.Pause{Queue: "q", GroupID: "a", Reason: "é '\" ?"}, fifo.Pause{}
 	_, err := b.client.DB().NewInsert().Model(&p).Returning("*").Exec(t.Context())
@@ -84,4 +83,26 @@ func TestPauseRoundTrip(t *testing.T) {
 	require.WithinDuration(t, time.Now(), p.PausedAt, time.Minute)
 	require.NoError(t, b.client.DB().NewSelect().Model(&read).Scan(t.Context()))
 	require.Equal(t, p, read)
+}
+
+// No parameter of a statement has a domain of bytea for its type: lib/pq would send it as a text with escapes.
+func TestBytesAreBytea(t *testing.T) {
+	b := newBed(t)
+	conn, err := b.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	files, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		if file == "sql/enqueue_new.sql" { // the end of one
+			continue
+		}
+		sql, err := os.ReadFile(file)
+		require.NoError(t, err)
+		prepared, err := conn.Conn().Prepare(t.Context(), "", string(sql))
+		require.NoError(t, err, file)
+		require.Empty(t, query[[]string](b, `SELECT coalesce(array_agg(t.typname::text), '{}') FROM pg_type t
+			WHERE t.typbasetype = 'bytea'::regtype AND t.oid = ANY ($1::oid[])`, prepared.ParamOIDs), file)
+	}
 }

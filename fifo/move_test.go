@@ -31,12 +31,12 @@ func (b *bed) spread() {
 
 // What is moved is behind what is there, in order, whatever is moved where.
 func TestMove(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		from, to func(c *fifo.Client) fifo.Scope
 		moved    int
 		want     []string
-	}{
+	}
+	overAll(t, map[string]row{
 		"group to group": {
 			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
 			func(c *fifo.Client) fifo.Scope { return c.Queue("other").Group("z") },
@@ -75,22 +75,18 @@ func TestMove(t *testing.T) {
 			0,
 			[]string{"other/a x", "other/z y", "q/a 1", "q/a 3", "q/a 5", "q/b 0", "q/b 2", "q/b 4"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.spread()
-			n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
-			require.NoError(t, err)
-			require.Equal(t, x.moved, n)
-			require.Equal(t, x.want, b.places())
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.spread()
+		n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
+		require.NoError(t, err)
+		require.Equal(t, x.moved, n)
+		require.Equal(t, x.want, b.places())
+	})
 }
 
 // A moved job is what it was, with its attempts to begin anew; one that blocks its group does so no more.
 func TestMoveKeepsTheJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.jobs
 		(queue, group_id, payload, headers, run_at, attempts, max_attempts, priority, enqueued_at, failures)
@@ -98,7 +94,7 @@ func TestMoveKeepsTheJob(t *testing.T) {
 		"error": "e", "worker": "w", "at": "2026-01-01T00:00:00Z"}]')`)
 	before := b.jobs()[0]
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, job, by_hand) VALUES ('q', 'g', $1, false)`, before.ID)
-	n, err := b.client.Queue("q").Move(t.Context(), b.client.Queue("r").Group("h"))
+	n, err := b.q.Move(t.Context(), b.client.Queue("r").Group("h"))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	after := b.jobs()[0]
@@ -110,10 +106,9 @@ func TestMoveKeepsTheJob(t *testing.T) {
 
 // Of the scope that jobs are moved to only the names count: it may be another client's, and in a transaction.
 func TestMoveStaysInItsDatabase(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 1, "g")
-	n, err := b.client.Queue("q").Move(t.Context(), nowhere(t).Queue("there").InPgx(nil))
+	n, err := b.q.Move(t.Context(), nowhere(t).Queue("there").InPgx(nil))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"there/g "}, b.places())
@@ -122,45 +117,40 @@ func TestMoveStaysInItsDatabase(t *testing.T) {
 // A job that runs is left alone. What is moved is worked by a worker that would not look for an hour, when that is
 // committed.
 func TestMoveBesideARunningJob(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.ledger.unordered = true
-			ids := b.send("g", "one", "two", "three")
-			h := newBlocking()
-			w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
-			b.run(w)
-			require.Equal(t, ids[0], receive(t, h.started, "the head"))
-			s, end := within(b, b.client.Queue("q").Group("g"))
-			n, err := s.Move(promptly(t), b.client.Queue("q").Group("h"))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			if end.commit != nil {
-				require.Equal(t, []string{"q/g one", "q/g two", "q/g three"}, b.places())
-				require.NoError(t, end.commit())
-			}
-			receive(t, h.started, "the head of what was moved")
-			require.Equal(t, []string{"q/g one", "q/h two", "q/h three"}, b.places())
-			close(h.release)
-			b.drained()
-			require.Equal(t, []string{"one", "two", "three"}, b.ledger.payloads())
-			b.ledger.sent = nil // they have other ids now
-		})
-	}
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		b.ledger.unordered = true
+		ids := b.send("g", "one", "two", "three")
+		h := newBlocking()
+		w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
+		b.run(w)
+		require.Equal(t, ids[0], receive(t, h.started, "the head"))
+		s, end := within(b, b.q.Group("g"))
+		n, err := s.Move(promptly(t), b.q.Group("h"))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		if end.commit != nil {
+			require.Equal(t, []string{"q/g one", "q/g two", "q/g three"}, b.places())
+			require.NoError(t, end.commit())
+		}
+		receive(t, h.started, "the head of what was moved")
+		require.Equal(t, []string{"q/g one", "q/h two", "q/h three"}, b.places())
+		close(h.release)
+		b.drained()
+		require.Equal(t, []string{"one", "two", "three"}, b.ledger.payloads())
+		b.ledger.sent = nil // they have other ids now
+	})
 }
 
 // Jobs that run behind the head of a batch are moved, and nothing of what the batch did with them stays.
 func TestMoveOutOfABatch(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	b.send("g", "one", "two", "three")
 	moved := false
 	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 		if !moved {
 			moved = true
-			n, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group("h"))
+			n, err := b.q.Group("g").Move(promptly(t), b.q.Group("h"))
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
 		}
@@ -173,27 +163,21 @@ func TestMoveOutOfABatch(t *testing.T) {
 // Moves of one group here and there again and beside workers lose nothing, double nothing, and keep the order of what
 // is in one place.
 func TestMovesBesideWorkers(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	b.ledger.unordered = true // ids change
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
 		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 150) i`)
 	b.exec("CREATE TABLE done (n bigserial, payload integer)")
 	w := b.each(fifo.Queue{BatchJobs: 7}, func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, err = tx.Exec(ctx, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
-		}
-		return err
+		return exec(ctx, job, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
 	}, func(w *fifo.Worker) { w.Concurrency = 3 })
 	r := b.run(w)
-	q := b.client.Queue("q")
 	for i := 0; b.count("jobs") > 0; i++ {
 		from, to := "g", "h"
 		if i%2 == 1 {
 			from, to = to, from
 		}
-		_, err := q.Group(from).Move(promptly(t), q.Group(to))
+		_, err := b.q.Group(from).Move(promptly(t), b.q.Group(to))
 		require.NoError(t, err)
 	}
 	require.NoError(t, r.stop())
@@ -203,27 +187,19 @@ func TestMovesBesideWorkers(t *testing.T) {
 
 // In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.
 func TestMoveInTheOrderOfCommits(t *testing.T) {
-	t.Parallel()
-	for _, to := range []string{"h", ownAlike} {
-		t.Run(to, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, commitOrder)
-			b.plant("q", 2, "g")
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			_, err = b.client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
-			require.NoError(t, err)
-			moved := make(chan error, 1)
-			go func() {
-				_, err := b.client.Queue("q").Group("g").Move(promptly(t), b.client.Queue("q").Group(to))
-				moved <- err
-			}()
-			await(t, "the move to wait", func() bool { return b.waiters() == 1 })
-			require.Len(t, b.jobs(), 2)
-			require.NoError(t, tx.Commit(t.Context()))
-			require.NoError(t, receive(t, moved, "the move"))
-			require.Equal(t, []string{"q/" + to + " before", "q/" + to + " ", "q/" + to + " "}, b.places())
+	overEach(t, []string{"h", ownAlike}, func(t *testing.T, to string) {
+		b := newBed(t, commitOrder)
+		b.plant("q", 2, "g")
+		tx := b.begin()
+		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: to, Payload: "before"})
+		moved := beside(func() error {
+			_, err := b.q.Group("g").Move(promptly(t), b.q.Group(to))
+			return err
 		})
-	}
+		await(t, "the move to wait", func() bool { return b.waiters() == 1 })
+		require.Len(t, b.jobs(), 2)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.NoError(t, receive(t, moved, "the move"))
+		require.Equal(t, []string{"q/" + to + " before", "q/" + to + " ", "q/" + to + " "}, b.places())
+	})
 }

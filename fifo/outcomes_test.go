@@ -26,6 +26,16 @@ func failing(n int, err error) fifo.Handler {
 	}
 }
 
+// failingOn is a handler that fails with err where the payload is that.
+func failingOn(payload string, err error) fifo.Handler {
+	return func(_ context.Context, job *fifo.Job) error {
+		if string(job.Payload) == payload {
+			return err
+		}
+		return nil
+	}
+}
+
 func TestSuccess(t *testing.T) { overLeases(t, testSuccess) }
 
 func testSuccess(t *testing.T, by lease) {
@@ -89,7 +99,6 @@ func testRetryInPlace(t *testing.T, by lease) {
 }
 
 func TestOutcomes(t *testing.T) {
-	t.Parallel()
 	plain := errors.New("plain")
 	odd := error((*oddError)(nil))
 	cases := map[string]struct {
@@ -239,19 +248,24 @@ func TestPanicErrorUnwraps(t *testing.T) {
 	require.ErrorIs(t, fifo.RetryAfter(time.Second, errOnPurpose), errOnPurpose)
 }
 
-// A payload that does not decode will not get better.
-func TestJSONHandler(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.send("g", `{"name":"Ada"}`, `{"name":`, "", `{"name":7}`, parcel{"Grace"})
-	var names []string
-	h := fifo.JSON(func(_ context.Context, _ *fifo.Job, p parcel) error {
+// decoded works jobs with payloads, and returns the names in those that decode, and the dead letters.
+func (b *bed) decoded(
+	handler func(func(context.Context, *fifo.Job, parcel) error) fifo.Handler, payloads ...any,
+) (names []string, letters []fifo.Job) {
+	b.t.Helper()
+	b.send("g", payloads...)
+	b.work(b.worker(handler(func(_ context.Context, _ *fifo.Job, p parcel) error {
 		names = append(names, p.Name) // one group: one at a time
 		return nil
-	})
-	b.work(b.worker(h))
+	})))
+	return names, b.deadLetters()
+}
+
+// A payload that does not decode will not get better.
+func TestJSONHandler(t *testing.T) {
+	names, letters := newBed(t).decoded(fifo.JSON[parcel],
+		`{"name":"Ada"}`, `{"name":`, "", `{"name":7}`, parcel{"Grace"})
 	require.Equal(t, []string{"Ada", "Grace"}, names)
-	letters := b.deadLetters()
 	require.Len(t, letters, 3)
 	for _, l := range letters {
 		require.Equal(t, 1, l.Attempts)
@@ -262,17 +276,9 @@ func TestJSONHandler(t *testing.T) {
 // Where payloads are to fit exactly, one with a field of nobody's is not worked as if it had none. The error does not
 // quote it.
 func TestStrictJSONHandler(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.send("g", `{"name":"Ada"}`, `{"name":"Bob","secret":1}`, "", `{"name":"Eve"} {}`, `{"name":7}`, parcel{"Grace"})
-	var names []string
-	h := fifo.StrictJSON(func(_ context.Context, _ *fifo.Job, p parcel) error {
-		names = append(names, p.Name) // one group: one at a time
-		return nil
-	})
-	b.work(b.worker(h))
+	names, letters := newBed(t).decoded(fifo.StrictJSON[parcel], `{"name":"Ada"}`, `{"name":"Bob","secret":1}`, "",
+		`{"name":"Eve"} {}`, `{"name":7}`, parcel{"Grace"})
 	require.Equal(t, []string{"Ada", "Grace"}, names)
-	letters := b.deadLetters()
 	require.Len(t, letters, 4)
 	for i, says := range []string{"it has a field", "not JSON", "not JSON", "JSON number for name"} {
 		require.Contains(t, letters[i].Failures[0].Error, says)
@@ -300,7 +306,6 @@ func TestWhatErrorsSay(t *testing.T) {
 
 // Whatever an error says, the attempt is recorded, and soon after that the text is cut.
 func TestErrorTexts(t *testing.T) {
-	t.Parallel()
 	texts := map[string]string{
 		"":                         "",
 		"a\x00b":                   "a\ufffdb",
@@ -331,7 +336,6 @@ func TestErrorTexts(t *testing.T) {
 
 // The history keeps the latest failures.
 func TestHistoryIsCapped(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "x")
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {

@@ -93,55 +93,51 @@ func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
 func TestOverdueIsTold(t *testing.T) { overLeases(t, testOverdueIsTold) }
 
 func testOverdueIsTold(t *testing.T, by lease) {
-	for name, cause := range map[string]error{
+	overNamed(t, map[string]error{
 		"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, log, told := watched(t)
-			by.on(b)
-			h := newStubborn()
-			id := b.send("g", nil)[0]
-			w := b.worker(h.handle, watchful, func(w *fifo.Worker) {
-				w.DrainTimeout = -1
-				if name == "timeout" {
-					w.JobTimeout = 200 * time.Millisecond
-				}
-			})
-			r := b.run(w)
-			receive(t, h.started, "the handler")
-			switch name {
-			case "shutdown":
-				r.cancel()
-			case "lost":
-				require.NoError(t, b.kill(t.Context(), b.holder("g")))
+	}, func(t *testing.T, name string, cause error) {
+		b, log, told := watched(t)
+		by.on(b)
+		h := newStubborn()
+		id := b.send("g", nil)[0]
+		w := b.worker(h.handle, watchful, func(w *fifo.Worker) {
+			w.DrainTimeout = -1
+			if name == "timeout" {
+				w.JobTimeout = 200 * time.Millisecond
 			}
-			first, second := receive(t, told, "the first report"), receive(t, told, "the second report")
-			require.Equal(t, id, first.id)
-			require.ErrorIs(t, first.cause, cause)
-			require.Less(t, first.late, second.late)
-			line := fmt.Sprintf("pgfifo: handler ignores the end of its context "+
-				"queue=q group=g job=%d attempt=1 jobs=1 cause=%v", id, first.cause)
-			require.GreaterOrEqual(t, log.count(line), 2, "%q", log.lines)
-			require.Equal(t, 1, w.Stats().Overdue)
-			close(h.release)
-			outcome := fifo.Succeeded
-			if name == "lost" {
-				outcome = fifo.Unknown
-			}
-			await(t, "the outcome", func() bool { return len(b.ledger.outcomes()) > 0 })
-			require.Equal(t, outcome, b.ledger.outcomes()[0])
-			require.Zero(t, w.Stats().Overdue)
-			require.EqualValues(t, 1, w.Stats().TimesOverdue)
-			require.Zero(t, w.Stats().TimesAbandoned)
-			require.NoError(t, r.stop())
 		})
-	}
+		r := b.run(w)
+		receive(t, h.started, "the handler")
+		switch name {
+		case "shutdown":
+			r.cancel()
+		case "lost":
+			require.NoError(t, b.kill(t.Context(), b.holder("g")))
+		}
+		first, second := receive(t, told, "the first report"), receive(t, told, "the second report")
+		require.Equal(t, id, first.id)
+		require.ErrorIs(t, first.cause, cause)
+		require.Less(t, first.late, second.late)
+		line := fmt.Sprintf("pgfifo: handler ignores the end of its context "+
+			"queue=q group=g job=%d attempt=1 jobs=1 cause=%v", id, first.cause)
+		require.GreaterOrEqual(t, log.count(line), 2, "%q", log.lines)
+		require.Equal(t, 1, w.Stats().Overdue)
+		close(h.release)
+		outcome := fifo.Succeeded
+		if name == "lost" {
+			outcome = fifo.Unknown
+		}
+		await(t, "the outcome", func() bool { return len(b.ledger.outcomes()) > 0 })
+		require.Equal(t, outcome, b.ledger.outcomes()[0])
+		require.Zero(t, w.Stats().Overdue)
+		require.EqualValues(t, 1, w.Stats().TimesOverdue)
+		require.Zero(t, w.Stats().TimesAbandoned)
+		require.NoError(t, r.stop())
+	})
 }
 
 // A handler that ends soon after its context is none of that.
 func TestNotOverdue(t *testing.T) {
-	t.Parallel()
 	b, log, told := watched(t)
 	h := newBlocking()
 	b.send("g", nil)
@@ -155,7 +151,6 @@ func TestNotOverdue(t *testing.T) {
 
 // A timeout that is as good as none stays so for a batch.
 func TestLongestTimeout(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"})
 	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })

@@ -21,7 +21,6 @@ func cursors(jobs []fifo.Job) (list []string) {
 
 // Every page goes on where the one before ends, in each scope, and wherever the place is.
 func TestPages(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, queue := range []string{"p", "q", "r"} {
 		b.plant(queue, 3, "a", "b", "é\\' ?")
@@ -38,16 +37,15 @@ func TestPages(t *testing.T) {
 		}
 		return jobs
 	}
-	q := b.client.Queue("q")
 	for _, x := range []struct {
 		of   lister
 		want []fifo.Job
 	}{
 		{b.client, all},
 		{b.client.Queue("p"), within("p", "")},
-		{q, within("q", "")},
-		{q.Group("a"), within("q", "a")},
-		{q.Group("b"), within("q", "b")},
+		{b.q, within("q", "")},
+		{b.q.Group("a"), within("q", "a")},
+		{b.q.Group("b"), within("q", "b")},
 	} {
 		for limit := range 5 {
 			b.inPages(x.of, x.want, limit)
@@ -123,11 +121,10 @@ func TestPagesAreChecked(t *testing.T) {
 
 // What was stored by other means need not be printable, and its place is a place.
 func TestPagesOfUnprintableGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
 		"SELECT 'q', E'g\n' || i, '' FROM generate_series(1, 150) i")
-	for _, of := range []lister{b.client, b.client.Queue("q")} {
+	for _, of := range []lister{b.client, b.q} {
 		for _, limit := range []int{0, -1, math.MinInt} {
 			page := fifo.Page{Limit: limit}
 			for _, n := range []int{100, 50, 0} {

@@ -11,10 +11,24 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 )
 
+// resumes reports whether the scope was paused.
+func (b *bed) resumes(s fifo.Scope) bool {
+	b.t.Helper()
+	paused, err := s.Resume(promptly(b.t))
+	require.NoError(b.t, err)
+	return paused
+}
+
+func (b *bed) pauses() []fifo.Pause {
+	b.t.Helper()
+	list, err := b.client.Pauses(b.t.Context())
+	require.NoError(b.t, err)
+	return list
+}
+
 func TestPausesAndResume(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	for _, x := range []struct {
 		scope  fifo.Scope
 		reason string
@@ -27,8 +41,7 @@ func TestPausesAndResume(t *testing.T) {
 	} {
 		require.NoError(t, pausing(x.scope.Pause(ctx, x.reason)))
 	}
-	pauses, err := b.client.Pauses(ctx)
-	require.NoError(t, err)
+	pauses := b.pauses()
 	var got []string
 	for _, p := range pauses {
 		require.WithinDuration(t, time.Now(), p.PausedAt, time.Minute)
@@ -46,12 +59,10 @@ func TestPausesAndResume(t *testing.T) {
 		{b.client.Queue("other").Group("a"), false},
 		{q.Group("é '"), true},
 	} {
-		paused, err := x.scope.Resume(ctx)
-		require.NoError(t, err)
+		paused := b.resumes(x.scope)
 		require.Equal(t, x.paused, paused, x.scope)
 	}
-	pauses, err = b.client.Pauses(ctx)
-	require.NoError(t, err)
+	pauses = b.pauses()
 	require.Len(t, pauses, 2, "its groups stay paused")
 }
 
@@ -66,39 +77,34 @@ func TestInvalidReason(t *testing.T) {
 
 // Workers are told what is resumed, when that is committed, and not of what was not paused.
 func TestResumeIsAnnounced(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			e, q := b.listen(), b.client.Queue("q")
-			for _, x := range []struct {
-				scope fifo.Scope
-				want  string
-			}{
-				{q, `{"q":"q"}`}, {q.Group("g"), `{"q":"q","g":[{"g":"g","i":0}]}`},
-			} {
-				require.NoError(t, pausing(x.scope.Pause(t.Context(), "")))
-				for _, paused := range []bool{true, false} {
-					scope, end := within(b, x.scope)
-					was, err := scope.Resume(t.Context())
-					require.NoError(t, err)
-					require.Equal(t, paused, was)
-					if end.commit != nil {
-						require.Empty(t, e.before())
-						require.NoError(t, end.commit())
-					}
-					if paused {
-						require.JSONEq(t, x.want, e.next())
-					}
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		e, q := b.listen(), b.q
+		for _, x := range []struct {
+			scope fifo.Scope
+			want  string
+		}{
+			{q, `{"q":"q"}`}, {q.Group("g"), `{"q":"q","g":[{"g":"g","i":0}]}`},
+		} {
+			require.NoError(t, pausing(x.scope.Pause(t.Context(), "")))
+			for _, paused := range []bool{true, false} {
+				scope, end := within(b, x.scope)
+				was := b.resumes(scope)
+				require.Equal(t, paused, was)
+				if end.commit != nil {
+					require.Empty(t, e.before())
+					require.NoError(t, end.commit())
 				}
-				b.send("next", nil)
-				_, byID := groupsOf(t, e.next())
-				require.NotEmpty(t, byID, "nothing was told of what was not paused")
-				require.NotContains(t, byID, int64(0), "nor here")
+				if paused {
+					require.JSONEq(t, x.want, e.next())
+				}
 			}
-		})
-	}
+			b.send("next", nil)
+			_, byID := groupsOf(t, e.next())
+			require.NotEmpty(t, byID, "nothing was told of what was not paused")
+			require.NotContains(t, byID, int64(0), "nor here")
+		}
+	})
 }
 
 // A worker that would poll once an hour goes on with what is resumed.
@@ -109,22 +115,18 @@ func testResumeWakesWorkers(t *testing.T, by lease) {
 	w := b.worker(nop, rarePolls)
 	b.run(w)
 	b.quiet(w)
-	q := b.client.Queue("q")
-	for group, scope := range map[string]fifo.Scope{"g": q.Group("g"), "h": q} { // a known group may not be claimed
+	for group, scope := range map[string]fifo.Scope{"g": b.q.Group("g"), "h": b.q} { // a known group may not be claimed
 		require.NoError(t, pausing(scope.Pause(t.Context(), "")))
 		claims := w.Stats().Claims
 		b.send(group, nil)
 		await(t, "the worker to look", func() bool { return w.Stats().Claims > claims })
 		require.Equal(t, 1, b.count("jobs"))
-		paused, err := scope.Resume(t.Context())
-		require.NoError(t, err)
-		require.True(t, paused)
+		require.True(t, b.resumes(scope))
 		b.drained()
 	}
 }
 
 func TestPurgeLeavesTheRunningJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 3, "a")
 	h := newBlocking()
@@ -132,21 +134,20 @@ func TestPurgeLeavesTheRunningJob(t *testing.T) {
 	head := receive(t, h.started, "the head of a")
 	b.plant("q", 3, "b")
 	b.plant("other", 1, "a")
-	q := b.client.Queue("q")
 	purge := func(s fifo.Scope) int {
 		t.Helper()
 		n, err := s.Purge(promptly(t))
 		require.NoError(t, err)
 		return n
 	}
-	require.Equal(t, 2, purge(q.Group("a")))
-	require.Equal(t, 3, purge(q))
+	require.Equal(t, 2, purge(b.q.Group("a")))
+	require.Equal(t, 3, purge(b.q))
 	jobs := b.jobs()
 	require.Len(t, jobs, 2)
 	require.Equal(t, "other", jobs[0].Queue)
 	require.Equal(t, head, jobs[1].ID)
 	close(h.release)
 	await(t, "the running job to end", func() bool { return b.count("jobs") == 1 })
-	require.Zero(t, purge(q))
+	require.Zero(t, purge(b.q))
 	require.Equal(t, []int64{head}, b.ledger.order())
 }

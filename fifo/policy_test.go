@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -14,35 +15,29 @@ import (
 
 // A Retry that gives no answer has the default used.
 func TestRetryThatEnds(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(){"panics": func() { panic("in the policy") }, "exits": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.send("g", "fails")
-			w := b.worker(func(context.Context, *fifo.Job) error { return errors.New("as ever") },
-				func(w *fifo.Worker) {
-					w.Retry = func(job *fifo.Job, _ error) time.Duration {
-						*job = fifo.Job{ID: -1, MaxAttempts: 1} // it is a copy
-						end()
-						return 0
-					}
-				})
-			ran, err := w.RunOne(t.Context())
-			require.NoError(t, err)
-			require.True(t, ran)
-			jobs, err := b.client.Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			require.Len(t, jobs, 1)
-			require.Equal(t, 1, jobs[0].Attempts)
-			require.False(t, jobs[0].RunAt.IsZero(), "the default policy's delay")
-		})
-	}
+	overAll(t, map[string]func(){
+		"panics": func() { panic("in the policy") }, "exits": runtime.Goexit,
+	}, func(t *testing.T, end func()) {
+		b := newBed(t)
+		b.send("g", "fails")
+		w := b.worker(func(context.Context, *fifo.Job) error { return errors.New("as ever") },
+			func(w *fifo.Worker) {
+				w.Retry = func(job *fifo.Job, _ error) time.Duration {
+					*job = fifo.Job{ID: -1, MaxAttempts: 1} // it is a copy
+					end()
+					return 0
+				}
+			})
+		require.True(t, b.runsOne(w))
+		jobs := b.jobsOf(b.client)
+		require.Len(t, jobs, 1)
+		require.Equal(t, 1, jobs[0].Attempts)
+		require.False(t, jobs[0].RunAt.IsZero(), "the default policy's delay")
+	})
 }
 
 // A Retry that takes its time, longer than the server waits for a worker that says nothing, keeps the job.
 func TestRetryThatTakesItsTime(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "fails")
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
@@ -68,33 +63,93 @@ func TestRetryThatTakesItsTime(t *testing.T) {
 
 // What a handler writes into its Job changes nothing of what becomes of the job, nor of what hooks are told.
 func TestHandlerChangesItsJob(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(job *fifo.Job){
+	overAll(t, map[string]func(job *fifo.Job){
 		"the id":       func(job *fifo.Job) { job.ID++ },
 		"the group":    func(job *fifo.Job) { job.GroupID = "other" },
 		"the attempts": func(job *fifo.Job) { job.Attempts, job.MaxAttempts = 7, 0 },
 		"all":          func(job *fifo.Job) { *job = fifo.Job{} },
+	}, func(t *testing.T, change func(job *fifo.Job)) {
+		b := newEffects(t)
+		b.ledger.overlaps = true // it keeps its books by the Jobs
+		b.send("g", "1", "2", "3")
+		var ran []string
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			payload, attempt := string(job.Payload), job.Attempt()
+			ran = append(ran, payload)
+			if err := write(ctx, job, len(ran)); err != nil {
+				return err
+			}
+			change(job)
+			if payload == "1" && attempt == 1 {
+				return errOnPurpose
+			}
+			return nil
+		}, oneLane))
+		require.Equal(t, []string{"1", "1", "2", "3"}, ran)
+		require.Equal(t, []int{2, 3, 4}, b.effects())
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		first, limit time.Duration
+		attempts     int // before this one
+		want         time.Duration
+	}{
+		{time.Second, time.Minute, 0, time.Second},
+		{time.Second, time.Minute, 1, 2 * time.Second},
+		{time.Second, time.Minute, 5, 32 * time.Second},
+		{time.Second, time.Minute, 6, time.Minute},
+		{time.Second, time.Minute, math.MaxInt32 - 1, time.Minute},
+		{time.Minute, time.Second, 0, time.Second},
+		{1, math.MaxInt64, 62, 1 << 62},
+		{1, math.MaxInt64, 63, math.MaxInt64},
+		{3, math.MaxInt64, math.MaxInt32 - 1, math.MaxInt64},
+		{time.Hour, math.MaxInt64, 1000, math.MaxInt64},
+		{0, time.Minute, math.MaxInt32 - 1, 0},
+		{-time.Minute, time.Minute, 3, 0},
+		{time.Second, 0, 3, 0},
+		{time.Second, -time.Minute, 3, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newEffects(t)
-			b.ledger.overlaps = true // it keeps its books by the Jobs
-			b.send("g", "1", "2", "3")
-			var ran []string
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				payload, attempt := string(job.Payload), job.Attempt()
-				ran = append(ran, payload)
-				if err := write(ctx, job, len(ran)); err != nil {
-					return err
+		policy := fifo.Backoff(x.first, x.limit)
+		low, high := time.Duration(math.MaxInt64), time.Duration(0)
+		for range 1000 {
+			d := policy(&fifo.Job{Attempts: x.attempts}, nil)
+			low, high = min(low, d), max(high, d)
+		}
+		require.LessOrEqual(t, high, x.want, "%+v", x)
+		require.GreaterOrEqual(t, low, x.want-x.want/5, "%+v", x)
+		if x.want > 1000 { // it is spread
+			require.Less(t, low, x.want-x.want/6, "%+v", x)
+			require.Greater(t, high, x.want-x.want/30, "%+v", x)
+		}
+	}
+}
+
+// Retry is asked with the attempt that failed and why; its answer is bounded like a message's delay.
+func TestRetry(t *testing.T) { overLeases(t, testRetry) }
+
+func testRetry(t *testing.T, by lease) {
+	t.Parallel()
+	for _, x := range []struct{ says, want time.Duration }{
+		{time.Hour, time.Hour}, {math.MaxInt64, fifo.MaxDelay},
+	} {
+		t.Run(x.says.String(), func(t *testing.T) {
+			b := by.on(newBed(t))
+			b.send("g", "x")
+			asked := make(chan int, 1)
+			b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
+				w.Retry = func(job *fifo.Job, err error) time.Duration {
+					if err == errOnPurpose { //nolint:errorlint // exactly that one
+						asked <- job.Attempt()
+					}
+					return x.says
 				}
-				change(job)
-				if payload == "1" && attempt == 1 {
-					return errOnPurpose
-				}
-				return nil
-			}, oneLane))
-			require.Equal(t, []string{"1", "1", "2", "3"}, ran)
-			require.Equal(t, []int{2, 3, 4}, b.effects())
+			}))
+			require.Equal(t, 1, receive(t, asked, "Retry to be asked"))
+			await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
+			require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
 		})
 	}
 }

@@ -16,73 +16,66 @@ import (
 
 // Priorities come out as they went in, whichever way that was, and on every way that a job takes.
 func TestPriorityIsKept(t *testing.T) {
-	t.Parallel()
 	const n = 10
-	for kind, begin := range producers {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			p := begin(t, b.client, b)
-			m := func(priority int) fifo.Message {
-				return fifo.Message{
-					Queue: "q", GroupID: fmt.Sprint("priority ", priority), Priority: priority, MaxAttempts: 1,
-				}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		b := newBed(t)
+		p := begin(b)
+		m := func(priority int) fifo.Message {
+			return fifo.Message{
+				Queue: "q", GroupID: fmt.Sprint("priority ", priority), Priority: priority, MaxAttempts: 1,
 			}
-			again := m(2)
-			again.DedupID = "once"
-			for _, msgs := range [][]fifo.Message{
-				{m(9)}, {m(0)}, {m(1), m(0), m(9)}, {m(0), m(0)}, {m(0), again, again},
-			} {
-				_, err := p.enqueue(msgs...)
-				require.NoError(t, err)
+		}
+		again := m(2)
+		again.DedupID = "once"
+		for _, msgs := range [][]fifo.Message{
+			{m(9)}, {m(0)}, {m(1), m(0), m(9)}, {m(0), m(0)}, {m(0), again, again},
+		} {
+			p.send(msgs...)
+		}
+		require.NoError(t, p.commit())
+		b.sendAll(m(5))
+		check := func(group string, priority int) {
+			t.Helper()
+			require.Equal(t, group, fmt.Sprint("priority ", priority))
+		}
+		jobs := func() []fifo.Job {
+			list := b.jobs()
+			require.Len(t, list, n)
+			for _, j := range list {
+				check(j.GroupID, j.Priority)
 			}
-			require.NoError(t, p.commit())
-			b.sendAll(m(5))
-			check := func(group string, priority int) {
-				t.Helper()
-				require.Equal(t, group, fmt.Sprint("priority ", priority))
+			return list
+		}
+		jobs()
+		for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
+			queue.Handler = func(_ context.Context, job *fifo.Job) error {
+				check(job.GroupID, job.Priority)
+				return errBroken
 			}
-			jobs := func() []fifo.Job {
-				list := b.jobs()
-				require.Len(t, list, n)
-				for _, j := range list {
-					check(j.GroupID, j.Priority)
-				}
-				return list
+			w := b.bare(nil)
+			w.HandleQueue("q", queue)
+			r := b.run(w)
+			await(t, "failures", func() bool {
+				return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE queue = 'q'") == 0
+			})
+			require.NoError(t, r.stop())
+			if queue.DeadLetterQueue != "" {
+				break
+			}
+			for i, d := range b.deadLetters() {
+				check(d.GroupID, d.Priority)
+				of := fifo.Letters{IDs: []int64{d.ID}}
+				b.redrive(b.q, fifo.Redrive{Letters: of, ToTail: i%2 == 0})
 			}
 			jobs()
-			for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
-				queue.Handler = func(_ context.Context, job *fifo.Job) error {
-					check(job.GroupID, job.Priority)
-					return errBroken
-				}
-				w := b.bare(nil)
-				w.HandleQueue("q", queue)
-				r := b.run(w)
-				await(t, "failures", func() bool {
-					return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE queue = 'q'") == 0
-				})
-				require.NoError(t, r.stop())
-				if queue.DeadLetterQueue != "" {
-					break
-				}
-				for i, d := range b.deadLetters() {
-					check(d.GroupID, d.Priority)
-					of := fifo.Letters{IDs: []int64{d.ID}}
-					_, _, err := b.client.Queue("q").Redrive(t.Context(), fifo.Redrive{Letters: of, ToTail: i%2 == 0})
-					require.NoError(t, err)
-				}
-				jobs()
-			}
-			require.Equal(t, "morgue", jobs()[0].Queue)
-			require.NoError(t, b.client.Queue("morgue").Bury(t.Context(), b.jobs()[0].ID, "enough"))
-			check(b.deadLetters()[0].GroupID, b.deadLetters()[0].Priority)
-		})
-	}
+		}
+		require.Equal(t, "morgue", jobs()[0].Queue)
+		require.NoError(t, b.client.Queue("morgue").Bury(t.Context(), b.jobs()[0].ID, "enough"))
+		check(b.deadLetters()[0].GroupID, b.deadLetters()[0].Priority)
+	})
 }
 
 func TestInvalidPriority(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, p := range []int{-1, fifo.MaxPriority + 1, 1 << 40} {
 		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Priority: p})
@@ -106,33 +99,29 @@ func (b *bed) backlog(n int) {
 // A message with a priority starts before almost all of 100,000 groups that were there before it, and whose names come
 // before its own; also if nobody tells the worker of it. Without a priority it is the last one.
 func TestPriorityBehindABacklog(t *testing.T) {
-	t.Parallel()
 	const many, soon = 100_000, 20_000
-	for name, poll := range map[string]bool{"told": false, "found": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
-			b.backlog(many)
-			var started, first atomic.Int64
-			w := &fifo.Worker{Client: b.client, Concurrency: 2, PollInterval: time.Hour}
-			w.Handle("q", b.ledger.record(func(_ context.Context, job *fifo.Job) error {
-				n := started.Add(1)
-				if job.GroupID == "z" {
-					require.Equal(t, 1, job.Priority)
-					first.CompareAndSwap(0, n)
-				}
-				return nil
-			}))
-			r := b.run(w)
-			await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
-			before := started.Load()
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
-			await(t, "its start", func() bool { return first.Load() > 0 })
-			t.Logf("behind %d jobs of %d", first.Load()-before, many)
-			require.Less(t, first.Load()-before, int64(soon))
-			require.NoError(t, r.stop())
-		})
-	}
+	overAll(t, map[string]bool{"told": false, "found": true}, func(t *testing.T, poll bool) {
+		b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
+		b.backlog(many)
+		var started, first atomic.Int64
+		w := &fifo.Worker{Client: b.client, Concurrency: 2, PollInterval: time.Hour}
+		w.Handle("q", b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+			n := started.Add(1)
+			if job.GroupID == "z" {
+				require.Equal(t, 1, job.Priority)
+				first.CompareAndSwap(0, n)
+			}
+			return nil
+		}))
+		r := b.run(w)
+		await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
+		before := started.Load()
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
+		await(t, "its start", func() bool { return first.Load() > 0 })
+		t.Logf("behind %d jobs of %d", first.Load()-before, many)
+		require.Less(t, first.Load()-before, int64(soon))
+		require.NoError(t, r.stop())
+	})
 }
 
 // A message with a priority overtakes none of its group, which is not offered before others for its sake until it is
@@ -160,87 +149,81 @@ func testPriorityCountsAtTheHead(t *testing.T, by lease) {
 
 // Lower ones have one turn of ten, while there are always higher ones.
 func TestPriorityLeavesAPart(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one by one": {}, "batches": {BatchGroups: 20}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.backlog(50)
-			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
-				SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
-			w := &fifo.Worker{Client: b.client, Concurrency: 1}
-			batch.Handler = b.ledger.record(nop)
-			w.HandleQueue("q", batch)
-			b.work(w)
-			low := 0
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			for _, job := range b.ledger.starts[:200] {
-				if job.Priority == 0 {
-					low++
-				}
+	overAll(t, map[string]fifo.Queue{
+		"one by one": {}, "batches": {BatchGroups: 20},
+	}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		b.backlog(50)
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
+			SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
+		w := &fifo.Worker{Client: b.client, Concurrency: 1}
+		batch.Handler = b.ledger.record(nop)
+		w.HandleQueue("q", batch)
+		b.work(w)
+		low := 0
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		for _, job := range b.ledger.starts[:200] {
+			if job.Priority == 0 {
+				low++
 			}
-			require.InDelta(t, 20, low, 6)
-		})
-	}
+		}
+		require.InDelta(t, 20, low, 6)
+	})
 }
 
 // It holds in queues of all kinds: the groups with a priority go before almost all others.
 func TestPriorityInQueues(t *testing.T) {
-	t.Parallel()
-	for name, q := range map[string]fifo.Queue{
+	overNamed(t, map[string]fifo.Queue{
 		"plain":           {},
 		"batches of jobs": {BatchJobs: 5}, "batches of groups": {BatchGroups: 5},
 		"shares": {Share: func(id string) string { return id[:1] }}, "limited": {}, "paused": {}, "delayed": {},
 		"ungrouped": {}, "failing": {Retry: func(*fifo.Job, error) time.Duration { return time.Millisecond }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			const many, few = 30_000, 5
-			b.backlog(many)
-			if name == "limited" {
-				require.NoError(t, b.client.Queue("q").Configure(t.Context(), fifo.Settings{Limit: 1}))
+	}, func(t *testing.T, name string, q fifo.Queue) {
+		b := newBed(t)
+		const many, few = 30_000, 5
+		b.backlog(many)
+		if name == "limited" {
+			require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{Limit: 1}))
+		}
+		var started, fails, done, last atomic.Int64
+		q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+			n := started.Add(1)
+			switch {
+			case job.Priority == 0:
+			case name == "failing" && fails.Add(1) <= few:
+				return errBroken
+			case done.Add(1) == few:
+				last.Store(n)
 			}
-			var started, fails, done, last atomic.Int64
-			q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
-				n := started.Add(1)
-				switch {
-				case job.Priority == 0:
-				case name == "failing" && fails.Add(1) <= few:
-					return errBroken
-				case done.Add(1) == few:
-					last.Store(n)
-				}
-				return nil
-			})
-			w := &fifo.Worker{Client: b.client, Concurrency: 1}
-			w.HandleQueue("q", q)
-			r := b.run(w)
-			await(t, "some", func() bool { return started.Load() > 10 })
-			high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
-			if name == "paused" {
-				require.NoError(t, pausing(b.client.Queue("q").Group("a high").Pause(t.Context(), "")))
-			}
-			for range few {
-				switch name {
-				case "ungrouped":
-					high.GroupID, high.Ungrouped = "", true
-				case "delayed":
-					high.Delay = time.Millisecond
-				}
-				b.sendAll(high)
-			}
-			if name == "paused" {
-				before := started.Load()
-				await(t, "others", func() bool { return started.Load() > before+10 })
-				_, err := b.client.Queue("q").Group("a high").Resume(t.Context())
-				require.NoError(t, err)
-			}
-			await(t, "the last one", func() bool { return last.Load() > 0 })
-			require.NoError(t, r.stop())
-			t.Logf("the last of %d was number %d", few, last.Load())
-			require.Less(t, last.Load(), int64(many/2))
+			return nil
 		})
-	}
+		w := &fifo.Worker{Client: b.client, Concurrency: 1}
+		w.HandleQueue("q", q)
+		r := b.run(w)
+		await(t, "some", func() bool { return started.Load() > 10 })
+		high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
+		if name == "paused" {
+			require.NoError(t, pausing(b.q.Group("a high").Pause(t.Context(), "")))
+		}
+		for range few {
+			switch name {
+			case "ungrouped":
+				high.GroupID, high.Ungrouped = "", true
+			case "delayed":
+				high.Delay = time.Millisecond
+			}
+			b.sendAll(high)
+		}
+		if name == "paused" {
+			before := started.Load()
+			await(t, "others", func() bool { return started.Load() > before+10 })
+			_, err := b.q.Group("a high").Resume(t.Context())
+			require.NoError(t, err)
+		}
+		await(t, "the last one", func() bool { return last.Load() > 0 })
+		require.NoError(t, r.stop())
+		t.Logf("the last of %d was number %d", few, last.Load())
+		require.Less(t, last.Load(), int64(many/2))
+	})
 }

@@ -72,11 +72,12 @@ func TestReady(t *testing.T) { overLeases(t, testReady) }
 
 func testReady(t *testing.T, by lease) {
 	const lanes, bound = 8, 2*100*time.Millisecond + 2*time.Second
-	for name, x := range map[string]struct {
+	type row struct {
 		leave, back func(r *road) error
 		lanes       int // that are taken to be connected meanwhile
 		text        string
-	}{
+	}
+	overAll(t, map[string]row{
 		"gone": {
 			func(r *road) error { return r.proxy.Close() },
 			func(r *road) error { r.open(); return nil },
@@ -87,49 +88,45 @@ func testReady(t *testing.T, by lease) {
 			func(r *road) error { r.proxy.Drop(netfault.ToServer, false); return nil },
 			lanes, "it last looked for work ",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			r := b.road()
-			w := b.worker(nop, func(w *fifo.Worker) {
-				w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }))
-				w.Concurrency = lanes
-			})
-			require.ErrorContains(t, unready(t, w), "Run is not under way")
-			require.Zero(t, w.Stats())
-			begun := time.Now()
-			b.run(w)
-			ready(t, w)
-			first := w.Stats()
-			require.Equal(t, lanes, first.Lanes)
-			require.True(t, first.LookedAt.After(begun))
-			await(t, "the next look", func() bool { return w.Stats().LookedAt.After(first.LookedAt) })
-
-			left := time.Now()
-			require.NoError(t, x.leave(r))
-			require.ErrorContains(t, unready(t, w), x.text)
-			require.Less(t, time.Since(left), bound+time.Second)
-			require.Equal(t, x.lanes, w.Stats().Lanes)
-			if x.lanes == 0 {
-				await(t, "all that is wrong", func() bool {
-					var refused *net.OpError
-					err := unready(t, w)
-					return errors.As(err, &refused) && strings.Contains(err.Error(), "; it last looked for work ")
-				})
-			}
-			require.NoError(t, x.back(r))
-			ready(t, w)
-			b.send("g", nil)
-			b.drained()
-			require.NoError(t, w.Ready())
+	}, func(t *testing.T, x row) {
+		b := by.on(newBed(t))
+		r := b.road()
+		w := b.worker(nop, func(w *fifo.Worker) {
+			w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }))
+			w.Concurrency = lanes
 		})
-	}
+		require.ErrorContains(t, unready(t, w), "Run is not under way")
+		require.Zero(t, w.Stats())
+		begun := time.Now()
+		b.run(w)
+		ready(t, w)
+		first := w.Stats()
+		require.Equal(t, lanes, first.Lanes)
+		require.True(t, first.LookedAt.After(begun))
+		await(t, "the next look", func() bool { return w.Stats().LookedAt.After(first.LookedAt) })
+
+		left := time.Now()
+		require.NoError(t, x.leave(r))
+		require.ErrorContains(t, unready(t, w), x.text)
+		require.Less(t, time.Since(left), bound+time.Second)
+		require.Equal(t, x.lanes, w.Stats().Lanes)
+		if x.lanes == 0 {
+			await(t, "all that is wrong", func() bool {
+				var refused *net.OpError
+				err := unready(t, w)
+				return errors.As(err, &refused) && strings.Contains(err.Error(), "; it last looked for work ")
+			})
+		}
+		require.NoError(t, x.back(r))
+		ready(t, w)
+		b.send("g", nil)
+		b.drained()
+		require.NoError(t, w.Ready())
+	})
 }
 
 // Looks that fail do not count, whatever else the server answers. It is not asked for one connection after another.
 func TestNotReadyWithoutLooks(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var dials atomic.Int32
 	w := b.worker(nop, func(w *fifo.Worker) {
@@ -151,7 +148,6 @@ func TestNotReadyWithoutLooks(t *testing.T) {
 
 // A worker whose handlers take all lanes is ready, and one that was told to stop is not.
 func TestReadyUntilStopped(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", nil)
 	h := newBlocking()

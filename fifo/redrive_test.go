@@ -38,12 +38,18 @@ func (b *bed) audited(jobs []int64, letters ...int64) {
 	b.ledger.sent = append(b.ledger.sent, jobs...)
 }
 
+// redrive returns the jobs that dead letters have become.
+func (b *bed) redrive(s fifo.Scope, r fifo.Redrive) []int64 {
+	b.t.Helper()
+	jobs, _, err := s.Redrive(promptly(b.t), r)
+	require.NoError(b.t, err)
+	return jobs
+}
+
 // redriven returns those of the queue's dead letters that are gone.
-func redriven(t *testing.T, letters []fifo.Job, s fifo.Scope) []fifo.Job {
-	t.Helper()
-	left, err := s.DeadLetters(t.Context(), fifo.Letters{})
-	require.NoError(t, err)
-	there := letterIDs(left)
+func (b *bed) redriven(letters []fifo.Job, s fifo.Scope) []fifo.Job {
+	b.t.Helper()
+	there := letterIDs(b.lettersOf(s, fifo.Letters{}))
 	return slices.DeleteFunc(slices.Clone(letters), func(d fifo.Job) bool { return slices.Contains(there, d.ID) })
 }
 
@@ -52,69 +58,63 @@ func toTail(of fifo.Letters) fifo.Redrive { return fifo.Redrive{Letters: of, ToT
 // What is redriven to the tail is a new job behind all that was enqueued, if and when the transaction commits; of what
 // the message was, nothing changes.
 func TestRedriveToTail(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			head := fifo.Headers{"h": "\x00"}
-			dead := b.sendAll(
-				fifo.Message{Queue: "q", GroupID: "g", Payload: "dead", Headers: head, MaxAttempts: 3},
-				fifo.Message{Queue: "q", GroupID: "h", Payload: "dead"},
-				fifo.Message{Queue: "q", GroupID: "g", Payload: "dead"})
-			b.bury()
-			waiting := b.send("g", "waits", "waits")
-			letters := b.deadLetters()
-			s, end := within(b, b.client.Queue("q"))
-			if end.undo != nil {
-				_, _, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
-				require.NoError(t, err)
-				require.NoError(t, end.undo())
-				require.Len(t, b.deadLetters(), 3)
-				require.Len(t, b.jobs(), 2)
-				s, end = within(b, b.client.Queue("q"))
-			}
-			tail, last, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
-			require.NoError(t, err)
-			if end.commit != nil {
-				require.Len(t, b.jobs(), 2, "not yet")
-				require.NoError(t, end.commit())
-			}
-			require.Equal(t, []int64{dead[0], dead[2], dead[1]}, letterIDs(letters), "the order of lists")
-			require.Equal(t, letters[2].Cursor(), last)
-			require.Empty(t, b.deadLetters())
-			b.audited(tail, dead...)
-			require.Greater(t, tail[0], waiting[1])
-			require.Greater(t, tail[1], tail[2], "the order of the letters is kept")
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		head := fifo.Headers{"h": "\x00"}
+		dead := b.sendAll(
+			fifo.Message{Queue: "q", GroupID: "g", Payload: "dead", Headers: head, MaxAttempts: 3},
+			fifo.Message{Queue: "q", GroupID: "h", Payload: "dead"},
+			fifo.Message{Queue: "q", GroupID: "g", Payload: "dead"})
+		b.bury()
+		waiting := b.send("g", "waits", "waits")
+		letters := b.deadLetters()
+		s, end := within(b, b.q)
+		if end.undo != nil {
+			b.redrive(s, toTail(fifo.Letters{All: true}))
+			require.NoError(t, end.undo())
+			require.Len(t, b.deadLetters(), 3)
+			require.Len(t, b.jobs(), 2)
+			s, end = within(b, b.q)
+		}
+		tail, last, err := s.Redrive(t.Context(), toTail(fifo.Letters{All: true}))
+		require.NoError(t, err)
+		if end.commit != nil {
+			require.Len(t, b.jobs(), 2, "not yet")
+			require.NoError(t, end.commit())
+		}
+		require.Equal(t, []int64{dead[0], dead[2], dead[1]}, letterIDs(letters), "the order of lists")
+		require.Equal(t, letters[2].Cursor(), last)
+		require.Empty(t, b.deadLetters())
+		b.audited(tail, dead...)
+		require.Greater(t, tail[0], waiting[1])
+		require.Greater(t, tail[1], tail[2], "the order of the letters is kept")
 
-			jobs := b.jobs()
-			require.Len(t, jobs, 5)
-			job := jobs[2]
-			require.Equal(t, tail[0], job.ID)
-			require.Equal(t, "dead", string(job.Payload))
-			require.Equal(t, head, job.Headers)
-			require.Zero(t, job.Attempts)
-			require.Equal(t, 3, job.MaxAttempts)
-			require.Equal(t, letters[0].EnqueuedAt, job.EnqueuedAt)
-			require.Equal(t, letters[0].Failures, job.Failures)
-			require.Zero(t, job.RunAt)
+		jobs := b.jobs()
+		require.Len(t, jobs, 5)
+		job := jobs[2]
+		require.Equal(t, tail[0], job.ID)
+		require.Equal(t, "dead", string(job.Payload))
+		require.Equal(t, head, job.Headers)
+		require.Zero(t, job.Attempts)
+		require.Equal(t, 3, job.MaxAttempts)
+		require.Equal(t, letters[0].EnqueuedAt, job.EnqueuedAt)
+		require.Equal(t, letters[0].Failures, job.Failures)
+		require.Zero(t, job.RunAt)
 
-			n := len(b.ledger.order())
-			b.work(b.worker(nop, oneLane))
-			var order []int64
-			for _, job := range b.ledger.starts[n:] {
-				if job.GroupID == "g" {
-					order = append(order, job.ID)
-				}
+		n := len(b.ledger.order())
+		b.work(b.worker(nop, oneLane))
+		var order []int64
+		for _, job := range b.ledger.starts[n:] {
+			if job.GroupID == "g" {
+				order = append(order, job.ID)
 			}
-			require.Equal(t, append(waiting, tail[0], tail[1]), order)
-		})
-	}
+		}
+		require.Equal(t, append(waiting, tail[0], tail[1]), order)
+	})
 }
 
 // A worker that would poll once an hour hears of it, also while it runs a job of the group, which is not disturbed.
 func TestRedriveToTailOfBusyGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	dead := b.send("g", "dead")
 	b.bury()
@@ -125,8 +125,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	}, rarePolls))
 	later := b.send("g", nil, nil)
 	b.holder("g")
-	tail, _, err := b.client.Queue("q").Group("g").Redrive(promptly(t), toTail(fifo.Letters{All: true}))
-	require.NoError(t, err)
+	tail := b.redrive(b.q.Group("g"), toTail(fifo.Letters{All: true}))
 	b.audited(tail, dead...)
 	for range 3 {
 		step <- struct{}{}
@@ -138,33 +137,29 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 	step <- struct{}{}
 	b.drained()
 	b.died(letter("g", 1, "error", ""))
-	_, _, err = b.client.Queue("q").Redrive(t.Context(), toTail(named(1)))
-	require.NoError(t, err)
+	b.redrive(b.q, toTail(named(1)))
 	step <- struct{}{}
 	b.drained()
 }
 
 // A paused group gets what is redriven when it is resumed.
 func TestRedriveIntoPausedGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.unordered = true
 	dead := b.send("g", "dead", "dead")
 	b.bury()
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	require.NoError(t, pausing(g.Pause(t.Context(), "")))
 	w := b.worker(nop, rarePolls)
 	b.run(w)
 	for i, tail := range []bool{true, false} {
-		jobs, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
-		require.NoError(t, err)
+		jobs := b.redrive(g, fifo.Redrive{Letters: fifo.Letters{All: true, Limit: 1}, ToTail: tail})
 		b.audited(jobs, dead[i])
 	}
 	b.send("other", nil)
 	await(t, "the other group's job", func() bool { return w.Stats().Succeeded == 1 })
 	require.Equal(t, 2, b.count("jobs"))
-	_, err := g.Resume(t.Context())
-	require.NoError(t, err)
+	b.resumes(g)
 	b.drained()
 	order := b.ledger.order()
 	require.Equal(t, dead[1], order[len(order)-2])
@@ -174,91 +169,77 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 // One dead letter may be mended on the way, in any transaction, in its place or at the tail. What is not replaced
 // stays, and what is too large together is refused.
 func TestRedriveEdited(t *testing.T) {
-	t.Parallel()
 	large := strings.Repeat("x", fifo.MaxPayloadBytes)
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			for i, x := range []struct {
-				payload any
-				headers fifo.Headers
-				want    string
-				and     fifo.Headers
-			}{
-				{nil, nil, "old", fifo.Headers{"old": "1"}},
-				{"new", nil, "new", fifo.Headers{"old": "1"}},
-				{[]byte(nil), nil, "old", fifo.Headers{"old": "1"}},
-				{[]byte{}, nil, "", fifo.Headers{"old": "1"}},
-				{map[string]int{"a": 1}, fifo.Headers{}, `{"a":1}`, nil},
-				{nil, fifo.Headers{"new": "\x00"}, "old", fifo.Headers{"new": "\x00"}},
-				{nil, fifo.Headers{}, "old", nil},
-				{large, fifo.Headers{}, large, nil},
-				{large, nil, "", nil},
-				{nil, fifo.Headers{"n": large[4:]}, "old", fifo.Headers{"n": large[4:]}},
-				{nil, fifo.Headers{"n": large[3:]}, "", nil},
-			} {
-				group, id := string(rune('a'+i)), int64(1000+i)
-				b.died(letter(group, id, "error", ""))
-				s, end := within(b, b.client.Queue("q").Group(group))
-				list, _, err := s.Redrive(t.Context(), fifo.Redrive{
-					Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
-				})
-				if end.commit != nil {
-					require.NoError(t, end.commit())
-				}
-				if x.want == "" && x.and == nil {
-					require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
-					require.Empty(t, list)
-					require.Len(t, b.deadLetters(), 1)
-					b.exec("DELETE FROM pgfifo.dead_letters")
-					continue
-				}
-				require.NoError(t, err)
-				require.Len(t, list, 1)
-				jobs, err := b.client.Queue("q").Group(group).Jobs(t.Context(), fifo.Page{})
-				require.NoError(t, err)
-				require.Len(t, jobs, 1)
-				require.Len(t, jobs[0].Payload, len(x.want))
-				require.Equal(t, x.want[:min(9, len(x.want))], string(jobs[0].Payload[:min(9, len(x.want))]))
-				require.Equal(t, x.and, jobs[0].Headers)
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		for i, x := range []struct {
+			payload any
+			headers fifo.Headers
+			want    string
+			and     fifo.Headers
+		}{
+			{nil, nil, "old", fifo.Headers{"old": "1"}},
+			{"new", nil, "new", fifo.Headers{"old": "1"}},
+			{[]byte(nil), nil, "old", fifo.Headers{"old": "1"}},
+			{[]byte{}, nil, "", fifo.Headers{"old": "1"}},
+			{map[string]int{"a": 1}, fifo.Headers{}, `{"a":1}`, nil},
+			{nil, fifo.Headers{"new": "\x00"}, "old", fifo.Headers{"new": "\x00"}},
+			{nil, fifo.Headers{}, "old", nil},
+			{large, fifo.Headers{}, large, nil},
+			{large, nil, "", nil},
+			{nil, fifo.Headers{"n": large[4:]}, "old", fifo.Headers{"n": large[4:]}},
+			{nil, fifo.Headers{"n": large[3:]}, "", nil},
+		} {
+			group, id := string(rune('a'+i)), int64(1000+i)
+			b.died(letter(group, id, "error", ""))
+			s, end := within(b, b.q.Group(group))
+			list, _, err := s.Redrive(t.Context(), fifo.Redrive{
+				Letters: named(id), ToTail: i%2 == 0, Payload: x.payload, Headers: x.headers,
+			})
+			if end.commit != nil {
+				require.NoError(t, end.commit())
 			}
-			s, end := within(b, b.client.Queue("q").Group("none"))
-			list, _, err := s.Redrive(t.Context(), fifo.Redrive{Letters: named(7), Payload: "new"})
+			if x.want == "" && x.and == nil {
+				require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
+				require.Empty(t, list)
+				require.Len(t, b.deadLetters(), 1)
+				b.exec("DELETE FROM pgfifo.dead_letters")
+				continue
+			}
 			require.NoError(t, err)
-			require.Empty(t, list)
-			if end.undo != nil {
-				require.NoError(t, end.undo())
-			}
-		})
-	}
+			require.Len(t, list, 1)
+			job := only(t, b.jobsOf(b.q.Group(group)))
+			require.Len(t, job.Payload, len(x.want))
+			require.Equal(t, x.want[:min(9, len(x.want))], string(job.Payload[:min(9, len(x.want))]))
+			require.Equal(t, x.and, job.Headers)
+		}
+		s, end := within(b, b.q.Group("none"))
+		require.Empty(t, b.redrive(s, fifo.Redrive{Letters: named(7), Payload: "new"}))
+		if end.undo != nil {
+			require.NoError(t, end.undo())
+		}
+	})
 }
 
 // Of two who redrive a part at once, the second has the next ones, or the first's if those were put back.
 func TestRedrivesAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{true, false} {
-		for _, tail := range []bool{true, false} {
+	overEach(t, []bool{true, false}, func(t *testing.T, kept bool) {
+		overEach(t, []bool{true, false}, func(t *testing.T, tail bool) {
 			b := newBed(t)
 			b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
 				letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))
 			step := fifo.Redrive{Letters: fifo.Letters{Kind: "error", Limit: 2}, ToTail: tail}
-			q := b.client.Queue("q")
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+			tx := b.begin()
 			letters := b.deadLetters()
-			first, _, err := q.InPgx(tx).Redrive(t.Context(), step)
-			require.NoError(t, err)
-			require.Len(t, first, 2)
-			require.Equal(t, []int64{1001, 1002}, letterIDs(redriven(t, letters, q.InPgx(tx))))
+			require.Len(t, b.redrive(b.q.InPgx(tx), step), 2)
+			require.Equal(t, []int64{1001, 1002}, letterIDs(b.redriven(letters, b.q.InPgx(tx))))
 			type answer struct {
 				jobs []int64
 				err  error
 			}
 			done := make(chan answer, 1)
 			go func() {
-				jobs, _, err := q.Redrive(context.WithoutCancel(t.Context()), step)
+				jobs, _, err := b.q.Redrive(context.WithoutCancel(t.Context()), step)
 				done <- answer{jobs, err}
 			}()
 			await(t, "the second to wait", func() bool { return b.waiting("") })
@@ -272,30 +253,27 @@ func TestRedrivesAtOnce(t *testing.T) {
 			second := receive(t, done, "the second")
 			require.NoError(t, second.err)
 			require.Len(t, second.jobs, 2)
-			require.Equal(t, want, letterIDs(redriven(t, letters, q)))
+			require.Equal(t, want, letterIDs(b.redriven(letters, b.q)))
 			require.Equal(t, 5, b.count("jobs")+b.count("dead_letters"))
-		}
-	}
+		})
+	})
 }
 
 // A dead letter whose id is alive again goes to the tail only. Nothing is lost.
 func TestRedriveOfALivingID(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.died(letter("g", 1001, "error", ""), letter("g", 1002, "error", ""))
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1002, 'other')")
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	_, _, err := g.Redrive(t.Context(), allAgain)
 	var refused *pgconn.PgError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "23505", refused.Code)
 	require.Equal(t, 2, b.count("dead_letters"))
 	require.Equal(t, 1, b.count("jobs"))
-	list, _, err := g.Redrive(t.Context(), toTail(named(1002)))
-	require.NoError(t, err)
+	list := b.redrive(g, toTail(named(1002)))
 	require.Len(t, list, 1)
-	list, _, err = g.Redrive(t.Context(), allAgain)
-	require.NoError(t, err)
+	list = b.redrive(g, allAgain)
 	require.Len(t, list, 1)
 	require.Equal(t, 3, b.count("jobs"))
 }
@@ -303,26 +281,21 @@ func TestRedriveOfALivingID(t *testing.T) {
 // With CommitOrder, a redrive to the tail waits for who has enqueued to the group, and comes behind; one to the
 // original place does not.
 func TestRedriveToTailInCommitOrder(t *testing.T) {
-	t.Parallel()
 	b := newBed(t, commitOrder)
 	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
-	p := producers["pgx.Tx"](t, b.client, b)
-	_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
-	q := b.client.Queue("q")
+	p := producers["pgx.Tx"](b)
+	p.send(fifo.Message{Queue: "q", GroupID: "g"})
 	for _, r := range []fifo.Redrive{again(-3), toTail(named(-1))} {
-		list, _, err := q.Redrive(promptly(t), r)
-		require.NoError(t, err)
+		list := b.redrive(b.q, r)
 		require.Len(t, list, 1)
 	}
 	done := make(chan []int64, 1)
 	go func() {
-		list, _, _ := q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
+		list, _, _ := b.q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
 		done <- list
 	}()
 	await(t, "the redrive to wait", func() bool { return b.waiters() == 1 })
-	ids, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-	require.NoError(t, err)
+	ids := p.send(fifo.Message{Queue: "q", GroupID: "g"})
 	require.NoError(t, p.commit())
 	list := receive(t, done, "the redrive")
 	require.Len(t, list, 1)

@@ -30,6 +30,7 @@ func durable(t *testing.T) string {
 func TestRelaxed(t *testing.T) { overLeases(t, testRelaxed) }
 
 func testRelaxed(t *testing.T, by lease) {
+	t.Parallel()
 	queues := []string{"plain", "used", "each", "wide", "slice", "partly", "fails", "by hand", "snoozes"}
 	b := by.on(bedOn(t, durable(t)), queues...)
 	b.exec(`CREATE TABLE commits (n bigint GENERATED ALWAYS AS IDENTITY, queue text, told text);
@@ -41,11 +42,7 @@ func testRelaxed(t *testing.T, by lease) {
 			FOR EACH ROW EXECUTE FUNCTION tell()`)
 	// synced has the transaction, and says something else of it.
 	synced := func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, err = tx.Exec(ctx, "SET LOCAL synchronous_commit = on")
-		}
-		return err
+		return exec(ctx, job, "SET LOCAL synchronous_commit = on")
 	}
 	w := b.worker(func(context.Context, *fifo.Job) error { return nil }, func(w *fifo.Worker) { w.Concurrency = 1 })
 	relaxed := func(name string, q fifo.Queue, h fifo.Handler) {

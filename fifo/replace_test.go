@@ -54,12 +54,11 @@ func testReplace(t *testing.T, by lease) {
 	b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 	require.True(t, b.replaces(id, newer("g", "a", "third")))
 	require.Nil(t, b.jobs()[0].Headers)
-	_, err = b.worker(nop).RunOne(t.Context())
-	require.NoError(t, err)
+	b.runsOne(b.worker(nop))
 	require.True(t, b.replaces(id, newer("g", "a", "last")))
 	require.False(t, b.replaces(id, newer("h", "a", "of another group")))
 	require.False(t, b.replaces(id, deduped("g", "a")), "it is not asked to")
-	require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	require.NoError(t, b.q.RetryNow(t.Context(), id))
 	b.work(b.worker(nop))
 	require.Equal(t, []string{"last", "behind"}, b.ledger.payloads())
 
@@ -69,7 +68,6 @@ func testReplace(t *testing.T, by lease) {
 
 // Messages of no group replace each other, and none that has one.
 func TestReplaceUngrouped(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", Ungrouped: true, DedupID: "a", Replace: true, Payload: "first"}
 	id := b.sendAll(m)[0]
@@ -92,7 +90,6 @@ func TestReplaceUngrouped(t *testing.T) {
 
 // Nothing is replaced that runs, was tried, has ended, or is of another group; and nothing is waited for.
 func TestReplaceNothing(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.sendAll(newer("g", "a", "first"))[0]
 	h := newBlocking()
@@ -112,16 +109,14 @@ func TestReplaceNothing(t *testing.T) {
 	close(h.release)
 	await(t, "its failure", func() bool { return w.Stats().Retried == 1 })
 	require.False(t, b.replaces(id, newer("g", "a", "it has failed")))
-	require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+	require.NoError(t, b.q.RetryNow(t.Context(), id))
 	await(t, "its death", func() bool { return w.Stats().Buried == 1 })
 	require.False(t, b.replaces(id, newer("g", "a", "it is dead")))
 	require.NoError(t, r.stop())
-	_, _, err := b.client.Queue("q").Redrive(t.Context(), again(id))
-	require.NoError(t, err)
+	b.redrive(b.q, again(id))
 	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = b.client.Queue("q").InPgx(tx).Purge(t.Context())
+	tx := b.begin()
+	_, err := b.q.InPgx(tx).Purge(t.Context())
 	require.NoError(t, err)
 	require.False(t, b.replaces(id, newer("g", "a", "it is being purged")))
 	require.NoError(t, tx.Commit(t.Context()))
@@ -132,23 +127,18 @@ func TestReplaceNothing(t *testing.T) {
 
 // A job behind the head is replaced while that runs, also if somebody has replaced it before and rolled back.
 func TestReplaceBehindARollback(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "head")
 	id := b.sendAll(newer("g", "a", "older"))[0]
 	h := newBlocking()
 	r := b.run(b.worker(h.handle))
 	receive(t, h.started, "the head")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "rolled back"))
-	require.NoError(t, err)
-	require.True(t, got[0].Replaced)
+	tx := b.begin()
+	require.True(t, b.receiptsIn(tx, newer("g", "a", "rolled back"))[0].Replaced)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.True(t, b.replaces(id, newer("g", "a", "newest")))
 	close(h.release)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, []string{"head", "newest"}, b.ledger.payloads())
 }
 
@@ -157,101 +147,86 @@ func TestReplaceBehindARollback(t *testing.T) {
 func TestReplaceNothingThatWasLost(t *testing.T) { overLeases(t, testReplaceNothingThatWasLost) }
 
 func testReplaceNothingThatWasLost(t *testing.T, by lease) {
-	for _, evidence := range []string{"locks", "mark", "locks, and a claim has the group"} {
-		t.Run(evidence, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			id := b.sendAll(newer("g", "a", "first"))[0]
-			behind := b.sendAll(newer("g", "b", "behind"))[0]
-			pids := make(chan int, 1)
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				pid, err := backend(ctx, job)
-				if err != nil {
-					return err
-				}
-				stop() // nobody claims it again
-				err = b.kill(context.WithoutCancel(ctx), pid)
-				pids <- pid
+	overEach(t, []string{"locks", "mark", "locks, and a claim has the group"}, func(t *testing.T, evidence string) {
+		b := by.on(newEffects(t))
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		id := b.sendAll(newer("g", "a", "first"))[0]
+		behind := b.sendAll(newer("g", "b", "behind"))[0]
+		pids := make(chan int, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			pid, err := backend(ctx, job)
+			if err != nil {
 				return err
-			}, oneLane)
-			go func() { ended <- w.Run(ctx) }()
-			receive(t, pids, "the attempt's end")
-			require.NoError(t, receive(t, ended, "the worker"))
-			switch evidence {
-			case "locks":
-				b.exec("DELETE FROM pgfifo.attempt_marks")
-			case "mark":
-				b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
-			default: // and not looked at the job yet
-				b.exec("DELETE FROM pgfifo.attempt_marks")
-				claim, err := b.pool.Begin(t.Context())
-				require.NoError(t, err)
-				defer func() { _ = claim.Rollback(t.Context()) }()
-				_, err = claim.Exec(t.Context(), "SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
-				require.NoError(t, err)
-				require.False(t, b.replaces(id, newer("g", "a", "second")))
-				require.True(t, b.replaces(behind, newer("g", "b", "behind")))
-				return
 			}
-			require.True(t, b.replaces(behind, newer("g", "b", "behind")), "that one has not begun")
-			require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
+			stop() // nobody claims it again
+			err = b.kill(context.WithoutCancel(ctx), pid)
+			pids <- pid
+			return err
+		}, oneLane)
+		go func() { ended <- w.Run(ctx) }()
+		receive(t, pids, "the attempt's end")
+		require.NoError(t, receive(t, ended, "the worker"))
+		switch evidence {
+		case "locks":
+			b.exec("DELETE FROM pgfifo.attempt_marks")
+		case "mark":
+			b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
+		default: // and not looked at the job yet
+			b.exec("DELETE FROM pgfifo.attempt_marks")
+			b.beginWith("SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
 			require.False(t, b.replaces(id, newer("g", "a", "second")))
-			b.work(b.worker(nop))
-			list := b.ledger.starts
-			require.Equal(t, 1, list[1].Attempts, "it is counted")
-			require.Equal(t, "first", string(list[1].Payload))
-		})
-	}
+			require.True(t, b.replaces(behind, newer("g", "b", "behind")))
+			return
+		}
+		require.True(t, b.replaces(behind, newer("g", "b", "behind")), "that one has not begun")
+		require.Zero(t, b.jobs()[0].Attempts, "nobody has counted it")
+		require.False(t, b.replaces(id, newer("g", "a", "second")))
+		b.work(b.worker(nop))
+		list := b.ledger.starts
+		require.Equal(t, 1, list[1].Attempts, "it is counted")
+		require.Equal(t, "first", string(list[1].Payload))
+	})
 }
 
 // While the transaction that has replaced a job is open, the job does not run; then it runs with what was committed,
 // also by a worker that would not look for an hour. A second producer waits.
 func TestReplaceInTransaction(t *testing.T) {
-	t.Parallel()
-	for kind, begin := range producers {
-		for _, end := range []string{"commit", "undo"} {
-			t.Run(kind+", "+end, func(t *testing.T) {
-				t.Parallel()
-				b := newBed(t)
-				id := b.sendAll(newer("g", "a", "first"))[0]
-				tx := begin(t, b.client, b)
-				got, err := tx.enqueue(newer("g", "a", "second"))
-				require.NoError(t, err)
-				require.Equal(t, id, got[0])
-				third := make(chan bool, 1)
-				go func() { third <- b.replaces(id, newer("g", "a", "third")) }()
-				await(t, "the other producer to wait", func() bool { return b.blocked() == 1 })
-				b.run(b.worker(nop, rarePolls))
-				b.send("other", nil)
-				await(t, "the other group", func() bool { return b.ledger.started() == 1 })
-				ran, err := b.worker(nop).RunOne(t.Context())
-				require.NoError(t, err)
-				require.False(t, ran)
-				want := "first"
-				if end == "commit" {
-					want = "second"
-					require.NoError(t, tx.commit())
-				} else {
-					require.NoError(t, tx.undo())
-				}
-				if receive(t, third, "the other producer") {
-					want = "third"
-				}
-				b.drained()
-				require.Contains(t, b.ledger.payloads(), want)
-				require.NotContains(t, map[string][]string{"undo": {"second"}, "commit": {"first"}}[end],
-					string(b.ledger.starts[1].Payload))
-			})
-		}
-	}
+	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		overEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
+			b := newBed(t)
+			id := b.sendAll(newer("g", "a", "first"))[0]
+			tx := begin(b)
+			got := tx.send(newer("g", "a", "second"))
+			require.Equal(t, id, got[0])
+			third := make(chan bool, 1)
+			go func() { third <- b.replaces(id, newer("g", "a", "third")) }()
+			await(t, "the other producer to wait", func() bool { return b.blocked() == 1 })
+			b.run(b.worker(nop, rarePolls))
+			b.send("other", nil)
+			await(t, "the other group", func() bool { return b.ledger.started() == 1 })
+			require.False(t, b.runsOne(b.worker(nop)))
+			want := "first"
+			if end == "commit" {
+				want = "second"
+				require.NoError(t, tx.commit())
+			} else {
+				require.NoError(t, tx.undo())
+			}
+			if receive(t, third, "the other producer") {
+				want = "third"
+			}
+			b.drained()
+			require.Contains(t, b.ledger.payloads(), want)
+			require.NotContains(t, map[string][]string{"undo": {"second"}, "commit": {"first"}}[end],
+				string(b.ledger.starts[1].Payload))
+		})
+	})
 }
 
 // What was enqueued in the same call or transaction is replaced as well; of several newer ones the last wins.
 func TestReplaceAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	first := newer("g", "a", "1")
 	first.Headers = fifo.Headers{"h": "1"}
@@ -275,8 +250,7 @@ func TestReplaceAtOnce(t *testing.T) {
 		require.True(t, got[1].Replaced)
 		inner, err := tx.Begin(t.Context())
 		require.NoError(t, err)
-		_, err = b.client.EnqueuePgxTx(t.Context(), inner, newer("g", "a", "undone"))
-		require.NoError(t, err)
+		b.receiptsIn(inner, newer("g", "a", "undone"))
 		return inner.Rollback(t.Context())
 	}))
 	jobs := b.jobs()
@@ -288,15 +262,13 @@ func TestReplaceAtOnce(t *testing.T) {
 
 // At REPEATABLE READ nothing is replaced but what is of the same call: no snapshot tells of attempts since.
 func TestReplaceRepeatableRead(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.sendAll(newer("g", "a", "first"))[0]
 	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: isolation})
 		require.NoError(t, err)
-		got, err := b.client.EnqueuePgxTx(t.Context(), tx, newer("g", "a", "second"),
+		got := b.receiptsIn(tx, newer("g", "a", "second"),
 			newer("g", string(isolation), "1"), newer("g", string(isolation), "2"))
-		require.NoError(t, err)
 		require.Equal(t, fifo.Receipt{ID: id, Duplicate: true}, got[0])
 		require.True(t, got[2].Replaced)
 		require.NoError(t, tx.Commit(t.Context()))
@@ -308,7 +280,6 @@ func TestReplaceRepeatableRead(t *testing.T) {
 // A job that runs behind the head of a batch is not held. If it is replaced, nothing of the batch is committed, and it
 // runs again with what is there.
 func TestReplaceInsideABatch(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	ids := b.sendAll(newer("g", "a", "one"), newer("g", "b", "two"), newer("g", "c", "three"))
 	var payloads []string
@@ -331,56 +302,82 @@ func TestReplaceInsideABatch(t *testing.T) {
 
 // What a producer was told last is what a job commits, however producers and workers meet.
 func TestReplaceUnderLoad(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 5}, "groups": {BatchGroups: 5}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
-			b.ledger.unordered = true // a batch is undone
-			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
-				}
-				return err
-			}, func(w *fifo.Worker) { w.Concurrency = 3 })
-			b.run(w)
-			var mu sync.Mutex
-			last, replaced := make(map[int64]string), 0
-			var producers sync.WaitGroup
-			for p := range 6 {
-				producers.Go(func() {
-					for i := range 30 {
-						group, id := fmt.Sprint("g", i%4), fmt.Sprint(p, " ", i)
-						for n := range 20 {
-							payload := fmt.Sprint(id, " ", n)
-							got, err := b.client.Enqueue(t.Context(), newer(group, id, payload))
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if got[0].Duplicate && !got[0].Replaced {
-								break
-							}
-							mu.Lock()
-							last[got[0].ID] = payload
-							if n > 0 {
-								replaced++
-							}
-							mu.Unlock()
+	overAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
+		b.ledger.unordered = true // a batch is undone
+		w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			return exec(ctx, job, "INSERT INTO worked VALUES ($1, $2)", job.ID, job.Payload)
+		}, func(w *fifo.Worker) { w.Concurrency = 3 })
+		b.run(w)
+		var mu sync.Mutex
+		last, replaced := make(map[int64]string), 0
+		var producers sync.WaitGroup
+		for p := range 6 {
+			producers.Go(func() {
+				for i := range 30 {
+					group, id := fmt.Sprint("g", i%4), fmt.Sprint(p, " ", i)
+					for n := range 20 {
+						payload := fmt.Sprint(id, " ", n)
+						got, err := b.client.Enqueue(t.Context(), newer(group, id, payload))
+						if err != nil {
+							t.Error(err)
+							return
 						}
+						if got[0].Duplicate && !got[0].Replaced {
+							break
+						}
+						mu.Lock()
+						last[got[0].ID] = payload
+						if n > 0 {
+							replaced++
+						}
+						mu.Unlock()
 					}
-				})
-			}
-			producers.Wait()
-			b.drained()
-			require.Len(t, last, 180)
-			require.NotZero(t, replaced)
-			t.Log(replaced, "were replaced")
-			for id, payload := range last {
-				require.Equal(t, payload, string(query[[]byte](b, "SELECT payload FROM worked WHERE id = $1", id)))
-			}
+				}
+			})
+		}
+		producers.Wait()
+		b.drained()
+		require.Len(t, last, 180)
+		require.NotZero(t, replaced)
+		t.Log(replaced, "were replaced")
+		for id, payload := range last {
+			require.Equal(t, payload, string(query[[]byte](b, "SELECT payload FROM worked WHERE id = $1", id)))
+		}
+	})
+}
+
+// A claim has the row of a delayed or paused head for a moment, to look at it. A newer message waits for that.
+func TestReplaceWhatAClaimLooksAt(t *testing.T) {
+	overAll(t, map[string]time.Duration{"delayed": time.Hour, "paused": 0}, func(t *testing.T, delay time.Duration) {
+		b := newBed(t)
+		first, second := newer("g", "a", "first"), newer("g", "a", "second")
+		first.Delay, second.Delay = delay, delay
+		id := b.sendAll(first)[0]
+		if delay == 0 {
+			_, _, err := b.q.Group("g").Pause(t.Context(), "")
+			require.NoError(t, err)
+		}
+		claim := b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
+		replaced := make(chan bool, 1)
+		go func() { replaced <- b.replaces(id, second) }()
+		await(t, "the producer", func() bool {
+			return len(replaced) > 0 || query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity "+
+				"WHERE datname = current_database() AND wait_event = 'PgSleep')")
 		})
-	}
+		require.NoError(t, claim.Commit(t.Context()))
+		require.True(t, receive(t, replaced, "the producer"))
+		require.Equal(t, "second", string(b.jobs()[0].Payload))
+	})
+}
+
+// It does not wait for long: somebody may keep the job.
+func TestReplaceWhatSomebodyKeeps(t *testing.T) {
+	b := newBed(t)
+	first, second := newer("g", "a", "first"), newer("g", "a", "second")
+	first.Delay = time.Hour
+	id := b.sendAll(first)[0]
+	b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
+	require.False(t, b.replaces(id, second))
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
+// runsOne reports whether RunOne has found a job.
+func (b *bed) runsOne(w *fifo.Worker) bool {
+	b.t.Helper()
+	ran, err := w.RunOne(b.t.Context())
+	require.NoError(b.t, err)
+	return ran
+}
+
 func TestRunOne(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "bad" {
-			return errOnPurpose
-		}
-		return nil
-	})
+	w := b.worker(failingOn("bad", errOnPurpose))
 	one := func() bool {
 		t.Helper()
-		ran, err := w.RunOne(t.Context())
-		require.NoError(t, err)
+		ran := b.runsOne(w)
 		return ran
 	}
 	require.False(t, one(), "there is none")
@@ -44,46 +45,37 @@ func TestRunOne(t *testing.T) {
 
 // It passes over groups that others hold.
 func TestRunOneFindsAFreeGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	held := b.send("held", nil, nil)
 	b.run(b.worker(h.handle, oneLane))
 	receive(t, h.started, "the holder")
 	w := b.worker(nop)
-	ran, err := w.RunOne(t.Context())
-	require.NoError(t, err)
-	require.False(t, ran)
+	require.False(t, b.runsOne(w))
 	free := b.send("zfree", nil)
-	ran, err = w.RunOne(t.Context())
-	require.NoError(t, err)
-	require.True(t, ran)
+	require.True(t, b.runsOne(w))
 	require.Equal(t, []int64{held[0], free[0]}, b.ledger.order())
 	close(h.release)
 }
 
 // When its context ends the job is given back.
 func TestRunOneGivesBack(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	h := newBlocking()
 	ids := b.send("g", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() {
+	result := beside(func() error {
 		_, err := b.worker(h.handle).RunOne(ctx)
-		result <- err
-	}()
+		return err
+	})
 	receive(t, h.started, "the handler")
 	cancel()
 	require.NoError(t, receive(t, result, "the end of RunOne"))
 	require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
 	require.Equal(t, []fifo.Outcome{fifo.Returned}, b.ledger.outcomes())
 	require.Zero(t, b.jobs()[0].Attempts)
-	ran, err := b.worker(nop).RunOne(t.Context())
-	require.NoError(t, err)
-	require.True(t, ran)
+	require.True(t, b.runsOne(b.worker(nop)))
 	require.Equal(t, []int64{ids[0], ids[0]}, b.ledger.order())
-	_, err = b.worker(nop).RunOne(ctx)
+	_, err := b.worker(nop).RunOne(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }

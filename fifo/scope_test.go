@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -19,8 +20,10 @@ import (
 // ending is how the transaction of a scope ends; no functions: it has none of the caller's.
 type ending struct{ commit, undo func() error }
 
+type scopeWithin = func(b *bed, s fifo.Scope) (fifo.Scope, ending)
+
 // scopesWithin has the verbs of a scope run on the pool, or in a transaction of every kind.
-var scopesWithin = map[string]func(b *bed, s fifo.Scope) (fifo.Scope, ending){
+var scopesWithin = map[string]scopeWithin{
 	"pool": func(_ *bed, s fifo.Scope) (fifo.Scope, ending) { return s, ending{} },
 	"bun.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
 		tx, err := b.client.DB().BeginTx(b.t.Context(), nil)
@@ -38,10 +41,7 @@ var scopesWithin = map[string]func(b *bed, s fifo.Scope) (fifo.Scope, ending){
 		return s.In(tx), ending{tx.Commit, tx.Rollback}
 	},
 	"pgx.Tx": func(b *bed, s fifo.Scope) (fifo.Scope, ending) {
-		ctx := context.WithoutCancel(b.t.Context())
-		tx, err := b.pool.Begin(ctx)
-		require.NoError(b.t, err)
-		b.t.Cleanup(func() { _ = tx.Rollback(ctx) }) // or closing the pool waits for it
+		ctx, tx := context.WithoutCancel(b.t.Context()), b.begin()
 		return s.In(nil).InPgx(tx), ending{
 			func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) },
 		}
@@ -56,21 +56,18 @@ func TestScopeInATransaction(t *testing.T) {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.plant("q", 2, "a")
 			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)
 				VALUES ('q', 'a', 1001, 'one', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
 				"at": "2026-01-01T00:00:00Z"}]'), ('q', 'a', 1002, 'two', 1, now(), NULL)`)
 			for _, kept := range []bool{false, true} {
-				inTx, end := within(b, b.client.Queue("q").Group("a"))
+				inTx, end := within(b, b.q.Group("a"))
 				b.tidy(inTx)
 				require.Len(t, b.jobs(), 2, "not yet")
 				require.Len(t, b.deadLetters(), 2)
 				require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Paused))
-				ran, err := b.worker(nop).RunOne(t.Context())
-				require.NoError(t, err)
-				require.False(t, ran, "it stands still")
+				require.False(t, b.runsOne(b.worker(nop)), "it stands still")
 				if kept {
 					require.NoError(t, end.commit())
 					require.Empty(t, b.deadLetters())
@@ -79,10 +76,9 @@ func TestScopeInATransaction(t *testing.T) {
 					require.Len(t, b.deadLetters(), 2)
 				}
 			}
-			jobs := b.jobs()
-			require.Len(t, jobs, 1)
-			require.Equal(t, int64(1001), jobs[0].ID)
-			require.Len(t, jobs[0].Failures, 1)
+			job := only(t, b.jobs())
+			require.Equal(t, int64(1001), job.ID)
+			require.Len(t, job.Failures, 1)
 			require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Paused), 1)
 		})
 	}
@@ -93,31 +89,25 @@ func (b *bed) tidy(s fifo.Scope) {
 	b.t.Helper()
 	ctx := b.t.Context()
 	require.NoError(b.t, pausing(s.Pause(ctx, "for now")))
-	jobs, err := s.Jobs(ctx, fifo.Page{})
-	require.NoError(b.t, err)
-	require.Len(b.t, jobs, 2)
+	require.Len(b.t, b.jobsOf(s), 2)
 	n, err := s.Purge(ctx)
 	require.NoError(b.t, err)
 	require.Equal(b.t, 2, n)
 	require.Empty(b.t, b.groups(s, fifo.Page{}))
-	dead, err := s.DeadLetters(ctx, fifo.Letters{})
-	require.NoError(b.t, err)
+	dead := b.lettersOf(s, fifo.Letters{})
 	require.Len(b.t, dead, 2)
 	require.Equal(b.t, "one", string(dead[0].Payload))
 	require.Len(b.t, dead[0].Failures, 1)
 	require.Empty(b.t, dead[1].Failures)
-	n, err = counted(s.Redrive(ctx, again(1001)))
-	require.NoError(b.t, err)
-	require.Equal(b.t, 1, n)
+	require.Len(b.t, b.redrive(s, again(1001)), 1)
 	n, err = s.DeleteDeadLetters(ctx, named(1001, 1002, 1003))
 	require.NoError(b.t, err)
 	require.Equal(b.t, 1, n)
 	d, err := s.Measure(ctx)
 	require.NoError(b.t, err)
 	require.Equal(b.t, fifo.Depth{Jobs: 1, Groups: 1, OldestAt: d.OldestAt, DueSince: d.DueSince}, d)
-	list := b.groups(s, fifo.Page{}, fifo.Paused)
-	require.Len(b.t, list, 1)
-	require.Equal(b.t, "for now", list[0].PauseReason)
+	one := only(b.t, b.groups(s, fifo.Page{}, fifo.Paused))
+	require.Equal(b.t, "for now", one.PauseReason)
 }
 
 // verbsOf calls every verb of a scope, with ids where they take some.
@@ -137,12 +127,16 @@ func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
 }
 
 // nowhere returns a client whose database cannot be reached.
-func nowhere(t *testing.T) *fifo.Client {
+func nowhere(t *testing.T, adjust ...func(*fifo.Config)) *fifo.Client {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/nowhere")
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	c := fifo.Open(pool, nil)
+	cfg := fifo.Config{}
+	for _, f := range adjust {
+		f(&cfg)
+	}
+	c := fifo.Open(pool, &cfg)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
@@ -196,7 +190,6 @@ func TestScopeInNoTransaction(t *testing.T) {
 
 // Errors say what was to be done, and to what.
 func TestErrorsOfVerbs(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, x := range []struct {
 		schema string
@@ -213,13 +206,39 @@ func TestErrorsOfVerbs(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	b.exec("DROP TABLE pgfifo.jobs, pgfifo.dead_letters, pgfifo.pauses")
-	for verb, err := range verbsOf(t.Context(), b.client.Queue("q").Group("g")) {
+	for verb, err := range verbsOf(t.Context(), b.q.Group("g")) {
 		require.ErrorContains(t, err, "fifo: "+verb)
 		require.ErrorContains(t, err, "q/g")
 	}
-	for verb, err := range verbsOf(t.Context(), b.client.Queue("q")) {
+	for verb, err := range verbsOf(t.Context(), b.q) {
 		require.ErrorContains(t, err, "q: ", verb)
 	}
 	_, err := b.client.Pauses(t.Context())
 	require.ErrorContains(t, err, "fifo: list pauses of all queues")
+}
+
+// WaitEmpty waits for the last job of the queue or the group, and for no other.
+func TestWaitEmpty(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.q.WaitEmpty(promptly(t)), "there is no such queue")
+	b.plant("p", 1, "g")
+	b.plant("r", 1, "g")
+	b.plant("q", 1, "a", "c", "é")
+	require.NoError(t, b.q.Group("b").WaitEmpty(promptly(t)))
+	for _, s := range []fifo.Scope{b.q, b.q.Group("é"), b.q.Group("c")} {
+		ended := make(chan error, 1)
+		h := newBlocking()
+		r := b.run(b.worker(h.handle, func(w *fifo.Worker) { w.Concurrency = 3 }))
+		for range 3 {
+			receive(t, h.started, "a job")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		require.ErrorIs(t, s.WaitEmpty(ctx), context.DeadlineExceeded, "they run")
+		cancel()
+		go func() { ended <- s.WaitEmpty(promptly(t)) }()
+		close(h.release)
+		require.NoError(t, receive(t, ended, "the end"))
+		require.NoError(t, r.stop())
+		b.plant("q", 1, "a", "c", "é")
+	}
 }

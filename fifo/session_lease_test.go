@@ -14,7 +14,6 @@ import (
 // Jobs of many groups run in order, far more at once than the worker has connections, and complete with what their
 // handlers write.
 func TestSessionLease(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	b.sendMany("q", 30, 3)
@@ -23,12 +22,7 @@ func TestSessionLease(t *testing.T) {
 		if job.ID <= 30 {
 			_ = g.handle(ctx, job)
 		}
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
-		return err
+		return exec(ctx, job, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
 	}, func(w *fifo.Worker) { w.SessionConcurrency = 40 })
 	r := b.run(w)
 	g.reach(t, 30)
@@ -37,8 +31,7 @@ func TestSessionLease(t *testing.T) {
 	require.Equal(t, 1, query[int](b, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`))
 	close(g.open)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, 90, query[int](b, "SELECT count(*) FROM done"))
 	require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
 		WHERE a.n < b.n AND a.job > b.job`))
@@ -47,61 +40,56 @@ func TestSessionLease(t *testing.T) {
 
 // A batch of a group is as it is with the other lease: in order, with partial success.
 func TestSessionBatches(t *testing.T) {
-	t.Parallel()
-	for name, q := range map[string]fifo.Queue{
+	overNamed(t, map[string]fifo.Queue{
 		"jobs, one by one": {BatchJobs: 4}, "groups, one by one": {BatchGroups: 3},
 		"jobs, slices": {BatchJobs: 4}, "groups, slices": {BatchGroups: 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := bySession.on(newBed(t))
-			b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
-			b.sendMany("q", 5, 10)
-			write := func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err != nil {
-					return err
-				}
-				_, err = tx.Exec(ctx, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
-				if err == nil && job.ID%7 == 0 && job.Attempts == 0 {
-					err = errOnPurpose
-				}
+	}, func(t *testing.T, name string, q fifo.Queue) {
+		b := bySession.on(newBed(t))
+		b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
+		b.sendMany("q", 5, 10)
+		write := func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
 				return err
 			}
-			most := 0
-			if name == "jobs, slices" || name == "groups, slices" {
-				q.BatchHandler = func(ctx context.Context, jobs []*fifo.Job) error {
-					most = max(most, len(jobs))
-					for _, job := range jobs {
-						if err := write(ctx, job); err != nil {
-							return err
-						}
+			_, err = tx.Exec(ctx, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
+			if err == nil && job.ID%7 == 0 && job.Attempts == 0 {
+				err = errOnPurpose
+			}
+			return err
+		}
+		most := 0
+		if name == "jobs, slices" || name == "groups, slices" {
+			q.BatchHandler = func(ctx context.Context, jobs []*fifo.Job) error {
+				most = max(most, len(jobs))
+				for _, job := range jobs {
+					if err := write(ctx, job); err != nil {
+						return err
 					}
-					return nil
 				}
-			} else {
-				most = 2
-				q.Handler = b.ledger.record(write)
+				return nil
 			}
-			w := &fifo.Worker{
-				Client: b.client, Concurrency: 2, SessionConcurrency: 1, PollInterval: 100 * time.Millisecond,
-				Retry: func(*fifo.Job, error) time.Duration { return 0 },
-			}
-			w.HandleQueue("q", q)
-			b.work(w)
-			require.Greater(t, most, 1)
-			require.Equal(t, 50, query[int](b, "SELECT count(*) FROM done"))
-			require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
-				WHERE a.n < b.n AND a.job > b.job`))
-			require.Zero(t, b.sessionGroups())
-			require.Zero(t, b.count("attempt_marks"))
-		})
-	}
+		} else {
+			most = 2
+			q.Handler = b.ledger.record(write)
+		}
+		w := &fifo.Worker{
+			Client: b.client, Concurrency: 2, SessionConcurrency: 1, PollInterval: 100 * time.Millisecond,
+			Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		}
+		w.HandleQueue("q", q)
+		b.work(w)
+		require.Greater(t, most, 1)
+		require.Equal(t, 50, query[int](b, "SELECT count(*) FROM done"))
+		require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
+			WHERE a.n < b.n AND a.job > b.job`))
+		require.Zero(t, b.sessionGroups())
+		require.Zero(t, b.count("attempt_marks"))
+	})
 }
 
 // Of a batch of groups one job is given back, and the other one is done: that one alone is completed.
 func TestSessionCompletesWhatIsDone(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	h := newBlocking()
 	// The first one may be handed out before the others are in line. They are by the time it has ended.
@@ -115,7 +103,7 @@ func TestSessionCompletesWhatIsDone(t *testing.T) {
 	canceled := receive(t, h.started, "the first job of a batch")
 	require.Equal(t, 2, b.sessionGroups())
 	b.listening()
-	_, _, err := b.client.Queue("q").Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")
+	_, _, err := b.q.Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")
 	require.NoError(t, err)
 	await(t, "the groups to be let go", func() bool { return b.sessionGroups() == 0 })
 	require.NoError(t, r.stop())
@@ -133,7 +121,6 @@ func (b *bed) sessionGroups() int {
 
 // What is given back at the end is let go before the session ends, although somebody has the table locked for a while.
 func TestGivenBackBesideALockedTable(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	b.send("g", nil)
@@ -144,10 +131,8 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 		return ctx.Err()
 	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout, w.Heartbeat = time.Millisecond, 3*time.Second }))
 	receive(t, started, "the handler")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
+	tx := b.begin()
+	_, err := tx.Exec(t.Context(), "LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
 	require.NoError(t, err)
 	r.cancel()
 	await(t, "the session to wait", func() bool {
@@ -166,7 +151,6 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 // All handlers of a worker hear that its session has ended, also those that have no transaction and are idle, and their
 // jobs run again.
 func TestLossOfASessionIsTold(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	groups := []string{"a", "b", "c"}
@@ -197,7 +181,6 @@ func TestLossOfASessionIsTold(t *testing.T) {
 
 // Who waits for the job's transaction waits no longer than the session lives, whatever context he asks with.
 func TestSessionEndsTheWaitForATransaction(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	b.send("first", nil)
@@ -228,7 +211,6 @@ func TestSessionEndsTheWaitForATransaction(t *testing.T) {
 
 // Jobs that somebody has locked when they are done keep no other waiting for long.
 func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
-	t.Parallel()
 	const n = 60
 	b := bySession.on(newBed(t))
 	done := make(chan struct{})
@@ -241,10 +223,8 @@ func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
 	b.sendMany("q", n, 1)
 	b.run(w)
 	await(t, "all", func() bool { return w.Stats().Running == n })
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+	tx := b.begin()
+	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
 	require.NoError(t, err)
 	close(done)
 	await(t, "a wait", func() bool { return b.blocked() > 0 })
@@ -252,4 +232,95 @@ func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
 	await(t, "the others", func() bool { return b.count("jobs") == n })
 	require.NoError(t, tx.Rollback(t.Context()))
 	b.drained()
+}
+
+// Who runs a job by a session is told, with or without the job's transaction: the session that holds all of the
+// worker's groups, since the claim.
+func TestWhoRunsBySession(t *testing.T) {
+	b := bySession.on(newBed(t))
+	ids := b.send("g", "one", "two")
+	began, take, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.ID != ids[0] {
+			return nil
+		}
+		close(began)
+		<-take
+		_, err := job.PgxTx(ctx)
+		<-release
+		return err
+	}, func(w *fifo.Worker) { w.Name = "the one" })
+	now := time.Now()
+	b.run(w)
+	receive(t, began, "the handler")
+	pid := query[int](b, `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	check := func() fifo.Status {
+		t.Helper()
+		list := b.groups(b.client, fifo.Page{}, fifo.Held)
+		require.Len(t, list, 1)
+		why := b.why("g")
+		require.Equal(t, why, list[0])
+		require.Equal(t, fifo.Held, why.State)
+		require.True(t, why.Held)
+		require.Equal(t, ids[0], why.HeadID)
+		require.Equal(t, pid, why.PID)
+		require.Equal(t, "the one", why.ApplicationName)
+		require.WithinDuration(t, now, why.HeldSince, time.Minute)
+		require.Equal(t, why.HeldSince, why.Since)
+		require.Regexp(t, "runs since 20.*, in session [0-9]+ of \"the one\"", why.Reason())
+		behind := b.whyJob(ids[1])
+		require.Equal(t, fifo.Behind, behind.State)
+		require.Regexp(t, "at its head, job [0-9]+ runs since 20", behind.Reason())
+		return why
+	}
+	before := check()
+	close(take)
+	await(t, "the job's transaction", func() bool {
+		return query[bool](b, "SELECT EXISTS (SELECT FROM pgfifo.jobs WHERE xmax <> '0'::xid AND id = $1)", ids[0])
+	})
+	require.Equal(t, before, check())
+	close(release)
+	b.drained()
+}
+
+// A session that has died runs nothing.
+func TestNobodyRunsByADeadSession(t *testing.T) {
+	b := bySession.on(newBed(t))
+	b.plant("q", 1, "g")
+	conn := b.kept("g", b.jobs()[0].ID)
+	require.Equal(t, fifo.Held, b.why("g").State)
+	require.Equal(t, int(conn.PgConn().PID()), b.why("g").PID)
+	b.gone(conn)
+	require.Equal(t, fifo.Due, b.why("g").State)
+	require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Held))
+}
+
+// A lower id that was committed while a session runs a job of the group waits for that: the group is full. The job is
+// told of by its id.
+func TestLowerIDBesideASession(t *testing.T) {
+	b := bySession.on(newBed(t))
+	b.plant("q", 3, "g")
+	jobs := b.jobs()
+	conn := b.kept("g", jobs[1].ID)
+	why := b.why("g")
+	require.Equal(t, jobs[0].ID, why.HeadID)
+	require.Equal(t, fifo.OverLimit, why.State)
+	require.False(t, why.Held)
+	require.Regexp(t, "may run since 20.*, and waits: the group is at its limit", why.Reason())
+	runs := b.whyJob(jobs[1].ID)
+	require.Equal(t, fifo.Held, runs.State)
+	require.Equal(t, jobs[0].ID, runs.HeadID)
+	require.Equal(t, 1, runs.Ahead)
+	require.Equal(t, int(conn.PgConn().PID()), runs.PID)
+	require.ErrorIs(t, b.q.Delete(t.Context(), jobs[1].ID), fifo.ErrJobHeld)
+	waits := b.whyJob(jobs[2].ID)
+	require.Equal(t, fifo.Behind, waits.State)
+	require.Contains(t, waits.Reason(), "the group is at its limit")
+	require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Held))
+
+	// A job that a session runs is not what becomes due when a head goes.
+	b.exec("UPDATE pgfifo.jobs SET run_at = now() - interval '1 second' WHERE id = $1", jobs[0].ID)
+	require.NoError(t, b.q.Delete(t.Context(), jobs[0].ID))
+	require.Equal(t, jobs[1:], b.jobs())
 }

@@ -12,7 +12,6 @@ func TestLostSessionIsToldOnce(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]bool{"a job runs": true, "none runs": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			log := &logFile{}
 			b := bySession.on(newBed(t, log.set))
 			b.ledger.overlaps = true

@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -24,210 +23,101 @@ func (b *bed) oneKeeper() (pid int) {
 	return pid
 }
 
-// A group is taken from the session of a worker by force, and no other. The handler learns of it at once, whether it
-// has the job's transaction or not. The attempt is counted as lost, and what the handler has written does not commit.
-func TestTerminateBySession(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"no transaction", "transaction"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newList(t)
-			bySession.on(b)
-			b.send("g", "stuck")
-			b.send("other", "fine")
-			h := newBlocking()
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if name == "transaction" {
-					if err := note(ctx, job); err != nil {
-						return err
-					}
-				}
-				_ = h.handle(ctx, job)
-				return nil // whatever has become of it
-			})
-			b.run(w)
-			receive(t, h.started, "a handler")
-			receive(t, h.started, "the other")
-			b.listening()
-			keeper, g := b.oneKeeper(), b.client.Queue("q").Group("g")
-			ended, err := g.Terminate(promptly(t))
-			require.NoError(t, err)
-			require.True(t, ended)
-			require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
-			receive(t, h.started, "the next attempt")
-			jobs, err := g.Jobs(t.Context(), fifo.Page{})
-			require.NoError(t, err)
-			require.Equal(t, 1, jobs[0].Attempts)
-			require.Equal(t, fifo.KindLost, jobs[0].Failures[0].Kind)
-			require.Empty(t, h.causes, "the other goes on")
-			require.Equal(t, keeper, b.oneKeeper(), "and so does the session")
-			close(h.release)
-			b.drained()
-			if name == "transaction" {
-				require.Equal(t, []int{1, 2}, query[[]int](b, "SELECT array_agg(attempt ORDER BY attempt) FROM list"))
-				require.Equal(t, 1, query[int](b, "SELECT count(*) FROM list WHERE group_id = 'g'"))
-			}
-			ended, err = g.Terminate(promptly(t))
-			require.NoError(t, err)
-			require.False(t, ended, "nobody holds it")
-		})
-	}
-}
-
 // A handler that ignores its context does not complete the job, nor get its transaction, when the group was taken from
 // it, whether its successor has begun or not.
 func TestTerminateAStubbornHandler(t *testing.T) {
-	t.Parallel()
-	for name, succeeds := range map[string]bool{"before": false, "beside": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newList(t, func(c *fifo.Config) { c.PollOnly = true })
-			b.ledger.overlaps = true
-			bySession.on(b)
-			b.send("g", "stuck")
-			started, release, errs := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			first := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				close(started)
-				<-release
-				errs <- note(ctx, job)
-				return nil
-			})
-			r := b.run(first)
-			receive(t, started, "a handler")
-			ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
-			require.NoError(t, err)
-			require.True(t, ended)
-			h := newBlocking()
-			second := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if err := note(ctx, job); err != nil {
-					return err
-				}
-				return h.handle(ctx, job)
-			})
-			if succeeds {
-				b.run(second)
-				receive(t, h.started, "the successor")
-			}
-			r.cancel()
-			close(release)
-			require.ErrorIs(t, receive(t, errs, "the handler's transaction"), fifo.ErrLost)
-			require.NoError(t, r.wait())
-			require.Len(t, b.jobs(), 1)
-			if !succeeds {
-				b.run(second)
-				receive(t, h.started, "the successor")
-			}
-			close(h.release)
-			b.drained()
-			require.Equal(t, []int{2}, query[[]int](b, "SELECT array_agg(attempt) FROM list"))
+	overAll(t, map[string]bool{"before": false, "beside": true}, func(t *testing.T, succeeds bool) {
+		b := newList(t, func(c *fifo.Config) { c.PollOnly = true })
+		b.ledger.overlaps = true
+		bySession.on(b)
+		b.send("g", "stuck")
+		started, release, errs := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		first := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			close(started)
+			<-release
+			errs <- note(ctx, job)
+			return nil
 		})
-	}
+		r := b.run(first)
+		receive(t, started, "a handler")
+		require.True(t, b.terminates(b.q.Group("g")))
+		h := newBlocking()
+		second := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if err := note(ctx, job); err != nil {
+				return err
+			}
+			return h.handle(ctx, job)
+		})
+		if succeeds {
+			b.run(second)
+			receive(t, h.started, "the successor")
+		}
+		r.cancel()
+		close(release)
+		require.ErrorIs(t, receive(t, errs, "the handler's transaction"), fifo.ErrLost)
+		require.NoError(t, r.wait())
+		require.Len(t, b.jobs(), 1)
+		if !succeeds {
+			b.run(second)
+			receive(t, h.started, "the successor")
+		}
+		close(h.release)
+		b.drained()
+		require.Equal(t, []int{2}, query[[]int](b, "SELECT array_agg(attempt) FROM list"))
+	})
 }
 
 // What takes a group from a session is part of the caller's transaction.
 func TestTerminateInATransaction(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			bySession.on(b)
-			b.plant("q", 1, "g")
-			b.kept("g", b.jobs()[0].ID)
-			e := b.listen()
-			for _, kept := range []bool{false, true} {
-				s, end := within(b, b.client.Queue("q").Group("g"))
-				if end.commit == nil && !kept {
-					continue
-				}
-				ended, err := s.Terminate(promptly(t))
-				require.NoError(t, err)
-				require.True(t, ended)
-				switch {
-				case !kept:
-					require.NoError(t, end.undo())
-					require.Equal(t, fifo.Held, b.why("g").State)
-					continue
-				case end.commit != nil:
-					require.Equal(t, fifo.Held, b.why("g").State)
-					require.Empty(t, e.before())
-					require.NoError(t, end.commit())
-				}
-				require.Equal(t, fifo.Due, b.why("g").State)
-				require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`, e.next())
-				require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}]}`, e.next())
+	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := bySession.on(newBed(t))
+		b.plant("q", 1, "g")
+		b.kept("g", b.jobs()[0].ID)
+		e := b.listen()
+		for _, kept := range []bool{false, true} {
+			s, end := within(b, b.q.Group("g"))
+			if end.commit == nil && !kept {
+				continue
 			}
-		})
-	}
+			require.True(t, b.terminates(s))
+			switch {
+			case !kept:
+				require.NoError(t, end.undo())
+				require.Equal(t, fifo.Held, b.why("g").State)
+				continue
+			case end.commit != nil:
+				require.Equal(t, fifo.Held, b.why("g").State)
+				require.Empty(t, e.before())
+				require.NoError(t, end.commit())
+			}
+			require.Equal(t, fifo.Due, b.why("g").State)
+			require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`, e.next())
+			require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}]}`, e.next())
+		}
+	})
 }
 
 // The session that holds a worker's groups is not ended, whatever rows it has locked at that moment.
 func TestTerminateLeavesTheSession(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	b.plant("q", 1, "g", "other")
 	jobs := b.jobs()
 	conn := b.kept("g", jobs[0].ID)
 	_, err := conn.Exec(t.Context(), `BEGIN; SELECT FROM pgfifo.jobs FOR NO KEY UPDATE;
 		UPDATE pgfifo.queue_groups SET attempt = 1`)
 	require.NoError(t, err)
-	ended, err := b.client.Queue("q").Group("other").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.False(t, ended)
-	ended, err = b.client.Queue("q").Group("g").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.False(t, ended, "it could not be taken")
+	require.False(t, b.terminates(b.q.Group("other")))
+	require.False(t, b.terminates(b.q.Group("g")), "it could not be taken")
 	_, err = conn.Exec(t.Context(), "COMMIT")
 	require.NoError(t, err)
-	ended, err = b.client.Queue("q").Group("g").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(b.q.Group("g")))
 	require.NoError(t, conn.Ping(t.Context()))
-}
-
-// Canceling gives jobs back that a session runs, and other groups' handlers go on; a notice that nothing bears out does
-// nothing. Pausing lets what runs end.
-func TestCancelBySession(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	bySession.on(b)
-	ids := b.send("g", "one", "two")
-	b.send("other", "fine")
-	h := newBlocking()
-	w := b.worker(h.handle)
-	b.run(w)
-	receive(t, h.started, "a handler")
-	receive(t, h.started, "the other")
-	b.listening()
-	b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"other"}],"c":true}')`)
-	g := b.client.Queue("q").Group("g")
-	_, _, err := g.Cancel(promptly(t), "stuck")
-	require.NoError(t, err)
-	require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
-	await(t, "nobody to hold it", func() bool { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) == 1 })
-	require.Equal(t, fifo.Paused, b.why("g").State)
-	require.Zero(t, b.why("g").Attempts)
-	require.Empty(t, h.causes, "the other goes on")
-	require.NoError(t, pausing(b.client.Queue("q").Pause(promptly(t), "")))
-	close(h.release)
-	await(t, "the other's end", func() bool { return len(b.jobs()) == 2 })
-	_, err = g.Resume(t.Context())
-	require.NoError(t, err)
-	_, err = b.client.Queue("q").Resume(t.Context())
-	require.NoError(t, err)
-	b.drained()
-	require.Equal(t, int64(0), w.Stats().Lost)
-	order := b.ledger.order()
-	require.Equal(t, ids, order[len(order)-2:])
 }
 
 // Of a batch of groups of which one is taken nothing commits. The others run again, and no attempt of theirs is
 // counted.
 func TestTerminateInABatchBySession(t *testing.T) {
-	t.Parallel()
-	b := newList(t)
-	bySession.on(b)
+	b := bySession.on(newList(t))
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', g, '' FROM unnest('{a, b, c}'::text[]) g`)
 	h := newBlocking()
 	var taken atomic.Bool
@@ -244,9 +134,7 @@ func TestTerminateInABatchBySession(t *testing.T) {
 	receive(t, h.started, "a handler")
 	b.listening()
 	taken.Store(true)
-	ended, err := b.client.Queue("q").Group("b").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(b.q.Group("b")))
 	require.ErrorIs(t, receive(t, h.causes, "the end of the context"), fifo.ErrLost)
 	b.drained()
 	ran := query[[]string](b, "SELECT array_agg(group_id || '/' || attempt) FROM list")
@@ -257,15 +145,12 @@ func TestTerminateInABatchBySession(t *testing.T) {
 
 // Terminate ends no transaction that completes jobs of other groups as well.
 func TestTerminateBesideCompletions(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF OLD.group_id = 'slow' THEN PERFORM pg_sleep(0.5); END IF; RETURN OLD; END $$;
 		CREATE TRIGGER slow BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION slow()`)
 	const innocents = 10
-	for i := range innocents {
-		b.send(fmt.Sprint("g", i), nil)
-	}
+	b.sendMany("q", innocents, 1)
 	b.send("slow", nil)
 	g := newGauge()
 	w := b.worker(g.handle, func(w *fifo.Worker) { w.Concurrency = innocents + 1 })
@@ -276,10 +161,8 @@ func TestTerminateBesideCompletions(t *testing.T) {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE wait_event = 'PgSleep' AND datname = current_database())`)
 	})
-	_, err := b.client.Queue("q").Group("slow").Terminate(t.Context())
-	require.NoError(t, err)
-	b.drained()
-	require.NoError(t, r.stop())
+	b.terminates(b.q.Group("slow"))
+	r.finish()
 	require.Zero(t, w.Stats().Lost)
 	require.EqualValues(t, innocents+1, w.Stats().Succeeded)
 }
@@ -287,7 +170,6 @@ func TestTerminateBesideCompletions(t *testing.T) {
 // The group is taken while the answer of its claim is on its way to the worker: its handler does not begin, or
 // its context ends at once.
 func TestTerminateOfAClaim(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	claim, dam := b.slowClaims(), netfault.NewDam("Claims the heads of those groups")
 	client := b.open(b.pooled(func(cfg *pgxpool.Config) {
@@ -307,12 +189,9 @@ func TestTerminateOfAClaim(t *testing.T) {
 	dam.Shut()
 	claim.ends()
 	await(t, "its commit", func() bool { return b.sessionGroups() == 1 })
-	ended, err := b.client.Queue("q").Group("g").Terminate(promptly(t))
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(b.q.Group("g")))
 	b.ruled()
 	dam.Open()
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, int64(1), w.Stats().Lost)
 }

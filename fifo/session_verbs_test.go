@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // kept has a session of its own run a job of queue q, as a worker's claim says it. It ends with the connection.
@@ -47,7 +48,7 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 	ctx, undone := promptly(b.t), errors.New("undone")
 	within := func(do func(q fifo.Scope)) {
 		require.ErrorIs(b.t, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-			do(b.client.Queue("q").InPgx(savepoint))
+			do(b.q.InPgx(savepoint))
 			return undone
 		}), undone)
 	}
@@ -72,48 +73,39 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 // A job that a session runs is not touched, whether its handler has the job's transaction or not. What waits behind it
 // is. The job ends although the operator's transaction is open.
 func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
-	t.Parallel()
-	for _, taken := range []bool{false, true} {
-		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			bySession.on(b)
-			ids := b.send("g", "one", "two")
-			h := newBlocking()
-			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if taken {
-					if _, err := job.PgxTx(ctx); err != nil {
-						return err
-					}
+	overEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+		b := bySession.on(newBed(t))
+		ids := b.send("g", "one", "two")
+		h := newBlocking()
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if taken {
+				if _, err := job.PgxTx(ctx); err != nil {
+					return err
 				}
-				return h.handle(ctx, job)
-			}))
-			receive(t, h.started, "the head")
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
-				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-				require.ErrorContains(t, err, " runs since ", name)
-			}))
-			n, err := b.client.Queue("q").InPgx(tx).Purge(promptly(t))
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-			close(h.release)
-			await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
-			require.NoError(t, tx.Rollback(t.Context()))
-			b.drained()
-			require.Equal(t, ids, b.ledger.order())
-		})
-	}
+			}
+			return h.handle(ctx, job)
+		}))
+		receive(t, h.started, "the head")
+		tx := b.begin()
+		require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
+			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+			require.ErrorContains(t, err, " runs since ", name)
+		}))
+		n, err := b.q.InPgx(tx).Purge(promptly(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		close(h.release)
+		await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
+		require.NoError(t, tx.Rollback(t.Context()))
+		b.drained()
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // What a session that has died has left behind is no job that runs, nor is one beside the job that a session runs.
 func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
-	t.Parallel()
-	for _, dead := range []bool{false, true} {
-		b := newBed(t)
-		bySession.on(b)
+	overEach(t, []bool{false, true}, func(t *testing.T, dead bool) {
+		b := bySession.on(newBed(t))
 		b.plant("q", 2, "g")
 		jobs := b.jobs()
 		conn, at, want := b.kept("g", jobs[0].ID), jobs[1].ID, []int{1, 1, 1, 1}
@@ -121,11 +113,9 @@ func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 			b.gone(conn)
 			at, want = jobs[0].ID, []int{2, 2, 2, 2}
 		}
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }()
+		tx := b.begin()
 		require.Equal(t, want, b.all(tx, at, func(name string, err error) { require.NoError(t, err, name) }))
-	}
+	})
 }
 
 // A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind
@@ -138,7 +128,6 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 	} {
 		for _, meanwhile := range []bool{false, true} {
 			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {
-				t.Parallel()
 				b := newBed(t)
 				if !meanwhile {
 					bySession.on(b)
@@ -185,9 +174,7 @@ func TestVerbsLookBehindTheLock(t *testing.T) {
 
 // A transaction whose snapshot is older than its locks does not see who runs what: it is told so.
 func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	b.plant("q", 1, "g")
 	b.plant("other", 1, "g")
 	for _, queue := range []string{"q", "other"} {
@@ -210,51 +197,44 @@ func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
 
 // A job runs, also for what its own handler does in the job's transaction, or beside it.
 func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
-	t.Parallel()
-	for _, taken := range []bool{false, true} {
-		t.Run(fmt.Sprint("transaction ", taken), func(t *testing.T) {
-			t.Parallel()
-			b := newList(t)
-			bySession.on(b)
-			ids := b.send("g", "calls", "waits")
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID != ids[0] {
-					return note(ctx, job)
-				}
-				var tx pgx.Tx
-				var err error
-				if taken {
-					if err := note(ctx, job); err != nil {
-						return err
-					}
-					tx, err = job.PgxTx(ctx)
-				} else {
-					tx, err = b.pool.Begin(ctx)
-				}
-				if err != nil {
+	overEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+		b := bySession.on(newList(t))
+		ids := b.send("g", "calls", "waits")
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID != ids[0] {
+				return note(ctx, job)
+			}
+			var tx pgx.Tx
+			var err error
+			if taken {
+				if err := note(ctx, job); err != nil {
 					return err
 				}
-				got := b.all(tx, job.ID, func(name string, err error) {
-					require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-				})
-				require.Equal(t, []int{1, 1, 1, 1}, got)
-				if !taken {
-					return tx.Rollback(ctx)
-				}
-				return nil
-			}))
-			require.Equal(t, ids, b.ledger.order())
-			want := map[bool]int{true: 2, false: 1}[taken]
-			require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
-		})
-	}
+				tx, err = job.PgxTx(ctx)
+			} else {
+				tx, err = b.pool.Begin(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			got := b.all(tx, job.ID, func(name string, err error) {
+				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+			})
+			require.Equal(t, []int{1, 1, 1, 1}, got)
+			if !taken {
+				return tx.Rollback(ctx)
+			}
+			return nil
+		}))
+		require.Equal(t, ids, b.ledger.order())
+		want := map[bool]int{true: 2, false: 1}[taken]
+		require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
+	})
 }
 
 // A job that a session runs, or has died with, keeps its payload.
 func TestReplaceWhatASessionRuns(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	bySession.on(b)
+	b := bySession.on(newBed(t))
 	id := b.sendAll(newer("g", "a", "older"))[0]
 	conn := b.kept("g", id)
 	require.False(t, b.replaces(id, newer("g", "a", "newer")))
@@ -269,15 +249,82 @@ func TestReplaceWhatASessionRuns(t *testing.T) {
 
 // A job that has died with its session is buried before anybody counts that, and redriven: it has all its attempts.
 func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
-	t.Parallel()
 	b := bySession.on(newBed(t))
 	id := b.send("g", "a")[0]
 	b.exec(`INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since)
 		VALUES ('q', 'g', 1000, 1, $1, 1, now())`, id)
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	require.NoError(t, g.Bury(t.Context(), id, "look at it"))
-	_, _, err := g.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{All: true}})
-	require.NoError(t, err)
+	b.redrive(g, fifo.Redrive{Letters: fifo.Letters{All: true}})
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
 	require.Empty(t, b.deadLetters())
+}
+
+// A job runs, also for what its own handler does in the job's transaction, whose locks no statement there skips. What
+// waits behind it is moved and deleted; it is not, and is done once.
+func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, verb := range map[string]func(g fifo.Scope, id int64) (int, error){
+		"move":   func(g fifo.Scope, _ int64) (int, error) { return g.Move(ctx, g.Group("elsewhere")) },
+		"purge":  func(g fifo.Scope, _ int64) (int, error) { return g.Purge(ctx) },
+		"bury":   func(g fifo.Scope, id int64) (int, error) { return 0, g.Bury(ctx, id, "of no use") },
+		"delete": func(g fifo.Scope, id int64) (int, error) { return 0, g.Delete(ctx, id) },
+		"retry":  func(g fifo.Scope, id int64) (int, error) { return 0, g.RetryNow(ctx, id) },
+		"edit": func(g fifo.Scope, id int64) (int, error) {
+			return 0, g.Edit(ctx, id, func(job *fifo.Job) error { job.Payload = nil; return nil })
+		},
+	} {
+		for _, limit := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
+				b := newList(t)
+				require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
+				ids := b.send("g", "calls", "waits")
+				n := 0
+				b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+					if err := note(ctx, job); err != nil || job.ID != ids[0] {
+						return err
+					}
+					tx, err := job.PgxTx(ctx)
+					if err != nil {
+						return err
+					}
+					n, err = verb(b.q.InPgx(tx).Group("g"), job.ID)
+					if name != "move" && name != "purge" && errors.Is(err, fifo.ErrJobHeld) {
+						n, err = 1, nil
+					}
+					return err
+				}, oneLane))
+				require.Equal(t, 1, n)
+				require.Empty(t, b.deadLetters())
+				done := map[bool]int{true: 1, false: 2}[name == "purge"]
+				require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"))
+				b.ledger.sent = b.ledger.sent[:1]
+			})
+		}
+	}
+}
+
+// A job that its handler enqueues again, to replace what waits, is no such thing: it runs.
+func TestReplaceTheJobThatCalls(t *testing.T) {
+	b := newBed(t)
+	b.send("h", make([]any, tuning.Many)...) // the first jobs of a lane are marked
+	replaced := make(chan bool, 1)
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "h" {
+			return nil
+		}
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		got, err := b.client.EnqueuePgxTx(ctx, tx, newer("g", "a", "newer"))
+		replaced <- err == nil && got[0].Replaced
+		return err
+	}, oneLane)
+	r := b.run(w)
+	b.drained()
+	b.sendAll(newer("g", "a", "older"))
+	r.finish()
+	require.False(t, <-replaced)
 }

@@ -18,9 +18,8 @@ import (
 
 // The first that configures a queue wins, the same again changes nothing, and others are refused, with both values.
 func TestConfigure(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	defaults := fifo.Settings{DedupWindow: 5 * time.Minute, GroupLimit: 1}
 	requireSettings := func(want fifo.Settings) {
 		t.Helper()
@@ -71,9 +70,8 @@ func TestConfigure(t *testing.T) {
 
 // A change says what it replaces, and is refused if that is not what there is.
 func TestReconfigure(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	ctx, q := t.Context(), b.client.Queue("q")
+	ctx, q := t.Context(), b.q
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{DedupByGroup: true}
 	err := q.Reconfigure(ctx, first, second)
 	require.ErrorIs(t, err, fifo.ErrConflict)
@@ -104,24 +102,20 @@ func TestReconfigure(t *testing.T) {
 
 // A queue that has or had the one of two settings which exclude each other is not given the other, and is told why.
 func TestReconfigureExclusive(t *testing.T) {
-	t.Parallel()
 	several, bySession := fifo.Settings{GroupLimit: 2}, fifo.Settings{SessionLease: true}
-	for name, x := range map[string]struct{ had, wants fifo.Settings }{
+	type row struct{ had, wants fifo.Settings }
+	overAll(t, map[string]row{
 		"groups": {several, bySession}, "session": {bySession, several},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			q := b.client.Queue("q")
-			require.NoError(t, q.Configure(t.Context(), x.had))
-			require.ErrorIs(t, q.Reconfigure(t.Context(), x.had, x.wants), fifo.ErrInvalidSettings)
-			require.NoError(t, q.Reconfigure(t.Context(), x.had, fifo.Settings{}))
-			err := q.Reconfigure(t.Context(), fifo.Settings{}, x.wants)
-			require.ErrorIs(t, err, fifo.ErrInvalidSettings)
-			require.ErrorContains(t, err, "has had")
-			require.ErrorIs(t, q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		require.NoError(t, b.q.Configure(t.Context(), x.had))
+		require.ErrorIs(t, b.q.Reconfigure(t.Context(), x.had, x.wants), fifo.ErrInvalidSettings)
+		require.NoError(t, b.q.Reconfigure(t.Context(), x.had, fifo.Settings{}))
+		err := b.q.Reconfigure(t.Context(), fifo.Settings{}, x.wants)
+		require.ErrorIs(t, err, fifo.ErrInvalidSettings)
+		require.ErrorContains(t, err, "has had")
+		require.ErrorIs(t, b.q.Reconfigure(t.Context(), x.wants, fifo.Settings{}), fifo.ErrConflict)
+	})
 }
 
 // A meanwhile does something before the first statement that contains text.
@@ -142,12 +136,11 @@ func (*meanwhile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 
 // If somebody makes the settings those to be replaced just after they were not, they are replaced.
 func TestReconfigureBesideAnother(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	first, second := fifo.Settings{DedupWindow: time.Hour}, fifo.Settings{GroupLimit: 2}
 	q := b.open(b.pooled(func(cfg *pgxpool.Config) {
 		cfg.ConnConfig.Tracer = &meanwhile{text: "-- Returns the settings of a queue", do: func() {
-			require.NoError(t, b.client.Queue("q").Configure(t.Context(), first))
+			require.NoError(t, b.q.Configure(t.Context(), first))
 		}}
 	})).Queue("q")
 	require.NoError(t, q.Reconfigure(t.Context(), first, second))
@@ -159,18 +152,17 @@ func TestReconfigureBesideAnother(t *testing.T) {
 // Of many processes that start at once with settings that differ, all agree in the end on whose they are: one has its
 // own, and the others are told so.
 func TestConfigureAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var wg sync.WaitGroup
 	errs := make([]error, 16)
 	for i := range errs {
 		wg.Go(func() {
 			mine := fifo.Settings{DedupWindow: time.Duration(i%4+1) * time.Hour}
-			errs[i] = b.client.Queue("q").Configure(t.Context(), mine)
+			errs[i] = b.q.Configure(t.Context(), mine)
 		})
 	}
 	wg.Wait()
-	got, err := b.client.Queue("q").Settings(t.Context())
+	got, err := b.q.Settings(t.Context())
 	require.NoError(t, err)
 	for i, err := range errs {
 		if time.Duration(i%4+1)*time.Hour == got.DedupWindow {
@@ -184,15 +176,11 @@ func TestConfigureAtOnce(t *testing.T) {
 
 // The second waits for a transaction that configures the queue, and takes its place if that is undone.
 func TestConfigureWaits(t *testing.T) {
-	t.Parallel()
-	for _, undo := range []bool{false, true} {
+	overEach(t, []bool{false, true}, func(t *testing.T, undo bool) {
 		b := newBed(t)
-		tx, err := b.pool.Begin(t.Context())
-		require.NoError(t, err)
-		q := b.client.Queue("q")
-		require.NoError(t, q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
-		second := make(chan error, 1)
-		go func() { second <- q.Configure(t.Context(), fifo.Settings{}) }()
+		tx := b.begin()
+		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))
+		second := beside(func() error { return b.q.Configure(t.Context(), fifo.Settings{}) })
 		await(t, "the second to wait", func() bool { return b.blocked() == 1 })
 		if undo {
 			require.NoError(t, tx.Rollback(t.Context()))
@@ -201,5 +189,5 @@ func TestConfigureWaits(t *testing.T) {
 			require.NoError(t, tx.Commit(t.Context()))
 			require.ErrorIs(t, receive(t, second, "the second"), fifo.ErrConflict)
 		}
-	}
+	})
 }

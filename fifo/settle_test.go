@@ -2,10 +2,13 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,7 +21,7 @@ import (
 func TestSettingsOfTheHandler(t *testing.T) { overLeases(t, testSettingsOfTheHandler) }
 
 func testSettingsOfTheHandler(t *testing.T, by lease) {
-	for name, set := range map[string]string{
+	overAll(t, map[string]string{
 		"role":                     "SET LOCAL ROLE %s",
 		"role by set_config":       "SELECT set_config('role', '%s', true)",
 		"client_encoding":          "SET LOCAL client_encoding = 'LATIN1'",
@@ -27,69 +30,53 @@ func testSettingsOfTheHandler(t *testing.T, by lease) {
 		"lock_timeout":             "SET LOCAL lock_timeout = '1ms'",
 		"session_replication_role": "SET LOCAL session_replication_role = replica",
 		"session_authorization":    "SET LOCAL SESSION AUTHORIZATION %s",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			tenant := fmt.Sprintf("pgfifo_tenant_%d",
-				query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
-			b.exec("CREATE ROLE " + tenant)
-			t.Cleanup(func() {
-				_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
-				require.NoError(t, err)
-			})
-			b.exec("GRANT INSERT ON effects TO " + tenant)
-			b.exec(`CREATE TABLE seen (id bigint);
-				CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
-					'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
-				CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
-			if strings.Contains(set, "%s") {
-				set = fmt.Sprintf(set, tenant)
-			}
-			ids := b.send("Zürich", 1, 2)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, set)
-				}
-				if err == nil {
-					_, err = tx.Exec(ctx, "INSERT INTO public.effects VALUES ($1)", job.ID)
-				}
-				return err
-			}))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
-			require.Equal(t, ids, b.ledger.order())
-			require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
-			require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
+	}, func(t *testing.T, set string) {
+		b := by.on(newEffects(t))
+		tenant := fmt.Sprintf("pgfifo_tenant_%d",
+			query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
+		b.exec("CREATE ROLE " + tenant)
+		t.Cleanup(func() {
+			_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
+			require.NoError(t, err)
 		})
-	}
+		b.exec("GRANT INSERT ON effects TO " + tenant)
+		b.exec(`CREATE TABLE seen (id bigint);
+			CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
+			CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
+		if strings.Contains(set, "%s") {
+			set = fmt.Sprintf(set, tenant)
+		}
+		ids := b.send("Zürich", 1, 2)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if err := exec(ctx, job, set); err != nil {
+				return err
+			}
+			return exec(ctx, job, "INSERT INTO public.effects VALUES ($1)", job.ID)
+		}))
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
+		require.Equal(t, ids, b.ledger.order())
+		require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
+		require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
+	})
 }
 
 // A handler that only reads may say so: it is done all the same.
 func TestReadOnlyHandler(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			ids := b.send("g", 1, 2, 3)
-			b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.Tx(ctx)
-				if err == nil {
-					_, err = tx.ExecContext(ctx, "SET TRANSACTION READ ONLY")
-				}
-				return err
-			}))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
-				"%v", b.ledger.errs())
-			require.Equal(t, ids, b.ledger.order())
-		})
-	}
+	overAll(t, map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}}, func(t *testing.T, batch fifo.Queue) {
+		b := newBed(t)
+		ids := b.send("g", 1, 2, 3)
+		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			return bunExec(ctx, job, "SET TRANSACTION READ ONLY")
+		}))
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
+			"%v", b.ledger.errs())
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // The next job of a batch has the session as the first one found it.
 func TestSettingsOfTheJobBefore(t *testing.T) {
-	t.Parallel()
 	b := newList(t)
 	ids := b.send("g", 1, 2, 3)
 	b.work(b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
@@ -146,7 +133,6 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 		2: {fifo.Unknown, fifo.Retried, fifo.Succeeded},
 	} {
 		t.Run(fmt.Sprint(ended), func(t *testing.T) {
-			t.Parallel()
 			b := newEffects(t)
 			b.ledger.overlaps = true
 			var ends atomic.Int32 // sessions of the pool that end just when they are taken from it
@@ -164,10 +150,7 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 				if attempts = append(attempts, job.Attempt()); len(attempts) > 1 {
 					return nil
 				}
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Exec(ctx, "ROLLBACK")
-				}
+				err := exec(ctx, job, "ROLLBACK")
 				ends.Store(ended)
 				return err
 			}, oneLane))
@@ -180,7 +163,6 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 // What is recorded on a connection of the pool is bounded as a lane is: a worker that is frozen there does not keep the
 // group.
 func TestRecordIsBounded(t *testing.T) {
-	t.Parallel()
 	b := newEffects(t)
 	b.exec(`CREATE TABLE bounds (v text);
 		CREATE FUNCTION bound() RETURNS trigger LANGUAGE plpgsql AS
@@ -192,4 +174,32 @@ func TestRecordIsBounded(t *testing.T) {
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, job.Attempt()) }))
 	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
 	require.Equal(t, "30s", query[string](b, "SELECT v FROM bounds"))
+}
+
+// An attempt that is recorded on another connection is not counted if another worker has counted one meanwhile.
+func TestRecordedOnce(t *testing.T) {
+	overAll(t, map[string]error{
+		"retried": errOnPurpose, "dead letter": fifo.DeadLetter(errOnPurpose),
+	}, func(t *testing.T, failure error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		b.send("g", nil)
+		free, release := make(chan struct{}), make(chan struct{})
+		freed := sync.OnceFunc(func() { close(free) })
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			err := exec(ctx, job, "COMMIT") // which frees the group
+			freed()
+			<-release
+			return errors.Join(failure, err)
+		}, oneLane))
+		receive(t, free, "the first attempt")
+		b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, oneLane,
+			func(w *fifo.Worker) { w.Retry = waiting(time.Hour) }))
+		await(t, "another attempt", func() bool { return len(b.ledger.outcomes()) == 1 })
+		close(release)
+		await(t, "the end of the first", func() bool { return len(b.ledger.outcomes()) == 2 })
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Unknown}, b.ledger.outcomes())
+		job := only(t, b.jobs())
+		require.Equal(t, 1, job.Attempts)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,11 +25,7 @@ func testSnooze(t *testing.T, by lease) {
 	)
 	times := 0
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
+		if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
 			return err
 		}
 		if times++; string(job.Payload) == "head" && times <= 3 {
@@ -50,89 +47,94 @@ func testSnooze(t *testing.T, by lease) {
 }
 
 func TestSnoozeUntil(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		d    time.Duration
 		want time.Duration
-	}{
+	}
+	overAll(t, map[string]row{
 		"none": {0, 100 * time.Millisecond}, "less": {-time.Hour, 100 * time.Millisecond},
 		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.send("g", "")
-			var before time.Time
-			r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
-				before = query[time.Time](b, "SELECT clock_timestamp()")
-				return fifo.Snooze(x.d, nil)
-			}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
-			await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-			require.NoError(t, r.stop())
-			job := b.jobs()[0]
-			require.Zero(t, job.Attempts)
-			require.Empty(t, job.Failures)
-			require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-			require.EqualError(t, b.ledger.errs()[0], "snoozed")
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("g", "")
+		var before time.Time
+		r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
+			before = query[time.Time](b, "SELECT clock_timestamp()")
+			return fifo.Snooze(x.d, nil)
+		}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
+		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
+		require.NoError(t, r.stop())
+		job := b.jobs()[0]
+		require.Zero(t, job.Attempts)
+		require.Empty(t, job.Failures)
+		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
+		require.EqualError(t, b.ledger.errs()[0], "snoozed")
+	})
 }
 
-// In a batch, what is before it is done, and what is behind it is given back.
+// In a batch of one group, what is before it is done, and what is behind it is given back. So it is where something is
+// unavailable.
 func TestSnoozeInABatch(t *testing.T) { overLeases(t, testSnoozeInABatch) }
 
 func testSnoozeInABatch(t *testing.T, by lease) {
+	t.Parallel()
 	batch := fifo.Queue{BatchJobs: 3}
-	for name, snooze := range map[string]func(b *bed, snoozed *int) *fifo.Worker{
-		"handler": func(b *bed, snoozed *int) *fifo.Worker {
-			return b.each(batch, func(_ context.Context, job *fifo.Job) error {
-				if string(job.Payload) == "2" && *snoozed == 0 {
-					*snoozed++
-					return fifo.Snooze(0, errOnPurpose)
-				}
-				return nil
-			})
-		},
-		"batch error": func(b *bed, snoozed *int) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
-				if len(jobs) == 3 && *snoozed == 0 {
-					*snoozed++
-					return fifo.BatchError{jobs[1].ID: fifo.Snooze(0, errOnPurpose)}
-				}
-				return nil
-			})
-		},
-		"around a batch error": func(b *bed, snoozed *int) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
-				if len(jobs) == 3 && *snoozed == 0 {
-					*snoozed++
-					return fifo.Snooze(0, fifo.BatchError{jobs[1].ID: errOnPurpose})
-				}
-				return nil
-			})
-		},
+	type once = func(err error) error // the first time, else nil
+	slice := func(fail func(jobs []*fifo.Job, first once) error) func(b *bed, first once) *fifo.Worker {
+		return func(b *bed, first once) *fifo.Worker {
+			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error { return fail(jobs, first) })
+		}
+	}
+	for kind, later := range map[string]func(error) error{
+		"snooze": func(err error) error { return fifo.Snooze(0, err) }, "unavailable": fifo.Unavailable,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			b.send("g", "1", "2", "3")
-			snoozed := 0
-			w := snooze(b, &snoozed)
-			b.work(w)
-			stats := w.Stats()
-			require.EqualValues(t, 1, stats.Snoozed)
-			require.EqualValues(t, 3, stats.Succeeded)
-			if name != "handler" { // which is not called for the one behind
-				require.EqualValues(t, 1, stats.Returned)
+		for name, x := range map[string]struct {
+			worker         func(b *bed, first once) *fifo.Worker
+			returned, done int64
+		}{
+			"handler": {func(b *bed, first once) *fifo.Worker { // which is not called for the one behind
+				return b.each(batch, func(_ context.Context, job *fifo.Job) error {
+					if string(job.Payload) != "2" {
+						return nil
+					}
+					return first(later(errOnPurpose))
+				})
+			}, 0, 1},
+			"batch error": {slice(func(jobs []*fifo.Job, first once) error {
+				return first(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: later(errOnPurpose)})
+			}), 1, 1},
+			"around a batch error": {slice(func(jobs []*fifo.Job, first once) error {
+				return first(later(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: errOnPurpose}))
+			}), 1, 1},
+			"the batch": {slice(func(_ []*fifo.Job, first once) error { return first(later(nil)) }), 2, 0},
+		} {
+			if kind == "snooze" && name == "the batch" {
+				continue // there is no such thing
 			}
-			require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
-		})
+			t.Run(kind+", "+name, func(t *testing.T) {
+				b := by.on(newBed(t))
+				b.send("g", "1", "2", "3")
+				var called atomic.Bool
+				w := x.worker(b, func(err error) error {
+					if called.Swap(true) {
+						return nil
+					}
+					return err
+				})
+				b.work(w)
+				stats := w.Stats()
+				require.EqualValues(t, 1, stats.Snoozed)
+				require.Equal(t, x.returned, stats.Returned)
+				require.EqualValues(t, 3, stats.Succeeded)
+				require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
+				require.Equal(t, x.done > 0, b.ledger.outcomes()[0] == fifo.Succeeded)
+			})
+		}
 	}
 }
 
 // It is recorded also if the handler has ended the job's transaction.
 func TestSnoozeBesideALostTransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "")
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
@@ -150,29 +152,30 @@ func TestSnoozeBesideALostTransaction(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), time.Until(job.RunAt).Seconds(), 60)
 }
 
-// A dead letter is one, and so is a panic a failed attempt.
+// A dead letter is one, and so is a panic a failed attempt, whatever else the error says.
 func TestSnoozeIsNotTheLastWord(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		handler fifo.Handler
 		kind    string
-	}{
+	}
+	overAll(t, map[string]row{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},
 		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
 		"a panic": {
 			func(context.Context, *fifo.Job) error { panic(fifo.Snooze(time.Hour, nil)) }, fifo.KindPanic,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-			b.work(b.worker(x.handler))
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, x.kind, letters[0].Failures[0].Kind)
-		})
-	}
+		"unavailable, in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
+		"unavailable, around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
+		"unavailable, a panic": {
+			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
+		},
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
+		b.work(b.worker(x.handler))
+		letter := only(t, b.deadLetters())
+		require.Equal(t, x.kind, letter.Failures[0].Kind)
+	})
 }
 
 func TestAsSnooze(t *testing.T) {

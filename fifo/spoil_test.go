@@ -42,40 +42,35 @@ func hasty(w *fifo.Worker) { w.Heartbeat, w.Silence = 100*time.Millisecond, time
 
 // A cancel request that comes late reaches no other job, be it of another group or of the same batch.
 func TestLateCancelRequest(t *testing.T) {
-	t.Parallel()
-	for name, second := range map[string]string{"another group": "b", "the same batch": "a"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			late, client := b.late()
-			b.send("a", nil)
-			b.send(second, nil)
-			delivered, begun := make(chan struct{}), 0
-			w := b.each(fifo.Queue{BatchJobs: 2}, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err != nil {
-					return err
-				}
-				if begun++; begun == 1 {
-					return forsaken(ctx, tx, late)
-				}
-				go func() {
-					defer close(delivered)
-					b.arrives(late, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-				}()
-				_, err = tx.Exec(ctx, "SELECT pg_sleep(2)")
-				return errors.Join(err, ctx.Err())
-			}, oneLane, hasty, func(w *fifo.Worker) { w.Client = client })
-			b.work(w)
-			<-delivered
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-		})
-	}
+	overAll(t, map[string]string{"another group": "b", "the same batch": "a"}, func(t *testing.T, second string) {
+		b := newBed(t)
+		late, client := b.late()
+		b.send("a", nil)
+		b.send(second, nil)
+		delivered, begun := make(chan struct{}), 0
+		w := b.each(fifo.Queue{BatchJobs: 2}, func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			if begun++; begun == 1 {
+				return forsaken(ctx, tx, late)
+			}
+			go func() {
+				defer close(delivered)
+				b.arrives(late, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+			}()
+			_, err = tx.Exec(ctx, "SELECT pg_sleep(2)")
+			return errors.Join(err, ctx.Err())
+		}, oneLane, hasty, func(w *fifo.Worker) { w.Client = client })
+		b.work(w)
+		<-delivered
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+	})
 }
 
 // A job whose settling a late cancel request meets has not failed: it runs again, as it was.
 func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec(`CREATE TABLE once (v integer)`)
 	b.exec(`CREATE SEQUENCE times`)
@@ -113,7 +108,6 @@ func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
 
 // Whatever way a handler takes the session's prepared statements away, its job succeeds.
 func TestStatementsTakenAway(t *testing.T) {
-	t.Parallel()
 	raw := func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
 		return err
@@ -122,33 +116,31 @@ func TestStatementsTakenAway(t *testing.T) {
 		_, err := tx.Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
 		return err
 	}
-	for name, x := range map[string]struct {
+	type row struct {
 		take func(context.Context, pgx.Tx) error
 		jobs int
 		want map[fifo.Outcome]int
-	}{
+	}
+	overAll(t, map[string]row{
 		"by the raw connection":    {raw, 1, map[fifo.Outcome]int{fifo.Succeeded: 3}},
 		"unseen":                   {unseen, 1, map[fifo.Outcome]int{fifo.Returned: 1, fifo.Succeeded: 3}},
 		"unseen, of a batch":       {unseen, 3, map[fifo.Outcome]int{fifo.Returned: 1, fifo.Succeeded: 3}},
 		"by the raw one, of those": {raw, 3, map[fifo.Outcome]int{fifo.Succeeded: 3}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.send("a", nil, nil, nil)
-			b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err != nil {
-					return err
-				}
-				return x.take(ctx, tx)
-			}, oneLane))
-			got := map[fifo.Outcome]int{}
-			for _, o := range b.ledger.outcomes() {
-				got[o]++
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("a", nil, nil, nil)
+		b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
 			}
-			require.Equal(t, x.want, got)
-			require.Empty(t, b.deadLetters())
-		})
-	}
+			return x.take(ctx, tx)
+		}, oneLane))
+		got := map[fifo.Outcome]int{}
+		for _, o := range b.ledger.outcomes() {
+			got[o]++
+		}
+		require.Equal(t, x.want, got)
+		require.Empty(t, b.deadLetters())
+	})
 }

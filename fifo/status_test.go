@@ -48,7 +48,6 @@ func keysOf(list []fifo.Status) string {
 }
 
 func TestGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	require.Empty(t, b.groups(b.client, fifo.Page{}))
 	b.plant("q", 3, "d")
@@ -59,8 +58,7 @@ func TestGroups(t *testing.T) {
 	b.plant("other", 1, "a", "e")
 	b.exec(`UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour', attempts = 2
 		WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = 'q' AND group_id = 'b')`)
-	q := b.client.Queue("q")
-	require.NoError(t, pausing(q.Group("c").Pause(t.Context(), "broken")))
+	require.NoError(t, pausing(b.q.Group("c").Pause(t.Context(), "broken")))
 	require.NoError(t, pausing(b.client.Queue("other").Pause(t.Context(), "all")))
 
 	list := b.groups(b.client, fifo.Page{})
@@ -88,36 +86,35 @@ func TestGroups(t *testing.T) {
 	require.WithinDuration(t, time.Now(), d.HeldSince, time.Minute)
 	b.listed()
 	close(h.release)
-	await(t, "the end of d", func() bool { return len(b.groups(q.Group("d"), fifo.Page{})) == 0 })
+	await(t, "the end of d", func() bool { return len(b.groups(b.q.Group("d"), fifo.Page{})) == 0 })
 }
 
 // listed looks at the groups of TestGroups in many ways.
 func (b *bed) listed() {
 	b.t.Helper()
-	q := b.client.Queue("q")
 	for _, x := range []struct {
 		want   string
 		of     lister
 		page   fifo.Page
 		states []fifo.State
 	}{
-		{want: "q/a q/b q/c q/d", of: q},
-		{want: "q/a", of: q.Group("a")},
+		{want: "q/a q/b q/c q/d", of: b.q},
+		{want: "q/a", of: b.q.Group("a")},
 		{of: b.client.Queue("none")},
-		{of: q.Group("aa")},
+		{of: b.q.Group("aa")},
 		{want: "q/d", of: b.client, states: []fifo.State{fifo.Held}},
-		{want: "q/d", of: q.Group("d"), states: []fifo.State{fifo.Held}},
-		{of: q.Group("a"), states: []fifo.State{fifo.Held}},
+		{want: "q/d", of: b.q.Group("d"), states: []fifo.State{fifo.Held}},
+		{of: b.q.Group("a"), states: []fifo.State{fifo.Held}},
 		{want: "other/a other/e q/c", of: b.client, states: []fifo.State{fifo.Paused}},
 		{of: b.client, states: []fifo.State{fifo.Paused, fifo.Held}},
 		{want: "other/a other/e", of: b.client, page: fifo.Page{Limit: 2}},
 		{want: "q/b q/c q/d", of: b.client, page: fifo.Page{After: after("q", "a").After, Limit: -1}},
 		{want: "q/a q/b", of: b.client, page: fifo.Page{After: after("other", "e").After, Limit: 2}},
-		{want: "q/c q/d", of: q, page: after("q", "b")},
-		{want: "q/a q/b q/c q/d", of: q, page: after("other", "x")}, // before the queue
-		{of: b.client.Queue("other"), page: after("q", "a")},        // behind it
-		{want: "q/b", of: q.Group("b"), page: after("q", "a")},
-		{of: q.Group("b"), page: after("q", "b")},
+		{want: "q/c q/d", of: b.q, page: after("q", "b")},
+		{want: "q/a q/b q/c q/d", of: b.q, page: after("other", "x")}, // before the queue
+		{of: b.client.Queue("other"), page: after("q", "a")},          // behind it
+		{want: "q/b", of: b.q.Group("b"), page: after("q", "a")},
+		{of: b.q.Group("b"), page: after("q", "b")},
 	} {
 		require.Equal(b.t, x.want, keysOf(b.groups(x.of, x.page, x.states...)), "%+v", x)
 	}
@@ -125,7 +122,6 @@ func (b *bed) listed() {
 
 // Pages are in order and complete, whatever plan the server likes best.
 func TestGroupsInPages(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var ids []string
 	for i := range 250 {
@@ -134,7 +130,7 @@ func TestGroupsInPages(t *testing.T) {
 	b.plant("q", 2, ids...)
 	b.plant("r", 2, ids...)
 	b.exec("ANALYZE pgfifo.jobs")
-	for queue, of := range map[string]lister{"": b.client, "q": b.client.Queue("q"), "r": b.client.Queue("r")} {
+	for queue, of := range map[string]lister{"": b.client, "q": b.q, "r": b.client.Queue("r")} {
 		var seen []string
 		for page := (fifo.Page{}); ; {
 			list := b.groups(of, page)
@@ -152,7 +148,6 @@ func TestGroupsInPages(t *testing.T) {
 }
 
 func TestGroupsCountSoMany(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", fifo.MaxQueued+1, "a")
 	require.Equal(t, fifo.MaxQueued, b.groups(b.client, fifo.Page{})[0].Queued)
@@ -160,7 +155,6 @@ func TestGroupsCountSoMany(t *testing.T) {
 
 // Go has no time that is infinite.
 func TestParkedJobsAreListed(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 1, "a", "b")
 	b.exec("UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE group_id = 'a'")
@@ -185,38 +179,8 @@ func TestInvalidStates(t *testing.T) {
 	}
 }
 
-func TestMeasure(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.plant("q", 3, "a", "b")
-	b.plant("other", 1, "a")
-	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
-		VALUES ('q', 'a', 99, '', 1, now()), ('q', 'c', 98, '', 1, now()), ('other', 'a', 97, '', 1, now())`)
-	q := b.client.Queue("q")
-	for _, x := range []struct {
-		of   fifo.Scope
-		want [3]int
-	}{
-		{q, [3]int{6, 2, 2}},
-		{q.Group("a"), [3]int{3, 1, 1}},
-		{q.Group("b"), [3]int{3, 1, 0}},
-		{q.Group("c"), [3]int{0, 0, 1}},
-		{b.client.Queue("empty"), [3]int{}},
-	} {
-		d, err := x.of.Measure(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, x.want, [3]int{d.Jobs, d.Groups, d.DeadLetters}, x.of)
-		if d.Jobs > 0 {
-			require.WithinDuration(t, time.Now(), d.OldestAt, time.Hour)
-		} else {
-			require.Zero(t, d.OldestAt)
-		}
-	}
-}
-
 // Up to a bound it counts all, and beyond it says that there are more; and it finds the oldest there, too.
 func TestMeasureUpTo(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.plant("q", 3, "b", "a")
 	b.plant("other", 1, "a")
@@ -224,7 +188,6 @@ func TestMeasureUpTo(t *testing.T) {
 		VALUES ('q', 'a', 99, '', 1, now()), ('q', 'c', 98, '', 1, now()), ('other', 'a', 97, '', 1, now())`)
 	b.exec("UPDATE pgfifo.jobs SET enqueued_at = now() - interval '1 day' * (10 - id), run_at = CASE id WHEN 1 THEN " +
 		"now() + interval '1 day' END")
-	q := b.client.Queue("q")
 	ago := func(days int) time.Time { return time.Now().Add(time.Duration(days) * -24 * time.Hour) }
 	for _, x := range []struct {
 		of          fifo.Scope
@@ -233,19 +196,28 @@ func TestMeasureUpTo(t *testing.T) {
 		more        bool
 		oldest, due int // days ago
 	}{
-		{q, 0, [3]int{6, 2, 2}, false, 9, 8},
-		{q, 6, [3]int{6, 2, 2}, false, 9, 8},
-		{q, math.MaxInt, [3]int{6, 2, 2}, false, 9, 8},
-		{q, 5, [3]int{5, 2, 2}, true, 9, 8},
-		{q, 2, [3]int{2, 1, 2}, true, 9, 8},
-		{q, 1, [3]int{1, 1, 1}, true, 9, 6},
-		{q.Group("a"), 3, [3]int{3, 1, 1}, false, 6, 6},
-		{q.Group("a"), 2, [3]int{2, 1, 1}, true, 6, 6},
-		{q.Group("c"), 1, [3]int{0, 0, 1}, false, 0, 0},
+		{b.q, 0, [3]int{6, 2, 2}, false, 9, 8},
+		{b.q.Group("a"), 0, [3]int{3, 1, 1}, false, 6, 6},
+		{b.q.Group("b"), 0, [3]int{3, 1, 0}, false, 9, 8},
+		{b.q.Group("c"), 0, [3]int{0, 0, 1}, false, 0, 0},
+		{b.client.Queue("empty"), 0, [3]int{}, false, 0, 0},
+		{b.q, 6, [3]int{6, 2, 2}, false, 9, 8},
+		{b.q, math.MaxInt, [3]int{6, 2, 2}, false, 9, 8},
+		{b.q, 5, [3]int{5, 2, 2}, true, 9, 8},
+		{b.q, 2, [3]int{2, 1, 2}, true, 9, 8},
+		{b.q, 1, [3]int{1, 1, 1}, true, 9, 6},
+		{b.q.Group("a"), 3, [3]int{3, 1, 1}, false, 6, 6},
+		{b.q.Group("a"), 2, [3]int{2, 1, 1}, true, 6, 6},
+		{b.q.Group("c"), 1, [3]int{0, 0, 1}, false, 0, 0},
 		{b.client.Queue("empty"), 1, [3]int{}, false, 0, 0},
 	} {
 		d, err := x.of.MeasureUpTo(t.Context(), x.n)
 		require.NoError(t, err)
+		if x.n == 0 {
+			all, err := x.of.Measure(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, d, all)
+		}
 		require.Equal(t, x.want, [3]int{d.Jobs, d.Groups, d.DeadLetters}, "%v, %d", x.of, x.n)
 		require.Equal(t, x.more, d.More)
 		for days, at := range map[int]time.Time{x.oldest: d.OldestAt, x.due: d.DueSince} {
@@ -260,7 +232,6 @@ func TestMeasureUpTo(t *testing.T) {
 
 // What is delayed is not due, however long ago it was enqueued; what was delayed is, since its time has come.
 func TestDueSince(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, x := range []struct{ add, want string }{
 		{"now() - interval '9 hours', now() + interval '1 hour'", ""},
@@ -268,7 +239,7 @@ func TestDueSince(t *testing.T) {
 		{"now() - interval '3 hours', NULL", "3h"},
 	} {
 		b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at, run_at) SELECT 'q', 'g', '', " + x.add)
-		d, err := b.client.Queue("q").Measure(t.Context())
+		d, err := b.q.Measure(t.Context())
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now().Add(-9*time.Hour), d.OldestAt, time.Minute)
 		if x.want == "" {

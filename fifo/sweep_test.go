@@ -15,7 +15,6 @@ import (
 
 // A sweeper that freezes while it has locked idle groups keeps them for no longer than a frozen lane would.
 func TestFrozenSweeperFreesGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
 	frozen, thaw := make(chan struct{}), make(chan struct{})
@@ -40,7 +39,6 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 // The second look of a sweep sees what was enqueued since its first, whatever isolation level the database has by
 // default.
 func TestSweepSeesTheNewest(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.isolate("repeatable read")
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
@@ -75,11 +73,11 @@ func (b *bed) isolate(level string) {
 // Whatever changes rows that others change meanwhile waits for them, and does not fail, whatever the default
 // isolation is.
 func TestChangesBesideOthers(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		change string // of somebody else
 		verb   func(ctx context.Context, b *bed, g fifo.Scope) (int, error)
-	}{
+	}
+	overAll(t, map[string]row{
 		"Purge": {
 			"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1",
 			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Purge(ctx) },
@@ -122,32 +120,47 @@ func TestChangesBesideOthers(t *testing.T) {
 				return int(w.Stats().Succeeded), errors.Join(append(b.ledger.errs(), err)...)
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.isolate("repeatable read")
-			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")
-			b.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g')")
-			b.exec("INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')")
-			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
-				VALUES ('q', 'g', 1000, '', 0, now())`)
-			other := pgtest.Conn(t, b.url)
-			_, err := other.Exec(t.Context(), "BEGIN; "+c.change)
-			require.NoError(t, err)
-			type answer struct {
-				n   int
-				err error
-			}
-			done := make(chan answer, 1)
-			go func() {
-				n, err := c.verb(context.WithoutCancel(t.Context()), b, b.client.Queue("q").Group("g"))
-				done <- answer{n, err}
-			}()
-			await(t, "the wait", func() bool { return b.waiting("") })
-			_, err = other.Exec(t.Context(), "COMMIT")
-			require.NoError(t, err)
-			require.Equal(t, answer{1, nil}, receive(t, done, "the change"))
-		})
-	}
+	}, func(t *testing.T, c row) {
+		b := newBed(t)
+		b.isolate("repeatable read")
+		b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")
+		b.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g')")
+		b.exec("INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')")
+		b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+			VALUES ('q', 'g', 1000, '', 0, now())`)
+		other := pgtest.Conn(t, b.url)
+		_, err := other.Exec(t.Context(), "BEGIN; "+c.change)
+		require.NoError(t, err)
+		type answer struct {
+			n   int
+			err error
+		}
+		done := make(chan answer, 1)
+		go func() {
+			n, err := c.verb(context.WithoutCancel(t.Context()), b, b.q.Group("g"))
+			done <- answer{n, err}
+		}()
+		await(t, "the wait", func() bool { return b.waiting("") })
+		_, err = other.Exec(t.Context(), "COMMIT")
+		require.NoError(t, err)
+		require.Equal(t, answer{1, nil}, receive(t, done, "the change"))
+	})
+}
+
+// Ids that have expired are swept in the background, a thousand in a transaction, and those that a producer has just
+// taken are left.
+func TestDedupIsSwept(t *testing.T) {
+	b := newBed(t)
+	b.exec(`INSERT INTO pgfifo.dedup_ids (key, job, expires) SELECT sha256(n::text::bytea), n,
+		now() - interval '1 second' + CASE WHEN n > 2500 THEN interval '1 hour' ELSE '0' END
+		FROM generate_series(1, 2600) n`)
+	b.exec("INSERT INTO pgfifo.dedup_ids VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), 7, '2000-01-01')")
+	tx := b.begin()
+	b.receiptsIn(tx, deduped("g", "a"))
+	b.run(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = 10 * time.Millisecond }))
+	await(t, "the sweep", func() bool { return b.count("dedup_ids") == 101 })
+	require.NoError(t, tx.Commit(t.Context()))
+	require.True(t, b.receipts(deduped("g", "a"))[0].Duplicate)
+	await(t, "a job", func() bool { return len(b.ledger.order()) == 1 })
+	require.Equal(t, 101, b.count("dedup_ids"))
 }

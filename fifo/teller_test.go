@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A logFile is what a logger writes by default, from INFO on.
@@ -45,7 +46,6 @@ func (l *logFile) set(cfg *fifo.Config) { cfg.Logger = slog.New(slog.NewTextHand
 
 // Whoever has not set anything hears of failures, and of no payload.
 func TestFailuresAreHeard(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	id := b.send("g", "a secret")[0]
@@ -105,7 +105,6 @@ func (b *bed) burst(n, dead int) fifo.Handler {
 // Where everything fails, the log does not grow with it, and says how much it does not say, also when nothing fails
 // afterwards. Dead letters are told of beside any number of retries.
 func TestFailuresAreToldSoManyASecond(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const n, dead = 100, 5
@@ -118,13 +117,12 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	})
 	require.Len(t, log.lines("dead letter"), dead)
 	require.NoError(t, r.stop())
-	_, err := b.client.Queue("q").Purge(t.Context())
+	_, err := b.q.Purge(t.Context())
 	require.NoError(t, err)
 }
 
 // What is withheld is told of before Run returns.
 func TestFailuresAreToldAtTheEnd(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const n = 100
@@ -135,7 +133,6 @@ func TestFailuresAreToldAtTheEnd(t *testing.T) {
 
 // So it is before RunOne returns, which may find many attempts that were lost.
 func TestLostAttemptsAreToldByRunOne(t *testing.T) {
-	t.Parallel()
 	log := &logFile{}
 	b := newBed(t, log.set)
 	const n = 100
@@ -143,12 +140,73 @@ func TestLostAttemptsAreToldByRunOne(t *testing.T) {
 	b.exec(`INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
 		SELECT queue, group_id, id, 1 FROM pgfifo.jobs`)
 	w := b.worker(h, func(w *fifo.Worker) { w.Retry = waiting(time.Hour) })
-	ran, err := w.RunOne(t.Context())
-	require.NoError(t, err)
-	require.False(t, ran)
+	require.False(t, b.runsOne(w))
 	require.EqualValues(t, n, w.Stats().Lost)
 	told, _ := log.told(t, "WARN", "attempt failed")
 	require.Equal(t, n, told)
-	_, err = b.client.Queue("q").Purge(t.Context())
+	_, err := b.q.Purge(t.Context())
 	require.NoError(t, err)
+}
+
+// Jobs in a queue that the worker does not handle are told of once, when they have waited for long. What is held,
+// paused or not due yet is not, nor what the worker handles or what has just come.
+func TestUnhandledQueueIsTold(t *testing.T) {
+	log := &logFile{}
+	b := newBed(t, log.set)
+	const interval = 20 * time.Millisecond
+	const old = "now() - interval '1 hour'"
+	insert := func(queue, group, at, due string) {
+		b.exec(fmt.Sprintf(`INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at, run_at)
+			VALUES ('%s', '%s', 'secret', %s, %s)`, queue, group, at, due))
+	}
+	insert("typo", "a", old, "NULL")
+	insert("typo", "b", old, "NULL")
+	insert("seen", "a", old, old)
+	insert("held", "a", old, "NULL")
+	insert("kept", "a", old, "NULL")
+	insert("paused", "a", old, "NULL")
+	insert("grouppaused", "a", old, "NULL")
+	insert("delayed", "a", old, "now() + interval '1 hour'")
+	insert("parked", "a", old, "'infinity'")
+	insert("q", "paused", old, "NULL")
+	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('seen', 'a')")
+	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id) VALUES
+		('paused', ''), ('grouppaused', 'a'), ('q', 'paused'), ('typo', 'b')`)
+	holder := pgtest.Conn(t, b.url)
+	_, err := holder.Exec(t.Context(), "BEGIN; SELECT FROM pgfifo.jobs WHERE queue = 'held' FOR NO KEY UPDATE")
+	require.NoError(t, err)
+	keeper := pgtest.Conn(t, b.url)
+	_, err = keeper.Exec(t.Context(), "SELECT pg_advisory_lock(77)")
+	require.NoError(t, err)
+	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, job) VALUES ('kept', 'a', 77, 1)")
+
+	sweeping := func(w *fifo.Worker) { w.SweepInterval = interval }
+	r := b.run(b.worker(nop, sweeping))
+	const what = "a queue that this worker does not handle; another worker may"
+	await(t, "what is old", func() bool { return len(log.lines(what)) == 2 })
+	require.Len(t, log.lines("queue=typo group=a waits=1h0m"), 1)
+	require.Len(t, log.lines("seen=false"), 1)
+	require.Len(t, log.lines("queue=seen group=a waits=1h0m"), 1)
+	require.Len(t, log.lines("seen=true"), 1)
+	for _, line := range log.lines(what) {
+		require.Contains(t, line, "level=WARN")
+	}
+
+	came := time.Now()
+	insert("late", "a", "now()", "NULL")
+	await(t, "what has become old", func() bool { return len(log.lines("queue=late")) == 1 })
+	require.GreaterOrEqual(t, time.Since(came), 10*interval)
+	_, err = holder.Exec(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	await(t, "what was held", func() bool { return len(log.lines("queue=held")) == 1 })
+	require.Empty(t, log.lines("queue=kept"))
+	b.gone(keeper)
+	await(t, "what a session had", func() bool { return len(log.lines("queue=kept")) == 1 })
+	require.Len(t, log.lines(what), 5, "each once")
+	require.NoError(t, r.stop())
+
+	b.run(b.worker(nop, sweeping))
+	await(t, "what is told by the next run", func() bool { return len(log.lines(what)) == 10 })
+	require.Empty(t, log.lines("secret"))
+	require.Empty(t, log.lines("sweep failed"))
 }

@@ -26,22 +26,32 @@ func (b *bed) effects() []int {
 	return query[[]int](b, "SELECT coalesce(array_agg(attempt ORDER BY attempt), '{}') FROM effects")
 }
 
-// write leaves an effect behind, through bun or pgx by turns.
-func write(ctx context.Context, job *fifo.Job, n int) error {
-	if job.ID%2 == 0 {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", n)
+// exec runs a statement in the job's transaction, with pgx.
+func exec(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
 		return err
 	}
+	_, err = tx.Exec(ctx, sql, args...)
+	return err
+}
+
+// bunExec is exec with bun, whose placeholders are question marks.
+func bunExec(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
 	tx, err := job.Tx(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
+	_, err = tx.ExecContext(ctx, sql, args...)
 	return err
+}
+
+// write leaves an effect behind, through bun or pgx by turns.
+func write(ctx context.Context, job *fifo.Job, n int) error {
+	if job.ID%2 == 0 {
+		return exec(ctx, job, "INSERT INTO effects VALUES ($1)", n)
+	}
+	return bunExec(ctx, job, "INSERT INTO effects VALUES (?)", n)
 }
 
 func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
@@ -50,7 +60,7 @@ func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
 func TestEffects(t *testing.T) { overLeases(t, testEffects) }
 
 func testEffects(t *testing.T, by lease) {
-	for name, fail := range map[string]func(ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
 		"timeout": func(ctx context.Context, _ *fifo.Job) error {
@@ -58,39 +68,32 @@ func testEffects(t *testing.T, by lease) {
 			return ctx.Err()
 		},
 		"timeout of a statement": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_sleep(3600)")
-			}
-			return err
+			return exec(ctx, job, "SELECT pg_sleep(3600)")
 		},
 		"twice the same key": func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, 1) },
 		"error after a commit": func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
 			return errors.Join(errOnPurpose, err, tx.Commit())
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			ids := b.send("g", nil, nil)
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				n := job.Attempt()
-				if job.ID == ids[1] {
-					n = 10
-				}
-				if err := write(ctx, job, n); err != nil {
-					return err
-				}
-				if n == 1 {
-					return fail(ctx, job)
-				}
-				return nil
-			}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
-			require.Equal(t, []int{2, 10}, b.effects())
-			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-		})
-	}
+	}, func(t *testing.T, fail func(ctx context.Context, job *fifo.Job) error) {
+		b := by.on(newEffects(t))
+		ids := b.send("g", nil, nil)
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			n := job.Attempt()
+			if job.ID == ids[1] {
+				n = 10
+			}
+			if err := write(ctx, job, n); err != nil {
+				return err
+			}
+			if n == 1 {
+				return fail(ctx, job)
+			}
+			return nil
+		}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
+		require.Equal(t, []int{2, 10}, b.effects())
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+	})
 }
 
 // A job whose time is over is told so, fails with that kind, and keeps its group until its handler returns.
@@ -104,10 +107,7 @@ func testJobTimeout(t *testing.T, by lease) {
 		if job.ID != ids[0] {
 			return nil
 		}
-		tx, err := job.Tx(ctx)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
-		}
+		err := bunExec(ctx, job, "SELECT pg_sleep(3600)")
 		causes <- context.Cause(ctx)
 		return err
 	}, func(w *fifo.Worker) { w.JobTimeout, w.MaxAttempts = 3*time.Second, 1 }))
@@ -137,11 +137,12 @@ func testCannotCommit(t *testing.T, by lease) {
 			return nil
 		}
 	}
-	for name, x := range map[string]struct {
+	type row struct {
 		do   func(context.Context, *fifo.Job) error
 		text string
 		kept bool // the handler committed by hand, and that cannot be undone
-	}{
+	}
+	overAll(t, map[string]row{
 		"COMMIT":           {sql("COMMIT"), "ended the job's transaction", true},
 		"ROLLBACK":         {sql("ROLLBACK"), "ended the job's transaction", false},
 		"COMMIT, BEGIN":    {sql("COMMIT", "BEGIN"), "not held", true},
@@ -161,30 +162,27 @@ func testCannotCommit(t *testing.T, by lease) {
 			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
 			return tx.Commit()
 		}, "commit unexpectedly resulted in rollback", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newEffects(t))
-			ids := b.send("g", "odd", "next")
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[1] {
-					return nil
-				}
-				if err := write(ctx, job, job.Attempt()); err != nil || job.Attempt() > 1 {
-					return errors.Join(err, b.oneFailure(job, x.text))
-				}
-				return x.do(ctx, job)
-			}, oneLane))
-			require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-			require.ErrorContains(t, b.ledger.errs()[0], x.text)
-			want := []int{2}
-			if x.kept {
-				want = []int{1, 2}
+	}, func(t *testing.T, x row) {
+		b := by.on(newEffects(t))
+		ids := b.send("g", "odd", "next")
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[1] {
+				return nil
 			}
-			require.Equal(t, want, b.effects())
-		})
-	}
+			if err := write(ctx, job, job.Attempt()); err != nil || job.Attempt() > 1 {
+				return errors.Join(err, b.oneFailure(job, x.text))
+			}
+			return x.do(ctx, job)
+		}, oneLane))
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
+		require.ErrorContains(t, b.ledger.errs()[0], x.text)
+		want := []int{2}
+		if x.kept {
+			want = []int{1, 2}
+		}
+		require.Equal(t, want, b.effects())
+	})
 }
 
 // oneFailure checks what is on record of a job's first attempt.
@@ -219,7 +217,6 @@ func leaveRows(ctx context.Context, job *fifo.Job) error {
 
 // What database/sql leaves open it also closes.
 func TestRowsOfDatabaseSQL(t *testing.T) {
-	t.Parallel()
 	b := newEffects(t)
 	b.send("g", nil, nil)
 	n := 0
@@ -245,23 +242,28 @@ func TestRowsOfDatabaseSQL(t *testing.T) {
 
 // Habits of code that owns its transaction do no harm.
 func TestIdioms(t *testing.T) {
-	t.Parallel()
 	insert := func(ctx context.Context, tx bun.Tx, n int) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
 		return err
 	}
-	for name, x := range map[string]struct {
-		do   func(ctx context.Context, job *fifo.Job) error
-		want []int
-	}{
-		"bun": {func(ctx context.Context, job *fifo.Job) error {
+	with := func(do func(ctx context.Context, job *fifo.Job, tx bun.Tx) error) fifo.Handler {
+		return func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
 			if err != nil {
 				return err
 			}
+			return do(ctx, job, tx)
+		}
+	}
+	type row struct {
+		do   func(ctx context.Context, job *fifo.Job) error
+		want []int
+	}
+	overAll(t, map[string]row{
+		"bun": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			defer func() { _ = tx.Rollback() }()
 			return errors.Join(insert(ctx, tx, 1), tx.Commit())
-		}, []int{1}},
+		}), []int{1}},
 		"pgx": {func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.PgxTx(ctx)
 			if err != nil {
@@ -289,18 +291,10 @@ func TestIdioms(t *testing.T) {
 			}
 			return good
 		}, []int{2}},
-		"rollback": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		"rollback": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			return errors.Join(insert(ctx, tx, 1), tx.Rollback())
-		}, []int{}},
-		"rollback after an error, anew": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		}), []int{}},
+		"rollback after an error, anew": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
 			if insert(ctx, tx, 1) != nil || insert(ctx, tx, 1<<40) == nil {
 				return errOnPurpose
 			}
@@ -311,12 +305,8 @@ func TestIdioms(t *testing.T) {
 				return err
 			}
 			return insert(ctx, tx, 2)
-		}, []int{2}},
-		"commit, anew, rollback": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		}), []int{2}},
+		"commit, anew, rollback": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
 			if err := errors.Join(insert(ctx, tx, 1), tx.Commit()); err != nil {
 				return err
 			}
@@ -324,37 +314,21 @@ func TestIdioms(t *testing.T) {
 				return err
 			}
 			return errors.Join(insert(ctx, tx, 2), tx.Rollback())
-		}, []int{1}},
-		"RunInTx": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		}), []int{1}},
+		"RunInTx": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			_ = tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				return errors.Join(insert(ctx, tx, 1), errOnPurpose)
 			})
 			return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return insert(ctx, tx, 2) })
-		}, []int{2}},
-		"both": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
-			ptx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = ptx.Exec(ctx, "INSERT INTO effects VALUES (2)")
-			return errors.Join(err, insert(ctx, tx, 1))
-		}, []int{1, 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newEffects(t)
-			b.send("g", nil)
-			b.work(b.worker(x.do))
-			require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
-			require.Equal(t, x.want, b.effects())
-		})
-	}
+		}), []int{2}},
+		"both": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+			return errors.Join(exec(ctx, job, "INSERT INTO effects VALUES (2)"), insert(ctx, tx, 1))
+		}), []int{1, 2}},
+	}, func(t *testing.T, x row) {
+		b := newEffects(t)
+		b.send("g", nil)
+		b.work(b.worker(x.do))
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
+		require.Equal(t, x.want, b.effects())
+	})
 }

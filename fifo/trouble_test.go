@@ -20,7 +20,8 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 	const raise = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
 		RETURN coalesce(NEW, OLD); END'; `
-	for name, x := range map[string]struct{ before, after string }{
+	type row struct{ before, after string }
+	overAll(t, map[string]row{
 		"a dead letter of the same key": {
 			`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
 				SELECT queue, group_id, id, '', 1, enqueued_at FROM pgfifo.jobs WHERE group_id = 'bad'`,
@@ -40,33 +41,30 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 			"UPDATE pgfifo.jobs SET failures = '1' WHERE group_id = 'bad'",
 			"UPDATE pgfifo.jobs SET failures = NULL WHERE group_id = 'bad'",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			b.send("bad", nil)
-			b.exec(x.before)
-			w := b.worker(func(_ context.Context, job *fifo.Job) error {
-				if job.GroupID == "bad" {
-					return errOnPurpose
-				}
-				return nil
-			}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
-			b.run(w)
-			await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
-			for range 100 { // one after the other: each would wait for a lane that waits
-				b.send("good", nil)
-				await(t, "the good one", func() bool {
-					return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0
-				})
+	}, func(t *testing.T, x row) {
+		b := by.on(newBed(t))
+		b.send("bad", nil)
+		b.exec(x.before)
+		w := b.worker(func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID == "bad" {
+				return errOnPurpose
 			}
-			require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
-			b.exec(x.after)
-			await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
-			require.Equal(t, 2, b.deadLetters()[0].Attempts)
-			b.drained()
-		})
-	}
+			return nil
+		}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
+		b.run(w)
+		await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
+		for range 100 { // one after the other: each would wait for a lane that waits
+			b.send("good", nil)
+			await(t, "the good one", func() bool {
+				return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0
+			})
+		}
+		require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
+		b.exec(x.after)
+		await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
+		require.Equal(t, 2, b.deadLetters()[0].Attempts)
+		b.drained()
+	})
 }
 
 // A row that the server refuses to make, or to take from a dead session, is trouble of its group: all others are found,
@@ -80,7 +78,7 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 			IF NEW.group_id = 'bad' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON pgfifo.queue_groups FOR EACH ROW EXECUTE FUNCTION refuse()`
 	const found = "INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', unnest($1::text[]), ''"
-	for name, prepare := range map[string]func(b *bed){
+	overAll(t, map[string]func(b *bed){
 		"a new group": func(b *bed) {
 			b.exec(refuse)
 			b.exec(found, []string{"a", "bad", "c"})
@@ -91,32 +89,28 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 				SELECT 'q', group_id, 1000 + id, 1, id, 1 FROM pgfifo.jobs`)
 			b.exec(refuse)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			prepare(b)
-			w := b.worker(nop)
-			b.run(w)
-			left := func() string {
-				return query[string](b, "SELECT coalesce(string_agg(group_id, ' '), '') FROM pgfifo.jobs")
-			}
-			await(t, "the others", func() bool { return left() == "bad" })
-			await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
-			b.exec(found, []string{"new"})
-			await(t, "one more", func() bool { return left() == "bad" })
-			require.NoError(t, w.Ready())
-			require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
-			b.exec("DROP TRIGGER refuse ON pgfifo.queue_groups")
-			// By now the group may rest for as long as a group can.
-			require.True(t, pgtest.Wait(tuning.Long+patience, func() bool { return b.count("jobs") == 0 }))
-		})
-	}
+	}, func(t *testing.T, prepare func(b *bed)) {
+		b := by.on(newBed(t))
+		prepare(b)
+		w := b.worker(nop)
+		b.run(w)
+		left := func() string {
+			return query[string](b, "SELECT coalesce(string_agg(group_id, ' '), '') FROM pgfifo.jobs")
+		}
+		await(t, "the others", func() bool { return left() == "bad" })
+		await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
+		b.exec(found, []string{"new"})
+		await(t, "one more", func() bool { return left() == "bad" })
+		require.NoError(t, w.Ready())
+		require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
+		b.exec("DROP TRIGGER refuse ON pgfifo.queue_groups")
+		// By now the group may rest for as long as a group can.
+		require.True(t, pgtest.Wait(tuning.Long+patience, func() bool { return b.count("jobs") == 0 }))
+	})
 }
 
 // A claim that the server refuses, when the group is locked already, is no attempt.
 func TestRefusedClaimIsNoAttempt(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET statement_timeout = '1s'")
 	h := newBlocking()
@@ -125,11 +119,11 @@ func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	b.run(w)
 	receive(t, h.started, "the first handler")
 	lock := pgtest.Conn(t, b.url)
-	locked := make(chan error, 1)
-	go func() { // waits for the first claim, which has read this table, and is waited for by the second
+	// It waits for the first claim, which has read this table, and is waited for by the second.
+	locked := beside(func() error {
 		_, err := lock.Exec(t.Context(), "SET statement_timeout = 0; BEGIN; LOCK pgfifo.pauses")
-		locked <- err
-	}()
+		return err
+	})
 	await(t, "the lock", func() bool {
 		return query[bool](b,
 			"SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pgfifo.pauses'::regclass)")

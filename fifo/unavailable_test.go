@@ -28,11 +28,7 @@ func testUnavailable(t *testing.T, by lease) {
 	times := 0
 	var seen []int
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
+		if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
 			return err
 		}
 		if times++; times != 4 && times != 6 {
@@ -60,13 +56,13 @@ func testUnavailable(t *testing.T, by lease) {
 }
 
 func TestUnavailableUntil(t *testing.T) {
-	t.Parallel()
 	const most = 5 * time.Second
-	for name, x := range map[string]struct {
+	type row struct {
 		policy time.Duration
 		err    error
 		want   time.Duration
-	}{
+	}
+	overAll(t, map[string]row{
 		"none":                  {0, fifo.Unavailable(nil), 100 * time.Millisecond},
 		"a second":              {time.Second, fifo.Unavailable(nil), time.Second},
 		"an hour":               {time.Hour, fifo.Unavailable(nil), most},
@@ -77,123 +73,40 @@ func TestUnavailableUntil(t *testing.T) {
 		"joined with an error":  {time.Hour, errors.Join(errOnPurpose, fifo.Unavailable(nil)), most},
 		"by itself in a batch":  {time.Hour, fifo.BatchError{1: fifo.Unavailable(nil)}, most},
 		"of a transaction lost": {time.Second, errLoseTransaction, time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.send("g", "")
-			var before time.Time
-			r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-				before = query[time.Time](b, "SELECT clock_timestamp()")
-				if !errors.Is(x.err, errLoseTransaction) {
-					return x.err
-				}
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = tx.Conn().Exec(ctx, "ROLLBACK")
-				}
-				return errors.Join(err, fifo.Unavailable(nil))
-			}, oneLane, func(w *fifo.Worker) {
-				w.PollInterval = time.Hour
-				w.Retry = func(job *fifo.Job, _ error) time.Duration { return time.Duration(job.Attempt()) * x.policy }
-			}))
-			await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-			require.NoError(t, r.stop())
-			require.Equal(t, fifo.Snoozed, b.ledger.outcomes()[0])
-			job := b.jobs()[0]
-			require.Zero(t, job.Attempts)
-			require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("g", "")
+		var before time.Time
+		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+			before = query[time.Time](b, "SELECT clock_timestamp()")
+			if !errors.Is(x.err, errLoseTransaction) {
+				return x.err
+			}
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = tx.Conn().Exec(ctx, "ROLLBACK")
+			}
+			return errors.Join(err, fifo.Unavailable(nil))
+		}, oneLane, func(w *fifo.Worker) {
+			w.PollInterval = time.Hour
+			w.Retry = func(job *fifo.Job, _ error) time.Duration { return time.Duration(job.Attempt()) * x.policy }
+		}))
+		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
+		require.NoError(t, r.stop())
+		require.Equal(t, fifo.Snoozed, b.ledger.outcomes()[0])
+		job := b.jobs()[0]
+		require.Zero(t, job.Attempts)
+		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
+	})
 }
 
 var errLoseTransaction = errors.New("the handler is to end its transaction")
 
-func TestUnavailableIsNotTheLastWord(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
-		handler fifo.Handler
-		kind    string
-	}{
-		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
-		"around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
-		"a panic": {
-			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-			b.work(b.worker(x.handler))
-			letters := b.deadLetters()
-			require.Len(t, letters, 1)
-			require.Equal(t, x.kind, letters[0].Failures[0].Kind)
-		})
-	}
-}
-
-// Of a batch of one group, what is before it is done, and what is behind it is given back.
-func TestUnavailableInABatch(t *testing.T) {
-	t.Parallel()
-	batch := fifo.Queue{BatchJobs: 3}
-	for name, x := range map[string]struct {
-		worker         func(b *bed, once *sync.Once) *fifo.Worker
-		returned, done int64
-	}{
-		"handler": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.each(batch, func(_ context.Context, job *fifo.Job) (err error) {
-				if string(job.Payload) == "2" {
-					once.Do(func() { err = fifo.Unavailable(nil) })
-				}
-				return err
-			})
-		}, 0, 1},
-		"batch error": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) (err error) {
-				once.Do(func() { err = fifo.BatchError{jobs[1].ID: fifo.Unavailable(nil)} })
-				return err
-			})
-		}, 1, 1},
-		"around a batch error": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) (err error) {
-				once.Do(func() { err = fifo.Unavailable(fifo.BatchError{jobs[1].ID: errOnPurpose}) })
-				return err
-			})
-		}, 1, 1},
-		"the batch": {func(b *bed, once *sync.Once) *fifo.Worker {
-			return b.slice(batch, func(context.Context, []*fifo.Job) (err error) {
-				once.Do(func() { err = fifo.Unavailable(nil) })
-				return err
-			})
-		}, 2, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.send("g", "1", "2", "3")
-			var once sync.Once
-			w := x.worker(b, &once)
-			b.work(w)
-			stats := w.Stats()
-			require.EqualValues(t, 1, stats.Snoozed)
-			require.Equal(t, x.returned, stats.Returned)
-			require.EqualValues(t, 3, stats.Succeeded)
-			require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
-			first := b.ledger.outcomes()[0]
-			require.Equal(t, x.done > 0, first == fifo.Succeeded)
-		})
-	}
-}
-
 // A batch of groups that cannot do anything has each of them wait, and none of them tried again by itself.
 func TestUnavailableBatchOfGroups(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.exec("CREATE TABLE effects (v integer)")
-	for i := range 3 {
-		b.send(fmt.Sprint(i), "1", "2")
-	}
+	b.sendMany("q", 3, 2)
 	calls, down := 0, true
 	w := b.slice(fifo.Queue{BatchGroups: 10}, func(ctx context.Context, jobs []*fifo.Job) error {
 		tx, err := jobs[0].PgxTx(ctx)
@@ -226,7 +139,7 @@ func testOutage(t *testing.T, by lease) {
 	const groups, lanes = 300, 10
 	log := &logFile{}
 	b := by.on(newBed(t, log.set), "other")
-	b.sendAll(perGroup(groups, "q", 1)...)
+	b.sendMany("q", groups, 1)
 	var down atomic.Bool
 	down.Store(true)
 	var mu sync.Mutex
@@ -248,7 +161,7 @@ func testOutage(t *testing.T, by lease) {
 	probed := func() bool { return len(w.Stats().Probed) > 0 }
 	await(t, "a breaker that opens", probed)
 	require.Equal(t, []string{"q"}, w.Stats().Probed)
-	b.sendAll(perGroup(groups, "other", 2)...)
+	b.sendMany("other", groups, 2)
 	await(t, "the other queue's jobs", func() bool { return w.Stats().Succeeded == groups*2 })
 	require.True(t, probed())
 	count := func() int {
@@ -264,8 +177,7 @@ func testOutage(t *testing.T, by lease) {
 	require.True(t, probed())
 
 	down.Store(false)
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	stats := w.Stats()
 	require.EqualValues(t, groups*3, stats.Succeeded)
 	require.EqualValues(t, tried, stats.Snoozed)
@@ -278,10 +190,9 @@ func testOutage(t *testing.T, by lease) {
 
 // The same with an error as any other: the attempts are used up.
 func TestOutageOfOrdinaryErrors(t *testing.T) {
-	t.Parallel()
 	const groups = 300
 	b := newBed(t)
-	b.sendAll(perGroup(groups, "q", 1)...)
+	b.sendMany("q", groups, 1)
 	w := b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
 		w.Retry = fifo.Backoff(10*time.Millisecond, 100*time.Millisecond)
 	})
@@ -293,55 +204,46 @@ func TestOutageOfOrdinaryErrors(t *testing.T) {
 
 // What a probe says of other things than the downstream, it neither closes the breaker nor delays the next probe.
 func TestProbeThatSaysNothing(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(ctx context.Context, job *fifo.Job) error{
+	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"an error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"a snooze": func(context.Context, *fifo.Job) error { return fifo.Snooze(0, nil) },
 		"a panic":  func(context.Context, *fifo.Job) error { panic(errOnPurpose) },
 		"lost": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
-			}
+			err := exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
 			return fifo.Unavailable(err)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			b.ledger.overlaps = true
-			b.sendAll(perGroup(10, "q", 1)...)
-			var up atomic.Bool
-			var calls atomic.Int64
-			w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-				switch {
-				case calls.Add(1) <= 5:
-					return fifo.Unavailable(nil)
-				case up.Load():
-					return nil
-				}
-				return end(ctx, job)
-			}, oneLane, func(w *fifo.Worker) {
-				w.MaxAttempts = -1
-				w.Retry = func(*fifo.Job, error) time.Duration { return 10 * time.Millisecond }
-			})
-			r := b.run(w)
-			// With the pauses of probes that say Unavailable this would take longer than anybody waits.
-			await(t, "probes", func() bool { return calls.Load() >= 5+10 })
-			require.Equal(t, []string{"q"}, w.Stats().Probed)
-			up.Store(true)
-			b.drained()
-			require.NoError(t, r.stop())
-			require.Empty(t, w.Stats().Probed)
+	}, func(t *testing.T, end func(ctx context.Context, job *fifo.Job) error) {
+		b := newBed(t)
+		b.ledger.overlaps = true
+		b.sendMany("q", 10, 1)
+		var up atomic.Bool
+		var calls atomic.Int64
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			switch {
+			case calls.Add(1) <= 5:
+				return fifo.Unavailable(nil)
+			case up.Load():
+				return nil
+			}
+			return end(ctx, job)
+		}, oneLane, func(w *fifo.Worker) {
+			w.MaxAttempts = -1
+			w.Retry = func(*fifo.Job, error) time.Duration { return 10 * time.Millisecond }
 		})
-	}
+		r := b.run(w)
+		// With the pauses of probes that say Unavailable this would take longer than anybody waits.
+		await(t, "probes", func() bool { return calls.Load() >= 5+10 })
+		require.Equal(t, []string{"q"}, w.Stats().Probed)
+		up.Store(true)
+		r.finish()
+		require.Empty(t, w.Stats().Probed)
+	})
 }
 
 // A batch of groups with a Handler stops when the fifth of them has said so. The others are given back.
 func TestBatchOfGroupsThatIsProbed(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	b.sendAll(perGroup(50, "q", 1)...)
+	b.sendMany("q", 50, 1)
 	w := b.each(fifo.Queue{BatchGroups: 50}, func(context.Context, *fifo.Job) error {
 		return fifo.Unavailable(nil)
 	}, oneLane)
@@ -359,12 +261,4 @@ func TestIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, fifo.Unavailable(errOnPurpose), errOnPurpose)
 	require.EqualError(t, fifo.Unavailable(nil), "unavailable")
 	require.False(t, fifo.IsUnavailable(fifo.Snooze(time.Minute, nil)))
-}
-
-// perGroup returns so many messages for each of so many groups.
-func perGroup(groups int, queue string, n int) (msgs []fifo.Message) {
-	for i := range groups * n {
-		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint(i % groups)})
-	}
-	return msgs
 }

@@ -61,19 +61,16 @@ func testUngrouped(t *testing.T, by lease) {
 	await(t, "all but the delayed one", func() bool { return b.count("jobs") == 1 })
 	require.Equal(t, "later", string(b.jobs()[0].Payload))
 
-	dead := b.deadLetters()
-	require.Len(t, dead, 1)
-	require.Regexp(t, own, dead[0].GroupID)
-	back, _, err := b.client.Queue("q").Redrive(t.Context(), again(dead[0].ID))
-	require.NoError(t, err)
-	require.Len(t, back, 1)
+	dead := only(t, b.deadLetters())
+	require.Regexp(t, own, dead.GroupID)
+	require.Len(t, b.redrive(b.q, again(dead.ID)), 1)
 	for range 6 {
 		others <- struct{}{}
 	}
 	await(t, "its second death", func() bool { return b.count("dead_letters") == 1 })
 	require.NoError(t, r.stop())
 	require.Equal(t, []string{"g"}, column(b, "SELECT group_id FROM pgfifo.queue_groups WHERE group_id <> $1 "+
-		"AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)", dead[0].GroupID))
+		"AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)", dead.GroupID))
 	if by != bySession { // which draws tokens with its claims
 		require.Equal(t, 1, b.count("fences"), "that of the group, which is kept")
 	}
@@ -81,32 +78,28 @@ func testUngrouped(t *testing.T, by lease) {
 
 // What a handler enqueues to the group that its job was given runs behind the job.
 func TestUngroupedGetsCompany(t *testing.T) {
-	t.Parallel()
-	for name, inside := range map[string]bool{"in the job's transaction": true, "beside it": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if string(job.Payload) != "first" {
-					return nil
-				}
-				next := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: "second"}
-				if !inside {
-					_, err := b.client.Enqueue(ctx, next)
-					return err
-				}
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					_, err = b.client.EnqueuePgxTx(ctx, tx, next)
-				}
+	overAll(t, map[string]bool{"in the job's transaction": true, "beside it": false}, func(t *testing.T, inside bool) {
+		b := newBed(t)
+		first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
+		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if string(job.Payload) != "first" {
+				return nil
+			}
+			next := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: "second"}
+			if !inside {
+				_, err := b.client.Enqueue(ctx, next)
 				return err
-			}))
-			order := b.ledger.order()
-			require.Len(t, order, 2)
-			require.Equal(t, first[0], order[0])
-		})
-	}
+			}
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				_, err = b.client.EnqueuePgxTx(ctx, tx, next)
+			}
+			return err
+		}))
+		order := b.ledger.order()
+		require.Len(t, order, 2)
+		require.Equal(t, first[0], order[0])
+	})
 }
 
 // A batch of groups takes many, of which one that fails stops no other.
@@ -141,7 +134,6 @@ func testUngroupedInBatches(t *testing.T, by lease) {
 }
 
 func TestUngroupedNamesNoGroup(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for _, m := range []fifo.Message{{Queue: "q", Ungrouped: true, GroupID: "g"}, {Queue: "q"}} {
 		_, err := b.client.Enqueue(t.Context(), m)

@@ -10,7 +10,6 @@ import (
 
 // What was written by hand is listed, and can be got rid of.
 func TestVerbsOnUnreadableJobs(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
 	for _, set := range []string{
@@ -38,7 +37,6 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 
 // A time of an enqueue that Go does not have keeps nobody from his job, nor from those behind it.
 func TestVerbsOnInfiniteTimes(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	q := b.client.Queue("q")
 	year := map[string]int{"infinity": 9999, "-infinity": 1} // 1: the zero time

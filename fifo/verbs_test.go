@@ -29,24 +29,22 @@ var oneJob = map[string]func(ctx context.Context, s fifo.Scope, id int64) error{
 
 // A job that runs is not touched, and not waited for; what is not there is told.
 func TestVerbsPassOverARunningJob(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
 	h := newBlocking()
 	b.run(b.worker(h.handle, oneLane))
 	receive(t, h.started, "the head")
 	b.plant("q", 1, "dead")
-	q := b.client.Queue("q")
 	dead := b.why("dead").HeadID
-	require.NoError(t, q.Bury(t.Context(), dead, ""))
+	require.NoError(t, b.q.Bury(t.Context(), dead, ""))
 	for name, verb := range oneJob {
-		err := verb(promptly(t), q, ids[0])
+		err := verb(promptly(t), b.q, ids[0])
 		require.ErrorIs(t, err, fifo.ErrJobHeld, name)
 		require.ErrorContains(t, err, "cannot "+name+" it: job ")
 		require.ErrorContains(t, err, " runs since ")
-		require.ErrorIs(t, verb(promptly(t), q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
-		require.ErrorIs(t, verb(promptly(t), q, -1), fifo.ErrJobNotFound, name)
-		err = verb(promptly(t), q, dead)
+		require.ErrorIs(t, verb(promptly(t), b.q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
+		require.ErrorIs(t, verb(promptly(t), b.q, -1), fifo.ErrJobNotFound, name)
+		err = verb(promptly(t), b.q, dead)
 		require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
 		require.ErrorContains(t, err, "is a dead letter since")
 	}
@@ -62,17 +60,15 @@ func TestVerbsPassOverARunningJob(t *testing.T) {
 // A job that backs off runs at once when it is told to, with its attempts, also by a worker that would not look for an
 // hour.
 func TestRetryNow(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
 	w := b.worker(failing(1, fifo.RetryAfter(time.Hour, errOnPurpose)), rarePolls, oneLane)
 	r := b.run(w)
 	for i, id := range ids {
 		await(t, "the failure", func() bool { return w.Stats().Retried == int64(i+1) })
-		require.NoError(t, b.client.Queue("q").RetryNow(t.Context(), id))
+		require.NoError(t, b.q.RetryNow(t.Context(), id))
 	}
-	b.drained()
-	require.NoError(t, r.stop())
+	r.finish()
 	require.Equal(t, []int64{ids[0], ids[0], ids[1], ids[1]}, b.ledger.order(), "in order")
 	require.Equal(t, 1, b.ledger.starts[1].Attempts)
 }
@@ -82,7 +78,6 @@ func TestVerbsOnOneJob(t *testing.T) {
 	t.Parallel()
 	for kind, within := range scopesWithin {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, run_at, failures)
 				SELECT 'q', 'g', 'p', 1, '2030-01-01', '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
@@ -90,7 +85,7 @@ func TestVerbsOnOneJob(t *testing.T) {
 			before := b.jobs()
 			names := []string{"retry", "delete", "bury", "edit"}
 			for _, kept := range []bool{false, true} {
-				s, end := within(b, b.client.Queue("q"))
+				s, end := within(b, b.q)
 				if end.commit == nil && !kept {
 					continue
 				}
@@ -129,10 +124,9 @@ func TestVerbsOnOneJob(t *testing.T) {
 
 // What an edit leaves is checked like a message, and an error of the function's changes nothing.
 func TestEditIsChecked(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", "fine")[0]
-	g := b.client.Queue("q").Group("g")
+	g := b.q.Group("g")
 	for want, f := range map[error]func(job *fifo.Job){
 		fifo.ErrPayloadTooLarge: func(job *fifo.Job) { job.Payload = make([]byte, fifo.MaxPayloadBytes+1) },
 		fifo.ErrInvalidMessage:  func(job *fifo.Job) { job.Headers = fifo.Headers{"\n": ""} },
@@ -167,15 +161,14 @@ func TestEditWithoutAFunction(t *testing.T) {
 
 // No worker takes a job that is being edited, nor one behind it.
 func TestJobThatIsEditedStandsStill(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ids := b.send("g", "one", "two")
-	require.NoError(t, b.client.Queue("q").Edit(t.Context(), ids[0], func(job *fifo.Job) error {
+	require.NoError(t, b.q.Edit(t.Context(), ids[0], func(job *fifo.Job) error {
 		job.Payload = []byte("mended")
 		ran, err := b.worker(nop).RunOne(t.Context())
 		require.False(t, ran)
 		for name, verb := range oneJob {
-			require.ErrorIs(t, verb(promptly(t), b.client.Queue("q"), ids[0]), fifo.ErrJobHeld, name)
+			require.ErrorIs(t, verb(promptly(t), b.q, ids[0]), fifo.ErrJobHeld, name)
 		}
 		return err
 	}))
@@ -189,7 +182,6 @@ func TestVerbsInsideABatch(t *testing.T) {
 	t.Parallel()
 	for name, verb := range oneJob {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newList(t)
 			ids := b.send("g", "one", "two", "three")
 			var payloads []string
@@ -197,7 +189,7 @@ func TestVerbsInsideABatch(t *testing.T) {
 			w := b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
 				if !changed && len(jobs) > 1 {
 					changed = true
-					require.NoError(t, verb(promptly(t), b.client.Queue("q"), ids[1]))
+					require.NoError(t, verb(promptly(t), b.q, ids[1]))
 				} else {
 					for _, job := range jobs {
 						payloads = append(payloads, string(job.Payload))
@@ -213,29 +205,6 @@ func TestVerbsInsideABatch(t *testing.T) {
 			require.Equal(t, len(payloads), query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
 			b.ledger.sent = nil // one may have been deleted
 		})
-	}
-}
-
-// Deleting or burying the job that blocks a group lets the group go on; a pause of an operator's stays.
-func TestOneJobThatBlocks(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"delete", "bury"} {
-		for _, byHand := range []bool{false, true} {
-			b := newBed(t)
-			b.plant("q", 2, "g")
-			id := b.why("g").HeadID
-			b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand) VALUES ('q', 'g', '', $1, $2)`,
-				id, byHand)
-			require.NoError(t, oneJob[name](t.Context(), b.client.Queue("q"), id))
-			pauses, err := b.client.Pauses(t.Context())
-			require.NoError(t, err)
-			if !byHand {
-				require.Empty(t, pauses, name)
-				continue
-			}
-			require.Len(t, pauses, 1, name)
-			require.Zero(t, pauses[0].Job)
-		}
 	}
 }
 
@@ -256,8 +225,7 @@ func TestNextOfADelayedHead(t *testing.T) {
 	done := int64(0)
 	look := func() { // a job that is found when the worker looks for what is new
 		t.Helper()
-		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", Ungrouped: true})
-		require.NoError(t, err)
+		b.receipts(fifo.Message{Queue: "q", Ungrouped: true})
 		done++
 		await(t, "a look", func() bool { return w.Stats().Succeeded == done })
 	}
@@ -276,14 +244,12 @@ func TestNextOfADelayedHead(t *testing.T) {
 	}
 	look()
 	look()
-	q := b.client.Queue("q")
-	require.NoError(t, q.Delete(t.Context(), ids["delete"][0].ID))
-	require.NoError(t, q.Bury(t.Context(), ids["bury"][0].ID, ""))
-	require.NoError(t, q.Delete(t.Context(), ids["delayed"][0].ID))
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, b.q.Delete(t.Context(), ids["delete"][0].ID))
+	require.NoError(t, b.q.Bury(t.Context(), ids["bury"][0].ID, ""))
+	require.NoError(t, b.q.Delete(t.Context(), ids["delayed"][0].ID))
+	tx := b.begin()
 	for _, r := range ids["two"][:2] {
-		require.NoError(t, q.InPgx(tx).Delete(t.Context(), r.ID))
+		require.NoError(t, b.q.InPgx(tx).Delete(t.Context(), r.ID))
 	}
 	require.NoError(t, tx.Commit(t.Context()))
 	await(t, "the next jobs", func() bool { return w.Stats().Succeeded == done+7 })
@@ -291,14 +257,9 @@ func TestNextOfADelayedHead(t *testing.T) {
 
 // Whoever refers to a job by a foreign key has it locked in a way that only its deletion meets, and is not waited for.
 func TestVerbsBesideAForeignKey(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
-	q, ids := b.client.Queue("q"), b.send("g", "a", "b", "c", "d")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }() // or the pool is never closed
-	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR KEY SHARE")
-	require.NoError(t, err)
+	q, ids := b.q, b.send("g", "a", "b", "c", "d")
+	tx := b.beginWith("SELECT FROM pgfifo.jobs FOR KEY SHARE")
 	for verb, id := range map[string]int64{"delete": ids[0], "bury": ids[1]} {
 		err := oneJob[verb](promptly(t), q, id)
 		require.ErrorIs(t, err, fifo.ErrJobHeld)
@@ -314,7 +275,6 @@ func TestVerbsBesideAForeignKey(t *testing.T) {
 
 // A job that begins just before it would be locked is told to run, and not to be locked by somebody.
 func TestVerbBesideAClaim(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	id := b.send("g", "a")[0]
 	h := newBlocking()
@@ -333,14 +293,12 @@ func TestVerbBesideAClaim(t *testing.T) {
 
 // In a transaction that has looked at a group before, Why and Terminate see who has begun to run it since.
 func TestLooksAgainInATransaction(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.overlaps = true
 	h := newBlocking()
 	b.send("g", "a")
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	g := b.client.Queue("q").Group("g").InPgx(tx)
+	tx := b.begin()
+	g := b.q.Group("g").InPgx(tx)
 	why, err := g.Why(t.Context())
 	require.NoError(t, err)
 	require.False(t, why.Held)
@@ -349,9 +307,7 @@ func TestLooksAgainInATransaction(t *testing.T) {
 	why, err = g.Why(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, why.PID)
-	ended, err := g.Terminate(t.Context())
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, b.terminates(g))
 	require.NoError(t, tx.Commit(t.Context()))
 	close(h.release)
 	b.drained()

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -44,7 +43,6 @@ func (b *bed) listeners() int {
 
 // A worker that would poll once an hour hears of messages, whichever way they come.
 func TestNotified(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var died atomic.Bool
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
@@ -66,9 +64,8 @@ func TestNotified(t *testing.T) {
 			b.sendAll(m)
 			ends("Enqueue")
 			for kind, begin := range producers {
-				p := begin(t, b.client, b)
-				_, err := p.enqueue(m)
-				require.NoError(t, err)
+				p := begin(b)
+				p.send(m)
 				require.Len(t, b.ledger.outcomes(), n)
 				require.NoError(t, p.commit())
 				ends(kind)
@@ -77,15 +74,12 @@ func TestNotified(t *testing.T) {
 	}
 	b.send("dead", "dead")
 	ends("death")
-	got, err := counted(b.client.Queue("q").Redrive(t.Context(), allAgain))
-	require.NoError(t, err)
-	require.Equal(t, 1, got)
+	require.Len(t, b.redrive(b.q, allAgain), 1)
 	await(t, "the redriven job to end", func() bool { return b.count("jobs") == 0 })
 }
 
 // A worker hears of what was committed by another process' client, of many groups at once, and of other queues not.
 func TestNotifiedOfMany(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop, rarePolls)
 	b.run(w)
@@ -103,66 +97,49 @@ func TestNotifiedOfMany(t *testing.T) {
 // What is put back into more groups than a notice can name may be anywhere below what workers have finished. They are
 // told so.
 func TestNoticeOfManyPutBack(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for i := range 100 {
 		b.send(strconv.Itoa(i), "dead")
 	}
 	b.bury()
-	ear := pgtest.Conn(t, b.url)
-	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
-	require.NoError(t, err)
+	e := b.listen()
 	other := b.open(b.pool) // which has no notices of enqueues left to send
 	for _, redrive := range []struct {
 		do   fifo.Redrive
 		want string
 	}{
-		{
-			again(1),
-			`{"q":"q","g":[{"g":"0","i":1}],"b":true}`,
-		},
+		{again(1), `{"q":"q","g":[{"g":"0","i":1}],"b":true}`},
 		{allAgain, `{"q":"q","b":true}`},
 	} {
-		_, _, err = other.Queue("q").Redrive(t.Context(), redrive.do)
-		require.NoError(t, err)
-		n := &pgconn.Notification{}
-		for !strings.Contains(n.Payload, `"b"`) {
-			n, err = ear.WaitForNotification(promptly(t))
-			require.NoError(t, err)
+		b.redrive(other.Queue("q"), redrive.do)
+		text := e.next()
+		for !strings.Contains(text, `"b"`) {
+			text = e.next()
 		}
-		require.JSONEq(t, redrive.want, n.Payload)
+		require.JSONEq(t, redrive.want, text)
 	}
 	b.run(b.worker(nop, rarePolls))
 	b.drained()
 	b.send("g", nil)
-	n, err := ear.WaitForNotification(t.Context())
-	require.NoError(t, err)
-	require.NotContains(t, n.Payload, `"b"`, "nothing is put back by an enqueue")
+	require.NotContains(t, e.next(), `"b"`, "nothing is put back by an enqueue")
 }
 
 // Without notifications polling finds everything, and nothing listens or notifies.
 func TestPollOnly(t *testing.T) {
-	t.Parallel()
 	b := newBed(t, func(c *fifo.Config) { c.PollOnly = true })
-	ear := pgtest.Conn(t, b.url)
-	_, err := ear.Exec(t.Context(), "LISTEN pgfifo")
-	require.NoError(t, err)
+	e := b.listen()
 	w := b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 20 * time.Millisecond })
 	b.run(w)
 	b.quiet(w)
 	for _, begin := range producers {
-		p := begin(t, b.client, b)
-		_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g"})
-		require.NoError(t, err)
+		p := begin(b)
+		p.send(fifo.Message{Queue: "q", GroupID: "g"})
 		require.NoError(t, p.commit())
 		b.drained()
 	}
 	require.Equal(t, 1, query[int](b, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND query ILIKE 'listen%'`), "only the test does")
-	b.exec("NOTIFY pgfifo, 'mine'")
-	n, err := ear.WaitForNotification(promptly(t))
-	require.NoError(t, err)
-	require.Equal(t, "mine", n.Payload, "notifications arrive in order: there was none before")
+	require.Empty(t, e.before())
 }
 
 // What is not due yet is worked when it is, without a poll: a delayed message, and a retry.
@@ -180,7 +157,6 @@ func testDueInTime(t *testing.T, by lease) {
 
 // Any role may send notices. Whatever they say, the worker goes on.
 func TestMalformedNotices(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop, rarePolls)
 	b.run(w)
@@ -206,37 +182,33 @@ func TestMalformedNotices(t *testing.T) {
 func TestLateCommitInBusyGroup(t *testing.T) { overLeases(t, testLateCommitInBusyGroup) }
 
 func testLateCommitInBusyGroup(t *testing.T, by lease) {
-	for _, told := range []bool{false, true} {
-		t.Run("told "+strconv.FormatBool(told), func(t *testing.T) {
-			t.Parallel()
-			b := by.on(newBed(t))
-			b.ledger.unordered = true
-			var stop atomic.Bool
-			late := make(chan struct{})
-			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				switch {
-				case string(job.Payload) == "late":
-					close(late)
-				case !stop.Load(): // there is always one more
-					_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g"})
-					return err
-				}
-				return nil
-			}, oneLane))
-			p := producers["pgx.Tx"](t, b.client, b)
-			_, err := p.enqueue(fifo.Message{Queue: "q", GroupID: "g", Payload: "late"})
-			require.NoError(t, err)
-			b.send("g", nil, nil, nil)
-			await(t, "the group to be busy", func() bool { return len(b.ledger.order()) > 50 })
-			if !told {
-				require.NoError(t, p.undo())
-				b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1, 'late')`)
-			} else {
-				require.NoError(t, p.commit())
+	overEach(t, []bool{false, true}, func(t *testing.T, told bool) {
+		b := by.on(newBed(t))
+		b.ledger.unordered = true
+		var stop atomic.Bool
+		late := make(chan struct{})
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			switch {
+			case string(job.Payload) == "late":
+				close(late)
+			case !stop.Load(): // there is always one more
+				_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g"})
+				return err
 			}
-			receive(t, late, "the late one")
-			stop.Store(true)
-			b.drained()
-		})
-	}
+			return nil
+		}, oneLane))
+		p := producers["pgx.Tx"](b)
+		p.send(fifo.Message{Queue: "q", GroupID: "g", Payload: "late"})
+		b.send("g", nil, nil, nil)
+		await(t, "the group to be busy", func() bool { return len(b.ledger.order()) > 50 })
+		if !told {
+			require.NoError(t, p.undo())
+			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 1, 'late')`)
+		} else {
+			require.NoError(t, p.commit())
+		}
+		receive(t, late, "the late one")
+		stop.Store(true)
+		b.drained()
+	})
 }

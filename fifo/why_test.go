@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 
 // One call tells why a job does not run, for each reason that there is.
 func TestWhy(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("held", nil, nil)
 	h := newBlocking()
@@ -32,11 +31,9 @@ func TestWhy(t *testing.T) {
 	b.exec(`UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE group_id = 'delayed'`)
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id, reason, job, by_hand)
 		SELECT 'q', 'blocked', 'job has used up', min(id), false FROM pgfifo.jobs WHERE group_id = 'blocked'`)
-	q := b.client.Queue("q")
-	require.NoError(t, pausing(q.Group("paused").Pause(t.Context(), "under audit")))
-	require.NoError(t, pausing(q.Group("failed").Pause(t.Context(), "")))
-	_, err := q.Group("failed").Resume(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, pausing(b.q.Group("paused").Pause(t.Context(), "under audit")))
+	require.NoError(t, pausing(b.q.Group("failed").Pause(t.Context(), "")))
+	b.resumes(b.q.Group("failed"))
 	require.NoError(t, pausing(b.client.Queue("other").Pause(t.Context(), "all of it")))
 	for _, x := range []struct {
 		queue, group string
@@ -66,8 +63,7 @@ func TestWhy(t *testing.T) {
 		if why.Queued == 1 {
 			continue
 		}
-		jobs, err := s.Group(x.group).Jobs(t.Context(), fifo.Page{})
-		require.NoError(t, err)
+		jobs := b.jobsOf(s.Group(x.group))
 		last := jobs[len(jobs)-1].ID
 		behind, err := s.Group(x.group).WhyJob(t.Context(), last)
 		require.NoError(t, err)
@@ -84,19 +80,18 @@ func TestWhy(t *testing.T) {
 	close(h.release)
 	require.NoError(t, r.stop())
 
-	_, err = q.WhyJob(t.Context(), held)
+	_, err := b.q.WhyJob(t.Context(), held)
 	require.ErrorIs(t, err, fifo.ErrJobNotFound)
-	_, err = q.Group("held").WhyJob(t.Context(), b.why("failed").HeadID)
+	_, err = b.q.Group("held").WhyJob(t.Context(), b.why("failed").HeadID)
 	require.ErrorIs(t, err, fifo.ErrJobNotFound, "it is another group's")
-	_, err = q.Group("none").Why(t.Context())
+	_, err = b.q.Group("none").Why(t.Context())
 	require.ErrorIs(t, err, fifo.ErrJobNotFound)
-	_, err = q.Why(t.Context())
+	_, err = b.q.Why(t.Context())
 	require.ErrorIs(t, err, fifo.ErrInvalidID)
 
 	id := b.why("failed").HeadID
-	require.NoError(t, q.Bury(t.Context(), id, "of no use"))
-	dead, err := q.WhyJob(t.Context(), id)
-	require.NoError(t, err)
+	require.NoError(t, b.q.Bury(t.Context(), id, "of no use"))
+	dead := b.whyJob(id)
 	require.Equal(t, fifo.Dead, dead.State)
 	require.Equal(t, "failed", dead.GroupID)
 	require.WithinDuration(t, time.Now(), dead.Since, time.Minute)
@@ -106,29 +101,34 @@ func TestWhy(t *testing.T) {
 
 func (b *bed) why(group string) fifo.Status {
 	b.t.Helper()
-	why, err := b.client.Queue("q").Group(group).Why(b.t.Context())
+	why, err := b.q.Group(group).Why(b.t.Context())
+	require.NoError(b.t, err)
+	return why
+}
+
+func (b *bed) whyJob(id int64) fifo.Status {
+	b.t.Helper()
+	why, err := b.q.WhyJob(b.t.Context(), id)
 	require.NoError(b.t, err)
 	return why
 }
 
 // Who changes the head holds it, also in a savepoint, as all that a handler does is, of whom PostgreSQL does not tell.
 func TestWhyOfAnEdit(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	ctx, id, edit := t.Context(), b.send("g", "x")[0], func(job *fifo.Job) error {
 		job.Payload = []byte("y")
 		return nil
 	}
-	q := b.client.Queue("q")
 	held := func() {
 		t.Helper()
-		list, err := q.Groups(ctx, fifo.Page{}, fifo.Held)
+		list, err := b.q.Groups(ctx, fifo.Page{}, fifo.Held)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, list[0], b.why("g"))
 		require.Equal(t, fifo.Held, list[0].State)
 		require.Zero(t, list[0].PID)
-		err = q.Delete(ctx, id)
+		err = b.q.Delete(ctx, id)
 		require.ErrorIs(t, err, fifo.ErrJobHeld)
 		require.Regexp(t, "is locked by somebody who changes it", err)
 	}
@@ -136,25 +136,22 @@ func TestWhyOfAnEdit(t *testing.T) {
 		func(pgx.Tx) error { return nil },
 		func(savepoint pgx.Tx) error { return savepoint.Commit(ctx) },
 	} {
-		tx, err := b.pool.Begin(ctx)
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback(context.Background()) }()
+		tx := b.begin()
 		savepoint, err := tx.Begin(ctx)
 		require.NoError(t, err)
-		require.NoError(t, q.InPgx(savepoint).Edit(ctx, id, edit))
+		require.NoError(t, b.q.InPgx(savepoint).Edit(ctx, id, edit))
 		require.NoError(t, ends(savepoint))
 		held()
 		require.NoError(t, tx.Rollback(ctx))
 		require.Equal(t, fifo.Due, b.why("g").State)
 	}
-	_, err := b.client.Enqueue(ctx, fifo.Message{Queue: "repairs", GroupID: "g"})
-	require.NoError(t, err)
+	b.receipts(fifo.Message{Queue: "repairs", GroupID: "g"})
 	h := newBlocking()
 	w := b.bare(nil)
 	w.Handle("repairs", func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err == nil {
-			err = q.InPgx(tx).Edit(ctx, id, edit)
+			err = b.q.InPgx(tx).Edit(ctx, id, edit)
 		}
 		return errors.Join(err, h.handle(ctx, job))
 	})
@@ -167,42 +164,60 @@ func TestWhyOfAnEdit(t *testing.T) {
 	require.Equal(t, fifo.Due, b.why("g").State)
 }
 
-func TestStates(t *testing.T) {
+// Outcomes and states are written to JSON as words, each its own, and read again. Others are refused.
+func TestWordsInJSON(t *testing.T) {
 	t.Parallel()
-	var names []string
-	for s := fifo.State(0); s <= fifo.Dead; s++ {
-		names = append(names, s.String())
+	outcomes, states := make(map[fifo.Outcome]string), make(map[fifo.State]string)
+	for o := fifo.Succeeded; o <= fifo.Unknown; o++ {
+		outcomes[o] = o.String()
 	}
-	text, err := json.Marshal([]any{fifo.Paused, fifo.Buried})
-	require.NoError(t, err)
-	require.JSONEq(t, `["paused", "buried"]`, string(text))
-	require.Equal(t, "unknown, held, paused, backing off, delayed, over its limit, due, behind, dead",
-		strings.Join(names, ", "))
-}
+	for s := fifo.State(0); s <= fifo.Dead; s++ {
+		states[s] = s.String()
+	}
+	require.Equal(t, map[fifo.Outcome]string{
+		fifo.Succeeded: "succeeded", fifo.Retried: "retried", fifo.Buried: "buried", fifo.Returned: "returned",
+		fifo.Snoozed: "snoozed", fifo.Blocked: "blocked", fifo.Discarded: "discarded", fifo.Unknown: "unknown",
+	}, outcomes)
+	require.Equal(t, map[fifo.State]string{
+		0: "unknown", fifo.Held: "held", fifo.Paused: "paused", fifo.BackingOff: "backing off",
+		fifo.Delayed: "delayed", fifo.OverLimit: "over its limit", fifo.Due: "due", fifo.Behind: "behind",
+		fifo.Dead: "dead",
+	}, states)
+	for _, e := range []int{-1, 9} {
+		require.Equal(t, "unknown", fifo.Outcome(e).String())
+		require.Equal(t, "unknown", fifo.State(e).String())
+	}
 
-// What is told of states and outcomes in JSON reads back.
-func TestStatesFromJSON(t *testing.T) {
-	t.Parallel()
-	for state := fifo.State(0); state <= fifo.Dead; state++ {
-		status := fifo.Status{State: state, LastFailure: &fifo.Failure{Kind: fifo.KindLost}}
+	text, err := json.Marshal([]any{outcomes, states})
+	require.NoError(t, err)
+	var gotOutcomes map[fifo.Outcome]string
+	var gotStates map[fifo.State]string
+	require.NoError(t, json.Unmarshal(text, &[]any{&gotOutcomes, &gotStates}))
+	require.Equal(t, outcomes, gotOutcomes)
+	require.Equal(t, states, gotStates)
+
+	for s := range states {
+		status := fifo.Status{State: s, LastFailure: &fifo.Failure{Kind: fifo.KindLost}}
+		back := fifo.Status{State: fifo.Held}
 		text, err := json.Marshal(status)
 		require.NoError(t, err)
-		back := fifo.Status{State: fifo.Held}
 		require.NoError(t, json.Unmarshal(text, &back))
 		require.Equal(t, status, back)
 	}
-	for outcome := fifo.Succeeded; outcome <= fifo.Unknown; outcome++ {
-		text, err := json.Marshal(map[fifo.Outcome]fifo.Outcome{outcome: outcome})
+	for o := range outcomes {
+		text, err := json.Marshal(o)
 		require.NoError(t, err)
-		var back map[fifo.Outcome]fifo.Outcome
+		require.Equal(t, strconv.Quote(o.String()), string(text))
+		var back fifo.Outcome
 		require.NoError(t, json.Unmarshal(text, &back))
-		require.Equal(t, map[fifo.Outcome]fifo.Outcome{outcome: outcome}, back)
+		require.Equal(t, o, back)
 	}
-	state, outcome := fifo.Paused, fifo.Buried
-	err := json.Unmarshal([]byte(`"stuck"`), &state)
+
+	o, s := fifo.Buried, fifo.Paused
+	require.EqualError(t, json.Unmarshal([]byte(`"lost"`), &o), `fifo: invalid outcome: "lost"`)
+	require.Equal(t, fifo.Buried, o)
+	err = json.Unmarshal([]byte(`"Held"`), &s)
 	require.ErrorIs(t, err, fifo.ErrInvalidState)
-	require.ErrorContains(t, err, "stuck")
-	require.ErrorContains(t, json.Unmarshal([]byte(`"done"`), &outcome), "done")
-	require.Equal(t, fifo.Paused, state)
-	require.Equal(t, fifo.Buried, outcome)
+	require.ErrorContains(t, err, `"Held"`)
+	require.Equal(t, fifo.Paused, s)
 }

@@ -17,7 +17,6 @@ import (
 )
 
 func TestInvalidWorker(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	for name, x := range map[string]struct {
 		edit func(w *fifo.Worker)
@@ -50,12 +49,12 @@ func TestInvalidWorker(t *testing.T) {
 
 // Queues of one lease keep lanes of that lease, and there must be enough of these.
 func TestLanesThatDoNotFit(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		lanes, seats int            // 0: 10 and 100
 		keep         map[string]int // by queue; those with an "s" have the lease of a session
 		text         string         // "": it runs
-	}{
+	}
+	overAll(t, map[string]row{
 		"more than there are":      {2, 0, map[string]int{"q": 0, "z": 3}, "3 lanes together, and Concurrency is 2"},
 		"more than can be counted": {0, 0, map[string]int{"x": math.MaxInt, "y": math.MaxInt}, "lanes together"},
 		"all are kept":             {2, 0, map[string]int{"q": 0, "z": 2}, `for other queues than "q"`},
@@ -63,26 +62,23 @@ func TestLanesThatDoNotFit(t *testing.T) {
 		"of both":                  {10, 10, map[string]int{"s": 8, "q": 8}, ""},
 		"too few of one":           {10, 100, map[string]int{"s": 8, "q": 11}, `["q"] keep 11 lanes together`},
 		"more than sessions have":  {50, 10, map[string]int{"s": 8, "s2": 8}, "and SessionConcurrency is 10"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
-			w := &fifo.Worker{Client: b.client, Concurrency: x.lanes, SessionConcurrency: x.seats}
-			for queue, keep := range x.keep {
-				w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: keep})
-				s := fifo.Settings{SessionLease: queue[0] == 's'}
-				require.NoError(t, b.client.Queue(queue).Configure(t.Context(), s))
-			}
-			if x.text == "" {
-				b.run(w)
-				await(t, "the worker", func() bool { return w.Ready() == nil })
-				return
-			}
-			err := w.Run(t.Context())
-			require.ErrorIs(t, err, fifo.ErrInvalidWorker)
-			require.ErrorContains(t, err, x.text)
-		})
-	}
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		w := &fifo.Worker{Client: b.client, Concurrency: x.lanes, SessionConcurrency: x.seats}
+		for queue, keep := range x.keep {
+			w.HandleQueue(queue, fifo.Queue{Handler: nop, MinLanes: keep})
+			s := fifo.Settings{SessionLease: queue[0] == 's'}
+			require.NoError(t, b.client.Queue(queue).Configure(t.Context(), s))
+		}
+		if x.text == "" {
+			b.run(w)
+			await(t, "the worker", func() bool { return w.Ready() == nil })
+			return
+		}
+		err := w.Run(t.Context())
+		require.ErrorIs(t, err, fifo.ErrInvalidWorker)
+		require.ErrorContains(t, err, x.text)
+	})
 }
 
 func TestHandlePanics(t *testing.T) {
@@ -106,7 +102,6 @@ func TestHandlePanics(t *testing.T) {
 
 // Handlers of a closed client would have no transaction, and their jobs would use up their attempts.
 func TestRunOfAClosedClient(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.send("g", "a")
 	w := b.worker(nop)
@@ -119,7 +114,6 @@ func TestRunOfAClosedClient(t *testing.T) {
 }
 
 func TestErrRunning(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	w := b.worker(nop)
 	r := b.run(w)
@@ -136,7 +130,6 @@ func TestErrConnections(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct{ lanes, limit int }{{5, 3}, {5, 5}, {5, 6}, {1, 1}, {1, 2}} {
 		t.Run(fmt.Sprint(x.lanes, " lanes, limit ", x.limit), func(t *testing.T) {
-			t.Parallel()
 			b := newBed(t)
 			role := query[string](b, "SELECT current_database() || '_poor'")
 			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'poor' CONNECTION LIMIT %d;
@@ -181,16 +174,13 @@ func testConcurrency(t *testing.T, by lease) {
 		}
 		return nil
 	}, func(w *fifo.Worker) { w.Concurrency = lanes })
-	r := b.run(w)
-	b.drained()
-	require.NoError(t, r.stop())
+	b.work(w)
 	require.Zero(t, w.Stats().Running)
 	require.EqualValues(t, 2*lanes, w.Stats().Succeeded)
 }
 
 // Groups take turns, however much one of them has to do.
 func TestRoundRobin(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	var msgs []fifo.Message
 	for range 100 {
@@ -232,9 +222,7 @@ func testStuckGroups(t *testing.T, by lease) {
 	}, func(w *fifo.Worker) { w.Concurrency = lanes })
 	b.run(w)
 	await(t, "the stuck ones", func() bool { return w.Stats().Running == lanes-1 })
-	for g := range 20 {
-		b.send(fmt.Sprint("free", g), nil, nil, nil)
-	}
+	b.sendMany("q", 20, 3)
 	await(t, "the free groups", func() bool { return b.count("jobs") == 2*(lanes-1) })
 	require.Equal(t, lanes-1, w.Stats().Running)
 	close(release)
@@ -243,7 +231,6 @@ func testStuckGroups(t *testing.T, by lease) {
 
 // A worker whose connections were all ended dials them again.
 func TestRedial(t *testing.T) {
-	t.Parallel()
 	b := newBed(t)
 	b.ledger.overlaps = true
 	w := b.worker(nop, func(w *fifo.Worker) { w.Name = "redial" })
@@ -253,11 +240,7 @@ func TestRedial(t *testing.T) {
 		b.drained()
 		await(t, "all connections", func() bool { // the listener comes last
 			// A lane that was idle notices when it is to work again: work for all lanes.
-			var msgs []fifo.Message
-			for g := range 10 {
-				msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint("all", g)})
-			}
-			b.sendAll(msgs...)
+			b.sendMany("q", 10, 1)
 			b.drained()
 			return query[int](b, `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name = 'redial'`) == 4
@@ -271,14 +254,13 @@ func TestRedial(t *testing.T) {
 
 // Run leaves no goroutine behind.
 func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all goroutines
-	b := newBed(t)
+	b := bedOn(t, pgtest.URL(t))
 	require.NoError(t, b.pool.Ping(t.Context()))
 	ignore := goleak.IgnoreCurrent()
 	for i := range 2 {
 		b.send("g", nil, nil)
 		b.work(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = time.Millisecond }))
-		_, err := b.worker(nop).RunOne(t.Context())
-		require.NoError(t, err)
+		b.runsOne(b.worker(nop))
 		b.pool.Reset()
 		if i == 0 {
 			continue
@@ -295,9 +277,7 @@ func TestQueuesTakeTurns(t *testing.T) { overLeases(t, testQueuesTakeTurns) }
 func testQueuesTakeTurns(t *testing.T, by lease) {
 	b := by.on(newBed(t), "z")
 	const backlog = 600
-	for i := range backlog {
-		b.send(fmt.Sprint("g", i), nil)
-	}
+	b.sendMany("q", backlog, 1)
 	b.sendAll(fifo.Message{Queue: "z", GroupID: "a"}, fifo.Message{Queue: "z", GroupID: "b"})
 	w := b.worker(func(context.Context, *fifo.Job) error {
 		<-time.After(time.Millisecond) // its work
@@ -313,4 +293,55 @@ func testQueuesTakeTurns(t *testing.T, by lease) {
 	t.Logf("behind %d and %d jobs", first, second)
 	require.Less(t, second, backlog)
 	b.drained()
+}
+
+// A lane without work whose session was ended notices within a heartbeat and dials again, before there is work.
+func TestIdleLaneDialsAgain(t *testing.T) {
+	b := newBed(t)
+	ids := b.send("g", nil)
+	pids := make(chan int, 2)
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		var pid int
+		err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
+		pids <- pid
+		return err
+	}, oneLane, watchful, rarePolls, func(w *fifo.Worker) { w.Name = "idle" }))
+	pid := receive(t, pids, "the first job")
+	b.drained()
+	const sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() " +
+		"AND application_name = 'idle'"
+	all := query[int](b, sessions)
+	require.NoError(t, b.kill(t.Context(), pid))
+	await(t, "another session", func() bool { return query[int](b, sessions) == all })
+	ids = append(ids, b.send("g", nil)...)
+	require.NotEqual(t, pid, receive(t, pids, "the second job"))
+	r.finish()
+	require.Equal(t, ids, b.ledger.order(), "once each")
+}
+
+// So does the session that holds groups, although it holds none.
+func TestIdleSessionDialsAgain(t *testing.T) {
+	b := bySession.on(newBed(t))
+	ids := b.send("g", nil)
+	keepers := make(chan int, 2)
+	r := b.run(b.worker(func(context.Context, *fifo.Job) error {
+		keepers <- b.keeper("g")
+		return nil
+	}, oneLane, watchful, rarePolls))
+	pid := receive(t, keepers, "the first job")
+	b.drained()
+	const locks = `SELECT coalesce(min(pid), 0) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	require.Equal(t, pid, query[int](b, locks))
+	require.NoError(t, b.kill(t.Context(), pid))
+	next := 0
+	await(t, "another session", func() bool { next = query[int](b, locks); return next != 0 && next != pid })
+	ids = append(ids, b.send("g", nil)...)
+	require.Equal(t, next, receive(t, keepers, "the second job"))
+	r.finish()
+	require.Equal(t, ids, b.ledger.order(), "once each")
 }

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,14 +10,12 @@ import (
 
 // A call that finds its job gone does not undo the claim behind it: that is given back, and is no evidence of a crash.
 func TestClaimBehindACallThatFindsNothing(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("CREATE TABLE effects (v text)")
 	ids := s.Enqueue(3, "a")
 	s.Enqueue(1, "b")
 	l := s.lane()
-	h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-	require.NoError(t, err)
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	require.Len(t, h.Rest, 2)
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 	require.NoError(t, l.Keep(t.Context()))
@@ -28,60 +25,45 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotHeld)
 	require.False(t, settled)
 
-	other := s.lane()
-	s.claim(other, "b")
-	lost, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "nobody has died")
-	s.end(other)
+	require.False(t, s.lost("b"), "nobody has died")
 }
 
 // A batch that is undone because somebody has changed a job behind its head is no evidence of a crash: who claims the
 // group next, before anything else is known of it, charges nobody.
 func TestBatchWhoseJobsHaveChanged(t *testing.T) {
-	t.Parallel()
-	for _, used := range []bool{false, true} {
-		for what, change := range map[string]string{
+	overEach(t, []bool{false, true}, func(t *testing.T, used bool) {
+		overAll(t, map[string]string{
 			"gone":    "DELETE FROM pgfifo.jobs WHERE id = $1",
 			"changed": "UPDATE pgfifo.jobs SET payload = 'new' WHERE id = $1",
-		} {
-			t.Run(fmt.Sprintf("%s, used %t", what, used), func(t *testing.T) {
-				t.Parallel()
-				s := newStage(t)
-				s.Exec("CREATE TABLE effects (v text)")
-				ids := s.Enqueue(3, "a")
-				s.Enqueue(1, "b")
-				l := s.lane()
-				h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-				require.NoError(t, err)
-				require.Len(t, h.Rest, 2)
-				if used {
-					require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
-				}
-				s.Exec(change, ids[1])
-				_, settled, err := l.Step(t.Context(), append(succeed(h), behind(h)), &Request{Key: group("b")})
-				require.ErrorIs(t, err, ErrGivenBack)
-				require.False(t, settled)
+		}, func(t *testing.T, change string) {
+			s := newStage(t)
+			s.Exec("CREATE TABLE effects (v text)")
+			ids := s.Enqueue(3, "a")
+			s.Enqueue(1, "b")
+			l := s.lane()
+			h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
+			require.Len(t, h.Rest, 2)
+			if used {
+				require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+			}
+			s.Exec(change, ids[1])
+			_, settled, err := l.Step(t.Context(), append(succeed(h), behind(h)), &Request{Key: group("b")})
+			require.ErrorIs(t, err, ErrGivenBack)
+			require.False(t, settled)
 
-				other := s.lane()
-				s.claim(other, "a")
-				lost, err := other.Lost(t.Context())
-				require.NoError(t, err)
-				require.Empty(t, lost, "nobody has died")
-				s.end(other)
-				require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-				require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
-				require.False(t, l.Closed())
-			})
-		}
-	}
+			require.False(t, s.lost("a"), "nobody has died")
+			require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+			require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
+			require.False(t, l.Closed())
+		})
+	})
 }
 
 // A cursor WITH HOLD, whose query would fail at COMMIT, does not refuse that of a batch.
 func TestCursorOfABatch(t *testing.T) {
-	t.Parallel()
 	const declare = "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / n FROM generate_series(0, 1) n"
-	for name, x := range map[string]struct{ before, handler string }{
+	type row struct{ before, handler string }
+	overAll(t, map[string]row{
 		"the handler's": {"SELECT 1", declare},
 		"of a deferred trigger": {
 			`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
@@ -89,26 +71,22 @@ func TestCursorOfABatch(t *testing.T) {
 			CREATE CONSTRAINT TRIGGER hold AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 			EXECUTE FUNCTION hold()`, "SELECT 1",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Exec("CREATE TABLE effects (v text)")
-			s.Exec(x.before)
-			s.Enqueue(1, "a", "b")
-			l := s.lane()
-			h, got := s.together(l, "a", "b")
-			require.Equal(t, "a b", got)
-			require.NoError(t, l.Lend(func() {
-				tx := s.pgxTx(h)
-				s.write(tx, "1")
-				_, err := tx.Exec(t.Context(), x.handler)
-				require.NoError(t, err)
-			}))
-			s.end(l, succeed(h)...)
-			require.Equal(t, []string{"1"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-		})
-	}
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Exec("CREATE TABLE effects (v text)")
+		s.Exec(x.before)
+		s.Enqueue(1, "a", "b")
+		l := s.lane()
+		h, got := s.together(l, "a", "b")
+		require.Equal(t, "a b", got)
+		require.NoError(t, l.Lend(func() {
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			s.do(tx, x.handler)
+		}))
+		s.end(l, succeed(h)...)
+		require.Equal(t, []string{"1"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+	})
 }
 
 // behind settles the jobs behind the head of a batch.
@@ -128,22 +106,19 @@ func behind(h *Hold) Call {
 
 // Calls are part of the transaction that holds their jobs, or are not made.
 func TestNoCallsWithoutAHold(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("CREATE TABLE effects (v text)")
 	ids := s.Enqueue(3, "a")
 	s.Enqueue(1, "b")
 	for name, next := range map[string]*Request{"and no more": nil, "and a claim": {Key: group("b")}} {
 		l := s.lane()
-		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-		require.NoError(t, err)
+		h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 		require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 		require.NoError(t, l.Keep(t.Context()))
 		require.NoError(t, l.Lend(func() {
 			tx, err := l.Loan().PgxTx(t.Context())
 			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), takeUnseen)
-			require.NoError(t, err)
+			s.do(tx, takeUnseen)
 		}))
 		require.NoError(t, l.Undo(t.Context()))
 		require.ErrorIs(t, l.Keep(t.Context()), ErrNotHeld, "all is undone")

@@ -12,8 +12,7 @@ import (
 // together claims the heads of several groups, and returns which it got.
 func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), nil, request(ids...))
-	require.NoError(s, err)
+	h := s.step(l, nil, request(ids...))
 	if h == nil {
 		return nil, ""
 	}
@@ -29,7 +28,6 @@ func (s *stage) together(l *Lane, ids ...string) (*Hold, string) {
 // A group that somebody else holds is missed, also when a lower id of it has been committed since, which nobody has
 // locked.
 func TestHeldGroupAmongMany(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	producer := s.Session()
 	producer.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
@@ -43,14 +41,14 @@ func TestHeldGroupAmongMany(t *testing.T) {
 // Of many groups those are claimed that can be had, without waiting; the others are not left locked, nor is one whose
 // head is not to be worked in company.
 func TestClaimOfManyGroups(t *testing.T) {
-	t.Parallel()
 	const lock = " FOR NO KEY UPDATE"
-	for name, x := range map[string]struct {
+	type row struct {
 		before string // by somebody who commits
 		held   string // by somebody who does not
 		got    string
 		locked string // by the others
-	}{
+	}
+	overAll(t, map[string]row{
 		"all free": {"SELECT 1", "SELECT 1", "a b c d", ""},
 		"one with a worker": {"SELECT 1", "SELECT FROM pgfifo.queue_groups NATURAL JOIN pgfifo.jobs " +
 			"WHERE group_id = 'b' AND id = 2" + lock, "a c d", "b b/2"},
@@ -77,79 +75,69 @@ func TestClaimOfManyGroups(t *testing.T) {
 			"UPDATE pgfifo.jobs SET attempts = 1 WHERE id <> 2",
 			"SELECT FROM pgfifo.queue_groups WHERE group_id = 'b'" + lock, "a", "b",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a", "b", "c", "d")
-			s.Exec(x.before)
-			other := s.Session()
-			other.Do("BEGIN; " + x.held)
-			l := s.lane()
-			h, got := s.together(l, "a", "b", "c", "d")
-			require.Equal(t, x.got, got)
-			if h == nil { // until the step that follows at once
-				s.end(l)
-				require.Equal(t, strings.Fields(x.locked), s.Locked())
-				return
-			}
-			want := strings.Fields(x.locked)
-			for held := range h.Heads() {
-				want = append(want, held.GroupID, fmt.Sprint(held.GroupID, "/", held.ID))
-				require.True(t, held.More)
-			}
-			require.ElementsMatch(t, want, s.Locked())
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Enqueue(2, "a", "b", "c", "d")
+		s.Exec(x.before)
+		other := s.Session()
+		other.Do("BEGIN; " + x.held)
+		l := s.lane()
+		h, got := s.together(l, "a", "b", "c", "d")
+		require.Equal(t, x.got, got)
+		if h == nil { // until the step that follows at once
 			s.end(l)
-			require.ElementsMatch(t, strings.Fields(x.locked), s.Locked())
-		})
-	}
+			require.Equal(t, strings.Fields(x.locked), s.Locked())
+			return
+		}
+		want := strings.Fields(x.locked)
+		for held := range h.Heads() {
+			want = append(want, held.GroupID, fmt.Sprint(held.GroupID, "/", held.ID))
+			require.True(t, held.More)
+		}
+		require.ElementsMatch(t, want, s.Locked())
+		s.end(l)
+		require.ElementsMatch(t, strings.Fields(x.locked), s.Locked())
+	})
 }
 
 // What a worker leaves behind that dies with many groups is found by the next one once for each head, also if that one
 // has to give up its first claim because of others, or because they are to run alone.
 func TestLostHeads(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	type row struct {
 		held string
 		lost string
-	}{
+	}
+	overAll(t, map[string]row{
 		"at once":                  {"SELECT 1", "a b c"},
 		"one is held by now":       {"SELECT FROM pgfifo.queue_groups WHERE group_id = 'x' FOR UPDATE", "a b c"},
 		"one of them":              {"SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE", "a c"},
 		"one is changed meanwhile": {"UPDATE pgfifo.jobs SET payload = 'y' WHERE id = 3", "a b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a", "b", "c", "x")
-			l := s.lane()
-			_, got := s.together(l, "a", "b", "c")
-			require.Equal(t, "a b c", got)
-			s.Terminate(l.pg().PID())
-			s.Session().Do("BEGIN; " + x.held)
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Enqueue(2, "a", "b", "c", "x")
+		l := s.lane()
+		_, got := s.together(l, "a", "b", "c")
+		require.Equal(t, "a b c", got)
+		s.Terminate(l.pg().PID())
+		s.Session().Do("BEGIN; " + x.held)
 
-			l = s.lane()
-			s.together(l, "x", "a", "b", "c")
-			lost, err := l.Lost(t.Context())
-			require.NoError(t, err)
-			var groups []string
-			for _, h := range lost {
-				groups = append(groups, h.GroupID)
-			}
-			slices.Sort(groups)
-			require.Equal(t, x.lost, strings.Join(groups, " "))
-			s.end(l)
-			s.together(l, "x", "a", "b", "c")
-			lost, err = l.Lost(t.Context())
-			require.NoError(t, err)
-			require.Empty(t, lost, "once")
-		})
-	}
+		l = s.lane()
+		s.together(l, "x", "a", "b", "c")
+		lost := s.found(l)
+		var groups []string
+		for _, h := range lost {
+			groups = append(groups, h.GroupID)
+		}
+		slices.Sort(groups)
+		require.Equal(t, x.lost, strings.Join(groups, " "))
+		s.end(l)
+		s.together(l, "x", "a", "b", "c")
+		require.Empty(t, s.found(l), "once")
+	})
 }
 
 // A head that runs alone is not in company, but if its worker has died that is told with the first claim.
 func TestLostHeadThatRunsAlone(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c")
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = 'b'")
@@ -157,12 +145,10 @@ func TestLostHeadThatRunsAlone(t *testing.T) {
 	s.claim(l, "b")
 	s.Terminate(l.pg().PID())
 	l = s.lane()
-	h, _, err := l.Step(t.Context(), nil, request("a", "b", "c"))
-	require.NoError(t, err)
+	h := s.step(l, nil, request("a", "b", "c"))
 	require.Len(t, h.Rest, 2)
 	require.True(t, h.Rest[0].Seen.Alone)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
+	lost := s.found(l)
 	require.Len(t, lost, 1)
 	require.Equal(t, "b", lost[0].GroupID)
 	s.end(l)
@@ -171,14 +157,11 @@ func TestLostHeadThatRunsAlone(t *testing.T) {
 
 // The jobs behind a head bear no evidence of a dead batch, and a head that does has no company.
 func TestLostBatchOfOneGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(4, "a")
 	l := s.lane()
 	batch := func() *Hold {
-		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 3})
-		require.NoError(t, err)
-		return h
+		return s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	}
 	h := batch()
 	require.Len(t, h.Rest, 2)
@@ -187,8 +170,7 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	l = s.lane()
 	h = batch()
 	require.Empty(t, h.Rest)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
+	lost := s.found(l)
 	require.Len(t, lost, 1)
 	require.Equal(t, int64(1), lost[0].ID)
 	s.end(l, succeed(h)...)
@@ -196,23 +178,18 @@ func TestLostBatchOfOneGroup(t *testing.T) {
 	require.Equal(t, int64(2), h.ID)
 	require.Len(t, h.Rest, 2)
 	require.False(t, h.Rest[1].More)
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost)
+	require.Empty(t, s.found(l))
 }
 
 // A job that was marked when its batch died is found lost also if a lower id is its group's head by then: the batch of
 // that ends before it.
 func TestLostHeadBehindALowerID(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.Exec("UPDATE pgfifo.jobs SET id = id + 10")
 	l := s.lane()
 	claim := func() *Hold {
-		h, _, err := l.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 5})
-		require.NoError(t, err)
-		return h
+		return s.step(l, nil, &Request{Key: group("a"), Jobs: 5})
 	}
 	h := claim()
 	require.Len(t, h.Rest, 2)
@@ -229,18 +206,16 @@ func TestLostHeadBehindALowerID(t *testing.T) {
 	s.end(l, succeed(h)...)
 	h = claim()
 	require.Equal(t, int64(11), h.ID)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 }
 
 // A batch is as many jobs as are asked for and there, up to the first that runs alone.
 func TestSizeOfABatch(t *testing.T) {
-	t.Parallel()
-	for before, x := range map[string]struct {
+	type row struct {
 		jobs, got int
 		more      bool
-	}{
+	}
+	overNamed(t, map[string]row{
 		"SELECT 1": {3, 3, true},
 		"SELECT 2": {5, 5, false},
 		"SELECT 3": {1000, 5, false},
@@ -250,24 +225,22 @@ func TestSizeOfABatch(t *testing.T) {
 		"UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1":     {5, 1, true},
 		"DELETE FROM pgfifo.jobs WHERE id > 1":                 {5, 1, false},
 		"DELETE FROM pgfifo.jobs WHERE id IN (1, 3)":           {3, 3, false},
-	} {
+	}, func(t *testing.T, before string, x row) {
 		s := newStage(t)
 		s.Enqueue(5, "a")
 		s.Exec(before)
-		h, _, err := s.lane().Step(t.Context(), nil, &Request{Key: group("a"), Jobs: x.jobs})
-		require.NoError(t, err)
+		h := s.step(s.lane(), nil, &Request{Key: group("a"), Jobs: x.jobs})
 		require.Len(t, h.Rest, x.got-1, before)
 		last := append([]Held{h.Held}, h.Rest...)[x.got-1]
 		require.Equal(t, x.more, last.More, before)
 		for i := range x.got - 1 {
 			require.True(t, append([]Held{h.Held}, h.Rest...)[i].More, before)
 		}
-	}
+	})
 }
 
 // A batch has no more payloads than a lane should keep in memory, and the rest comes with the next one.
 func TestBatchInBytes(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
@@ -277,8 +250,7 @@ func TestBatchInBytes(t *testing.T) {
 	}
 	l := s.lane()
 	fifty := &Request{Key: group("a"), Jobs: 50}
-	h, _, err := l.Step(t.Context(), nil, fifty)
-	require.NoError(t, err)
+	h := s.step(l, nil, fifty)
 	require.Len(t, h.Rest, 15)
 	for _, held := range append([]Held{h.Held}, h.Rest...) {
 		require.Len(t, held.Payload, 1<<20)
@@ -288,8 +260,7 @@ func TestBatchInBytes(t *testing.T) {
 
 	// A head that is to run alone comes alone.
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1")
-	h, _, err = l.Step(t.Context(), nil, fifty)
-	require.NoError(t, err)
+	h = s.step(l, nil, fifty)
 	require.Empty(t, h.Rest)
 	require.True(t, h.More)
 	s.end(l)
@@ -297,14 +268,12 @@ func TestBatchInBytes(t *testing.T) {
 
 // Heads of many groups have no more payload together than the jobs of one.
 func TestBatchOfGroupsInBytes(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	names := strings.Split("abcdefghijklmnopqrst", "")
 	s.Enqueue(1, names...)
 	s.Exec("UPDATE pgfifo.jobs SET payload = decode(repeat('00', 1 << 20), 'hex')")
 	l := s.lane()
-	h, _, err := l.Step(t.Context(), nil, request(names...))
-	require.NoError(t, err)
+	h := s.step(l, nil, request(names...))
 	require.Equal(t, []int{16, 17, 18, 19}, h.Apart, "each by itself, with the next claim")
 	require.Len(t, h.Rest, 15)
 	for _, held := range append([]Held{h.Held}, h.Rest...) {

@@ -17,7 +17,6 @@ import (
 // A cancel request may come too early, or not at all: the statement is cancelled all the same, and the group stays
 // held.
 func TestCancelRequestIsLost(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{})
@@ -40,7 +39,6 @@ func TestCancelRequestIsLost(t *testing.T) {
 // A cancel request that the server has not answered in time may come at any time: no other job is to meet it, and if
 // the settling of its own does, the job has not failed.
 func TestCancelRequestIsLate(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	late := netfault.NewLate()
@@ -72,24 +70,17 @@ func TestCancelRequestIsLate(t *testing.T) {
 	other := s.lane()
 	again := s.claim(other, "a")
 	require.Zero(t, again.Attempts)
-	lost, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost)
+	require.Empty(t, s.found(other))
 	s.end(other, succeed(again)...)
 }
 
 // No request is on its way any more when the next statement begins.
 func TestCancelRequestIsForOneStatement(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		tx := s.pgxTx(h)
 		for range 5 {
-			inner, err := tx.Begin(t.Context())
-			require.NoError(t, err)
+			inner := s.inside(tx)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancelled := make(chan struct{})
 			go func() {
@@ -99,8 +90,7 @@ func TestCancelRequestIsForOneStatement(t *testing.T) {
 			_, _ = inner.Exec(ctx, "SELECT") // may be done already
 			<-cancelled
 			_ = inner.Rollback(t.Context())
-			_, err = tx.Exec(t.Context(), "SELECT pg_sleep(0.01)")
-			require.NoError(t, err)
+			s.do(tx, "SELECT pg_sleep(0.01)")
 		}
 	}))
 	s.end(l, succeed(h)...)

@@ -16,26 +16,29 @@ func (s *stage) lost(id string) bool {
 	s.Helper()
 	l := s.lane()
 	s.claim(l, id)
-	lost, err := l.Lost(s.Context())
-	require.NoError(s, err)
+	lost := s.found(l)
 	s.end(l)
 	return len(lost) > 0
 }
 
+// gone waits for the end of a session.
+func (s *stage) gone(pid uint32) {
+	s.Helper()
+	s.Until(func() bool {
+		return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
+	})
+}
+
 func TestLostIsToldOnce(t *testing.T) {
-	t.Parallel()
-	for name, die := range map[string]func(*stage, *Lane, *Hold){
+	overAll(t, map[string]func(*stage, *Lane, *Hold){
 		"terminated while idle": func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
 		"connection cut": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
 			l.Kill()
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
+			s.gone(pid)
 		},
 		"after writes": func(s *stage, l *Lane, h *Hold) {
-			_, err := s.pgxTx(h).Exec(s.Context(), "CREATE TABLE effects (v text)")
-			require.NoError(s, err)
+			s.do(s.pgxTx(h), "CREATE TABLE effects (v text)")
 			s.Terminate(l.pg().PID())
 		},
 		"in the middle of a statement": func(s *stage, l *Lane, h *Hold) {
@@ -54,28 +57,21 @@ func TestLostIsToldOnce(t *testing.T) {
 			pid := l.pg().PID()
 			_, err := l.Conn().Exec(s.Context(), "SET LOCAL idle_in_transaction_session_timeout = 10")
 			require.NoError(s, err)
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
+			s.gone(pid)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a", "b")
-			require.False(t, s.lost("a"), "never claimed")
-			require.False(t, s.lost("a"), "given back")
-			l := s.lane()
-			pid := l.pg().PID()
-			die(s, l, s.claim(l, "a"))
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
-			require.True(t, s.lost("a"))
-			require.False(t, s.lost("a"), "once")
-			require.False(t, s.lost("b"))
-		})
-	}
+	}, func(t *testing.T, die func(*stage, *Lane, *Hold)) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "b")
+		require.False(t, s.lost("a"), "never claimed")
+		require.False(t, s.lost("a"), "given back")
+		l := s.lane()
+		pid := l.pg().PID()
+		die(s, l, s.claim(l, "a"))
+		s.gone(pid)
+		require.True(t, s.lost("a"))
+		require.False(t, s.lost("a"), "once")
+		require.False(t, s.lost("b"))
+	})
 }
 
 // dieInCommit has the session die in the COMMIT that settles a job whose handler has written something.
@@ -85,10 +81,7 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
 		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 		EXECUTE FUNCTION die()`)
-	require.NoError(s, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(s.Context(), "INSERT INTO effects VALUES ('')")
-		require.NoError(s, err)
-	}))
+	require.NoError(s, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('')") }))
 	_, settled, err := l.Step(s.Context(), calls, nil)
 	require.ErrorContains(s, err, "57P01")
 	require.False(s, settled)
@@ -96,8 +89,7 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 
 // A worker that lives commits, whatever it does with a job.
 func TestWhatIsNotLost(t *testing.T) {
-	t.Parallel()
-	for name, leave := range map[string]func(*stage, *Lane, *Hold){
+	overAll(t, map[string]func(*stage, *Lane, *Hold){
 		"given back": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
 		"given back with a step": func(s *stage, l *Lane, _ *Hold) {
 			s.claim(l, "b")
@@ -147,17 +139,14 @@ func TestWhatIsNotLost(t *testing.T) {
 			require.Equal(s, 2, n)
 			c.Do("ROLLBACK")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a", "b")
-			l := s.lane()
-			leave(s, l, s.claim(l, "a"))
-			require.False(t, s.lost("a"))
-			require.False(t, s.lost("b"))
-		})
-	}
+	}, func(t *testing.T, leave func(*stage, *Lane, *Hold)) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "b")
+		l := s.lane()
+		leave(s, l, s.claim(l, "a"))
+		require.False(t, s.lost("a"))
+		require.False(t, s.lost("b"))
+	})
 }
 
 func (s *stage) rolledBack(sql string) {
@@ -167,15 +156,11 @@ func (s *stage) rolledBack(sql string) {
 
 // Nor is a job lost whose settling failed while its worker lived, or that was claimed with a step that failed.
 func TestFailedStepIsNotLost(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	l := s.lane()
 	h := s.claim(l, "a")
-	require.NoError(t, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(t.Context(), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
-		require.NoError(t, err)
-	}))
+	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID) }))
 	_, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
 	require.ErrorIs(t, err, ErrNotHeld)
 	require.False(t, settled)
@@ -185,7 +170,6 @@ func TestFailedStepIsNotLost(t *testing.T) {
 
 // What the 32 bits of an xmax can be: this epoch's, the one's before, none's.
 func TestEvidenceArithmetic(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	next := pgtest.One[int64](s.DB, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
 	for _, xid := range []int64{
@@ -207,7 +191,6 @@ func TestEvidenceArithmetic(t *testing.T) {
 
 // As it will be after the first wraparound, four billion transactions from now.
 func TestEvidenceEpochs(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	sql := pgtest.Mutate(t, statement("evidence"),
 		"coalesce(pg_xact_status(w.xid::text::xid8) = 'aborted', false) AS lost", "w.xid")
@@ -248,7 +231,6 @@ func TestClaimer(t *testing.T) {
 // A claim of several groups of which one is to run alone is given up, but not if that would cover the evidence of a
 // crash: another process might have the group next.
 func TestEvidenceIsNotGivenUp(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c", "d")
 	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = 'd'") // it runs alone
@@ -260,8 +242,7 @@ func TestEvidenceIsNotGivenUp(t *testing.T) {
 	h, got := s.together(l, "a", "b", "c", "d")
 	require.Equal(t, "a c d", got)
 	require.NotNil(t, h.claimed, "the first claim, not one after that was given up")
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
+	lost := s.found(l)
 	require.Len(t, lost, 1)
 	require.Equal(t, "a", lost[0].GroupID)
 	s.end(l, retryIn(&Hold{Held: *lost[0]}, 0)...)
@@ -278,7 +259,6 @@ func TestEvidenceIsNotGivenUp(t *testing.T) {
 
 // What a claim saw that was given up must not stand for what has happened since.
 func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	other := s.lane()
@@ -287,8 +267,7 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 	s.end(other) // given back: a committed claim
 
 	l := s.lane()
-	hold, _, err := l.Step(s.Context(), nil, request("b", "a"))
-	require.NoError(t, err)
+	hold := s.step(l, nil, request("b", "a"))
 	require.NotNil(t, hold)
 	require.Equal(t, "b", hold.GroupID)
 	require.Empty(t, hold.Rest)
@@ -299,21 +278,14 @@ func TestEvidenceSinceAClaimWasGivenUp(t *testing.T) {
 	s.claim(victim, "a")
 	s.Terminate(victim.pg().PID())
 
-	hold, _, err = l.Step(s.Context(), nil, request("a"))
-	require.NoError(t, err)
+	hold = s.step(l, nil, request("a"))
 	require.NotNil(t, hold)
-	lost, err := l.Lost(s.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 }
 
 // A mark that comes when its claim has ended is not made: nobody would take it back.
 func TestMarkThatComesLate(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	marks := func() int { return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks") }
 	require.NoError(t, l.Mark(t.Context(), []*Held{&h.Held}))
 	require.Equal(t, 1, marks())
@@ -325,11 +297,7 @@ func TestMarkThatComesLate(t *testing.T) {
 
 // Nor does an attempt begin whose claim ends while it is being marked: who has claimed the job since has seen no mark.
 func TestClaimThatEndsInItsMark(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	s.Exec(fmt.Sprintf(`
 		CREATE FUNCTION pgfifo.ending() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN

@@ -60,7 +60,6 @@ func draw(c *pgtest.Session, id, xid string) (token <-chan int64) {
 }
 
 func TestFenceGrowsWithEachClaim(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a", "b")
 	a, b := s.lane(), s.lane()
@@ -89,7 +88,6 @@ func TestFenceGrowsWithEachClaim(t *testing.T) {
 }
 
 func TestFenceOfABatch(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	l := s.lane()
@@ -109,36 +107,31 @@ func TestFenceOfABatch(t *testing.T) {
 
 // Whatever a former holder was doing when it lost the group, it gets no token once there may be a new one.
 func TestNoFenceForAFormerHolder(t *testing.T) {
-	t.Parallel()
-	for name, known := range map[string]bool{"first token of the group": false, "a later one": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			frozen, old := s.former(known)
-			next := s.lane()
-			s.Terminate(frozen.pg().PID())
+	overAll(t, map[string]bool{"first token of the group": false, "a later one": true}, func(t *testing.T, known bool) {
+		s := newStage(t)
+		frozen, old := s.former(known)
+		next := s.lane()
+		s.Terminate(frozen.pg().PID())
 
-			// Its statement has begun when the next holder's token is not committed yet.
-			h := s.claim(next, "a")
-			xid := s.claimXID(h)
-			rival := s.Session()
-			rival.Do("BEGIN")
-			var token int64
-			err := rival.QueryRow(t.Context(), s.Schema.Qualify(statement("fence")), queue, "a", xid).Scan(&token)
-			require.NoError(t, err)
-			zombie := s.Session()
-			late := draw(zombie, "a", old)
-			s.Until(func() bool { return len(late) == 1 || s.Blocked(zombie.PgConn().PID()) })
-			rival.Do("COMMIT")
-			require.Equal(t, int64(-1), <-late)
-			require.Equal(t, token, pgtest.One[int64](s.DB, "SELECT token FROM pgfifo.fences"))
-		})
-	}
+		// Its statement has begun when the next holder's token is not committed yet.
+		h := s.claim(next, "a")
+		xid := s.claimXID(h)
+		rival := s.Session()
+		rival.Do("BEGIN")
+		var token int64
+		err := rival.QueryRow(t.Context(), s.Schema.Qualify(statement("fence")), queue, "a", xid).Scan(&token)
+		require.NoError(t, err)
+		zombie := s.Session()
+		late := draw(zombie, "a", old)
+		s.Until(func() bool { return len(late) == 1 || s.Blocked(zombie.PgConn().PID()) })
+		rival.Do("COMMIT")
+		require.Equal(t, int64(-1), <-late)
+		require.Equal(t, token, pgtest.One[int64](s.DB, "SELECT token FROM pgfifo.fences"))
+	})
 }
 
 // Nor does it when nobody has asked since: its token would be higher than those of a holder whose row was collected.
 func TestNoFenceBeforeTheNextHolder(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -150,61 +143,49 @@ func TestNoFenceBeforeTheNextHolder(t *testing.T) {
 
 // The claim may be lost while its statement waits for the row, or draws: that is looked at again behind both.
 func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
-	t.Parallel()
-	for name, known := range map[string]bool{"to insert": false, "to update": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			l, old := s.former(known)
-			rival, zombie := s.Session(), s.Session()
-			rival.Do("BEGIN")
-			rival.Do(`INSERT INTO pgfifo.fences (queue, group_id) VALUES ($1, 'a')
-				ON CONFLICT (queue, group_id) DO UPDATE SET token = DEFAULT`, queue)
-			late := draw(zombie, "a", old)
-			s.Until(func() bool { return s.Blocked(zombie.PgConn().PID()) })
-			s.Terminate(l.pg().PID())
-			rival.Do("COMMIT")
-			require.Equal(t, int64(-1), <-late)
-		})
-	}
+	overAll(t, map[string]bool{"to insert": false, "to update": true}, func(t *testing.T, known bool) {
+		s := newStage(t)
+		l, old := s.former(known)
+		rival, zombie := s.Session(), s.Session()
+		rival.Do("BEGIN")
+		rival.Do(`INSERT INTO pgfifo.fences (queue, group_id) VALUES ($1, 'a')
+			ON CONFLICT (queue, group_id) DO UPDATE SET token = DEFAULT`, queue)
+		late := draw(zombie, "a", old)
+		s.Until(func() bool { return s.Blocked(zombie.PgConn().PID()) })
+		s.Terminate(l.pg().PID())
+		rival.Do("COMMIT")
+		require.Equal(t, int64(-1), <-late)
+	})
 }
 
 // Between what the statement looked at first and its draw, a session may claim the group, whose token it draws itself.
 func TestNoFenceAboveThatOfASession(t *testing.T) {
-	t.Parallel()
-	for name, known := range map[string]bool{"to insert": false, "to update": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			l, old := s.former(known)
+	overAll(t, map[string]bool{"to insert": false, "to update": true}, func(t *testing.T, known bool) {
+		s := newStage(t)
+		l, old := s.former(known)
 
-			gate, zombie := s.Session(), s.Session()
-			gate.Do(`CREATE FUNCTION pgfifo.slow_nextval(sequence regclass) RETURNS bigint LANGUAGE plpgsql AS $$
-				BEGIN
-					PERFORM pg_advisory_xact_lock(1);
-					RETURN nextval(sequence);
-				END $$`)
-			gate.Do("ALTER TABLE pgfifo.fences ALTER token DROP IDENTITY")
-			gate.Do("CREATE SEQUENCE pgfifo.fences_token_seq START 10")
-			gate.Do("ALTER TABLE pgfifo.fences ALTER token SET DEFAULT pgfifo.slow_nextval('pgfifo.fences_token_seq')")
-			gate.Do("SELECT pg_advisory_lock(1)")
-			late := draw(zombie, "a", old)
-			s.Until(func() bool { return s.Blocked(zombie.PgConn().PID()) })
-			s.Terminate(l.pg().PID())
-			_, hold := s.borrow(s.keeper(), "a")
-			require.NotNil(t, hold)
-			gate.Do("SELECT pg_advisory_unlock(1)")
-			require.Equal(t, int64(-1), <-late)
-		})
-	}
+		gate, zombie := s.Session(), s.Session()
+		gate.Do(`CREATE FUNCTION pgfifo.slow_nextval(sequence regclass) RETURNS bigint LANGUAGE plpgsql AS $$
+			BEGIN
+				PERFORM pg_advisory_xact_lock(1);
+				RETURN nextval(sequence);
+			END $$`)
+		gate.Do("ALTER TABLE pgfifo.fences ALTER token DROP IDENTITY")
+		gate.Do("CREATE SEQUENCE pgfifo.fences_token_seq START 10")
+		gate.Do("ALTER TABLE pgfifo.fences ALTER token SET DEFAULT pgfifo.slow_nextval('pgfifo.fences_token_seq')")
+		gate.Do("SELECT pg_advisory_lock(1)")
+		late := draw(zombie, "a", old)
+		s.Until(func() bool { return s.Blocked(zombie.PgConn().PID()) })
+		s.Terminate(l.pg().PID())
+		_, hold := s.borrow(s.keeper(), "a")
+		require.NotNil(t, hold)
+		gate.Do("SELECT pg_advisory_unlock(1)")
+		require.Equal(t, int64(-1), <-late)
+	})
 }
 
 func TestFenceOfAnotherTransaction(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() { // it is the settling that would find out
 		tx := s.pgxTx(h)
 		_, err := tx.Conn().Exec(t.Context(), "COMMIT; BEGIN")
@@ -217,7 +198,6 @@ func TestFenceOfAnotherTransaction(t *testing.T) {
 
 // A token that a crash could take back would be given out twice.
 func TestFenceIsDurable(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	xid := s.claimXID(s.claim(s.lane(), "a"))
@@ -234,7 +214,6 @@ func TestFenceIsDurable(t *testing.T) {
 }
 
 func TestFenceNeedsAControlPool(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{})
@@ -245,7 +224,6 @@ func TestFenceNeedsAControlPool(t *testing.T) {
 
 // The wall clock may jump while a handler runs.
 func TestRunningIsMonotonic(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -265,11 +243,7 @@ func TestRunningIsMonotonic(t *testing.T) {
 
 // A server that has lost its newest commits may not know the claim.
 func TestFenceOfAForgottenClaim(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		xid, err := h.loan.claim(t.Context(), h.Key)
 		require.NoError(t, err)

@@ -53,17 +53,32 @@ func (s *stage) over(bounds Bounds) {
 	s.Helper()
 	forsaken := s.dial(s.dialer(bounds))
 	s.claim(forsaken, "silent")
-	s.Until(func() bool {
-		return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", forsaken.pg().PID())
-	})
+	s.gone(forsaken.pg().PID())
 }
 
 // Whatever a handler does with the connection for longer than the server waits for a silent worker, it keeps its group
 // if the server has something to do, or if a heartbeat can be sent.
 func TestBeatKeepsWhatIsUsed(t *testing.T) {
-	t.Parallel()
 	const slow = "SELECT pg_sleep(6)"
-	for name, use := range map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+	rowsOpen := func(sql string, size, rows int) func(*stage, context.Context, pgx.Tx, *Hold) error {
+		return func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
+			result, err := tx.Query(ctx, sql)
+			if err != nil {
+				return err
+			}
+			defer result.Close()
+			result.Next()
+			s.over(hasty)
+			n := 1
+			for result.Next() {
+				require.Len(s, result.RawValues()[0], size)
+				n++
+			}
+			require.Equal(s, rows, n)
+			return result.Err()
+		}
+	}
+	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"a long statement": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			_, err := tx.Exec(ctx, slow)
 			return err
@@ -93,37 +108,9 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			}
 			return p.Close()
 		},
-		"rows open": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, "SELECT generate_series(1, 8)")
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			rows.Next()
-			s.over(hasty)
-			n := 1
-			for rows.Next() {
-				n++
-			}
-			require.Equal(s, 8, n)
-			return rows.Err()
-		},
-		"rows open, which the socket holds": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, 500)")
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			rows.Next()
-			s.over(hasty)
-			n := 1
-			for rows.Next() {
-				require.Len(s, rows.RawValues()[0], 1000)
-				n++
-			}
-			require.Equal(s, 500, n)
-			return rows.Err()
-		},
+		"rows open": rowsOpen("SELECT 'x' FROM generate_series(1, 8)", 1, 8),
+		"rows open, which the socket holds": rowsOpen(
+			"SELECT repeat('x', 1000) FROM generate_series(1, 500)", 1000, 500),
 		"rows of database/sql open": func(s *stage, ctx context.Context, _ pgx.Tx, h *Hold) error {
 			rows, err := s.bunTx(h).QueryContext(ctx, "SELECT generate_series(1, 8)")
 			if err != nil {
@@ -190,11 +177,10 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		"a wait for what never comes": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
-			ended := make(chan error, 1)
-			go func() {
+			ended := beside(func() error {
 				_, err := tx.Conn().WaitForNotification(ctx)
-				ended <- err
-			}()
+				return err
+			})
 			s.over(hasty)
 			stop()
 			require.ErrorIs(s, <-ended, context.Canceled)
@@ -217,54 +203,45 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			require.Equal(s, 250, n, "%v", rows.Err())
 			return rows.Err()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a", "silent")
-			s.Exec("CREATE TABLE effects (v text)")
-			l := s.dial(s.dialer(hasty))
-			h := s.claim(l, "a")
-			var err error
-			cause, held := s.beside(l, func(ctx context.Context) {
-				tx := s.pgxTx(h)
-				s.write(tx, "kept")
-				err = use(s, ctx, tx, h)
-			})
-			require.NoError(t, cause)
-			require.NoError(t, err)
-			require.NoError(t, held)
-			s.end(l, succeed(h)...)
-			require.Contains(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "kept")
+	}, func(t *testing.T, use func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "silent")
+		s.Exec("CREATE TABLE effects (v text)")
+		l := s.dial(s.dialer(hasty))
+		h := s.claim(l, "a")
+		var err error
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			s.write(tx, "kept")
+			err = use(s, ctx, tx, h)
 		})
-	}
+		require.NoError(t, cause)
+		require.NoError(t, err)
+		require.NoError(t, held)
+		s.end(l, succeed(h)...)
+		require.Contains(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "kept")
+	})
 }
 
 // A handler that keeps every heartbeat from being sent is told before the server can free its group.
 func TestBeatGivesUpFirst(t *testing.T) {
-	t.Parallel()
 	// More than is read ahead, less than sockets hold.
 	const much = "SELECT repeat('x', 1000) FROM generate_series(1, 3000)"
 	const more = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
-	for name, use := range map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
-		"rows unread": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, much)
+	unread := func(sql string) func(*stage, context.Context, pgx.Tx, *Hold) error {
+		return func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
+			rows, err := tx.Query(ctx, sql)
 			if err == nil {
 				defer rows.Close()
 				rows.Next()
 				<-ctx.Done()
 			}
 			return err
-		},
-		"more of them than sockets hold": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
-			rows, err := tx.Query(ctx, more)
-			if err == nil {
-				defer rows.Close()
-				rows.Next()
-				<-ctx.Done()
-			}
-			return err
-		},
+		}
+	}
+	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+		"rows unread":                    unread(much),
+		"more of them than sockets hold": unread(more),
 		"rows of database/sql unread": func(s *stage, ctx context.Context, _ pgx.Tx, h *Hold) error {
 			rows, err := s.bunTx(h).QueryContext(ctx, more) //nolint:rowserrcheck // they are not read
 			if err == nil {
@@ -277,27 +254,22 @@ func TestBeatGivesUpFirst(t *testing.T) {
 			_, err := tx.Conn().PgConn().CopyTo(context.WithoutCancel(ctx), still{ctx}, "COPY ("+more+") TO STDOUT")
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.dial(s.dialer(hasty))
-			h := s.claim(l, "a")
-			pid := l.pg().PID()
-			cause, held := s.beside(l, func(ctx context.Context) {
-				tx := s.pgxTx(h)
-				_ = use(s, ctx, tx, h)
-				<-ctx.Done()
-			})
-			require.ErrorIs(t, cause, ErrLost)
-			require.ErrorIs(t, cause, errUnread, "the server was first")
-			require.ErrorIs(t, held, ErrLost)
-			s.Until(func() bool {
-				return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-			})
+	}, func(t *testing.T, use func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		l := s.dial(s.dialer(hasty))
+		h := s.claim(l, "a")
+		pid := l.pg().PID()
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			_ = use(s, ctx, tx, h)
+			<-ctx.Done()
 		})
-	}
+		require.ErrorIs(t, cause, ErrLost)
+		require.ErrorIs(t, cause, errUnread, "the server was first")
+		require.ErrorIs(t, held, ErrLost)
+		s.gone(pid)
+	})
 }
 
 // still is a writer that takes nothing until a context ends.
@@ -311,41 +283,37 @@ func (w still) Write(b []byte) (int, error) {
 // A session that is ended while its handler has rows open is noticed by the next heartbeats, however much of them is
 // unread.
 func TestBeatFindsTheSessionEnded(t *testing.T) {
-	t.Parallel()
-	for name, sql := range map[string]string{
+	overAll(t, map[string]string{
 		"all rows read":                         "SELECT generate_series(1, 8)",
 		"rows in the socket":                    "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
 		"more than is read ahead":               "SELECT repeat('x', 1000) FROM generate_series(1, 3000)",
 		"more than the sockets hold":            "SELECT repeat('x', 1000) FROM generate_series(1, 200000)",
 		"a statement that waits, by a pipeline": "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.dial(s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}))
-			h := s.claim(l, "a")
-			cause, held := s.beside(l, func(ctx context.Context) {
-				tx := s.pgxTx(h)
-				if sql == "" {
-					p := tx.Conn().PgConn().StartPipeline(ctx)
-					p.SendQueryParams("SELECT pg_sleep(3600)", nil, nil, nil, nil)
-					require.NoError(t, p.Sync())
-					defer p.Close() //nolint:errcheck // it fails
-				} else {
-					rows, err := tx.Query(context.WithoutCancel(ctx), sql)
-					require.NoError(t, err)
-					defer rows.Close()
-					require.True(t, rows.Next())
-				}
-				s.Terminate(l.pg().PID())
-				select {
-				case <-ctx.Done():
-				case <-time.After(pgtest.Patient):
-				}
-			})
-			require.ErrorIs(t, cause, ErrLost)
-			require.ErrorIs(t, held, ErrLost)
+	}, func(t *testing.T, sql string) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		l := s.dial(s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}))
+		h := s.claim(l, "a")
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			if sql == "" {
+				p := tx.Conn().PgConn().StartPipeline(ctx)
+				p.SendQueryParams("SELECT pg_sleep(3600)", nil, nil, nil, nil)
+				require.NoError(t, p.Sync())
+				defer p.Close() //nolint:errcheck // it fails
+			} else {
+				rows, err := tx.Query(context.WithoutCancel(ctx), sql)
+				require.NoError(t, err)
+				defer rows.Close()
+				require.True(t, rows.Next())
+			}
+			s.Terminate(l.pg().PID())
+			select {
+			case <-ctx.Done():
+			case <-time.After(pgtest.Patient):
+			}
 		})
-	}
+		require.ErrorIs(t, cause, ErrLost)
+		require.ErrorIs(t, held, ErrLost)
+	})
 }

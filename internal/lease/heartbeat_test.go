@@ -2,7 +2,9 @@ package lease
 
 import (
 	"context"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +15,6 @@ import (
 )
 
 func TestBeatWhileNoHandlerRuns(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -27,12 +28,9 @@ func TestBeatWhileNoHandlerRuns(t *testing.T) {
 
 // Heartbeats keep a session alive whose handler leaves it alone; without them the server ends it.
 func TestBeatKeepsTheSession(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
-	session := Bounds{
-		Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-	}
+	session := Bounds{Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
 	require.NoError(t, session.Validate())
 	d := s.dialer(session)
 	beaten, forsaken := s.dial(d), s.dial(d)
@@ -52,11 +50,7 @@ func TestBeatKeepsTheSession(t *testing.T) {
 
 // In an aborted transaction too, and between the handler's statements.
 func TestBeatBetweenStatements(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		tx := s.pgxTx(h)
 		require.NoError(t, l.Beat(t.Context()))
@@ -76,7 +70,6 @@ func TestBeatBetweenStatements(t *testing.T) {
 
 // The handler and the heartbeat use one connection, and never at once.
 func TestBeatBesideStatements(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -104,8 +97,7 @@ func TestBeatBesideStatements(t *testing.T) {
 		require.NoError(t, err)
 		for range 10 { // beside beats without a pause, which a handler waits for
 			tx := s.pgxTx(h)
-			_, err := tx.Exec(t.Context(), "SELECT 1")
-			require.NoError(t, err)
+			s.do(tx, "SELECT 1")
 			_, err = btx.ExecContext(t.Context(), "SELECT ?", 1)
 			require.NoError(t, err)
 			_, err = stmt.ExecContext(t.Context(), 1)
@@ -134,11 +126,7 @@ func TestBeatBesideStatements(t *testing.T) {
 }
 
 func TestBeatFindsTheConnectionLost(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	err := l.Lend(func() {
 		s.Terminate(l.pg().PID())
 		require.ErrorIs(t, l.Beat(t.Context()), ErrLost)
@@ -155,7 +143,6 @@ func TestBeatFindsTheConnectionLost(t *testing.T) {
 
 // A server that answers too late is as good as gone.
 func TestBeatGivesUp(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	l := s.lane()
@@ -170,11 +157,7 @@ func TestBeatGivesUp(t *testing.T) {
 }
 
 func TestKillFromAnotherGoroutine(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	err := l.Lend(func() {
 		done := make(chan struct{})
 		go func() {
@@ -187,4 +170,56 @@ func TestKillFromAnotherGoroutine(t *testing.T) {
 		require.Error(t, err)
 	})
 	require.ErrorIs(t, err, ErrLost)
+}
+
+// A sluggish connection's writes return later than the server's answer may come, as on a machine that is short of
+// processors.
+type sluggish struct {
+	*net.TCPConn
+	on *atomic.Bool
+}
+
+func (c sluggish) Write(b []byte) (int, error) {
+	n, err := c.TCPConn.Write(b)
+	if c.on.Load() {
+		<-time.After(100 * time.Millisecond) // pgx reads in the background after 15
+	}
+	return n, err
+}
+
+// pgx reads in the background if a write takes long, and may go on with that when the answer has been read. Heartbeats
+// are sent all the same.
+func TestBeatBesideAReaderInTheBackground(t *testing.T) {
+	overAll(t, map[string]func(*stage, *Dialer){
+		"plain": func(*stage, *Dialer) {}, "TLS": encrypted,
+	}, func(t *testing.T, prepare func(*stage, *Dialer)) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "silent")
+		s.Exec("CREATE TABLE effects (v text)")
+		d := s.dialer(hasty)
+		prepare(s, d)
+		var on atomic.Bool
+		dial := d.Pool.ConnConfig.DialFunc
+		d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return sluggish{conn.(*net.TCPConn), &on}, nil
+		}
+		l := s.dial(d)
+		h := s.claim(l, "a")
+		cause, held := s.beside(l, func(ctx context.Context) {
+			tx := s.pgxTx(h)
+			on.Store(true)
+			s.write(tx, "kept")
+			on.Store(false)
+			s.over(hasty)
+			s.write(tx, "kept, too")
+		})
+		require.NoError(t, cause)
+		require.NoError(t, held)
+		s.end(l, succeed(h)...)
+		require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM effects"))
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -13,13 +12,10 @@ import (
 // PostgreSQL locks a row that was changed since a statement began, looks at it again, and keeps it locked also if it
 // does not return it. So that a group's row is ours does not say that it was free, nor that it bears our token.
 func TestLockedIsNotFree(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
-	tx, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := s.begin()
 	rows := func(sql string, args ...any) int {
 		t.Helper()
 		tag, err := tx.Exec(t.Context(), s.Schema.Qualify(sql), args...)
@@ -54,15 +50,11 @@ func TestLockedIsNotFree(t *testing.T) {
 
 // A former holder that waits for the claim that takes its place settles nothing.
 func TestTakeBehindAClaim(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
-	require.NoError(t, err)
+	tx := s.begin()
+	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
 	l, err := s.dialer(Bounds{}).lend(t.Context())
 	require.NoError(t, err)
@@ -84,7 +76,6 @@ func TestTakeBehindAClaim(t *testing.T) {
 
 // No more slots are taken than are asked for, whatever the tables had when the statement was planned.
 func TestSlotsAreAsManyAsAsked(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	for _, before := range []int{0, 1, 4} {
 		s.again(t)
@@ -97,8 +88,7 @@ func TestSlotsAreAsManyAsAsked(t *testing.T) {
 		_, err = c.Prepare(t.Context(), "take", s.Schema.Qualify(statement("keep_slots")))
 		require.NoError(t, err)
 		for _, n := range []int{1, 2, 3} {
-			tx, err := c.Begin(t.Context())
-			require.NoError(t, err)
+			tx := s.inside(c)
 			tag, err := tx.Exec(t.Context(), "take", queue, n, int64(9))
 			require.NoError(t, err)
 			require.LessOrEqual(t, tag.RowsAffected(), int64(n))
@@ -111,7 +101,6 @@ func TestSlotsAreAsManyAsAsked(t *testing.T) {
 
 // A slot that was taken for a claim which has missed is free at once, however long what could not be released waits.
 func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.limit(1)
@@ -120,10 +109,7 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 	operator := s.Session()
 	operator.Do("BEGIN")
 	operator.Do("SELECT FROM pgfifo.queue_groups FOR UPDATE")
-	b, err := k.Borrow(t.Context())
-	require.NoError(t, err)
-	hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Slot: true})
-	require.NoError(t, err)
+	b, hold := s.borrowFor(k, &Request{Key: group("a"), Slot: true})
 	require.Nil(t, hold)
 	require.False(t, b.OverLimit())
 	s.Until(func() bool {
@@ -134,7 +120,6 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 // A group that the server does not let go is asked for less and less often, and does not delay the slots that claims
 // give back.
 func TestRefusedReleaseRestsWhileClaimsMiss(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("CREATE SEQUENCE tries")
 	s.refuse("PERFORM nextval('tries'); RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
@@ -147,8 +132,7 @@ func TestRefusedReleaseRestsWhileClaimsMiss(t *testing.T) {
 	require.NoError(t, err)
 	const claims = 100
 	for range claims {
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("nothing"), Slot: true})
-		require.NoError(t, err)
+		hold := s.step(b, nil, &Request{Key: group("nothing"), Slot: true})
 		require.Nil(t, hold)
 		s.Until(func() bool {
 			return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL") == 0

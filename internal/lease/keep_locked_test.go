@@ -12,7 +12,6 @@ import (
 // What cannot be let go while somebody has its table locked is tried again after a rest, each time: so there is time
 // for claims that need another table.
 func TestLockedReleaseRests(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.limit(1)
@@ -53,7 +52,6 @@ func TestLockedReleaseRests(t *testing.T) {
 
 // So is what the server refuses.
 func TestRefusedReleaseRests(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	s.Enqueue(1, "bad")

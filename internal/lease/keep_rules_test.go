@@ -30,16 +30,18 @@ func (s *stage) keeperOf(d *Dialer) *Keeper {
 // borrow returns a borrower that has claimed a group, and the claim, or nil if it has missed.
 func (s *stage) borrow(k *Keeper, id string) (*Borrower, *Hold) {
 	s.Helper()
+	return s.borrowFor(k, &Request{Key: group(id)})
+}
+
+func (s *stage) borrowFor(k *Keeper, r *Request) (*Borrower, *Hold) {
+	s.Helper()
 	b, err := k.Borrow(s.Context())
 	require.NoError(s, err)
-	hold, _, err := b.Step(s.Context(), nil, &Request{Key: group(id)})
-	require.NoError(s, err)
-	return b, hold
+	return b, s.step(b, nil, r)
 }
 
 // What a session has nobody else claims: another session, a lane, or the session itself.
 func TestSessionHoldsAlone(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	k := s.keeper()
@@ -58,7 +60,6 @@ func TestSessionHoldsAlone(t *testing.T) {
 
 // Who has lost a group to a later claim settles nothing of it: neither with others, nor alone, nor as a failure.
 func TestFormerHolderSettlesNothing(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	for id, end := range map[string]func(b *Borrower, hold *Hold) error{
@@ -86,11 +87,10 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 
 // failing records a failure of what the borrower has.
 func (s *stage) failing(b *Borrower, hold *Hold) <-chan error {
-	end := make(chan error, 1)
-	go func() {
+	end := beside(func() error {
 		_, _, err := b.Step(s.Context(), retryIn(hold, 0), nil)
-		end <- err
-	}()
+		return err
+	})
 	return end
 }
 
@@ -104,7 +104,6 @@ func (s *stage) lostBefore(id string) {
 // Failures that wait for a lane share a transaction, with the marks of attempts that were lost. One of them is of a
 // group that is not its claim's any more.
 func TestFailuresAreSettledTogether(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	ids := []string{"first", "a", "b", "lost", "taken"}
@@ -118,8 +117,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 		}
 		b, hold := s.borrow(k, id)
 		require.NotNil(t, hold, id)
-		lost, err := b.Lost(t.Context())
-		require.NoError(t, err)
+		lost := s.found(b)
 		require.Equal(t, id == "lost", len(lost) == 1, id)
 		if id == "taken" {
 			s.Exec("UPDATE pgfifo.queue_groups SET token = token + 1 WHERE group_id = $1", id)
@@ -157,23 +155,20 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 // What is to record a lost attempt finds the job otherwise than it was claimed: then the group is not let go with it,
 // and the mark of the attempt stays, whatever other call stands before it.
 func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
-	t.Parallel()
 	for name, before := range map[string][]Call{"nothing before": nil, "a call before": {{Statement: "other"}}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newStage(t)
 			s.Enqueue(1, "a")
 			s.lostBefore("a")
 			k := s.keeper()
 			k.Dialer.Statements["other"] = "SELECT 1"
 			b, hold := s.borrow(k, "a")
-			_, err := b.Lost(t.Context())
-			require.NoError(t, err)
+			s.found(b)
 			s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
 			calls := append(before, retryIn(hold, 0)...)
 			together := b.settlement(keptHeads(hold), calls)
 			require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, (*Lane).callEach), errApart)
-			_, _, err = b.Step(t.Context(), calls, nil)
+			_, _, err := b.Step(t.Context(), calls, nil)
 			require.ErrorContains(t, err, "is left as it was")
 			require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")
 			require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
@@ -185,56 +180,47 @@ func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
 // A job behind the head of a batch was replaced several times, and its row is where it was when it was read: the batch
 // is undone.
 func TestReplacedInItsPlace(t *testing.T) {
-	t.Parallel()
-	for name, ask := range map[string]bool{"a handler has the transaction": true, "none has it": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			ids := s.Enqueue(2, "a")
-			// The first place of a row is not given again.
-			s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1])
-			k := s.keeper()
-			b, err := k.Borrow(t.Context())
-			require.NoError(t, err)
-			hold, _, err := b.Step(t.Context(), nil, &Request{Key: group("a"), Jobs: 2})
-			require.NoError(t, err)
-			require.Len(t, hold.Rest, 1)
-			at := string(hold.Rest[0].Place.Append(nil))
-			for there := ""; there != at; { // comes round, because nobody can see the former ones
-				s.Exec("UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = $1", ids[1])
-				s.Exec("VACUUM pgfifo.jobs")
-				there = pgtest.One[string](s.DB, "SELECT ctid::text FROM pgfifo.jobs WHERE id = $1", ids[1])
-			}
-			if ask {
-				require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
-				require.NoError(t, b.Keep(t.Context()))
-			}
-			var jobs, places array
-			jobs.int(ids[1])
-			places.string(string(hold.Rest[0].Place.Append(nil)))
-			args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
-			behind := Call{Statement: "behind", Behind: true, Args: args}
-			_, _, err = b.Step(t.Context(), append(succeed(hold), behind), nil)
-			require.ErrorIs(t, err, ErrGivenBack)
-			require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
-			require.True(t, pgtest.One[bool](s.DB, "SELECT session IS NULL FROM pgfifo.queue_groups"))
-		})
-	}
+	overAll(t, map[string]bool{
+		"a handler has the transaction": true, "none has it": false,
+	}, func(t *testing.T, ask bool) {
+		s := newStage(t)
+		ids := s.Enqueue(2, "a")
+		// The first place of a row is not given again.
+		s.Exec("UPDATE pgfifo.jobs SET payload = 'older' WHERE id = $1", ids[1])
+		k := s.keeper()
+		b, hold := s.borrowFor(k, &Request{Key: group("a"), Jobs: 2})
+		require.Len(t, hold.Rest, 1)
+		at := string(hold.Rest[0].Place.Append(nil))
+		for there := ""; there != at; { // comes round, because nobody can see the former ones
+			s.Exec("UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = $1", ids[1])
+			s.Exec("VACUUM pgfifo.jobs")
+			there = pgtest.One[string](s.DB, "SELECT ctid::text FROM pgfifo.jobs WHERE id = $1", ids[1])
+		}
+		if ask {
+			require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
+			require.NoError(t, b.Keep(t.Context()))
+		}
+		var jobs, places array
+		jobs.int(ids[1])
+		places.string(string(hold.Rest[0].Place.Append(nil)))
+		args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
+		behind := Call{Statement: "behind", Behind: true, Args: args}
+		_, _, err := b.Step(t.Context(), append(succeed(hold), behind), nil)
+		require.ErrorIs(t, err, ErrGivenBack)
+		require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+		require.True(t, pgtest.One[bool](s.DB, "SELECT session IS NULL FROM pgfifo.queue_groups"))
+	})
 }
 
 // A job whose completion takes long, because of a trigger of the user's, keeps no other one waiting for long.
 func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`CREATE TABLE audit (n int); INSERT INTO audit VALUES (0);
 		CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF OLD.group_id LIKE 'slow%' THEN UPDATE audit SET n = n + 1; END IF; RETURN OLD; END $$;
 		CREATE TRIGGER audited BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION audited()`)
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE audit SET n = 0")
-	require.NoError(t, err)
+	tx := s.begin()
+	s.do(tx, "UPDATE audit SET n = 0")
 	k := s.keeper()
 	k.Lanes = NewLanes(k.Dialer, 2)
 	end := make(map[string]chan error)
@@ -263,7 +249,6 @@ func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
 
 // A claim is committed by the time when it is answered; what is forfeited is a dead session's.
 func TestSessionsClaimIsCommitted(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	k := s.keeper()
@@ -279,7 +264,6 @@ func TestSessionsClaimIsCommitted(t *testing.T) {
 
 // A claim is on disk before its handler begins, whatever the database says of commits.
 func TestSessionsClaimIsDurable(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Alter("synchronous_commit = off")
 	s.Enqueue(1, "a", "b", "c")
@@ -294,15 +278,11 @@ func TestSessionsClaimIsDurable(t *testing.T) {
 
 // A slot of a queue is a session's until the job is settled, or the session has died: nobody else takes it.
 func TestSessionsSlotIsTaken(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c")
 	s.limit(1)
 	claim := func(k *Keeper, id string) (*Borrower, *Hold) {
-		b, err := k.Borrow(t.Context())
-		require.NoError(t, err)
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id), Slot: true})
-		require.NoError(t, err)
+		b, hold := s.borrowFor(k, &Request{Key: group(id), Slot: true})
 		require.Equal(t, hold == nil, b.OverLimit())
 		return b, hold
 	}
@@ -319,8 +299,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 		require.True(t, l.OverLimit())
 	}
 	full()
-	_, _, err := b.Step(t.Context(), succeed(hold), nil)
-	require.NoError(t, err)
+	s.step(b, succeed(hold), nil)
 	_, hold = claim(second, "b")
 	require.NotNil(t, hold)
 	second.session().end(errClosed)
@@ -332,7 +311,6 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 
 // A session that nobody asks anything hears that it has ended, and tells it.
 func TestSessionHearsOfItsEnd(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	told := make(chan error, 1)
@@ -352,7 +330,6 @@ func TestSessionHearsOfItsEnd(t *testing.T) {
 // A handler's transaction ends with the session: others can have the group, and it is told, whatever context it asks
 // with.
 func TestTransactionEndsWithTheSession(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	k := s.keeper()
@@ -380,7 +357,6 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 
 // A Connect that comes when the keeper is closed dials nothing.
 func TestClosedKeeperConnectsNoMore(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	last := k.session()

@@ -40,14 +40,12 @@ func (s *stage) giveBack(k *Keeper, ids ...string) {
 	for _, id := range ids {
 		b, hold := s.borrow(k, id)
 		require.NotNil(s, hold, id)
-		_, _, err := b.Step(s.Context(), nil, nil)
-		require.NoError(s, err, id)
+		s.step(b, nil, nil)
 	}
 }
 
 // What the server refuses to release is tried again while others ask all the time, and keeps nothing else.
 func TestRefusedReleaseKeepsNoOther(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	s.Enqueue(1, "a", "bad", "c")
@@ -65,7 +63,6 @@ func TestRefusedReleaseKeepsNoOther(t *testing.T) {
 
 // Releases that the server refuses together are made one by one.
 func TestReleaseApart(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	ids := []string{"a", "bad", "c"}
@@ -81,7 +78,6 @@ func TestReleaseApart(t *testing.T) {
 
 // A keeper that is closed waits until the server does not refuse any more what is given back.
 func TestCloseWaitsForARefusedRelease(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	s.Enqueue(1, "a")
@@ -105,7 +101,6 @@ func TestCloseWaitsForARefusedRelease(t *testing.T) {
 
 // A claim whose update the server leaves out is none: no handler runs, and what was claimed with it is given back.
 func TestClaimThatIsSkipped(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.refuse("RETURN NULL", "NEW.session IS NOT NULL")
 	s.Enqueue(1, "a", "bad")
@@ -128,7 +123,6 @@ func TestClaimThatIsSkipped(t *testing.T) {
 
 // All who want a session while the server refuses connections have one dialed, less and less often.
 func TestOneDialsForAll(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	k := s.keeper()
 	k.session().end(errClosed)
@@ -156,16 +150,12 @@ func TestOneDialsForAll(t *testing.T) {
 
 // Failures that take long to record do not keep jobs waiting that are done, and share no more than a second.
 func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`CREATE TABLE gate (); CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(0.4); PERFORM FROM gate; RETURN NEW; END $$;
 		CREATE TRIGGER slow BEFORE UPDATE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION slow()`)
-	gate, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = gate.Rollback(t.Context()) }()
-	_, err = gate.Exec(t.Context(), "LOCK gate")
-	require.NoError(t, err)
+	gate := s.begin()
+	s.do(gate, "LOCK gate")
 	k := s.keeper()
 	var ends []<-chan error
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -178,8 +168,7 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 		s.Enqueue(1, "quick")
 		b, hold := s.borrow(k, "quick")
 		require.NotNil(t, hold)
-		_, _, err := b.Step(t.Context(), succeed(hold), nil)
-		require.NoError(t, err)
+		s.step(b, succeed(hold), nil)
 	}
 	for _, end := range ends {
 		require.Empty(t, end)
@@ -192,7 +181,6 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 
 // The calls of many have together what is left of a second.
 func TestCallsShareASecond(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	l, err := s.dialer(Bounds{}).lend(t.Context())
 	require.NoError(t, err)
@@ -213,7 +201,6 @@ func TestCallsShareASecond(t *testing.T) {
 // What a job needs beside its end is settled together with others, and a commit that all may do without waits for no
 // disk.
 func TestSharedSettlements(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`CREATE TABLE commits (group_id text, synchronous text);
 		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -257,7 +244,6 @@ func TestSharedSettlements(t *testing.T) {
 
 // Claims at once have a bound for what they read: what is beyond it is read behind the others, and all are made.
 func TestClaimsOfLargePayloads(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const size = 1 << 20
 	var ids []string
@@ -267,11 +253,8 @@ func TestClaimsOfLargePayloads(t *testing.T) {
 	s.Enqueue(1, ids...)
 	s.Exec("UPDATE pgfifo.jobs SET payload = convert_to(repeat('x', $1), 'UTF8')", size)
 	k := s.keeper()
-	gate, err := s.Pool.Begin(t.Context()) // the first claim waits, and the others for it
-	require.NoError(t, err)
-	defer func() { _ = gate.Rollback(t.Context()) }()
-	_, err = gate.Exec(t.Context(), "LOCK pgfifo.pauses")
-	require.NoError(t, err)
+	gate := s.begin() // the first claim waits, and the others for it
+	s.do(gate, "LOCK pgfifo.pauses")
 	sizes := make(chan int, len(ids))
 	var all errgroup.Group
 	for i, id := range ids {
@@ -300,16 +283,12 @@ func TestClaimsOfLargePayloads(t *testing.T) {
 
 // What is beyond the bound of a claim is told without its payload, and is not claimed.
 func TestClaimWithoutRoom(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.Exec("UPDATE pgfifo.jobs SET payload = 'more than 10 bytes'")
-	tx, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := s.begin()
 	queues, ids, none := []string{queue, queue}, []string{"a", "b"}, []int64{0, 0}
-	_, err = tx.Exec(t.Context(), s.Schema.Qualify(statement("keep_lock")), queues, ids)
-	require.NoError(t, err)
+	s.do(tx, s.Schema.Qualify(statement("keep_lock")), queues, ids)
 	rows, err := tx.Query(t.Context(), s.Schema.Qualify(statement("keep_claim")),
 		queues, ids, none, 10, 9, []bool{false, false})
 	require.NoError(t, err)
@@ -350,28 +329,20 @@ func TestHearing(t *testing.T) {
 
 // A slot that somebody has locked is given back when it is free, and keeps nothing else meanwhile.
 func TestLockedSlotKeepsNoOther(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.limit(2)
 	k := s.keeper()
 	work := func(id string, meanwhile func()) {
 		t.Helper()
-		b, err := k.Borrow(t.Context())
-		require.NoError(t, err)
-		hold, _, err := b.Step(t.Context(), nil, &Request{Key: group(id), Slot: true})
-		require.NoError(t, err)
+		b, hold := s.borrowFor(k, &Request{Key: group(id), Slot: true})
 		require.NotNil(t, hold)
 		meanwhile()
-		_, _, err = b.Step(t.Context(), succeed(hold), nil)
-		require.NoError(t, err)
+		_ = s.step(b, succeed(hold), nil)
 	}
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := s.begin()
 	work("a", func() {
-		_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.slots WHERE session IS NOT NULL FOR NO KEY UPDATE")
-		require.NoError(t, err)
+		s.do(tx, "SELECT FROM pgfifo.slots WHERE session IS NOT NULL FOR NO KEY UPDATE")
 	})
 	work("b", func() {})
 	const taken = "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL"

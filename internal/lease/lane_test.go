@@ -1,7 +1,10 @@
 package lease
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,7 +16,6 @@ import (
 )
 
 func TestHoldTellsTheJob(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	payload := []byte{0, 1, '\\', 0xff, '\n'}
 	at := time.Date(2031, 2, 3, 4, 5, 6, 789000, time.UTC)
@@ -51,7 +53,6 @@ func TestTimeFromPG(t *testing.T) {
 
 // settled says whether the calls are committed, and the lane can go on unless it is closed.
 func TestStepSettles(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	l := s.lane()
@@ -80,10 +81,7 @@ func TestStepSettles(t *testing.T) {
 	// Commit itself fails, for a constraint that the handler's writes break.
 	s.Exec("CREATE TABLE once (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	h = s.claim(l, "a")
-	require.NoError(t, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(ctx, "INSERT INTO once VALUES (1), (1)")
-		require.NoError(t, err)
-	}))
+	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO once VALUES (1), (1)") }))
 	h, settled, err = l.Step(ctx, succeed(h), &Request{Key: group("b")})
 	require.ErrorContains(t, err, "23505")
 	require.False(t, settled)
@@ -115,11 +113,7 @@ func TestStepSettles(t *testing.T) {
 }
 
 func TestStepOnDeadConnection(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	s.Terminate(l.pg().PID())
 	_, settled, err := l.Step(t.Context(), succeed(h), nil)
 	require.Error(t, err)
@@ -131,7 +125,6 @@ func TestStepOnDeadConnection(t *testing.T) {
 }
 
 func TestDialFails(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	d := s.dialer(Bounds{})
 	d.Pool.AfterConnect = func(context.Context, *pgx.Conn) error { return context.DeadlineExceeded }
@@ -158,7 +151,6 @@ func TestDialFails(t *testing.T) {
 
 // The pool's own tracer and hooks see what lanes do, and its application_name goes first.
 func TestDialerTakesThePoolsConfiguration(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{})
@@ -170,4 +162,112 @@ func TestDialerTakesThePoolsConfiguration(t *testing.T) {
 	require.NoError(t, s.pgxTx(h).QueryRow(t.Context(), "SELECT current_setting('application_name')").Scan(&name))
 	require.Equal(t, "mine", name)
 	require.Positive(t, traced.Queries.Load())
+}
+
+// What the Bounds promise is in force: on a lane and on the scout's connection, in a transaction and out of it.
+func TestBoundsAreInForce(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	d := s.dialer(Bounds{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
+	var warned bytes.Buffer
+	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
+	l := s.dial(d)
+	scout, err := d.Connect(t.Context())
+	require.NoError(t, err)
+	defer scout.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+	want := map[string]string{
+		"idle_in_transaction_session_timeout": "12s",
+		"tcp_keepalives_idle":                 "4",
+		"tcp_keepalives_interval":             "2",
+		"tcp_keepalives_count":                "3",
+		"tcp_user_timeout":                    "8000",
+		"client_connection_check_interval":    "1s",
+		"idle_session_timeout":                "0",
+		"plan_cache_mode":                     "force_generic_plan",
+		"application_name":                    d.Name[:min(len(d.Name), 63)],
+	}
+	version, err := strconv.Atoi(pgtest.One[string](s.DB, "SELECT current_setting('server_version_num')"))
+	require.NoError(t, err)
+	if version >= 170000 {
+		want["transaction_timeout"] = "0"
+	}
+	h := s.claim(l, "a")
+	tx := s.pgxTx(h)
+	for setting, value := range want {
+		var got, inTx string
+		require.NoError(t, scout.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got))
+		require.Equal(t, value, got, setting)
+		if setting == "plan_cache_mode" {
+			continue // the handler's own
+		}
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&inTx))
+		require.Equal(t, value, inTx, setting)
+	}
+	require.Empty(t, warned.String())
+}
+
+// A server that lacks a setting is used without it.
+func TestSessionSettingThatIsNotThere(t *testing.T) {
+	s := newStage(t)
+	conn := s.Session()
+	var warned bytes.Buffer
+	// Larger than the server takes.
+	bounds := Bounds{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
+	require.NoError(t, bounds.Validate())
+	logger := slog.New(slog.NewTextHandler(&warned, nil))
+	require.NoError(t, bounds.apply(t.Context(), conn.PgConn(), logger))
+	require.Contains(t, warned.String(), "idle_in_transaction_session_timeout")
+	var got string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting('enable_seqscan')").Scan(&got))
+	require.Equal(t, "off", got, "the others are made")
+}
+
+func TestServerVersion(t *testing.T) {
+	s := newStage(t)
+	num, err := strconv.Atoi(pgtest.One[string](s.DB, "SELECT current_setting('server_version_num')"))
+	require.NoError(t, err)
+	require.Equal(t, num/10000, serverVersion(s.Session().PgConn()))
+}
+
+// Handlers may use bun on a lane.
+func TestLaneRefusesNonconformingStrings(t *testing.T) {
+	s := newStage(t)
+	d := s.dialer(Bounds{})
+	d.Pool.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"
+	_, err := d.Dial(t.Context())
+	require.ErrorIs(t, err, ErrNonconforming)
+	_, err = d.Connect(t.Context())
+	require.ErrorIs(t, err, ErrNonconforming)
+}
+
+func TestSessionValidate(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Bounds{
+		{},
+		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 4500*time.Millisecond + 2},
+		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3400 * time.Millisecond},
+		{ServerSilence: 17 * time.Second},
+		{ServerSilence: time.Hour},
+		{Heartbeat: time.Millisecond},
+	} {
+		require.NoError(t, s.Validate(), s)
+	}
+	for _, s := range []Bounds{
+		{Heartbeat: -1},
+		{Heartbeat: 1},
+		{Heartbeat: time.Millisecond - 1},
+		{Silence: -1},
+		{ServerSilence: -1},
+		{ServerSilence: 16 * time.Second},
+		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 4500 * time.Millisecond},
+		// What the server may give away after 2 s, with its reply on its way, TCP does not notice before.
+		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second},
+		{Silence: 25 * time.Second},
+		{Silence: time.Hour},
+	} {
+		require.Error(t, s.Validate(), s)
+	}
+	require.Equal(t, Bounds{time.Second, 10 * time.Second, 30 * time.Second}, Bounds{}.WithDefaults())
+	own := Bounds{time.Minute, time.Hour, 2 * time.Hour}
+	require.Equal(t, own, own.WithDefaults())
 }

@@ -15,45 +15,39 @@ import (
 // Nothing that a handler has kept is of use when its job has ended: neither in the transaction of the next job of its
 // lane, nor between jobs, nor when the lane is idle.
 func TestNothingOutlivesItsJob(t *testing.T) {
-	t.Parallel()
 	const insert = "INSERT INTO effects VALUES ('late')"
 	ctx := context.Background()
 	exec := func(tx pgx.Tx) func() error {
 		return func() error { _, err := tx.Exec(ctx, insert); return err }
 	}
-	begin := func(s *stage, tx pgx.Tx) pgx.Tx {
-		inner, err := tx.Begin(ctx)
-		require.NoError(s, err)
-		return inner
-	}
-	for name, keep := range map[string]func(s *stage, h *Hold) (use func() error){
+	overAll(t, map[string]func(s *stage, h *Hold) (use func() error){
 		"pgx":           func(s *stage, h *Hold) func() error { return exec(s.pgxTx(h)) },
-		"begun on it":   func(s *stage, h *Hold) func() error { return exec(begin(s, s.pgxTx(h))) },
-		"begun on that": func(s *stage, h *Hold) func() error { return exec(begin(s, begin(s, s.pgxTx(h)))) },
+		"begun on it":   func(s *stage, h *Hold) func() error { return exec(s.inside(s.pgxTx(h))) },
+		"begun on that": func(s *stage, h *Hold) func() error { return exec(s.inside(s.inside(s.pgxTx(h)))) },
 		"begun, the outer committed": func(s *stage, h *Hold) func() error {
 			tx := s.pgxTx(h)
-			inner := begin(s, tx)
+			inner := s.inside(tx)
 			require.NoError(s, tx.Commit(ctx))
 			return exec(inner)
 		},
 		"begins late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { _, err := inner.Begin(ctx); return err }
 		},
 		"commits late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { return inner.Commit(ctx) }
 		},
 		"rolls back late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { return inner.Rollback(ctx) }
 		},
 		"queries late": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error { return inner.QueryRow(ctx, insert+" RETURNING v").Scan(new(string)) }
 		},
 		"a batch": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error {
 				b := &pgx.Batch{}
 				b.Queue(insert)
@@ -61,7 +55,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			}
 		},
 		"COPY": func(s *stage, h *Hold) func() error {
-			inner := begin(s, s.pgxTx(h))
+			inner := s.inside(s.pgxTx(h))
 			return func() error {
 				_, err := inner.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"v"},
 					pgx.CopyFromRows([][]any{{"late"}}))
@@ -79,7 +73,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			return func() error { _, err := large.Create(ctx, 4711); return err }
 		},
 		"large objects of a nested one": func(s *stage, h *Hold) func() error {
-			large := begin(s, s.pgxTx(h)).LargeObjects()
+			large := s.inside(s.pgxTx(h)).LargeObjects()
 			return func() error { _, err := large.Create(ctx, 4711); return err }
 		},
 		"a large object": func(s *stage, h *Hold) func() error {
@@ -95,8 +89,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			return func() error { _, err := tx.Exec(insert); return err }
 		},
 		"a bun.Tx begun on it": func(s *stage, h *Hold) func() error {
-			tx, err := s.bunTx(h).BeginTx(ctx, nil)
-			require.NoError(s, err)
+			tx := s.bunInside(ctx, s.bunTx(h))
 			return func() error { _, err := tx.Exec(insert); return err }
 		},
 		"prepared by bun": func(s *stage, h *Hold) func() error {
@@ -109,48 +102,36 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 			return func() error { _, err := tx.ExecContext(ctx, insert); return err }
 		},
 		"a cursor": func(s *stage, h *Hold) func() error {
-			tx := begin(s, s.pgxTx(h))
-			_, err := tx.Exec(ctx, "DECLARE late CURSOR FOR SELECT generate_series(1, 10)")
-			require.NoError(s, err)
+			tx := s.inside(s.pgxTx(h))
+			s.do(tx, "DECLARE late CURSOR FOR SELECT generate_series(1, 10)")
 			return func() error { _, err := tx.Exec(ctx, "FETCH 1 FROM late"); return err }
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			s.Exec("CREATE TABLE effects (v text)")
-			l := s.lane()
-			h := s.claim(l, "a")
-			var use func() error
-			require.NoError(t, l.Lend(func() { use = keep(s, h) }))
-			require.Error(t, use(), "when the handler has returned")
-			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-			require.NoError(t, err)
-			require.Error(t, use(), "when the next job is claimed")
-			require.NoError(t, l.Lend(func() {
-				require.Error(t, use(), "in the next handler")
-				s.write(s.pgxTx(h), "the next job's")
-				require.Error(t, use(), "in the next job's transaction")
-			}))
-			s.end(l, succeed(h)...)
-			require.Error(t, use(), "when the lane is idle")
-			require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"))
-			require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject"))
-			require.False(t, l.Closed())
-		})
-	}
+	}, func(t *testing.T, keep func(s *stage, h *Hold) (use func() error)) {
+		s, l, h := held(t, 2)
+		s.Exec("CREATE TABLE effects (v text)")
+		var use func() error
+		require.NoError(t, l.Lend(func() { use = keep(s, h) }))
+		require.Error(t, use(), "when the handler has returned")
+		h = s.step(l, succeed(h), &Request{Key: group("a")})
+		require.Error(t, use(), "when the next job is claimed")
+		require.NoError(t, l.Lend(func() {
+			require.Error(t, use(), "in the next handler")
+			s.write(s.pgxTx(h), "the next job's")
+			require.Error(t, use(), "in the next job's transaction")
+		}))
+		s.end(l, succeed(h)...)
+		require.Error(t, use(), "when the lane is idle")
+		require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
+		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject_metadata WHERE oid = 4711"))
+		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pg_largeobject"))
+		require.False(t, l.Closed())
+	})
 }
 
 // The connection itself is of no use between jobs.
 func TestConnOutlivesNoJob(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(2, "a")
+	s, l, h := held(t, 2)
 	s.Exec("CREATE TABLE effects (v text)")
-	l := s.lane()
-	h := s.claim(l, "a")
 	var conn *pgx.Conn
 	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
 	late := func() {
@@ -167,8 +148,7 @@ func TestConnOutlivesNoJob(t *testing.T) {
 		require.ErrorIs(t, conn.SendBatch(t.Context(), b).Close(), context.Canceled)
 	}
 	late()
-	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	late()
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "the next job's") }))
 	s.end(l, succeed(h)...)
@@ -177,16 +157,11 @@ func TestConnOutlivesNoJob(t *testing.T) {
 
 // What stands beside a claim lets heartbeats pass, and nothing that a handler has kept.
 func TestConnIsOfNoUseAside(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(2, "a")
+	s, l, h := held(t, 2)
 	s.Exec("CREATE TABLE effects (v text)")
-	l := s.lane()
-	h := s.claim(l, "a")
 	var conn *pgx.Conn
 	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
-	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	l.Aside(func() {
 		require.NoError(t, l.Beat(t.Context()))
 		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
@@ -198,8 +173,7 @@ func TestConnIsOfNoUseAside(t *testing.T) {
 
 // A statement of database/sql that is under way when the handler returns is cut off, as one of pgx is.
 func TestStatementUnderWayIsCutOff(t *testing.T) {
-	t.Parallel()
-	for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
+	overAll(t, map[string]func(ctx context.Context, tx bun.Tx) error{
 		"Exec": func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
 			return err
@@ -218,36 +192,73 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 			_, err := tx.Tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
-			pid := l.pg().PID()
-			leaked := make(chan error, 1)
-			err := l.Lend(func() {
-				tx := s.bunTx(h)
-				go func() { leaked <- run(context.Background(), tx) }()
-				s.Until(func() bool { return s.Active(pid) })
-			})
-			require.ErrorIs(t, err, ErrNotHeld)
-			require.ErrorContains(t, err, "still open")
-			require.True(t, l.Closed())
-			require.Error(t, <-leaked)
-			s.Until(func() bool { return len(s.Locked()) == 0 })
+	}, func(t *testing.T, run func(ctx context.Context, tx bun.Tx) error) {
+		s, l, h := held(t, 1)
+		pid := l.pg().PID()
+		leaked := make(chan error, 1)
+		err := l.Lend(func() {
+			tx := s.bunTx(h)
+			go func() { leaked <- run(context.Background(), tx) }()
+			s.Until(func() bool { return s.Active(pid) })
 		})
-	}
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorContains(t, err, "still open")
+		require.True(t, l.Closed())
+		require.Error(t, <-leaked)
+		s.Until(func() bool { return len(s.Locked()) == 0 })
+	})
 }
 
 // One that is begun when the handler has returned is refused.
 func TestStatementAfterTheHandler(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	var tx *sql.Tx
 	require.NoError(t, h.loan.lane.Lend(func() { tx = s.bunTx(h).Tx }))
 	_, err := tx.ExecContext(t.Context(), "INSERT INTO effects VALUES ('late')")
 	require.ErrorIs(t, err, sql.ErrTxDone)
 	require.Empty(t, settled(true))
+}
+
+// A holding tracer keeps a statement from being sent until it is let go.
+type holding struct {
+	sql         string
+	held, letGo chan struct{}
+}
+
+func (h *holding) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if d.SQL == h.sql {
+		close(h.held)
+		<-h.letGo
+	}
+	return ctx
+}
+
+func (*holding) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A statement that a goroutine has begun before its handler returns, and not sent yet, is not sent into the next job's
+// transaction: the connection is given up.
+func TestStatementHeldBack(t *testing.T) {
+	const insert = "INSERT INTO effects VALUES ('of the first job')"
+	overNamed(t, map[string]func(context.Context, pgx.Tx) error{
+		insert:    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, insert); return err },
+		undoOuter: func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
+	}, func(t *testing.T, sql string, use func(context.Context, pgx.Tx) error) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		s.Exec("CREATE TABLE effects (v text)")
+		tracer := &holding{sql, make(chan struct{}), make(chan struct{})}
+		d := s.dialer(Bounds{})
+		d.Pool.ConnConfig.Tracer = tracer
+		l := s.dial(d)
+		h := s.claim(l, "a")
+		ended := make(chan error, 1)
+		require.ErrorIs(t, l.Lend(func() {
+			tx := s.pgxTx(h)
+			go func() { ended <- use(t.Context(), tx) }()
+			<-tracer.held
+		}), ErrNotHeld)
+		close(tracer.letGo)
+		require.Error(t, <-ended)
+		require.True(t, l.Closed())
+	})
 }

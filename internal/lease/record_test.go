@@ -31,7 +31,6 @@ func (f *freezing) Write(b []byte) (int, error) {
 // A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for
 // longer than a lane would, and the attempt is counted.
 func TestFrozenRecordLetsGo(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	cfg, frozen := s.Pool.Config(), make(chan struct{})
@@ -50,28 +49,23 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	h := s.claim(l, "a")
 	calls := retryIn(h, 0)
 	l.Kill()
-	recorded := make(chan error, 1)
-	go func() { recorded <- l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) }()
+	recorded := beside(func() error { return l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) })
 	<-frozen
 	other := s.lane()
 	require.True(t, s.misses(other, "a"))
 	s.Until(func() bool {
-		free, _, err := other.Step(t.Context(), nil, &Request{Key: group("a")})
-		require.NoError(t, err)
+		free := s.step(other, nil, &Request{Key: group("a")})
 		if free == nil {
 			s.end(other)
 		}
 		return free != nil
 	})
-	lost, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(other), 1)
 	t.Cleanup(func() { require.Error(t, <-recorded) })
 }
 
 // A worker that comes too late to record an attempt, because another one has counted it, leaves no evidence of a crash.
 func TestLateRecordIsNoEvidence(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	lost, finder := s.lane(), s.lane()
@@ -84,36 +78,28 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late...), ErrNotHeld)
 	next := s.lane()
 	require.Equal(t, 1, s.claim(next, "a").Attempts, "the finder's")
-	found, err := next.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, found)
+	require.Empty(t, s.found(next))
 }
 
 // A worker that comes to record an attempt when another one has claimed the group since and has died leaves the
 // evidence of that death, whether it counts a failure or gives the job back.
 func TestLateRecordLeavesEvidence(t *testing.T) {
-	t.Parallel()
-	for name, late := range map[string]func(*Hold) []Call{
+	overAll(t, map[string]func(*Hold) []Call{
 		"failed":     func(h *Hold) []Call { return retryIn(h, 0) },
 		"given back": func(*Hold) []Call { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			lost, dies := s.lane(), s.lane()
-			h := s.claim(lost, "a")
-			lost.Kill()
-			s.Until(func() bool { return !s.misses(dies, "a") })
-			s.claim(dies, "a")
-			require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "it is held")
-			s.Terminate(dies.pg().PID())
-			require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "its holder has died")
-			next := s.lane()
-			require.Zero(t, s.claim(next, "a").Attempts)
-			found, err := next.Lost(t.Context())
-			require.NoError(t, err)
-			require.Len(t, found, 1)
-		})
-	}
+	}, func(t *testing.T, late func(*Hold) []Call) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		lost, dies := s.lane(), s.lane()
+		h := s.claim(lost, "a")
+		lost.Kill()
+		s.Until(func() bool { return !s.misses(dies, "a") })
+		s.claim(dies, "a")
+		require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "it is held")
+		s.Terminate(dies.pg().PID())
+		require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "its holder has died")
+		next := s.lane()
+		require.Zero(t, s.claim(next, "a").Attempts)
+		require.Len(t, s.found(next), 1)
+	})
 }

@@ -216,7 +216,6 @@ func TestClaimTakesTheRightHead(t *testing.T) {
 	for at := range sites {
 		for how, take := range rightTakings(at) {
 			t.Run(at+"/"+how, func(t *testing.T) {
-				t.Parallel()
 				s := newStage(t)
 				for _, ending := range meetingsAt(at) {
 					t.Run(ending, func(t *testing.T) {
@@ -258,7 +257,6 @@ func TestOneStatementDoesNot(t *testing.T) {
 	for _, at := range []string{beforeGroup, groupIsRead} {
 		for ending, wrong := range map[string]bool{"succeeds": false, "fails": true, "releases": true, "dies": true} {
 			t.Run(at+"/"+ending, func(t *testing.T) {
-				t.Parallel()
 				ids, first := meet(newStage(t), ofStatement(sites[at].put(oneStatementSQL)), at, ending)
 				require.Equal(t, []int64{2}, ids)
 				require.Equal(t, wrong, first != 2)
@@ -342,4 +340,39 @@ func judge(s *stage, take taking, ending string, late bool) (ids []int64, fault 
 		}
 	}
 	return ids, ""
+}
+
+// Whatever happens while a claim is on its way to the group, it takes what stands first afterwards, or nothing.
+func TestBatchTakesWhatIsFirst(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{beforeGroup, groupIsRead} {
+		for how, take := range rightTakings(at) {
+			t.Run(at+"/"+how, func(t *testing.T) {
+				s := newStage(t)
+				for name, ending := range endings {
+					t.Run(name, func(t *testing.T) {
+						_, fault := judge(s.again(t), take, ending, at == groupIsRead)
+						require.Empty(t, fault)
+					})
+				}
+			})
+		}
+	}
+}
+
+func TestObviousBatchesDoNot(t *testing.T) {
+	t.Parallel()
+	for how, take := range brokenTakings {
+		t.Run(how, func(t *testing.T) {
+			s, faults := newStage(t), 0
+			for name, ending := range endings {
+				t.Run(name, func(t *testing.T) {
+					if _, fault := judge(s.again(t), take, ending, false); fault != "" {
+						faults++
+					}
+				})
+			}
+			require.NotZero(t, faults)
+		})
+	}
 }

@@ -10,7 +10,6 @@ import (
 )
 
 func TestHoldIsTwoRowLocks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a", "b")
 	l := s.lane()
@@ -29,7 +28,6 @@ func TestHoldIsTwoRowLocks(t *testing.T) {
 
 // The broken shape holds what it passed over: a job of a group that it never had.
 func TestJoinHoldsMore(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "a", "b")
 	first, second := s.Session(), s.Session()
@@ -42,7 +40,6 @@ func TestJoinHoldsMore(t *testing.T) {
 }
 
 func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	operator := s.Session()
@@ -59,8 +56,7 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 	require.Equal(t, int64(2), s.claim(l, "b").ID)
 	require.Equal(t, []string{"b", "a/1", "b/2"}, s.Locked())
 
-	h, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, nil, &Request{Key: group("a")})
 	require.Nil(t, h)
 	s.end(l)
 	require.Equal(t, []string{"a/1"}, s.Locked())
@@ -69,7 +65,6 @@ func TestMissedClaimIsFreedByTheNextStep(t *testing.T) {
 // A second claim of a held group misses, and takes nothing from the one who holds it; so does one of a group without
 // jobs, without a row, or with none above the floor.
 func TestClaimMisses(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "empty")
 	s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = 'empty'")
@@ -77,8 +72,7 @@ func TestClaimMisses(t *testing.T) {
 	holder, other := s.lane(), s.lane()
 	h := s.claim(holder, "a")
 	for _, id := range []string{"a", "empty", "no row", "never seen"} {
-		h, _, err := other.Step(t.Context(), nil, &Request{Key: group(id)})
-		require.NoError(t, err, id)
+		h := s.step(other, nil, &Request{Key: group(id)})
 		require.Nil(t, h, id)
 		if id != "empty" { // the group is locked until the end: it is there
 			require.Equal(t, []string{"a", "a/1"}, s.Locked(), id)
@@ -86,15 +80,13 @@ func TestClaimMisses(t *testing.T) {
 		s.end(other)
 	}
 	s.end(holder)
-	hold, _, err := other.Step(t.Context(), nil, &Request{Key: h.Key, Floor: 1, Learned: math.MaxInt64})
-	require.NoError(t, err)
+	hold := s.step(other, nil, &Request{Key: h.Key, Floor: 1, Learned: math.MaxInt64})
 	require.Nil(t, hold)
 	s.end(other)
 	require.False(t, s.misses(other, "a"))
 }
 
 func TestEnqueueDoesNotWait(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.claim(s.lane(), "a")
@@ -112,34 +104,28 @@ func TestEnqueueDoesNotWait(t *testing.T) {
 
 // With a foreign key, it is the strength of the lock that decides.
 func TestForeignKeyWaitsForStrongLock(t *testing.T) {
-	t.Parallel()
-	for strength, waits := range map[string]bool{"FOR NO KEY UPDATE": false, "FOR UPDATE": true} {
-		t.Run(strength, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			s.Exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
-			worker := s.Session()
-			worker.Do(beginSQL)
-			lock := statement("lock")
-			if strength != "FOR NO KEY UPDATE" {
-				lock = pgtest.Mutate(t, lock, "FOR NO KEY UPDATE SKIP LOCKED", strength+" SKIP LOCKED")
-			}
-			_, job, err := shape{lock, statement("claim"), true}.claim(t.Context(), worker.Conn, "a")
-			require.NoError(t, err)
-			require.Equal(t, int64(1), job)
-			insert := "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')"
-			require.Equal(t, waits, s.Session().Waits(insert, queue))
-		})
-	}
+	overNamed(t, map[string]bool{
+		"FOR NO KEY UPDATE": false, "FOR UPDATE": true,
+	}, func(t *testing.T, strength string, waits bool) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		s.Exec("ALTER TABLE pgfifo.jobs ADD FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups")
+		worker := s.Session()
+		worker.Do(beginSQL)
+		lock := statement("lock")
+		if strength != "FOR NO KEY UPDATE" {
+			lock = pgtest.Mutate(t, lock, "FOR NO KEY UPDATE SKIP LOCKED", strength+" SKIP LOCKED")
+		}
+		_, job, err := shape{lock, statement("claim"), true}.claim(t.Context(), worker.Conn, "a")
+		require.NoError(t, err)
+		require.Equal(t, int64(1), job)
+		insert := "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')"
+		require.Equal(t, waits, s.Session().Waits(insert, queue))
+	})
 }
 
 func TestPauseDoesNotWait(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 2)
 	c, pause := s.Session(), s.Statement("pause")
 	for range 2 {
 		require.False(t, c.Waits(pause, queue, "a", "why", 10))

@@ -156,7 +156,6 @@ func overtaking(t *testing.T, f shape) *referee {
 }
 
 func TestClaimDoesNotOvertake(t *testing.T) {
-	t.Parallel()
 	r := overtaking(t, rightShape)
 	require.Empty(t, r.Overtook)
 	require.Empty(t, r.Overlaps)
@@ -164,7 +163,6 @@ func TestClaimDoesNotOvertake(t *testing.T) {
 }
 
 func TestJoinOvertakes(t *testing.T) {
-	t.Parallel()
 	require.Equal(t, []string{"g0: 4 before 2"}, overtaking(t, brokenShape).Overtook)
 }
 
@@ -227,7 +225,6 @@ func game(ctx context.Context, c *pgx.Conn, f shape, r *referee, id string, luck
 }
 
 func TestClaimKeepsOrder(t *testing.T) {
-	t.Parallel()
 	r := season(t, rightShape, 1)
 	require.Empty(t, r.Overtook)
 	require.Empty(t, r.Overlaps)
@@ -235,6 +232,5 @@ func TestClaimKeepsOrder(t *testing.T) {
 }
 
 func TestJoinBreaksOrder(t *testing.T) {
-	t.Parallel()
 	require.NotEmpty(t, season(t, brokenShape, 20).Overtook)
 }

@@ -21,11 +21,7 @@ func (s *stage) pgxTx(h *Hold) pgx.Tx {
 }
 
 func TestErrorInHandlerKeepsLocks(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 2)
 	err := l.Lend(func() {
 		_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
 		require.ErrorContains(t, err, "22012")
@@ -40,7 +36,6 @@ func TestErrorInHandlerKeepsLocks(t *testing.T) {
 }
 
 func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	c := s.Session()
@@ -55,8 +50,7 @@ func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
 
 // A handler that ends the transaction by hand lost the locks. Its job is not settled, and nothing pretends it is.
 func TestHandlerThatEndsTheTransaction(t *testing.T) {
-	t.Parallel()
-	for sql, caught := range map[string]string{
+	overNamed(t, map[string]string{
 		"COMMIT":                  "when it returns",
 		"ROLLBACK":                "when it returns",
 		"ABORT; SELECT 1":         "when it returns",
@@ -68,83 +62,63 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 		releaseOuter:              "by the step",
 
 		"COMMIT; BEGIN; SAVEPOINT " + outerSavepoint: "by the step",
-	} {
-		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a", "b")
-			l := s.lane()
-			h := s.claim(l, "a")
-			err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
-			if caught == "when it returns" {
-				require.Error(t, err)
-			} else {
-				require.NoError(t, err)
-				hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+	}, func(t *testing.T, sql string, caught string) {
+		s := newStage(t)
+		s.Enqueue(2, "a", "b")
+		l := s.lane()
+		h := s.claim(l, "a")
+		err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+		if caught == "when it returns" {
+			require.Error(t, err)
+		} else {
+			require.NoError(t, err)
+			hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+			require.ErrorIs(t, err, ErrNotHeld)
+			require.False(t, settled)
+			require.Nil(t, hold)
+		}
+		if err != nil && l.hold != nil {
+			if err := l.Undo(t.Context()); sql != "PREPARE TRANSACTION 'x'" {
 				require.ErrorIs(t, err, ErrNotHeld)
-				require.False(t, settled)
-				require.Nil(t, hold)
+			} else {
+				s.end(l)
 			}
-			if err != nil && l.hold != nil {
-				if err := l.Undo(t.Context()); sql != "PREPARE TRANSACTION 'x'" {
-					require.ErrorIs(t, err, ErrNotHeld)
-				} else {
-					s.end(l)
-				}
-			}
-			require.Empty(t, s.Locked())
-			require.False(t, l.Closed())
-			require.Equal(t, int64(1), s.claim(l, "a").ID, "still there, and the lane can go on")
-		})
-	}
+		}
+		require.Empty(t, s.Locked())
+		require.False(t, l.Closed())
+		require.Equal(t, int64(1), s.claim(l, "a").ID, "still there, and the lane can go on")
+	})
 }
 
 // A handler that ended its transaction and then failed is told apart from one that only failed.
 func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
-	t.Parallel()
-	for _, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter} {
-		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
-			_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
-			require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
-			require.Empty(t, s.Locked())
-			require.Equal(t, int64(1), s.claim(l, "a").ID)
-		})
-	}
+	overEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}, func(t *testing.T, sql string) {
+		s, l, h := held(t, 1)
+		_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+		require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
+		require.Empty(t, s.Locked())
+		require.Equal(t, int64(1), s.claim(l, "a").ID)
+	})
 }
 
 // An error that the handler rolls back is its own business.
 func TestHandlerMayRollBackAnError(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
+	s, l, h := held(t, 1)
 	s.Exec("CREATE TABLE effects (v text)")
-	l := s.lane()
-	h := s.claim(l, "a")
 	require.NoError(t, l.Lend(func() {
 		tx := s.pgxTx(h)
-		_, err := tx.Exec(t.Context(), "INSERT INTO effects VALUES ('undone')")
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), nonsense)
+		s.do(tx, "INSERT INTO effects VALUES ('undone')")
+		_, err := tx.Exec(t.Context(), nonsense)
 		require.Error(t, err)
 		require.NoError(t, tx.Rollback(t.Context()))
-		_, err = s.pgxTx(h).Exec(t.Context(), "INSERT INTO effects VALUES ('kept')")
-		require.NoError(t, err)
+		s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('kept')")
 	}))
 	s.end(l, succeed(h)...)
 	require.Equal(t, []string{"kept"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 }
 
 func TestRowsLeftOpen(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	err := l.Lend(func() {
 		rows, err := s.pgxTx(h).Query(t.Context(), "SELECT generate_series(1, 100000)")
 		require.NoError(t, err)
@@ -159,11 +133,7 @@ func TestRowsLeftOpen(t *testing.T) {
 
 // database/sql knows its open rows, and closes them.
 func TestBunRowsLeftOpen(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
 		tx, err := h.loan.BunTx(t.Context())
 		require.NoError(t, err)
@@ -182,19 +152,14 @@ func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) err
 	pid := c.PgConn().PID()
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- exec(ctx, "SELECT pg_sleep(600)") }()
+	done := beside(func() error { return exec(ctx, "SELECT pg_sleep(600)") })
 	s.Until(func() bool { return s.Active(pid) })
 	cancel()
 	return <-done
 }
 
 func TestCancelledQueryKeepsGroup(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	s.cancelled(l, h)
 	s.end(l, succeed(h)...)
 }
@@ -215,7 +180,6 @@ func (s *stage) cancelled(l *Lane, h *Hold) {
 }
 
 func TestCancelledQueryOfPlainConnectionFreesGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	c := s.Session()

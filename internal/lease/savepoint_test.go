@@ -16,8 +16,7 @@ import (
 // A job that writes takes one transaction id beside that of the claim, however often its handler asks for the
 // transaction.
 func TestOneSavepointForAJob(t *testing.T) {
-	t.Parallel()
-	for name, do := range map[string]func(s *stage, h *Hold){
+	overAll(t, map[string]func(s *stage, h *Hold){
 		"pgx": func(s *stage, h *Hold) { s.write(s.pgxTx(h), "1") },
 		"bun": func(s *stage, h *Hold) { s.bunWrite(s.bunTx(h), "1") },
 		"asks again": func(s *stage, h *Hold) {
@@ -39,16 +38,13 @@ func TestOneSavepointForAJob(t *testing.T) {
 			require.NoError(s, err)
 			s.write(s.pgxTx(h), "1")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, h, settled := effects(t)
-			require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
-			require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
-				WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.loan.lane.pg().PID()))
-			settled(true)
-		})
-	}
+	}, func(t *testing.T, do func(s *stage, h *Hold)) {
+		s, h, settled := effects(t)
+		require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
+		require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
+			WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.loan.lane.pg().PID()))
+		settled(true)
+	})
 }
 
 // Transactions of the two kinds side by side, and ended in any order.
@@ -146,12 +142,11 @@ func TestTransactionsSideBySide(t *testing.T) {
 		"one begun on pgx's is rolled back": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			s.write(outer, "outer")
-			inner, err := outer.Begin(ctx)
-			require.NoError(s, err)
+			inner := s.inside(outer)
 			btx := s.bunTx(h)
 			s.bunWrite(btx, "undone")
 			require.NoError(s, inner.Rollback(ctx))
-			_, err = btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			_, err := btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
 			require.ErrorIs(s, err, sql.ErrTxDone)
 			require.NoError(s, btx.Rollback())
 			s.bunWrite(s.bunTx(h), "anew")
@@ -160,19 +155,17 @@ func TestTransactionsSideBySide(t *testing.T) {
 			outer := s.pgxTx(h)
 			s.write(outer, "outer")
 			btx := s.bunTx(h)
-			inner, err := outer.Begin(ctx)
-			require.NoError(s, err)
+			inner := s.inside(outer)
 			s.write(inner, "undone")
 			require.NoError(s, btx.Rollback())
-			_, err = inner.Exec(ctx, "INSERT INTO effects VALUES ('of the old one')")
+			_, err := inner.Exec(ctx, "INSERT INTO effects VALUES ('of the old one')")
 			require.ErrorIs(s, err, pgx.ErrTxClosed)
 			require.ErrorIs(s, inner.Commit(ctx), pgx.ErrTxClosed)
 		}, []string{"outer"}},
 		"one begun on bun's is rolled back": {func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
 			s.bunWrite(outer, "outer")
-			inner, err := outer.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, outer)
 			tx := s.pgxTx(h)
 			s.write(tx, "undone")
 			require.NoError(s, inner.Rollback())
@@ -181,19 +174,16 @@ func TestTransactionsSideBySide(t *testing.T) {
 		}, []string{"anew", "outer"}},
 		"a savepoint by hand is gone back to": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
-			_, err := outer.Exec(ctx, "SAVEPOINT mine")
-			require.NoError(s, err)
+			s.do(outer, "SAVEPOINT mine")
 			btx := s.bunTx(h)
 			s.bunWrite(btx, "undone")
-			_, err = outer.Exec(ctx, "/* mine */ rollback work to mine")
-			require.NoError(s, err)
+			s.do(outer, "/* mine */ rollback work to mine")
 			require.Error(s, btx.Commit())
 			s.write(outer, "outer")
 		}, []string{"outer"}},
 		"one begun on bun's is committed, and one in that goes on": {func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
-			inner, err := outer.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, outer)
 			tx := s.pgxTx(h)
 			s.write(tx, "1")
 			require.NoError(s, inner.Commit())
@@ -203,17 +193,13 @@ func TestTransactionsSideBySide(t *testing.T) {
 		}, []string{"1", "2", "3"}},
 		"savepoints by hand with quoted names": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
-			exec := func(sql string) {
-				_, err := outer.Exec(ctx, sql)
-				require.NoError(s, err)
-			}
-			exec(`SAVEPOINT "One"`)
+			s.do(outer, `SAVEPOINT "One"`)
 			btx := s.bunTx(h)
-			exec(`SAVEPOINT "one"`)
+			s.do(outer, `SAVEPOINT "one"`)
 			s.bunWrite(btx, "undone")
-			exec(`ROLLBACK TO SAVEPOINT ONE`)
+			s.do(outer, `ROLLBACK TO SAVEPOINT ONE`)
 			s.bunWrite(btx, "undone, too")
-			exec(`ROLLBACK TO "One"`)
+			s.do(outer, `ROLLBACK TO "One"`)
 			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
 			s.write(outer, "outer")
 		}, []string{"outer"}},
@@ -230,8 +216,7 @@ func TestTransactionsSideBySide(t *testing.T) {
 		"what is around one begun on bun's is rolled back, and the context of that ends": {func(s *stage, h *Hold) {
 			short, cancel := context.WithCancel(ctx)
 			outer := s.bunTx(h)
-			inner, err := outer.BeginTx(short, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(short, outer)
 			s.bunWrite(inner, "undone")
 			require.NoError(s, outer.Rollback())
 			cancel()
@@ -240,11 +225,9 @@ func TestTransactionsSideBySide(t *testing.T) {
 		"one begun on bun's is rolled back, and the context of one in that ends": {func(s *stage, h *Hold) {
 			short, cancel := context.WithCancel(ctx)
 			outer := s.bunTx(h)
-			inner, err := outer.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, outer)
 			for range 2 {
-				innermost, err := inner.BeginTx(short, nil)
-				require.NoError(s, err)
+				innermost := s.bunInside(short, inner)
 				s.bunWrite(innermost, "undone")
 			}
 			require.NoError(s, inner.Rollback())
@@ -253,24 +236,19 @@ func TestTransactionsSideBySide(t *testing.T) {
 		}, []string{"outer"}},
 		"what was begun in one that is committed ends with the one around that": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
-			exec := func(sql string) {
-				_, err := outer.Exec(ctx, sql)
-				require.NoError(s, err)
-			}
 			for _, byHand := range []bool{false, true} {
-				around, err := outer.Begin(ctx)
-				require.NoError(s, err)
-				exec("SAVEPOINT mine")
-				exec("SAVEPOINT mine_too")
+				around := s.inside(outer)
+				s.do(outer, "SAVEPOINT mine")
+				s.do(outer, "SAVEPOINT mine_too")
 				btx := s.bunTx(h)
 				s.bunWrite(btx, "undone")
-				exec("RELEASE mine_too")
+				s.do(outer, "RELEASE mine_too")
 				if byHand {
-					exec("ROLLBACK TO mine")
+					s.do(outer, "ROLLBACK TO mine")
 				} else {
 					require.NoError(s, around.Rollback(ctx))
 				}
-				_, err = btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
+				_, err := btx.ExecContext(ctx, "INSERT INTO effects VALUES ('of the old one')")
 				require.ErrorIs(s, err, sql.ErrTxDone)
 				require.NoError(s, btx.Rollback())
 			}
@@ -278,51 +256,38 @@ func TestTransactionsSideBySide(t *testing.T) {
 		}, []string{"outer"}},
 		"savepoints by hand with one name": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
-			exec := func(sql string) {
-				_, err := outer.Exec(ctx, sql)
-				require.NoError(s, err)
-			}
-			exec("SAVEPOINT mine")
+			s.do(outer, "SAVEPOINT mine")
 			btx := s.bunTx(h)
-			exec("SAVEPOINT mine")
+			s.do(outer, "SAVEPOINT mine")
 			s.bunWrite(btx, "undone")
-			exec("RELEASE mine")
+			s.do(outer, "RELEASE mine")
 			s.bunWrite(btx, "undone, too")
-			exec("ROLLBACK TO mine")
+			s.do(outer, "ROLLBACK TO mine")
 			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
 			s.write(outer, "outer")
 		}, []string{"outer"}},
 		"a savepoint by hand outlives the commit of what it was made in": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			btx := s.bunTx(h)
-			inner, err := btx.BeginTx(ctx, nil)
-			require.NoError(s, err)
+			inner := s.bunInside(ctx, btx)
 			s.bunWrite(inner, "bun's")
 			require.NoError(s, btx.Commit())
-			_, err = outer.Exec(ctx, "SAVEPOINT mine")
-			require.NoError(s, err)
+			s.do(outer, "SAVEPOINT mine")
 			s.write(outer, "undone")
-			_, err = outer.Exec(ctx, "ROLLBACK TO mine")
-			require.NoError(s, err)
-			innermost, err := outer.Begin(ctx)
-			require.NoError(s, err)
+			s.do(outer, "ROLLBACK TO mine")
+			innermost := s.inside(outer)
 			s.write(innermost, "kept")
-			_, err = outer.Exec(ctx, "SAVEPOINT other")
-			require.NoError(s, err)
+			s.do(outer, "SAVEPOINT other")
 			s.write(outer, "undone, too")
 			require.NoError(s, innermost.Commit(ctx))
-			_, err = outer.Exec(ctx, "ROLLBACK TO other")
-			require.NoError(s, err)
-			_, err = outer.Exec(ctx, "RELEASE SAVEPOINT other")
-			require.NoError(s, err)
+			s.do(outer, "ROLLBACK TO other")
+			s.do(outer, "RELEASE SAVEPOINT other")
 		}, []string{"bun's", "kept"}},
 		"one begun on another, in both, committed or not": {func(s *stage, h *Hold) {
 			outer := s.pgxTx(h)
 			for _, v := range []string{"1", "2", "3"} {
-				inner, err := outer.Begin(ctx)
-				require.NoError(s, err)
-				innermost, err := inner.Begin(ctx)
-				require.NoError(s, err)
+				inner := s.inside(outer)
+				innermost := s.inside(inner)
 				s.write(innermost, v)
 				require.NoError(s, innermost.Commit(ctx))
 				if v == "2" {
@@ -344,14 +309,12 @@ func TestTransactionsSideBySide(t *testing.T) {
 		}, []string{"anew"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
 			require.Zero(t, h.loan.lane.db.Stats().OpenConnections)
 			require.Equal(t, x.want, settled(true))
 		})
 		t.Run(name+", and the attempt fails", func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
 			require.Empty(t, settled(false))

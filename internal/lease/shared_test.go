@@ -12,7 +12,6 @@ import (
 // So many jobs of a group are held as it has slots, the first ones. One more finds none, and the slot of the first to
 // end is the next one's.
 func TestShared(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(5, "a")
 	s.Enqueue(1, "b")
@@ -42,7 +41,6 @@ func TestShared(t *testing.T) {
 
 // Nobody passes a job that is not running: one that was only claimed, and one that an operator has locked.
 func TestSharedPassesWhatRuns(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.groupLimit(3, "a")
@@ -69,7 +67,6 @@ func TestSharedPassesWhatRuns(t *testing.T) {
 
 // A worker that dies leaves a mark: it is found whichever slot the next claim has, once, and not while it lives.
 func TestSharedEvidence(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.groupLimit(3, "a")
@@ -80,32 +77,25 @@ func TestSharedEvidence(t *testing.T) {
 	s.Terminate(dies.pg().PID())
 	h := s.shared(l, nil, "a")
 	require.Equal(t, int64(1), h.ID)
-	lost, err := l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 	require.Nil(t, s.shared(other, nil, "a"), "the mark is the dead one's, and nobody runs the job")
 	s.end(other)
 	s.end(l, retryIn(h, 0)...)
 	h = s.start(l, "a")
 	require.Equal(t, 1, h.Attempts)
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "once")
+	require.Empty(t, s.found(l), "once")
 	s.end(l)
 	xid := pgtest.One[string](s.DB, "SELECT pg_current_xact_id()::text")
 	s.Exec("INSERT INTO pgfifo.attempt_marks VALUES ($1, 'a', $2, 2, $3::text::xid8)", queue, h.ID, xid)
 	s.shared(l, nil, "a")
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "a claim that has committed has not died: its mark came late")
+	require.Empty(t, s.found(l), "a claim that has committed has not died: its mark came late")
 	s.end(l)
 }
 
 // The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and
 // then it is the next; so may one be that has been committed since. So is the slot: the limit may be lower.
 func TestSharedLooksBehindTheLock(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*stage, *Lane, *Hold){
+	overAll(t, map[string]func(*stage, *Lane, *Hold){
 		"nothing":  nil,
 		"failed":   func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, time.Hour)...) },
 		"returned": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
@@ -114,38 +104,34 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', -1, '')", queue)
 		},
 		"limited": func(s *stage, _ *Lane, _ *Hold) { s.Exec("UPDATE pgfifo.queues SET group_limit = 1") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			s.groupLimit(2, "a")
-			first := s.lane()
-			h := s.start(first, "a")
-			c := s.Session()
-			rows := func(sql string) int {
-				tag, err := c.Conn.Exec(t.Context(), sql, queue, "a")
-				require.NoError(t, err)
-				return int(tag.RowsAffected())
-			}
-			c.Do(beginSQL)
-			require.Equal(t, 1, rows(statement("lock_shared")))
-			require.Equal(t, 1, rows(statement("lock_next")))
-			require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
-			want := 1
-			if change != nil {
-				change(s, first, h)
-				want = 0
-			}
-			require.Equal(t, want, rows(statement("claim_shared")))
-		})
-	}
+	}, func(t *testing.T, change func(*stage, *Lane, *Hold)) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		s.groupLimit(2, "a")
+		first := s.lane()
+		h := s.start(first, "a")
+		c := s.Session()
+		rows := func(sql string) int {
+			tag, err := c.Conn.Exec(t.Context(), sql, queue, "a")
+			require.NoError(t, err)
+			return int(tag.RowsAffected())
+		}
+		c.Do(beginSQL)
+		require.Equal(t, 1, rows(statement("lock_shared")))
+		require.Equal(t, 1, rows(statement("lock_next")))
+		require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
+		want := 1
+		if change != nil {
+			change(s, first, h)
+			want = 0
+		}
+		require.Equal(t, want, rows(statement("claim_shared")))
+	})
 }
 
 // A worker that has lost its session records what became of the job on another one, once, unless somebody else has
 // claimed the job since.
 func TestSharedRecord(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.groupLimit(2, "a")
@@ -158,9 +144,7 @@ func TestSharedRecord(t *testing.T) {
 	require.Zero(t, marks())
 	again := s.start(other, "a")
 	require.Equal(t, 1, again.Attempts)
-	dead, err := other.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, dead)
+	require.Empty(t, s.found(other))
 	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, calls...), ErrNotHeld)
 	require.NoError(t, lost.Record(t.Context(), &Held{Key: group("a"), Shared: true}), "nothing to tell")
 	require.Equal(t, 1, marks())
@@ -178,7 +162,6 @@ func TestSharedRecord(t *testing.T) {
 
 // A mark that has waited for that of the next claim comes too late: its own claim has died.
 func TestLateMark(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	begin := func() (*pgtest.Session, int64) {
 		c, xid := s.Session(), int64(0)

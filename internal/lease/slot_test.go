@@ -13,8 +13,7 @@ func (s *stage) slot(l *Lane, calls []Call, ids ...string) *Hold {
 	s.Helper()
 	next := request(ids...)
 	next.Slot = true
-	h, _, err := l.Step(s.Context(), calls, next)
-	require.NoError(s, err)
+	h := s.step(l, calls, next)
 	return h
 }
 
@@ -27,7 +26,6 @@ func (s *stage) slots() []int {
 // So many claims hold a job as there are slots, whatever a claim takes. One more finds none: it holds nothing, and the
 // slot of the first to end is the next one's, in the same round trip too.
 func TestSlots(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a", "b", "c", "d", "e", "f")
 	s.limit(3)
@@ -37,8 +35,7 @@ func TestSlots(t *testing.T) {
 	require.False(t, one.OverLimit())
 	next := request("b")
 	next.Slot, next.Jobs = true, 2
-	b, _, err := batch.Step(t.Context(), nil, next)
-	require.NoError(t, err)
+	b := s.step(batch, nil, next)
 	require.Len(t, b.Rest, 1)
 	require.Len(t, s.slot(many, nil, "c", "d").Rest, 1)
 	require.False(t, many.OverLimit())
@@ -66,7 +63,6 @@ func TestSlots(t *testing.T) {
 
 // A claim without a slot finds the jobs of a queue with a limit paused. One with a slot heeds a pause all the same.
 func TestClaimWithoutASlot(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	s.limit(2)
@@ -80,8 +76,7 @@ func TestClaimWithoutASlot(t *testing.T) {
 				s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'a')", queue)
 			}
 			for _, next.Slot = range []bool{false, true} {
-				h, _, err := l.Step(t.Context(), nil, next)
-				require.NoError(t, err)
+				h := s.step(l, nil, next)
 				require.Equal(t, next.Slot && !paused, h.GroupID == "a" && h.Ready(),
 					"%s, %v, %v", name, paused, next.Slot)
 				s.end(l)
@@ -94,33 +89,27 @@ func TestClaimWithoutASlot(t *testing.T) {
 
 // A slot is not enough to look at a group that somebody else holds: he may free the head meanwhile.
 func TestSlotAndNoGroup(t *testing.T) {
-	t.Parallel()
-	for name, next := range map[string]*Request{
+	overAll(t, map[string]*Request{
 		"one": request("a"), "several": request("a", "b"), "a batch": {Key: group("a"), Jobs: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			s.limit(2)
-			other, l := s.Session(), s.lane()
-			other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
-			next.Slot = true
-			h, _, err := l.Step(t.Context(), nil, next)
-			require.NoError(t, err)
-			require.Nil(t, h)
-			require.False(t, l.OverLimit())
-			require.Equal(t, []string{"a"}, s.Locked())
-			require.Equal(t, []int{2}, s.slots())
-			s.end(l)
-			require.Equal(t, []int{1, 2}, s.slots())
-		})
-	}
+	}, func(t *testing.T, next *Request) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		s.limit(2)
+		other, l := s.Session(), s.lane()
+		other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE")
+		next.Slot = true
+		h := s.step(l, nil, next)
+		require.Nil(t, h)
+		require.False(t, l.OverLimit())
+		require.Equal(t, []string{"a"}, s.Locked())
+		require.Equal(t, []int{2}, s.slots())
+		s.end(l)
+		require.Equal(t, []int{1, 2}, s.slots())
+	})
 }
 
 // What a claim leaves on slots is no evidence, and one that finds no slot covers none.
 func TestSlotsAndEvidence(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "b")
 	s.limit(1)
@@ -130,28 +119,21 @@ func TestSlotsAndEvidence(t *testing.T) {
 
 	holder := s.lane()
 	require.NotNil(t, s.slot(holder, nil, "b"), "the slot of the dead")
-	lost, err := holder.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "of another group")
+	require.Empty(t, s.found(holder), "of another group")
 	for range 3 {
 		require.Nil(t, s.slot(l, nil, "a"))
 		require.True(t, l.OverLimit())
 	}
 	s.end(holder)
 	require.Equal(t, int64(1), s.slot(l, nil, "a").ID)
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Len(t, lost, 1)
+	require.Len(t, s.found(l), 1)
 	s.end(l)
 	s.slot(l, nil, "a")
-	lost, err = l.Lost(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, lost, "once")
+	require.Empty(t, s.found(l), "once")
 }
 
 // A limit that is lowered or raised holds for the claims from then on.
 func TestLimitThatChanges(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b", "c", "d")
 	s.limit(3)

@@ -53,17 +53,20 @@ func TestSpoils(t *testing.T) {
 }
 
 func TestSpoiledLane(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
+	exec := func(sql string, args ...any) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), sql, args...); return err }
+	}
+	raw := func(sql string) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error { _, err := tx.Conn().PgConn().Exec(t.Context(), sql).ReadAll(); return err }
+	}
+	type row struct {
 		run  func(tx pgx.Tx) error
 		want bool
-	}{
-		"nothing": {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELECT 1"); return err }, false},
-		"query":   {func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SET work_mem = '1MB'"); return err }, true},
-		"behind another": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT 1; SET work_mem = '1MB'")
-			return err
-		}, true},
+	}
+	overNamed(t, map[string]row{
+		"nothing":        {exec("SELECT 1"), false},
+		"query":          {exec("SET work_mem = '1MB'"), true},
+		"behind another": {exec("SELECT 1; SET work_mem = '1MB'"), true},
 		"prepared": {func(tx pgx.Tx) error {
 			if _, err := tx.Prepare(t.Context(), "x", "SET work_mem = '1MB'"); err != nil {
 				return err
@@ -71,14 +74,8 @@ func TestSpoiledLane(t *testing.T) {
 			_, err := tx.Exec(t.Context(), "x")
 			return err
 		}, true},
-		"encoding, by a function": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT set_config('client_encoding', 'LATIN1', false)")
-			return err
-		}, true},
-		"query of the raw connection": {func(tx pgx.Tx) error {
-			_, err := tx.Conn().PgConn().Exec(t.Context(), "SET work_mem = '1MB'").ReadAll()
-			return err
-		}, true},
+		"encoding, by a function":     {exec("SELECT set_config('client_encoding', 'LATIN1', false)"), true},
+		"query of the raw connection": {raw("SET work_mem = '1MB'"), true},
 		"statement of the raw connection": {func(tx pgx.Tx) error {
 			_, err := tx.Conn().PgConn().ExecParams(t.Context(), "SET work_mem = '1MB'", nil, nil, nil, nil).Close()
 			return err
@@ -87,42 +84,26 @@ func TestSpoiledLane(t *testing.T) {
 			_, err := tx.Conn().PgConn().Prepare(t.Context(), "x", "LISTEN x", nil)
 			return err
 		}, true},
-		"setting, by a function": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT set_config('a.b', 'c', false)")
-			return err
-		}, true},
-		"ended by hand": {func(tx pgx.Tx) error {
-			_, err := tx.Conn().PgConn().Exec(t.Context(), "COMMIT; BEGIN; SAVEPOINT pgfifo").ReadAll()
-			return err
-		}, true},
-		"setting of the transaction": {func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), "SELECT set_config('a.b', $1, true)", "c")
-			return err
-		}, false},
+		"setting, by a function":     {exec("SELECT set_config('a.b', 'c', false)"), true},
+		"ended by hand":              {raw("COMMIT; BEGIN; SAVEPOINT pgfifo"), true},
+		"setting of the transaction": {exec("SELECT set_config('a.b', $1, true)", "c"), false},
 		"batch": {func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("SELECT 1")
 			b.Queue("RESET ALL")
 			return tx.SendBatch(t.Context(), b).Close()
 		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
-			require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
-			_, _, err := l.Step(t.Context(), succeed(h), nil)
-			require.Equal(t, name == "ended by hand", err != nil, err)
-			require.Equal(t, x.want, l.Spoiled())
-		})
-	}
+	}, func(t *testing.T, name string, x row) {
+		s, l, h := held(t, 1)
+		require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
+		_, _, err := l.Step(t.Context(), succeed(h), nil)
+		require.Equal(t, name == "ended by hand", err != nil, err)
+		require.Equal(t, x.want, l.Spoiled())
+	})
 }
 
 // How the application has its connections made spoils nothing.
 func TestSessionMadeByTheApplication(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	d := s.dialer(Bounds{})
 	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -134,57 +115,49 @@ func TestSessionMadeByTheApplication(t *testing.T) {
 
 // Nobody looks into a function: what it sets for the session, and the next job would fail of, is put back.
 func TestSettingLeftByAFunction(t *testing.T) {
-	t.Parallel()
-	for setting, value := range map[string]string{
+	overNamed(t, map[string]string{
 		"statement_timeout": "100", "lock_timeout": "100", "idle_in_transaction_session_timeout": "100",
 		"search_path": "nowhere", "role": "pg_monitor", "standard_conforming_strings": "off",
-	} {
-		t.Run(setting, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Exec("CREATE FUNCTION leave(name text, value text) RETURNS void LANGUAGE sql " +
-				"AS 'SELECT set_config(name, value, false)'")
-			ids := s.Enqueue(2, "a")
-			l := s.lane()
-			show := func(tx pgx.Tx) (value string) {
-				require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&value))
-				return value
-			}
-			h := s.claim(l, "a")
-			var was, is string
-			require.NoError(t, l.Lend(func() {
-				tx := s.pgxTx(h)
-				was = show(tx)
-				_, err := tx.Exec(t.Context(), "SELECT leave($1, $2)", setting, value)
-				require.NoError(t, err)
-				require.NotEqual(t, was, show(tx))
-			}))
-			h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-			require.NoError(t, err)
-			require.Equal(t, ids[1], h.ID)
-			require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
-			require.Equal(t, was, is)
-			s.end(l, succeed(h)...)
-		})
-	}
+	}, func(t *testing.T, setting string, value string) {
+		s := newStage(t)
+		s.Exec("CREATE FUNCTION leave(name text, value text) RETURNS void LANGUAGE sql " +
+			"AS 'SELECT set_config(name, value, false)'")
+		ids := s.Enqueue(2, "a")
+		l := s.lane()
+		show := func(tx pgx.Tx) (value string) {
+			require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&value))
+			return value
+		}
+		h := s.claim(l, "a")
+		var was, is string
+		require.NoError(t, l.Lend(func() {
+			tx := s.pgxTx(h)
+			was = show(tx)
+			s.do(tx, "SELECT leave($1, $2)", setting, value)
+			require.NotEqual(t, was, show(tx))
+		}))
+		h = s.step(l, succeed(h), &Request{Key: group("a")})
+		require.Equal(t, ids[1], h.ID)
+		require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
+		require.Equal(t, was, is)
+		s.end(l, succeed(h)...)
+	})
 }
 
 // A session on which claims fail is closed, whatever a handler has made of it.
 func TestUselessSessionIsClosed(t *testing.T) {
-	t.Parallel()
-	for _, sql := range []string{"DEALLOCATE ALL", "SET ROLE pg_monitor", "BEGIN READ ONLY; SELECT"} {
-		t.Run(sql, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
-			s.end(l, succeed(h)...) // what that takes is prepared
-			_, err := l.Conn().Exec(t.Context(), sql)
-			require.NoError(t, err)
-			_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
-			require.Error(t, err)
-			require.True(t, l.Closed())
-		})
-	}
+	overEach(t, []string{
+		"DEALLOCATE ALL", "SET ROLE pg_monitor", "BEGIN READ ONLY; SELECT",
+	}, func(t *testing.T, sql string) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		l := s.lane()
+		h := s.claim(l, "a")
+		s.end(l, succeed(h)...) // what that takes is prepared
+		_, err := l.Conn().Exec(t.Context(), sql)
+		require.NoError(t, err)
+		_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
+		require.Error(t, err)
+		require.True(t, l.Closed())
+	})
 }

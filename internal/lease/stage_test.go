@@ -1,7 +1,9 @@
 package lease
 
 import (
+	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -25,9 +27,34 @@ func group(id string) groups.Key { return groups.Key{Queue: queue, GroupID: id} 
 // A stage is one test's database.
 type stage struct{ *pgtest.DB }
 
+// newStage has the test run beside others.
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	t.Parallel()
 	return &stage{pgtest.New(t)}
+}
+
+// overAll runs a test with each row of a table, beside each other.
+func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	overNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
+}
+
+func overNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
+	t.Helper()
+	t.Parallel()
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, name, row) })
+	}
+}
+
+// overEach runs a test with each of several values, beside each other.
+func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
+	t.Helper()
+	t.Parallel()
+	for _, value := range values {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
+	}
 }
 
 // again returns the database, emptied, for the next of several tests that run one after the other. Whoever is still
@@ -93,6 +120,44 @@ func retry(h *Hold, delay string) []Call {
 	return settle(h, "retry", strconv.Itoa(h.Attempts), delay, "error", "on purpose", "", "lane", "10")
 }
 
+// held returns a lane that holds the first of n jobs of group a, on a stage of its own.
+func held(t *testing.T, n int) (s *stage, l *Lane, h *Hold) {
+	t.Helper()
+	s = newStage(t)
+	s.Enqueue(n, "a")
+	l = s.lane()
+	return s, l, s.claim(l, "a")
+}
+
+// A stepper is a Lane or a Borrower.
+type stepper interface {
+	Step(ctx context.Context, calls []Call, next *Request) (*Hold, bool, error)
+	Lost(ctx context.Context) ([]*Held, error)
+}
+
+// step returns what a step has claimed, or nil.
+func (s *stage) step(l stepper, calls []Call, next *Request) *Hold {
+	s.Helper()
+	h, _, err := l.Step(s.Context(), calls, next)
+	require.NoError(s, err)
+	return h
+}
+
+// found returns the attempts that a claim has found lost.
+func (s *stage) found(l stepper) []*Held {
+	s.Helper()
+	list, err := l.Lost(s.Context())
+	require.NoError(s, err)
+	return list
+}
+
+// beside does something beside the test, and returns what becomes of it.
+func beside(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
+
 // claim makes the lane hold the group, which must be free.
 func (s *stage) claim(l *Lane, id string) *Hold {
 	s.Helper()
@@ -125,8 +190,7 @@ func (s *stage) limit(n int) {
 // misses reports whether a new claim of the group finds nothing, and leaves nothing locked.
 func (s *stage) misses(l *Lane, id string) bool {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
-	require.NoError(s, err)
+	h := s.step(l, nil, &Request{Key: group(id)})
 	s.end(l)
 	return h == nil
 }
@@ -152,9 +216,7 @@ func (s *stage) groupLimit(n int, groups ...string) {
 // shared claims the next job of a group of which several may run at once.
 func (s *stage) shared(l *Lane, calls []Call, id string) *Hold {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), calls, &Request{Key: group(id), Slot: true, Shared: true})
-	require.NoError(s, err)
-	return h
+	return s.step(l, calls, &Request{Key: group(id), Slot: true, Shared: true})
 }
 
 // start claims the next job and marks its attempt.

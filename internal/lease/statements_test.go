@@ -16,11 +16,10 @@ import (
 // A handler may take the session's prepared statements away: its job is settled all the same, whether it succeeds or
 // fails. The lane could go on, and is spoiled.
 func TestStatementsTakenAway(t *testing.T) {
-	t.Parallel()
 	exec := func(sql string) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err }
 	}
-	for name, take := range map[string]func(context.Context, pgx.Tx) error{
+	overAll(t, map[string]func(context.Context, pgx.Tx) error{
 		"by pgx": func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().DeallocateAll(ctx) },
 		"by the raw connection": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
@@ -30,40 +29,37 @@ func TestStatementsTakenAway(t *testing.T) {
 		"by SQL, all of them":    exec("DEALLOCATE PREPARE ALL"),
 		"one of them":            exec("DEALLOCATE " + stmtClaim),
 		"what has no plans left": exec("DISCARD PLANS"),
-	} {
-		for outcome, fails := range map[string]bool{"succeeds": false, "fails": true} {
-			t.Run(name+", "+outcome, func(t *testing.T) {
-				t.Parallel()
-				s := newStage(t)
-				s.Enqueue(2, "a")
-				l := s.lane()
-				for range 2 {
-					h := s.claim(l, "a")
-					err := l.Lend(func() {
-						tx := s.pgxTx(h)
-						require.NoError(t, take(t.Context(), tx))
-						if fails {
-							_, err := tx.Exec(t.Context(), nonsense)
-							require.Error(t, err)
-						}
-					})
-					require.Equal(t, fails, err != nil, err)
-					settle := succeed(h)
+	}, func(t *testing.T, take func(context.Context, pgx.Tx) error) {
+		overAll(t, map[string]bool{"succeeds": false, "fails": true}, func(t *testing.T, fails bool) {
+			s := newStage(t)
+			s.Enqueue(2, "a")
+			l := s.lane()
+			for range 2 {
+				h := s.claim(l, "a")
+				err := l.Lend(func() {
+					tx := s.pgxTx(h)
+					require.NoError(t, take(t.Context(), tx))
 					if fails {
-						require.NoError(t, l.Undo(t.Context()))
-						settle = retryIn(h, 0)
+						_, err := tx.Exec(t.Context(), nonsense)
+						require.Error(t, err)
 					}
-					s.end(l, settle...)
-				}
-				require.True(t, l.Spoiled())
-				want := 0
+				})
+				require.Equal(t, fails, err != nil, err)
+				settle := succeed(h)
 				if fails {
-					want = 2
+					require.NoError(t, l.Undo(t.Context()))
+					settle = retryIn(h, 0)
 				}
-				require.Equal(t, want, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
-			})
-		}
-	}
+				s.end(l, settle...)
+			}
+			require.True(t, l.Spoiled())
+			want := 0
+			if fails {
+				want = 2
+			}
+			require.Equal(t, want, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+		})
+	})
 }
 
 // takeUnseen takes the statements away where nobody looks.
@@ -71,21 +67,16 @@ const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
 
 // Statements that are taken away unseen are no failure of the job's: it runs again, and is settled then.
 func TestStatementsTakenAwayUnseen(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{false, true} { // behind the handler, as of a batch
+	overEach(t, []bool{false, true}, func(t *testing.T, kept bool) {
 		s := newStage(t)
 		s.Enqueue(1, "a")
 		d := s.dialer(Bounds{})
 		for attempt := range 2 {
 			l := s.dial(d)
 			h := s.claim(l, "a")
-			lost, err := l.Lost(t.Context())
-			require.NoError(t, err)
-			require.Empty(t, lost)
-			require.NoError(t, l.Lend(func() {
-				_, err := s.pgxTx(h).Exec(t.Context(), takeUnseen)
-				require.NoError(t, err)
-			}))
+			require.Empty(t, s.found(l))
+			require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), takeUnseen) }))
+			var err error
 			if kept {
 				err = l.Keep(t.Context())
 			}
@@ -104,16 +95,12 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 			require.NoError(t, l.Record(t.Context(), &h.Held))
 		}
 		require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
-	}
+	})
 }
 
 // A session that ends before the statements are there again is a lost one: the handler has not failed.
 func TestStatementsTakenAwayFromALostSession(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	require.ErrorIs(t, l.Lend(func() {
 		require.NoError(t, s.pgxTx(h).Conn().DeallocateAll(t.Context()))
 		s.Terminate(l.pg().PID())
@@ -122,23 +109,15 @@ func TestStatementsTakenAwayFromALostSession(t *testing.T) {
 
 // Who leaves them alone pays nothing for it.
 func TestStatementsLeftAlone(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 1)
 	var last string
-	require.NoError(t, l.Lend(func() {
-		_, err := s.pgxTx(h).Exec(t.Context(), "SELECT 'the last'")
-		require.NoError(t, err)
-	}))
+	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "SELECT 'the last'") }))
 	last = pgtest.One[string](s.DB, "SELECT query FROM pg_stat_activity WHERE pid = $1", l.pg().PID())
 	require.Equal(t, "SELECT 'the last'", last)
 }
 
 // A session prepares what is used, when it is used, and once.
 func TestPreparedWhereUsed(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	l := s.lane()
@@ -172,7 +151,6 @@ func TestPreparedWhereUsed(t *testing.T) {
 
 // What was prepared behind a statement that the server refuses is prepared again, wherever the answers end.
 func TestPreparedBehindAnError(t *testing.T) {
-	t.Parallel()
 	l := newStage(t).lane()
 	for _, read := range []int{0, 1} {
 		p := l.pipeline(t.Context())
@@ -192,10 +170,57 @@ func TestPreparedBehindAnError(t *testing.T) {
 
 // The library's own statements do not spoil a session.
 func TestOwnStatementsSpoilNothing(t *testing.T) {
-	t.Parallel()
 	own := newStage(t).lane().stmts
 	require.Greater(t, len(own), 20)
 	for _, stmt := range own {
 		require.False(t, spoils(stmt.SQL), stmt.SQL)
 	}
+}
+
+// plans returns those of the statements that each claim runs, in a transaction that has locked groups.
+func plans(t *testing.T) *pgtest.Plans {
+	s := newStage(t)
+	s.Exec("INSERT INTO pgfifo.queues VALUES ('q', 1, false, 1000)") // without the mark: claims go on
+	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT 'q', n FROM generate_series(1, 1000) n")
+	return &pgtest.Plans{
+		DB:      s.DB,
+		Connect: func() (*pgx.Conn, error) { return s.dialer(Bounds{}).Connect(t.Context()) },
+		Begin:   beginSQL + "; EXECUTE lockmany ('q', '{g00007,g00008}')",
+		Hot: map[string]pgtest.Hot{
+			"lock":     {SQL: statement("lock"), Args: "'q', 'g00007'", Groups: 1},
+			"lockmany": {SQL: statement("lock_many"), Args: "'q', '{g00007,g00008}'", Groups: 2},
+			"ahead":    {SQL: statement("ahead"), Args: "'q', 'g00007', 0", Groups: 1},
+			"claim":    {SQL: statement("claim"), Args: "'q', 'g00007', 0", Groups: 1},
+			"batch":    {SQL: statement("claim_batch"), Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1},
+			"slot":     {SQL: statement("lock_slot"), Args: "'q', '{g00007,g00008}'", Groups: 2},
+			"claims":   {SQL: withSlot.Replace(statement("claim")), Args: "'q', 'g00007', 0", Groups: 1},
+			"batches": {
+				SQL: withSlot.Replace(statement("claim_batch")), Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1,
+			},
+			"shared":  {SQL: statement("lock_shared"), Args: "'q', 'g00007'", Groups: 1},
+			"next":    {SQL: statement("lock_next"), Args: "'q', 'g00007'", Groups: 1},
+			"started": {SQL: statement("claim_shared"), Args: "'q', 'g00007'", Groups: 1},
+			"many":    {SQL: statement("claim_many"), Args: "'q', '{g00007,g00008}', '{0,0}', 16777216", Groups: 2},
+		},
+	}
+}
+
+func TestHotStatementsUseTheKeys(t *testing.T) {
+	plans(t).UseTheKeys()
+}
+
+func TestHotStatementsReadWholeKeys(t *testing.T) {
+	plans(t).ReadWholeKeys()
+}
+
+// claim.sql reads as few pages of a long backlog as of a short one, whatever the plan was made for.
+func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
+	p := plans(t)
+	c := p.Prepare()
+	p.Crowd(100)
+	p.Rows()
+	short := p.Pages(c, "claim")
+	p.Backlog()
+	p.Exec("VACUUM ANALYZE pgfifo.jobs")
+	require.LessOrEqual(t, p.Pages(c, "claim"), short+8) // the index is a level or two higher, and is read three times
 }

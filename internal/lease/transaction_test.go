@@ -41,10 +41,44 @@ func effects(t *testing.T) (s *stage, h *Hold, settled func(success bool) []stri
 	}
 }
 
+// begin begins a transaction of the pool, which is rolled back at the end of the test.
+func (s *stage) begin() pgx.Tx {
+	s.Helper()
+	tx, err := s.Pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// inside begins a transaction in one, or on a connection.
+func (s *stage) inside(outer interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+},
+) pgx.Tx {
+	s.Helper()
+	tx, err := outer.Begin(s.Context())
+	require.NoError(s, err)
+	return tx
+}
+
+// bunInside is inside with bun, whose transaction ends with the context.
+func (s *stage) bunInside(ctx context.Context, outer bun.Tx) bun.Tx {
+	s.Helper()
+	tx, err := outer.BeginTx(ctx, nil)
+	require.NoError(s, err)
+	return tx
+}
+
+// do runs a statement in a transaction.
+func (s *stage) do(tx pgx.Tx, sql string, args ...any) {
+	s.Helper()
+	_, err := tx.Exec(s.Context(), sql, args...)
+	require.NoError(s, err)
+}
+
 func (s *stage) write(tx pgx.Tx, v string) {
 	s.Helper()
-	_, err := tx.Exec(s.Context(), "INSERT INTO effects VALUES ($1)", v)
-	require.NoError(s, err)
+	s.do(tx, "INSERT INTO effects VALUES ($1)", v)
 }
 
 func (s *stage) bunWrite(tx bun.IDB, v string) {
@@ -96,12 +130,10 @@ func script(s *stage, h *Hold) {
 	require.NoError(s, btx.Commit())
 
 	tx = s.pgxTx(h)
-	inner, err := tx.Begin(ctx)
-	require.NoError(s, err)
+	inner := s.inside(tx)
 	s.write(inner, "undone")
 	require.NoError(s, inner.Rollback(ctx))
-	inner, err = tx.Begin(ctx)
-	require.NoError(s, err)
+	inner = s.inside(tx)
 	s.write(inner, "4 nested")
 	require.NoError(s, inner.Commit(ctx))
 	s.write(tx, "4 outer")
@@ -111,7 +143,6 @@ func script(s *stage, h *Hold) {
 }
 
 func TestWritesAreKeptWithSuccess(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	script(s, h)
 	require.Equal(t, []string{
@@ -120,7 +151,6 @@ func TestWritesAreKeptWithSuccess(t *testing.T) {
 }
 
 func TestWritesAreUndoneWithFailure(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	script(s, h)
 	require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "nobody sees them before")
@@ -128,7 +158,6 @@ func TestWritesAreUndoneWithFailure(t *testing.T) {
 }
 
 func TestTransactionsAreUsableAfterAnError(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	ctx := t.Context()
 
@@ -150,7 +179,6 @@ func TestTransactionsAreUsableAfterAnError(t *testing.T) {
 
 // What else a pgx.Tx can do goes through the lane's connection too.
 func TestPgxTxDoesEverything(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	ctx := t.Context()
 	tx := s.pgxTx(h)
@@ -176,8 +204,7 @@ func TestPgxTxDoesEverything(t *testing.T) {
 
 	_, err = tx.Prepare(ctx, "one more", "INSERT INTO effects VALUES ($1)")
 	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "one more", "prepared")
-	require.NoError(t, err)
+	s.do(tx, "one more", "prepared")
 
 	require.NoError(t, tx.Commit(ctx))
 	require.Equal(t, []string{"batched", "copied 1", "copied 2", "prepared"}, settled(true))
@@ -200,23 +227,20 @@ func (c *endsLater) Err() error {
 
 // A context that ends while the transaction is begun ends neither the connection nor the attempt.
 func TestTransactionBegunAsItsContextEnds(t *testing.T) {
-	t.Parallel()
-	_, h, settled := effects(t)
+	s, h, settled := effects(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tx, err := h.loan.PgxTx(&endsLater{Context: ended})
 	require.NoError(t, err)
 	_, err = tx.Exec(ended, "INSERT INTO effects VALUES ('late')")
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = tx.Exec(t.Context(), "INSERT INTO effects VALUES ('in time')")
-	require.NoError(t, err)
+	s.do(tx, "INSERT INTO effects VALUES ('in time')")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, []string{"in time"}, settled(true))
 }
 
 // A query that is refused has rows that say so, whatever they are asked.
 func TestRowsAfterTheEnd(t *testing.T) {
-	t.Parallel()
 	_, h, settled := effects(t)
 	tx, err := h.loan.PgxTx(t.Context())
 	require.NoError(t, err)
@@ -230,7 +254,6 @@ func TestRowsAfterTheEnd(t *testing.T) {
 }
 
 func TestTransactionAfterTheEnd(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	btx := s.bunTx(h)
 	settled(true)
@@ -245,7 +268,6 @@ func TestTransactionAfterTheEnd(t *testing.T) {
 
 // A context that ends rolls nothing back beside the handler's own use of the connection.
 func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	tx, err := h.loan.BunTx(ctx)
@@ -256,7 +278,6 @@ func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
 }
 
 func TestTransactionsHaveTheirIsolation(t *testing.T) {
-	t.Parallel()
 	s, h, settled := effects(t)
 	tx := s.bunTx(h)
 	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
@@ -268,7 +289,6 @@ func TestTransactionsHaveTheirIsolation(t *testing.T) {
 
 // A handler gets the planner that its database is set up with, and the lane its own back.
 func TestHandlerHasThePlannersDefaults(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Alter("enable_bitmapscan = off")
 	s.Enqueue(2, "a")
@@ -301,8 +321,7 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 
 	h = s.claim(l, "a")
 	require.Equal(t, usual, planner(s.pgxTx(h)))
-	h, _, err := l.Step(t.Context(), succeed(h), &Request{Key: group("a")})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	require.Equal(t, own, planner(l.Conn()))
 	require.Equal(t, usual, planner(s.pgxTx(h)))
 }
@@ -327,7 +346,6 @@ func TestTransactionThatCannotBegin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -338,7 +356,6 @@ func TestTransactionThatCannotBegin(t *testing.T) {
 			require.Equal(t, []string{"kept"}, settled(true))
 		})
 		t.Run(name+" after an error", func(t *testing.T) {
-			t.Parallel()
 			s, h, settled := effects(t)
 			err := h.loan.lane.Lend(func() {
 				_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
