@@ -306,7 +306,8 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		if h.marked || h.lastXID == 0 {
 			continue
 		}
-		r := l.pg().ExecParams(ctx, l.stmts[stmtEvidence].SQL, [][]byte{appendInt(int64(h.lastXID))}, nil, nil, nil).Read()
+		xid := [][]byte{appendInt(int64(h.lastXID))}
+		r := l.pg().ExecParams(ctx, l.stmts[stmtEvidence].SQL, xid, nil, nil, nil).Read()
 		died := len(r.Rows) == 1 && string(r.Rows[0][0]) == "t"
 		if r.Err != nil {
 			died, err = true, r.Err // as far as it is known

@@ -211,11 +211,11 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	}
 	keys := [][]byte{queues.bytes(), ids.bytes()}
 	p.send(stmtKeepLock, keys, claimFormats)
-	p.send(stmtKeepClaim,
-		append(keys[:2:2], floors.bytes(), appendInt(maxBatchBytes), appendInt(r.number), slotted.bytes()), claimFormats)
+	number, most := appendInt(r.number), appendInt(maxBatchBytes)
+	p.send(stmtKeepClaim, append(keys[:2:2], floors.bytes(), most, number, slotted.bytes()), claimFormats)
 	if r.batches = batches > 0; r.batches {
 		each := appendInt(int64(maxBatchBytes / batches))
-		p.send(stmtKeepMore, append(keys[:2:2], jobs.bytes(), each, appendInt(r.number)), claimFormats)
+		p.send(stmtKeepMore, append(keys[:2:2], jobs.bytes(), each, number), claimFormats)
 	}
 	return list
 }

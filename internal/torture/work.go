@@ -132,8 +132,8 @@ func (r *run) work(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a condition, and reports whether that was in vain: nothing happened for stuckAfter, or limit (0: none)
-// has passed.
+// await waits for a condition, and reports whether that was in vain: nothing happened for stuckAfter, or limit has
+// passed (0: none).
 func (r *run) await(ctx context.Context, what string, limit time.Duration, cond func() bool) (stuck bool) {
 	began := time.Now()
 	last, at := r.state(ctx), time.Now()
