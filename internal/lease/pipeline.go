@@ -13,7 +13,7 @@ import (
 type pipeline struct {
 	*pgconn.Pipeline
 	stmts     statements
-	texts     bool
+	texts     bool     // nothing is prepared
 	preparing []string // whose descriptions are to come, in this order
 }
 
