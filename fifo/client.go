@@ -56,9 +56,7 @@ type Config struct {
 	// Logger is told of what happens in the background. At level Error: jobs that are given up, panics (with the
 	// stack), and handlers that go on after the end of their context. At level Warn: failed and lost attempts, trouble
 	// with the database or a group, and queues in which jobs wait and that the worker does not handle. At level Debug:
-	// jobs that were given back. Whoever had a connection that is lost tells of that, and whoever counts an attempt
-	// that was lost with it tells of the attempt: the former, which may be another worker, names the job at level
-	// Debug.
+	// jobs that were given back.
 	//
 	// Of failed attempts a worker logs 10 errors and 10 warnings a second. It counts the others of each level in one
 	// line more, when the second is over or when Run or RunOne ends; Hooks.Settled has all. Payloads are never logged,

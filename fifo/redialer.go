@@ -2,13 +2,11 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
-	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
@@ -20,7 +18,7 @@ type redialer struct {
 	who    string
 	last   *atomic.Pointer[setback] // the error that it waited for last
 	failed int                      // attempts that failed in a row
-	quiet  bool                     // who has just logged the same says it for all; the end of a session is logged
+	quiet  bool                     // who has just logged the same says it for all
 }
 
 // A setback is an error of what is tried again and again.
@@ -40,9 +38,7 @@ func (r *redialer) wait(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	last := r.last.Load()
-	told := errors.Is(err, lease.ErrLost) || last != nil && time.Since(last.at) <= tuning.Wait
-	if !r.quiet || !told {
+	if last := r.last.Load(); !r.quiet || last == nil || time.Since(last.at) > tuning.Wait {
 		r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
 	}
 	r.last.Store(&setback{err, time.Now()})

@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -64,8 +63,7 @@ func (t *teller) end(log *slog.Logger) {
 	t.warnings.count(log, slog.LevelWarn)
 }
 
-// log tells of an attempt that has not succeeded. What is given back has not failed either: that is for debugging. So
-// is what was lost with its connection: that is told of, and whoever counts the attempt tells of it.
+// log tells of an attempt that has not succeeded. What is given back has not failed either: that is for debugging.
 func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	level, what := slog.LevelWarn, "pgfifo: attempt failed"
 	switch {
@@ -83,8 +81,6 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 		what = "pgfifo: unavailable, job snoozed"
 	case r.outcome == Snoozed:
 		level, what = slog.LevelDebug, "pgfifo: job snoozed"
-	case r.outcome == Unknown && r.failure.kind == KindLost && !errors.Is(r.failure.err, ErrAbandoned):
-		level, what = slog.LevelDebug, "pgfifo: attempt lost"
 	case r.outcome == Unknown:
 		what = "pgfifo: attempt lost"
 	case r.failure.kind == KindPanic:

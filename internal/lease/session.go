@@ -267,14 +267,12 @@ var ErrBusy = errors.New("lease: somebody has a table locked")
 func locked(err error) bool { return sqlState(err) == lockNotAvailable }
 
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
-// is the connection's: then the end of the session is the answer.
+// is the connection's.
 func (s *session) answer(asks []*ask) error {
 	retry := s.retryDue()
 	err := s.bounded(asks, retry)
 	refused := err != nil && Refused(err)
 	switch {
-	case err != nil && !refused:
-		return err
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
 		unreleased := s.unreleased
@@ -307,7 +305,10 @@ func (s *session) answer(asks []*ask) error {
 		}
 		close(a.done)
 	}
-	return nil
+	if refused {
+		err = nil
+	}
+	return err
 }
 
 // bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. With
