@@ -47,6 +47,18 @@ func TestInvalidWorker(t *testing.T) {
 	require.ErrorIs(t, err, fifo.ErrNoHandler)
 }
 
+// A database in which something is missing is found before a handler runs.
+func TestRunMissesATable(t *testing.T) { overLeases(t, testRunMissesATable) }
+
+func testRunMissesATable(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	b.send("g", nil)
+	b.exec("ALTER TABLE pgfifo.dead_letters RENAME TO away")
+	w := b.worker(func(context.Context, *fifo.Job) error { panic("it runs") })
+	require.ErrorContains(t, w.Run(t.Context()), "prepare pgfifo_bury")
+	b.exec("ALTER TABLE pgfifo.away RENAME TO dead_letters")
+}
+
 // Queues of one lease keep lanes of that lease, and there must be enough of these.
 func TestLanesThatDoNotFit(t *testing.T) {
 	type row struct {

@@ -81,8 +81,8 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 			return err
 		}
 		var owner bool
-		words := strings.Fields(strings.NewReplacer(",", " ", "(", " ").Replace(rolesSQL))
-		if err := tx.QueryRow(ctx, ownerSQL, m.name.String(), words).Scan(&owner); err != nil {
+		words := strings.Fields(strings.NewReplacer(",", " ").Replace(rolesSQL))
+		if err := tx.QueryRow(ctx, ownerSQL, m.name.String(), words, grantedFunctions()).Scan(&owner); err != nil {
 			return fmt.Errorf("migrations: read the owner of schema %q: %w", m.name, err)
 		}
 		if !owner {
@@ -95,17 +95,28 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 	})
 }
 
-// ownerSQL tells whether the current role has the rights of the owner of the schema, and of the tables, the domains and
-// the functions that are among the words of roles.sql. A table has a type of its name, with its owner, and its
-// sequences have that owner, too.
+// grantedFunctions returns the functions that roles.sql names, without the schema: name and types.
+func grantedFunctions() (list []string) {
+	for _, match := range grantedFunction.FindAllStringSubmatch(rolesSQL, -1) {
+		list = append(list, match[1])
+	}
+	return list
+}
+
+var grantedFunction = regexp.MustCompile(`pgfifo\.(\w+\([^()]*\))`)
+
+// ownerSQL tells whether the current role has the rights of the owner of the schema, of the tables and domains that are
+// among the words of roles.sql ($2), and of the functions that it names ($3). A table has a type of its name, with its
+// owner, and its sequences have that owner, too.
 const ownerSQL = `
 	SELECT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
 	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t
 	                   WHERE t.typnamespace = n.oid AND NOT pg_catalog.pg_has_role(t.typowner, 'USAGE')
 	                     AND 'pgfifo.' || t.typname = ANY ($2::text[]))
-	   AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p
-	                   WHERE p.pronamespace = n.oid AND NOT pg_catalog.pg_has_role(p.proowner, 'USAGE')
-	                     AND 'pgfifo.' || p.proname = ANY ($2::text[]))
+	   AND NOT EXISTS (SELECT FROM pg_catalog.unnest($3::text[]) AS named (function)
+	                   JOIN pg_catalog.pg_proc p
+	                     ON p.oid = pg_catalog.to_regprocedure(pg_catalog.quote_ident(n.nspname) || '.' || named.function)
+	                   WHERE NOT pg_catalog.pg_has_role(p.proowner, 'USAGE'))
 	FROM pg_catalog.pg_namespace n
 	WHERE n.nspname = $1::text`
 

@@ -115,7 +115,7 @@ func TestGrantByOwner(t *testing.T) {
 	require.ErrorIs(t, Grant(ctx, mine, roles, nil), ErrNotOwner, "nor of each function")
 	exec(t, pool, function+owner)
 	exec(t, pool, "CREATE TABLE pgfifo.theirs ()") // which Grant has nothing to do with
-	exec(t, pool, "CREATE FUNCTION pgfifo.theirs() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+	exec(t, pool, "CREATE FUNCTION pgfifo.enqueue(integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
 	for _, name := range []string{roles.Producer, roles.Worker, roles.Reader, roles.Admin} {
 		exec(t, pool, `CREATE ROLE "`+name+`"`)
 	}

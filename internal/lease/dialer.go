@@ -43,6 +43,7 @@ type Dialer struct {
 	DB *bun.DB
 
 	probing sync.Mutex
+	parsed  atomic.Bool // by a server, all statements
 	wary    atomic.Bool // a handler has taken a lane's statements away, unseen
 }
 
@@ -149,6 +150,12 @@ func (d *Dialer) equip(ctx context.Context, l *Lane, own []map[string]string) er
 	l.dialed = dials.Add(1)
 	l.stmts = unprepared(d.Schema, append(own, d.Statements, savepointSQL, transactionSQL)...)
 	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
+	if d.parsed.CompareAndSwap(false, true) {
+		if err := unprepared(d.Schema, claimTexts, borrowTexts, keepTexts, d.Statements).parse(ctx, l.pg()); err != nil {
+			d.parsed.Store(false)
+			return err
+		}
+	}
 	if l.pooled {
 		l.stmts.add(stmtLocal, bounds.localSQL())
 	} else if err := l.prepareRestore(ctx); err != nil {

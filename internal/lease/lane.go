@@ -306,11 +306,11 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		if h.marked || h.lastXID == 0 {
 			continue
 		}
-		xid := [][]byte{appendInt(int64(h.lastXID))}
-		r := l.pg().ExecParams(ctx, l.stmts[stmtEvidence].SQL, xid, nil, nil, nil).Read()
-		died := len(r.Rows) == 1 && string(r.Rows[0][0]) == "t"
-		if r.Err != nil {
-			died, err = true, r.Err // as far as it is known
+		died := false
+		p := l.pipeline(ctx)
+		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, claimFormats)
+		if failed := exchange(p, func() error { return eachRow(p, func(r *rowReader) { died = r.bool() }) }); failed != nil {
+			died, err = true, failed // as far as it is known
 		}
 		if died {
 			lost = append(lost, h)

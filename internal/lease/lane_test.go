@@ -127,6 +127,13 @@ func TestStepOnDeadConnection(t *testing.T) {
 func TestDialFails(t *testing.T) {
 	s := newStage(t)
 	d := s.dialer(Bounds{})
+	d.Statements["bad"] = "SELECT nonsense"
+	for range 2 {
+		_, err := d.Dial(t.Context())
+		require.ErrorContains(t, err, "lease: prepare bad")
+	}
+
+	d = s.dialer(Bounds{})
 	d.Pool.AfterConnect = func(context.Context, *pgx.Conn) error { return context.DeadlineExceeded }
 	_, err := d.Dial(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)

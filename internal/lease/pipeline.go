@@ -8,8 +8,8 @@ import (
 )
 
 // A pipeline sends statements to a session, several in one round trip, and reads the answers. It prepares a statement
-// where it is used first: to prepare all that a session might use would take the server a third of what the session
-// costs, 8 ms. A pooler's session has nothing prepared: statements go as texts.
+// where it is used first: to prepare all that a session might use takes the server 8 ms, a third of what the session
+// costs. A pooler's session has nothing prepared: statements go as texts.
 type pipeline struct {
 	*pgconn.Pipeline
 	stmts     statements
@@ -34,14 +34,15 @@ func (p *pipeline) send(stmt string, args [][]byte, formats []int16) {
 	p.SendQueryStatement(s, args, nil, formats)
 }
 
-// prepare adds the preparing of a statement. The session may have it: the answer was not read, behind an error.
+// prepare adds the preparing of a statement. It is deallocated first: a pipeline before may have prepared it, and failed
+// before that answer was read.
 func (p *pipeline) prepare(stmt string) {
 	p.SendDeallocate(stmt)
 	p.SendPrepare(stmt, p.stmts[stmt].SQL, nil)
 	p.preparing = append(p.preparing, stmt)
 }
 
-// next returns the next answer but for those to prepare, which it takes down.
+// next returns the next answer. It passes over the answers to prepare, and notes what they describe.
 func (p *pipeline) next() (any, error) {
 	for {
 		res, err := p.GetResults()

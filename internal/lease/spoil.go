@@ -18,13 +18,20 @@ import (
 // prepared statement or a session's advisory lock.
 func (l *Lane) Spoiled() bool { return l.stream.spoiled.Load() }
 
+// ownPrefix begins the names of the statements that a lane prepares.
+const ownPrefix = "pgfifo_"
+
 // look looks at a message with a statement's text, whoever sends it: Query, or Parse, where a name is in front.
 func (s *stream) look(msg []byte, kind byte) {
 	whole := len(msg) > len(s.out.head) && msg[0] == kind && int(binary.BigEndian.Uint32(msg[1:])) == len(msg)-1
 	if whole {
 		msg = msg[len(s.out.head):]
 		if kind == 'P' {
-			_, msg, _ = bytes.Cut(msg, []byte{0})
+			var name []byte
+			name, msg, _ = bytes.Cut(msg, []byte{0})
+			if bytes.HasPrefix(name, []byte(ownPrefix)) { // the lane's own, which may name a schema with a semicolon
+				return
+			}
 		}
 		msg, _, _ = bytes.Cut(msg, []byte{0})
 	}

@@ -6,6 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
+	"github.com/pgfifo/pgfifo/migrations"
 )
 
 func TestSpoils(t *testing.T) {
@@ -153,11 +156,29 @@ func TestUselessSessionIsClosed(t *testing.T) {
 		s.Enqueue(2, "a")
 		l := s.lane()
 		h := s.claim(l, "a")
-		s.end(l, succeed(h)...) // what that takes is prepared
+		s.end(l, succeed(h)...) // so that the settling statements are prepared
 		_, err := l.Conn().Exec(t.Context(), sql)
 		require.NoError(t, err)
 		_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
 		require.Error(t, err)
 		require.True(t, l.Closed())
 	})
+}
+
+// What a lane prepares of its own spoils no session, whatever the schema is called.
+func TestSchemaThatSpoils(t *testing.T) {
+	s := newStage(t)
+	const name = "a;reset"
+	require.NoError(t, migrations.Up(t.Context(), s.Pool, &migrations.Config{Schema: name}))
+	d := s.dialer(Bounds{})
+	var err error
+	d.Schema, err = schema.Parse(name)
+	require.NoError(t, err)
+	l := s.dial(d)
+	_, _, err = l.Step(t.Context(), nil, &Request{Key: group("a")})
+	require.NoError(t, err)
+	require.False(t, l.Spoiled())
+	_, err = l.Conn().Exec(t.Context(), `SELECT 1 AS "a;reset"`)
+	require.NoError(t, err)
+	require.True(t, l.Spoiled())
 }

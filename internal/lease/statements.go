@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -28,8 +30,27 @@ func (s statements) add(name, sql string) {
 	s[name] = &pgconn.StatementDescription{Name: name, SQL: sql}
 }
 
-// isPrepared reports whether the session has the statement, as far as its answers have been read.
+// isPrepared reports whether the session has the statement, as far as is known: an answer that was not read does not
+// count.
 func isPrepared(s *pgconn.StatementDescription) bool { return s.ParamOIDs != nil }
+
+// parse returns an error if the server does not understand one of them: a table is missing, say. It leaves nothing in
+// the session.
+func (s statements) parse(ctx context.Context, conn *pgconn.PgConn) error {
+	names := slices.Sorted(maps.Keys(s))
+	p := &pipeline{Pipeline: conn.StartPipeline(ctx)}
+	for _, name := range names {
+		p.SendPrepare("", s[name].SQL, nil)
+	}
+	return exchange(p, func() error {
+		for _, name := range names {
+			if _, err := p.GetResults(); err != nil {
+				return fmt.Errorf("lease: prepare %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
 
 // forget makes all of them unprepared.
 func (s statements) forget() {
@@ -63,7 +84,8 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	return nil
 }
 
-// prepareRestore prepares what puts back the settings that a handler has changed: the others can be read by then.
+// prepareRestore prepares what puts back the settings that a handler has changed. It must be there before a handler
+// runs. The others are parsed behind it, when the handler's encoding and search path are put back.
 func (l *Lane) prepareRestore(ctx context.Context) error {
 	p := l.pipeline(ctx)
 	p.prepare(stmtRestore)

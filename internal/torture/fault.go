@@ -245,14 +245,25 @@ func (r *run) trying(f *Kind) (end func()) {
 	}
 }
 
-// trials returns the names of the faults that are being injected, and whether nobody can work meanwhile.
-func (r *run) trials() (names []string, alone bool) {
+// trials returns the names of the faults that are being injected.
+func (r *run) trials() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.tried {
-		names, alone = append(names, f.name), alone || f.is(exclusive)
+		names = append(names, f.name)
 	}
-	return names, alone
+	return names
+}
+
+// takeDown waits until nothing goes on that needs the server and the workers, which are about to be taken down. The
+// returned function is called when they are up again.
+func (r *run) takeDown() (up func()) {
+	r.server.Lock()
+	r.down.Store(true)
+	return func() {
+		r.down.Store(false)
+		r.server.Unlock()
+	}
 }
 
 // feed lets some messages be sent before their time.

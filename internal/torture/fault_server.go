@@ -62,8 +62,7 @@ func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 
 // injectRestart ends the server at once, and starts it again.
 func injectRestart(ctx context.Context, r *run, rng *rand.Rand) error {
-	r.server.Lock()
-	defer r.server.Unlock()
+	defer r.takeDown()()
 	r.mark(faultRestart, "", 0, "")
 	if err := r.srv.Halt(); err != nil {
 		return err
@@ -78,8 +77,7 @@ func injectRestart(ctx context.Context, r *run, rng *rand.Rand) error {
 
 // injectCrash kills a server process: PostgreSQL then ends all sessions, and recovers.
 func injectCrash(ctx context.Context, r *run, _ *rand.Rand) error {
-	r.server.Lock()
-	defer r.server.Unlock()
+	defer r.takeDown()()
 	var pid int64
 	var began, again time.Time
 	err := r.pool.QueryRow(ctx, `SELECT pid, pg_postmaster_start_time() FROM pg_stat_activity

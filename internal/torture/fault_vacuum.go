@@ -9,8 +9,7 @@ import (
 // injectVacuum kills all worker processes at once, and has the server vacuum, freeze and write out everything before
 // there are others: what could be read off the rows about attempts that died is gone then.
 func injectVacuum(ctx context.Context, r *run, rng *rand.Rand) error {
-	r.server.Lock()
-	defer r.server.Unlock()
+	defer r.takeDown()()
 	r.mu.Lock()
 	all := slices.Clone(r.slots)
 	r.mu.Unlock()

@@ -48,7 +48,8 @@ type run struct {
 	super    bool     // the login is a superuser
 	prepare  bool     // transactions can be prepared
 
-	server sync.RWMutex // held for writing while the server is down on purpose
+	server sync.RWMutex // held for writing while the server, or all workers, are down on purpose
+	down   atomic.Bool  // likewise
 	staff  sync.RWMutex // held for writing while no process is to follow one that has died
 	clash  sync.Mutex   // while a dead letter is in the way
 	outage sync.Mutex   // while handlers say that something is down

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// stuckAfter is how long nothing may happen while there is work, and no fault that takes the server down, or all
-	// workers: on a busy machine a server takes as long to come up.
+	// stuckAfter is how long nothing may happen while there is work, not counting the time that the server, or all
+	// workers, are down on purpose: on a busy machine a server takes as long to come up.
 	stuckAfter = 20 * time.Second
 	// drainWithin is how long the rest of the work may take after the last fault, beside time for the work itself.
 	drainWithin = 60 * time.Second
@@ -141,13 +141,12 @@ func (r *run) await(ctx context.Context, what string, limit time.Duration, cond 
 		if pause.For(ctx, 200*time.Millisecond) != nil || r.failed() != nil {
 			return false
 		}
-		trials, alone := r.trials()
-		if s := r.state(ctx); s != last || alone {
+		if s := r.state(ctx); s != last || r.down.Load() {
 			last, at = s, time.Now()
 		}
 		if time.Since(at) > stuckAfter {
 			r.breach("I8", "nothing happened for %v, waiting for %s: %d jobs are left; being injected: %q",
-				stuckAfter, what, r.jobs(ctx), trials)
+				stuckAfter, what, r.jobs(ctx), r.trials())
 			return true
 		}
 		if limit > 0 && time.Since(began) > limit {
