@@ -115,7 +115,8 @@ const ownerSQL = `
 	                     AND 'pgfifo.' || t.typname = ANY ($2::text[]))
 	   AND NOT EXISTS (SELECT FROM pg_catalog.unnest($3::text[]) AS named (function)
 	                   JOIN pg_catalog.pg_proc p
-	                     ON p.oid = pg_catalog.to_regprocedure(pg_catalog.quote_ident(n.nspname) || '.' || named.function)
+	                     ON p.oid = pg_catalog.to_regprocedure(
+	                            pg_catalog.quote_ident(n.nspname) || '.' || named.function)
 	                   WHERE NOT pg_catalog.pg_has_role(p.proowner, 'USAGE'))
 	FROM pg_catalog.pg_namespace n
 	WHERE n.nspname = $1::text`

@@ -151,7 +151,8 @@ func (d *Dialer) equip(ctx context.Context, l *Lane, own []map[string]string) er
 	l.stmts = unprepared(d.Schema, append(own, d.Statements, savepointSQL, transactionSQL)...)
 	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if d.parsed.CompareAndSwap(false, true) {
-		if err := unprepared(d.Schema, claimTexts, borrowTexts, keepTexts, d.Statements).parse(ctx, l.pg()); err != nil {
+		all := unprepared(d.Schema, claimTexts, borrowTexts, keepTexts, d.Statements)
+		if err := all.parse(ctx, l.pg()); err != nil {
 			d.parsed.Store(false)
 			return err
 		}

@@ -309,7 +309,8 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		died := false
 		p := l.pipeline(ctx)
 		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, claimFormats)
-		if failed := exchange(p, func() error { return eachRow(p, func(r *rowReader) { died = r.bool() }) }); failed != nil {
+		failed := exchange(p, func() error { return eachRow(p, func(r *rowReader) { died = r.bool() }) })
+		if failed != nil {
 			died, err = true, failed // as far as it is known
 		}
 		if died {

@@ -34,8 +34,8 @@ func (p *pipeline) send(stmt string, args [][]byte, formats []int16) {
 	p.SendQueryStatement(s, args, nil, formats)
 }
 
-// prepare adds the preparing of a statement. It is deallocated first: a pipeline before may have prepared it, and failed
-// before that answer was read.
+// prepare adds the preparing of a statement. It is deallocated first: an earlier pipeline may have prepared it, and
+// have failed before that answer was read.
 func (p *pipeline) prepare(stmt string) {
 	p.SendDeallocate(stmt)
 	p.SendPrepare(stmt, p.stmts[stmt].SQL, nil)
