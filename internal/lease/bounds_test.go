@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3400 * time.Millisecond},
 		{ServerSilence: 17 * time.Second},
 		{ServerSilence: time.Hour},
+		{ServerSilence: math.MaxInt32 * time.Millisecond},
 		{Heartbeat: time.Millisecond},
 	} {
 		require.NoError(t, s.Validate(), s)
@@ -31,6 +33,12 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second},
 		{Silence: 25 * time.Second},
 		{Silence: time.Hour},
+		{ServerSilence: (math.MaxInt32 + 1) * time.Millisecond},
+		{ServerSilence: math.MaxInt64},
+		// The sum, or the whole seconds, of these would be no Durations.
+		{Heartbeat: math.MaxInt64 / 2, Silence: math.MaxInt64/2 + 2},
+		{Silence: math.MaxInt64},
+		{Heartbeat: math.MaxInt64},
 	} {
 		require.Error(t, s.Validate(), s)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -56,15 +57,30 @@ func TestBoundsAreInForce(t *testing.T) {
 	require.Empty(t, warned.String())
 }
 
+// The server takes the longest bound that Validate does.
+func TestLongestBoundIsInForce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	d := s.dialer(Bounds{ServerSilence: math.MaxInt32 * time.Millisecond})
+	var warned bytes.Buffer
+	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
+	conn, err := d.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+	var got string
+	require.NoError(t, conn.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&got))
+	require.Equal(t, "2147483647ms", got)
+	require.Empty(t, warned.String())
+}
+
 // A server that lacks a setting is used without it.
 func TestSessionSettingThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	conn := s.Session()
 	var warned bytes.Buffer
-	// Larger than the server takes.
+	// Larger than the server takes: it stands for a setting that is not there.
 	bounds := Bounds{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
-	require.NoError(t, bounds.Validate())
 	logger := slog.New(slog.NewTextHandler(&warned, nil))
 	require.NoError(t, bounds.apply(t.Context(), conn.PgConn(), logger))
 	require.Contains(t, warned.String(), "idle_in_transaction_session_timeout")
