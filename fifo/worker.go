@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -112,7 +113,7 @@ const applicationName = "application_name"
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.concurrency(), sessionLanes: orDefault(w.SessionConcurrency, 100),
-		poll:  orDefault(w.PollInterval, time.Second),
+		poll:  min(orDefault(w.PollInterval, time.Second), math.MaxInt64/4), // twice that is no overflow
 		drain: orDefault(w.DrainTimeout, 20*time.Second),
 		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
 		bounds: lease.Bounds{
