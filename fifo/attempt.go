@@ -268,11 +268,14 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 }
 
 // restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
+// What was not changed is not written: a goroutine that the handler has left behind may read it.
 func (s *seat) restore(job *Job, h *lease.Held) {
 	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) ||
-		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(job.Payload) != len(h.Payload) ||
-		len(h.Headers)+len(job.Headers) > 0 {
+		job.Priority != h.Priority || job.Failures != nil || !job.DiedAt.IsZero() ||
+		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(h.Headers)+len(job.Headers) > 0 ||
+		len(job.Payload) != len(h.Payload) || len(h.Payload) > 0 && &job.Payload[0] != &h.Payload[0] {
 		s.fillJob(job, h)
+		job.DiedAt, job.Failures = time.Time{}, nil
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/migrations"
 )
 
 func commitOrder(c *fifo.Config) { c.CommitOrder = true }
@@ -124,4 +126,62 @@ func TestWaitingIsNoPartOfATime(t *testing.T) {
 		require.NoError(t, receive(t, done, "the second"))
 		require.True(t, query[time.Time](b, until).After(now))
 	})
+}
+
+// Whoever enqueues to a group of a schema, by whatever way, locks one key, and that is another one in each schema. In
+// the default schema it is what it has always been: releases that run side by side order each other by it.
+func TestCommitOrderOfASchema(t *testing.T) {
+	b := newBed(t)
+	keys := make(map[int64]string)
+	for _, schema := range []string{"", "other", `it's "mine"`} {
+		require.NoError(t, migrations.Up(t.Context(), b.pool, &migrations.Config{Schema: schema}))
+		client := b.open(b.pool, commitOrder, func(c *fifo.Config) { c.Schema = schema })
+		q := client.Queue("q")
+		message := fifo.Message{Queue: "q", GroupID: "g"}
+		sent, err := client.Enqueue(t.Context(), message, message)
+		require.NoError(t, err)
+		require.NoError(t, q.Group("g").Bury(t.Context(), sent[0].ID, "for the redrive"))
+		_, err = client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "before"})
+		require.NoError(t, err)
+		ident := pgx.Identifier{"pgfifo"}.Sanitize()
+		if schema != "" {
+			ident = pgx.Identifier{schema}.Sanitize()
+		}
+		for way, enqueue := range map[string]func(tx pgx.Tx) error{
+			"enqueue": func(tx pgx.Tx) error {
+				_, err := client.EnqueuePgxTx(t.Context(), tx, message)
+				return err
+			},
+			"move": func(tx pgx.Tx) error {
+				_, err := q.Group("before").InPgx(tx).Move(t.Context(), q.Group("g"))
+				return err
+			},
+			"redrive": func(tx pgx.Tx) error {
+				_, _, err := q.InPgx(tx).Redrive(t.Context(),
+					fifo.Redrive{Letters: fifo.Letters{All: true}, ToTail: true})
+				return err
+			},
+			"function": func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), "SELECT "+ident+".enqueue('q', 'g', 'x', commit_order => true)")
+				return err
+			},
+		} {
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, enqueue(tx), "%q: %s", schema, way)
+			var key int64
+			require.NoError(t, tx.QueryRow(t.Context(), `SELECT classid::bigint << 32 | objid::bigint FROM pg_locks
+				WHERE locktype = 'advisory' AND pid = pg_backend_pid()`).Scan(&key), "%q: %s", schema, way)
+			require.NoError(t, tx.Rollback(t.Context()))
+			if of, there := keys[key]; there {
+				require.Equal(t, of, schema, way)
+			}
+			keys[key] = schema
+		}
+	}
+	require.Len(t, keys, 3)
+	was := query[int64](b, "SELECT hashtextextended('pgfifo q/g', length('q')::bigint)")
+	of, there := keys[was]
+	require.True(t, there)
+	require.Empty(t, of)
 }

@@ -249,7 +249,11 @@ func (c *crew) leaveLanes() {
 	for _, s := range c.seats {
 		if job := s.doing.Load(); !s.ended.Load() && job != nil {
 			c.log.Error("pgfifo: lane does not end", "queue", job.Queue, "group", job.GroupID, "job", job.ID)
-			c.left.lose(job)
+			if a := s.telling.Load(); a != nil {
+				c.left.untold(a)
+			} else {
+				c.left.lose(job)
+			}
 		}
 	}
 }

@@ -229,7 +229,7 @@ func testStatementOutlivesDrain(t *testing.T, by lease) {
 	})
 }
 
-// Nor does a hook that does not return.
+// Nor does a hook that does not return. Of its job it is known what became of it.
 func TestHookOutlivesDrain(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	b := newBed(t, func(c *fifo.Config) {
@@ -242,7 +242,8 @@ func TestHookOutlivesDrain(t *testing.T) {
 	ids := b.receipts(fifo.Message{Queue: "q", GroupID: "g"})
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: outcome unknown: q/g job %d", ids[0].ID))
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", ids[0].ID))
+	require.Zero(t, b.count("jobs"))
 }
 
 // A worker that is told to stop while it starts has nothing to report.

@@ -72,8 +72,9 @@ var (
 	// mode.
 	ErrPooled = lease.ErrPooled
 	// ErrDrainTimeout is returned by Run when it leaves something behind: handlers that still run although their
-	// contexts have ended, or jobs whose outcome is unknown because the server did not answer in time. The text names
-	// the jobs. Their connections were closed, so the jobs are free for others as soon as the server notices.
+	// contexts have ended, jobs whose outcome is unknown because the server did not answer in time, or hooks that were
+	// told what became of a job and have not returned. The text names the jobs. Their connections were closed, so those
+	// that are not done are free for others as soon as the server notices.
 	ErrDrainTimeout = errors.New("fifo: drain timeout")
 )
 

@@ -17,7 +17,8 @@ import (
 
 // A Job is a stored message. "Running" is not among its fields: a lock that ends with its holder is the truth about
 // that, so a crash leaves nothing to repair. What a handler writes into its Job changes nothing of what becomes of the
-// job.
+// job, and Retry and Settled do not see it. The bytes of its Payload are the handler's own, though: they do see what it
+// writes into these in place, which is stored nowhere.
 //
 // A dead letter is a Job, too: one that was given up. Its group went on without it, and its DiedAt says when.
 type Job struct {

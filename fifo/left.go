@@ -10,7 +10,7 @@ import (
 )
 
 // What a worker leaves behind: abandoned handlers that still run, and, once it ends without waiting any longer, jobs
-// whose outcome nobody knows.
+// whose outcome nobody knows, and jobs whose outcome is known to hooks that have not returned.
 type leftovers struct {
 	stats   *counters
 	log     *slog.Logger
@@ -20,6 +20,7 @@ type leftovers struct {
 	closed   bool
 	handlers map[<-chan error][]jobName
 	unknown  []jobName
+	hooked   []jobName
 }
 
 type jobName struct {
@@ -78,6 +79,15 @@ func (l *leftovers) lose(job *Job) {
 	}
 }
 
+// untold notes the jobs of an attempt that is over, of which a hook, or the logger, is being told.
+func (l *leftovers) untold(a *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range a.results {
+		l.hooked = append(l.hooked, nameOf(a.results[i].job))
+	}
+}
+
 // err names what is left behind, or is nil.
 func (l *leftovers) err() error {
 	l.mu.Lock()
@@ -92,6 +102,9 @@ func (l *leftovers) err() error {
 	}
 	if len(l.unknown) > 0 {
 		parts = append(parts, "outcome unknown: "+list(l.unknown))
+	}
+	if len(l.hooked) > 0 {
+		parts = append(parts, "hooks not returned: "+list(l.hooked))
 	}
 	if len(parts) == 0 {
 		return nil

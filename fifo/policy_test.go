@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"testing"
@@ -151,5 +152,56 @@ func testRetry(t *testing.T, by lease) {
 			await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
 			require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
 		})
+	}
+}
+
+// Retry and Settled are told the job as it is stored, whatever its handler has written into it.
+func TestHandlerChangesWhatOthersAreTold(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(job *fifo.Job){
+		"the payload, by one as long": func(job *fifo.Job) { job.Payload = []byte("new") },
+		"the headers":                 func(job *fifo.Job) { job.Headers["a"] = "new" },
+		"the priority":                func(job *fifo.Job) { job.Priority = 9 },
+		"the attempts":                func(job *fifo.Job) { job.Attempts++ },
+		"the failures":                func(job *fifo.Job) { job.Failures = make([]fifo.Failure, 1) },
+		"the death":                   func(job *fifo.Job) { job.DiedAt = time.Now() },
+	} {
+		for _, headers := range []fifo.Headers{nil, {"a": "old"}} {
+			if headers == nil && name == "the headers" {
+				continue
+			}
+			t.Run(fmt.Sprint(name, headers), func(t *testing.T) {
+				t.Parallel()
+				var told []fifo.Job
+				tell := func(job *fifo.Job) {
+					told = append(told, fifo.Job{
+						Payload: job.Payload, Headers: job.Headers, Priority: job.Priority, Attempts: job.Attempts,
+						Failures: job.Failures, DiedAt: job.DiedAt,
+					})
+				}
+				b := newBed(t, func(c *fifo.Config) {
+					c.Hooks = []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+						tell(job)
+					}}}
+				})
+				_, err := b.client.Enqueue(t.Context(), fifo.Message{
+					Queue: "q", GroupID: "g", Payload: "old", Priority: 3, Headers: headers,
+				})
+				require.NoError(t, err)
+				w := &fifo.Worker{Client: b.client, Concurrency: 1, Retry: func(job *fifo.Job, _ error) time.Duration {
+					tell(job)
+					return time.Hour
+				}}
+				w.Handle("q", func(_ context.Context, job *fifo.Job) error {
+					change(job)
+					return errOnPurpose
+				})
+				worked, err := w.RunOne(t.Context())
+				require.NoError(t, err)
+				require.True(t, worked)
+				want := fifo.Job{Payload: []byte("old"), Headers: headers, Priority: 3}
+				require.Equal(t, []fifo.Job{want, want}, told)
+			})
+		}
 	}
 }

@@ -17,9 +17,10 @@ type seat struct {
 	lane  holder // its own goroutine's; others see it through at
 	queue *Queue // of the present attempt, or the last one: its own goroutine's, too
 
-	at      atomic.Pointer[holder] // nil: it has no connection
-	doing   atomic.Pointer[Job]    // the job whose handler it ran last
-	ended   atomic.Bool            // it takes no more, and nothing of it is under way
+	at      atomic.Pointer[holder]  // nil: it has no connection
+	doing   atomic.Pointer[Job]     // the job whose handler it ran last
+	telling atomic.Pointer[attempt] // of which hooks or loggers are told; nil: of none
+	ended   atomic.Bool             // it takes no more, and nothing of it is under way
 	beating atomic.Bool
 	claims  [2][]place // what is claimed and what is next, to be used again
 	begun   int        // claims of which a handler began

@@ -60,6 +60,8 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 		s.lane.Aside(tell)
 		return false
 	}
+	s.telling.Store(a)
+	defer s.telling.Store(nil)
 	done := make(chan struct{})
 	go untilReturned(tell, done)
 	if !s.holding {

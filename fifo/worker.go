@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -76,7 +77,8 @@ type Worker struct {
 	// ServerSilence is how long the server waits for a worker that says nothing before it ends the session and frees
 	// the group. It becomes idle_in_transaction_session_timeout, tcp_user_timeout and the tcp_keepalives settings of
 	// the worker's own connections. Two thirds of it must be more than a handler may take to hear of a silent server,
-	// or Run returns ErrInvalidWorker: it is never 3.375 seconds or less. Defaults to 30 seconds.
+	// or Run returns ErrInvalidWorker: it is never 3.375 seconds or less. Nor may it be longer than these settings can:
+	// 2147483647 milliseconds, which is 24.8 days, and so neither may Heartbeat and Silence. Defaults to 30 seconds.
 	ServerSilence time.Duration
 	// Name is what operators know the worker by: the application_name of its sessions, and the Worker of a Failure.
 	// Both have its first 63 bytes, and a "?" for each byte that is not printable ASCII. ErrInvalidWorker if it is not
@@ -111,7 +113,7 @@ const applicationName = "application_name"
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.concurrency(), sessionLanes: orDefault(w.SessionConcurrency, 100),
-		poll:  orDefault(w.PollInterval, time.Second),
+		poll:  min(orDefault(w.PollInterval, time.Second), math.MaxInt64/4), // twice that is no overflow
 		drain: orDefault(w.DrainTimeout, 20*time.Second),
 		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
 		bounds: lease.Bounds{

@@ -31,6 +31,9 @@ func TestInvalidWorker(t *testing.T) {
 		"session": {func(w *fifo.Worker) {
 			w.Silence = time.Hour
 		}, fifo.ErrInvalidWorker, "ServerSilence"},
+		"a month": {func(w *fifo.Worker) {
+			w.ServerSilence = 30 * 24 * time.Hour
+		}, fifo.ErrInvalidWorker, "2147483647 milliseconds"},
 		"nanoseconds": {func(w *fifo.Worker) { w.Heartbeat = 1 }, fifo.ErrInvalidWorker, "Heartbeat 1ns"},
 		"heartbeat":   {func(w *fifo.Worker) { w.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
 	} {

@@ -10,10 +10,11 @@
 --
 -- In the order of commits, producers of one group wait for each other: the second draws its ids when the first has
 -- committed or rolled back, so order by id is order by commit. The lock is an advisory one that belongs to the
--- transaction, never the group's row, which the worker holds. The locks are counted, so that all of them are taken
--- before the first id is drawn. Keys are locked in one order everywhere, so batches cannot deadlock with each other;
--- a transaction that enqueues twice can, with another that enqueues to the same groups the other way round, and
--- PostgreSQL then ends one of them.
+-- transaction, never the group's row, which the worker holds. Its key begins with the schema's name, because the
+-- schemas of a database share these locks. They are counted, so that all of them are taken before the first id is
+-- drawn. Keys are locked in one order everywhere, so batches cannot deadlock with each other; a transaction that
+-- enqueues twice can, with another that enqueues to the same groups the other way round, and PostgreSQL then ends one
+-- of them.
 INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, priority)
 SELECT m.queue, m.group_id, m.payload, m.headers::jsonb,
        CASE WHEN m.delay > 0 THEN clock_timestamp() + m.delay::float8 * interval '1 microsecond'

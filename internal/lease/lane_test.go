@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -213,14 +214,28 @@ func TestBoundsAreInForce(t *testing.T) {
 	require.Empty(t, warned.String())
 }
 
+// The server takes the longest bound that Validate does.
+func TestLongestBoundIsInForce(t *testing.T) {
+	s := newStage(t)
+	d := s.dialer(Bounds{ServerSilence: math.MaxInt32 * time.Millisecond})
+	var warned bytes.Buffer
+	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
+	conn, err := d.Connect(t.Context())
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+	var got string
+	require.NoError(t, conn.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&got))
+	require.Equal(t, "2147483647ms", got)
+	require.Empty(t, warned.String())
+}
+
 // A server that lacks a setting is used without it.
 func TestSessionSettingThatIsNotThere(t *testing.T) {
 	s := newStage(t)
 	conn := s.Session()
 	var warned bytes.Buffer
-	// Larger than the server takes.
+	// Larger than the server takes: it stands for a setting that is not there.
 	bounds := Bounds{Silence: time.Second, ServerSilence: 10_000 * time.Hour}
-	require.NoError(t, bounds.Validate())
 	logger := slog.New(slog.NewTextHandler(&warned, nil))
 	require.NoError(t, bounds.apply(t.Context(), conn.PgConn(), logger))
 	require.Contains(t, warned.String(), "idle_in_transaction_session_timeout")
@@ -255,6 +270,7 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3400 * time.Millisecond},
 		{ServerSilence: 17 * time.Second},
 		{ServerSilence: time.Hour},
+		{ServerSilence: math.MaxInt32 * time.Millisecond},
 		{Heartbeat: time.Millisecond},
 	} {
 		require.NoError(t, s.Validate(), s)
@@ -271,6 +287,12 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3 * time.Second},
 		{Silence: 25 * time.Second},
 		{Silence: time.Hour},
+		{ServerSilence: (math.MaxInt32 + 1) * time.Millisecond},
+		{ServerSilence: math.MaxInt64},
+		// The sum, or the whole seconds, of these would be no Durations.
+		{Heartbeat: math.MaxInt64 / 2, Silence: math.MaxInt64/2 + 2},
+		{Silence: math.MaxInt64},
+		{Heartbeat: math.MaxInt64},
 	} {
 		require.Error(t, s.Validate(), s)
 	}

@@ -1,8 +1,8 @@
 // Package schema names the PostgreSQL schema that the library's tables live in.
 //
 // Every statement of the library is written for the schema "pgfifo", qualified, so that it runs in psql as it stands
-// and does not depend on a search_path that belongs to the caller. For any other schema the qualifier, and nothing
-// else, is replaced.
+// and does not depend on a search_path that belongs to the caller. For any other schema the qualifier, and the name at
+// the front of a lock's key, are replaced, and nothing else.
 package schema
 
 import (
@@ -60,14 +60,17 @@ func (n Name) String() string {
 func (n Name) Ident() string { return pgx.Identifier{n.String()}.Sanitize() }
 
 // Qualify returns a statement written for the default schema with its qualifier replaced by n, also where a string
-// begins with it: the name of a sequence, say.
+// begins with it: the name of a sequence, say. So is the name that begins a string before a space: the key of an
+// advisory lock, which all schemas of a database share.
 func (n Name) Qualify(sql string) string {
 	if n.String() == Default {
 		return sql
 	}
 	ident := n.Ident()
+	quoted := strings.ReplaceAll(ident, "'", "''")
 	return strings.NewReplacer(
-		"'"+Default+".", "'"+strings.ReplaceAll(ident, "'", "''")+".",
+		"'"+Default+".", "'"+quoted+".",
+		"'"+Default+" ", "'"+quoted+" ",
 		Default+".", ident+".",
 	).Replace(sql)
 }

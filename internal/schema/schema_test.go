@@ -73,7 +73,10 @@ func TestQualify(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, n.Qualify(sql))
 	}
-	n, err := Parse(`it's "it"`)
+	n, err := Parse("other")
+	require.NoError(t, err)
+	require.Equal(t, `SELECT '"other" ' || q, 'a pgfifo b'`, n.Qualify("SELECT 'pgfifo ' || q, 'a pgfifo b'"))
+	n, err = Parse(`it's "it"`)
 	require.NoError(t, err)
 	require.Equal(t, `SELECT nextval('"it''s ""it""".ids')`, n.Qualify("SELECT nextval('pgfifo.ids')"))
 }
@@ -91,7 +94,8 @@ var (
 func misuses(sql string) []string {
 	var found []string
 	for _, q := range quoted.FindAllString(sql, -1) {
-		if strings.Contains(strings.TrimPrefix(q, "'"+Default+"."), Default+".") {
+		rest := strings.TrimPrefix(strings.TrimPrefix(q, "'"+Default+"."), "'"+Default+" ")
+		if strings.Contains(rest, Default+".") || strings.Contains(rest, "'"+Default+" ") {
 			found = append(found, q)
 		}
 	}
@@ -107,6 +111,8 @@ func TestMisuses(t *testing.T) {
 		"SELECT 'made by pgfifo'":           0,
 		"SELECT 1 -- not pgfifo.jobs":       1,
 		"SELECT 'pgfifo.jobs'::regclass":    0, // Qualify knows such a name
+		"SELECT 'pgfifo ' || 'key'":         0,
+		"SELECT 1 -- the key 'pgfifo x'":    1,
 		"SELECT 'of pgfifo.jobs'":           1,
 		`SELECT FROM "pgfifo.jobs"`:         1,
 		`SELECT FROM "pgfifo".jobs`:         0, // see TestStatements
