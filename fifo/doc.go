@@ -237,11 +237,12 @@
 //	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7')
 //
 // The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
-// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. The ORDER BY
-// of a query without DISTINCT that calls it in its SELECT list is the order of the jobs; behind FROM or LATERAL it is
-// called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each column. A value that is
-// refused is an error of SQLSTATE class 22, a payload that is too large 54000. Hooks are not called, and nobody is
-// notified: workers find the job at their next look, after PollInterval at most.
+// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. In the
+// SELECT list of a query it is called in the order of the ORDER BY, if that does not use its result and the query has
+// no DISTINCT or UNION, and no function that returns sets, beside which it is called once more for each set. Behind
+// FROM or LATERAL it is called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each
+// column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large 54000. Hooks are not
+// called, and nobody is notified: workers find the job at their next look, after PollInterval at most.
 //
 // # Several queues in one worker
 //

@@ -78,7 +78,7 @@ var (
 	ErrDrainTimeout = errors.New("fifo: drain timeout")
 )
 
-// ErrAbandoned is wrapped by the err of Settled if the handler was left behind, and the text of the Failure begins with
+// ErrAbandoned is wrapped by the err of Settled if the handler was left behind, and the text of the Failure has it in
 // it; see Worker.AbandonAfter.
 var ErrAbandoned = errors.New("fifo: the handler ignored the end of its context; it was abandoned")
 
@@ -99,7 +99,7 @@ var (
 	ErrLost = lease.ErrLost
 )
 
-// ErrNoJob is returned by Tx, PgxTx and Fence of a Job that is not being handled.
+// ErrNoJob is returned by Tx, SQLTx, PgxTx and Fence of a Job that is not being handled.
 var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
 
 // interrupted reports whether what a handler returns after the end of its context says nothing about the job.

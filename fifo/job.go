@@ -82,11 +82,12 @@ func (j *Job) Group() groups.Key { return groups.Key{Queue: j.Queue, GroupID: j.
 func (j *Job) Attempt() int { return j.Attempts + 1 }
 
 // Tx returns the job's own transaction. What is written through it commits together with the job's completion, or not
-// at all: an error, a panic or a crash undoes it. It is a savepoint inside the transaction that holds the job, made by
-// the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far, Commit
-// keeps it for when the job succeeds. Neither is needed. Until one of them, every call returns the same transaction,
-// and then a new one. A Rollback is sent even if its context has ended. If it fails all the same, with rows open say,
-// nothing that the handler wrote is committed, and the attempt has failed.
+// at all: an error, a panic or a crash undoes it. A handler that sends COMMIT as SQL breaks that itself: what it has
+// written is committed then, and its attempt fails. The transaction is a savepoint inside the one that holds the job,
+// made by the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far,
+// Commit keeps it for when the job succeeds. Neither is needed. Until one of them, every call returns the same
+// transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same, with
+// rows open say, nothing that the handler wrote is committed, and the attempt has failed.
 //
 // A statement that fails spoils the transaction, as always in PostgreSQL, until a Rollback of it or of one begun on it.
 // If the handler returns nil without that, the attempt has failed, with the error of the first such statement: its

@@ -307,7 +307,7 @@ type Stats struct {
 	Abandoned int // jobs whose handlers still run although the worker gave them up
 
 	TimesOverdue   int64 // attempts that were overdue
-	TimesAbandoned int64 // attempts that were abandoned; Retried, Buried and Unknown count them too
+	TimesAbandoned int64 // attempts that were abandoned; the counters of their outcomes have them, too
 
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
@@ -316,8 +316,8 @@ type Stats struct {
 	Snoozed   int64 // jobs that their handlers gave back until later
 	Blocked   int64 // times that a job which has used up its attempts has stopped its group
 	Discarded int64 // jobs that were given up and deleted
-	Unknown   int64 // attempts of this worker that were lost with their connection
-	Lost      int64 // attempts of dead workers that this one found; they count as failed, too
+	Unknown   int64 // attempts that this worker lost with their connection
+	Lost      int64 // lost attempts, of any worker, that this one found and counted; they count as failed, too
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others
 	Troubles  int64 // times that the server refused something about a group, which then waits, longer each time
