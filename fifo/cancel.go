@@ -30,7 +30,7 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 // jobs of a group may run at once (Settings.GroupLimit), it ends those of all that run. A worker's is ended whatever
 // its handler does. The handler's context ends with ErrLost, and until it returns it may run beside its successor: to
 // prevent that, pause the group first. The attempt is counted as lost (KindLost) when a worker claims the group next,
-// which is after Resume if it is paused. Terminate does not wait for the end, and is not undone by a rollback.
+// which is after Resume if it is paused. Terminate does not wait for the end. Ending a session cannot be undone.
 //
 // It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever
 // holds the head has its session ended, an operator too. A session that goes on to another job in the same moment loses
@@ -41,8 +41,8 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 // handler has the job's transaction. The attempt is lost as above, and nothing of it commits, whatever the handler
 // returns. Its context ends with ErrLost when the worker hears of it, by a notice as of Cancel. A worker that hears
 // none finds out when the handler asks for the transaction, or returns. Other groups of its batch (BatchGroups) run
-// again: uncounted, unless the handlers had the transaction, whose session was ended. To take the group is part of the
-// caller's transaction: a rollback undoes that. An admin may do it without the right to end sessions.
+// again: uncounted, unless the handlers had the transaction, whose session was ended. The group is taken by an UPDATE,
+// which a rollback undoes. An admin may do it without the right to end sessions.
 func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	if s.level != ofGroup {
 		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)

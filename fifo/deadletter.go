@@ -23,8 +23,8 @@ type Letters struct {
 	Error string
 	// All means all of the queue or group.
 	All bool
-	// After and Limit take a part of them, in the order of lists, as those of a Page do. In a list, Limit defaults to
-	// 100, as negative does; elsewhere to no limit. Many thousands at once are one long transaction: go in steps.
+	// After and Limit take a part of them, in the order of lists, as those of a Page do. In a list, 0 and negative mean
+	// 100; elsewhere they mean no limit. Many thousands at once are one long transaction: go in steps.
 	After string
 	Limit int
 }

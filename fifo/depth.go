@@ -23,8 +23,7 @@ func (s Scope) Measure(ctx context.Context) (Depth, error) {
 }
 
 // MeasureUpTo is Measure for alerts, cheap enough to ask each second whatever the backlog: it counts n jobs and n dead
-// letters at most, and says More if there are others. n defaults to 1,000, as negative does, which takes some
-// milliseconds.
+// letters at most, and says More if there are others. 0 and negative mean 1,000, which takes some milliseconds.
 //
 // With More, OldestAt and DueSince are the earliest among the jobs that were counted and the n oldest of the schema. So
 // they are those of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.

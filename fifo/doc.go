@@ -48,9 +48,9 @@
 //     job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, by Purge or Delete, or by Discard. An attempt
 //     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
-//     internal/lease says which few are not counted. What has not begun is not counted. Jobs that a process runs, or is
-//     just claiming, when it dies are all charged. So those whose last attempt was lost begin one after the other in a
-//     process: the next when one has ended, or after half a second.
+//     internal/lease says which few are not counted. No job is charged whose handler has not begun, but for those that
+//     a process is just claiming when it dies: they are charged as all are that it runs. So those whose last attempt
+//     was lost begin one after the other in a process: the next when one has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues
@@ -105,8 +105,9 @@
 // # Silence
 //
 // The groups of a worker that dies are free at once. Worker.Heartbeat, Silence and ServerSilence bound how long one
-// that says nothing keeps them, and how soon its handlers learn of it. For that a worker makes settings on its own
-// sessions, which any role may. This is what they give:
+// that says nothing keeps them, and how soon its handlers learn of it. Silence is the worker's patience with the
+// server, ServerSilence the server's with the worker. For these bounds a worker makes settings on its own sessions,
+// which any role may. This is what they give:
 //
 //	what happens to the worker                    its group is free after        by
 //	killed, or its connection closed              milliseconds                   the end of the session

@@ -19,8 +19,9 @@ const (
 	// gives the job all its attempts again, Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the
 	// group go on. A job that uses up its attempts while another one blocks the group blocks it next, when its turn
 	// comes; so does one whose group somebody is pausing or resuming in an open transaction, and Blocked is told each
-	// time. A pause of an operator's names no job that has used up its attempts since: when it is resumed, that job
-	// blocks the group. One whose handler says DeadLetter moves there all the same, and stops nothing.
+	// time. If a job uses up its attempts while an operator has paused its group, the pause does not name it. After
+	// Resume, that job blocks the group. A job whose handler returns DeadLetter becomes a dead letter all the same, and
+	// stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard

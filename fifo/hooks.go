@@ -24,9 +24,9 @@ type Hooks struct {
 	Job func(ctx context.Context, job *Job) (context.Context, func(err error))
 	// Settled is called when the outcome of an attempt is committed, or is known to be lost. err is why, for all but
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as one that has failed,
-	// with an err that is ErrLost. Its ctx does not end, and has the values of the one that Job returned for that
-	// attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The lane waits for the
-	// hook. If it holds its next group already, it gives that back after 50 ms.
+	// with an err for which errors.Is(err, ErrLost) is true. Its ctx does not end, and has the values of the one that
+	// Job returned for that attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The
+	// lane waits for the hook. If it holds its next group already, it gives that back after 50 ms.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrCanceled, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute;

@@ -13,7 +13,7 @@ import (
 // group id and id. Names are compared byte by byte.
 type Page struct {
 	After string // only what is behind this place: the Cursor of the last one of the page before
-	Limit int    // how many at most. Defaults to 100, as negative does.
+	Limit int    // how many at most; 0 and negative mean 100
 }
 
 // Cursor returns the job's place in lists, for Page.After. It can be put into a URL as it is.
