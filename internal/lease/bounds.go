@@ -37,7 +37,7 @@ func (b Bounds) Validate() error {
 	case b.Heartbeat < time.Millisecond:
 		return fmt.Errorf("the Heartbeat %v is below a millisecond", b.Heartbeat)
 	case max(b.Heartbeat, b.Silence, b.ServerSilence).Milliseconds() > math.MaxInt32:
-		return fmt.Errorf("Heartbeat %v, Silence %v and ServerSilence %v must have %d milliseconds at most, as "+
+		return fmt.Errorf("the Heartbeat %v, Silence %v and ServerSilence %v must have %d milliseconds at most, as "+
 			"settings of PostgreSQL do", b.Heartbeat, b.Silence, b.ServerSilence, math.MaxInt32)
 	case b.noticed() >= b.userTimeout():
 		return fmt.Errorf("with Silence %v and Heartbeat %v a handler hears of a lost connection after %v, "+
