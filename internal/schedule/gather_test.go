@@ -11,8 +11,7 @@ import (
 // Turns that wait go together, as many as may; not more than a lane's share, no other queue's, and none that runs
 // alone.
 func TestTurnsGather(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.SetBatch(queue, Batch{Groups: 3})
 	turns.Offer(ready("a", "b", "c", "d"))
 	turn := turns.TryNext()
@@ -31,8 +30,7 @@ func TestTurnsGather(t *testing.T) {
 // One that is to run alone keeps its place among the Turns: whoever finds it anew would take it along with others
 // again.
 func TestAloneIsNotForgotten(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.SetBatch(queue, Batch{Groups: 2})
 	turns.Offer(ready("a", "b", "c"))
 	turns.Walked(queue, false) // there are more groups than the line holds

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +16,7 @@ import (
 // Ten lanes that a queue with long jobs keeps busy, all in step, leave a queue that wants little all that it wants: no
 // job of it waits for longer than one of the long ones takes.
 func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const long, gap, most = time.Second, 250 * time.Millisecond, 100
 		turns := roomyTurns()
 		turns.SetConcurrency(10)
@@ -72,8 +70,7 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 
 // A queue that comes back has not saved up the time that it did not use.
 func TestQueueThatComesBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := roomyTurns()
 		turns.SetConcurrency(1)
 		turns.Offer(of("a", ready("1", "2", "3", "4", "5", "6")))

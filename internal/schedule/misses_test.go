@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,8 +11,7 @@ import (
 
 // A head that nobody seems to run, and whose claim is missed again and again, is tried ever less often.
 func TestMissedAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := roomyTurns()
 		cs := ready("a")
 		tries := 0
@@ -46,8 +44,7 @@ func TestMissedAgainAndAgain(t *testing.T) {
 // A look that began while a lane had the group tells of it when the group waits already. What is known of it outlives
 // that.
 func TestLateLook(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := roomyTurns()
 		cs := ready("a")
 		turns.Offer(cs)

@@ -36,9 +36,7 @@ func leave(turns *Turns, turn *Turn, o Outcome) {
 
 // Lanes join one after the other, each when the job before its own has started, until there are as many as may run.
 func TestTeam(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(together(3, "a"))
+	turns := newTurns(t, together(3, "a")...)
 	var team []*Turn
 	for id := range int64(3) {
 		turn := turns.TryNext()
@@ -74,8 +72,7 @@ func TestTeam(t *testing.T) {
 // A turn that found no room is tried again when a lane of the process has ended its job, or something is announced, or
 // when a PollInterval is over, and not before.
 func TestTeamThatIsFull(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.poll = time.Hour
 	turns.Offer(together(3, "a"))
 	first := turns.TryNext()
@@ -116,9 +113,7 @@ func TestTeamThatIsFull(t *testing.T) {
 
 // A turn that met a job which somebody was about to start is tried again when it has started here, or soon.
 func TestTeamBehindAStart(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(together(3, "a"))
+	turns := newTurns(t, together(3, "a")...)
 	first := turns.TryNext()
 	turns.Started(first, 1, true)
 	second := turns.TryNext()
@@ -143,9 +138,7 @@ func TestTeamBehindAStart(t *testing.T) {
 
 // A head that is not due holds the group: lanes that end do not go on, unless it is announced.
 func TestTeamWhoseHeadWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(together(2, "a"))
+	turns := newTurns(t, together(2, "a")...)
 	first := turns.TryNext()
 	turns.Started(first, 1, true)
 	second := turns.TryNext()
@@ -160,7 +153,6 @@ func TestTeamWhoseHeadWaits(t *testing.T) {
 // The slots of groups are made when they are found, as many as there may be, and go with the groups. One that looks as
 // if it was made for one message gets no more than it has jobs.
 func TestSlotsOfGroups(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "~"+"0123456789ABCDEFGHIJKLMN")
 	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) "+
@@ -183,8 +175,7 @@ func TestSlotsOfGroups(t *testing.T) {
 	holder.Do("BEGIN")
 	holder.Do("SELECT FROM pgfifo.group_slots WHERE group_id = 'a' AND n = 2 FOR NO KEY UPDATE")
 	s.Exec("UPDATE pgfifo.queue_groups SET created_at = now() - interval '1 day'")
-	_, _, err := s.collect(t.Context(), group(""), 10)
-	require.NoError(t, err)
+	s.collected()
 	require.Equal(t, []string{"a2"}, slots(), "what somebody has is left")
 	s.Exec("UPDATE pgfifo.queues SET group_limit = 2")
 	s.Enqueue(1, "a")

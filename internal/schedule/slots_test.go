@@ -24,9 +24,7 @@ func over(turns *Turns, turn *Turn) {
 }
 
 func TestQueueOverItsLimit(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(limited("a", "b", "c", "d"))
+	turns := newTurns(t, limited("a", "b", "c", "d")...)
 	turns.Offer(of("other", ready("a")))
 	a, b := turns.TryNext(), turns.TryNext()
 	if a.Queue == "other" {
@@ -76,9 +74,7 @@ func TestQueueOverItsLimit(t *testing.T) {
 
 // A group that the server refuses something about waits longer each time, also if it found no slot in between.
 func TestTroubleOverALimit(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(limited("a"))
+	turns := newTurns(t, limited("a")...)
 	for n := 1; n <= 5; n++ {
 		turn := turns.TryNext()
 		over(turns, turn)

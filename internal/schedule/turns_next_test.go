@@ -9,11 +9,8 @@ import (
 )
 
 func TestNextWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	got := make(chan *Turn)
-	go func() { got <- turns.Next(t.Context()) }()
-	<-turns.wake // it waits, or is about to: the scout is asked to look
+	turns := newTurns(t)
+	got, _ := waiting(t, turns) // it waits, or is about to: the scout is asked to look
 	require.True(t, turns.Look().Idle)
 	require.Equal(t, 1, turns.Offer(ready("a")))
 	require.Equal(t, "a", (<-got).GroupID)
@@ -25,8 +22,7 @@ func TestNextWaits(t *testing.T) {
 
 // Lanes that wait get work last in, first out: the rest may go on sleeping.
 func TestNextWakesTheLastThatWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	got := make(chan string)
 	for i := range 3 {
 		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
@@ -39,8 +35,7 @@ func TestNextWakesTheLastThatWaits(t *testing.T) {
 }
 
 func TestNextEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan *Turn)
 	go func() { got <- turns.Next(ctx) }()

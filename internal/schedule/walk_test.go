@@ -12,7 +12,6 @@ import (
 )
 
 func TestWalkFindsGroupsInEveryState(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "ready", "held", "due", "paused", "idle")
 	s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = 'idle'")
@@ -42,7 +41,6 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 }
 
 func TestWalkReachesEveryGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	n := 2*tuning.Rows + 7
 	s.Crowd(n)
@@ -57,12 +55,10 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 
 // A line shorter than the groups are many: those behind are found as it runs low, and none twice before.
 func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n = 100
 	s.Crowd(n)
-	turns := NewTurns(16)
-	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
+	turns := s.scouting(16, time.Hour, queue)
 	seen := make(map[string]bool)
 	for range n {
 		turn := s.next(turns)
@@ -76,14 +72,12 @@ func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
 // With more groups than the line holds, and lanes that are always busy, one walk follows the other: none waits for
 // Poll.
 func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n, rounds = 60, 2*quantum + 1
 	for range rounds {
 		s.Crowd(n)
 	}
-	turns := NewTurns(16)
-	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
+	turns := s.scouting(16, time.Hour, queue)
 	s.Until(func() bool { return !roomy(turns) }) // it is full
 	worked := make(map[string]int)
 	for range n * rounds {
@@ -101,7 +95,6 @@ func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 // Where groups are short the walk reads job after job, where they are long it skips; either way it finds every head
 // once.
 func TestWalkThroughShortAndLongGroups(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n = 2*tuning.Rows + 7
 	s.Crowd(n)
@@ -130,12 +123,11 @@ func TestWalkThroughShortAndLongGroups(t *testing.T) {
 
 // Over many dead entries a walk is slow, and the next one is far off. Floors are forgotten in time all the same.
 func TestSlowWalksDoNotKeepFloors(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	turns, scout := s.scout(time.Hour)
 	conn := s.Session().Conn
-	s.looking(scout, conn)
+	s.look(scout, conn)
 	wait, err := scout.step(t.Context(), conn)
 	require.NoError(t, err)
 	require.Positive(t, wait)
@@ -145,7 +137,6 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 
 // The first walk finds a whole batch of groups at once, and does not make the others wait for the busy lanes' sake.
 func TestTheFirstWalkHurries(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Crowd(2*tuning.Rows + 7)
 	s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
