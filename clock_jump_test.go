@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
@@ -65,8 +66,10 @@ type clocks struct {
 }
 
 func newClocks(t *testing.T) *clocks {
+	url, pool := pgtest.Lend(t)
 	c := &clocks{
-		site: newSite(t), began: make(map[int64]int), ended: make(map[int64]error), took: make(map[int64]time.Duration),
+		site:  siteWith(t, url, pool),
+		began: make(map[int64]int), ended: make(map[int64]error), took: make(map[int64]time.Duration),
 	}
 	c.start(2)
 	book, err := openJournal(c.journal, "jumping")

@@ -14,7 +14,6 @@ import (
 
 // While there is no space for data, what needs some is refused, and the rest goes on.
 func TestDiskFull(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, nil)
 	disk := c.newDisk("disk", 32)
 	c.exec(c.port, "CREATE TABLESPACE small LOCATION '"+disk+"'")

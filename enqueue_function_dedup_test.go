@@ -15,7 +15,6 @@ import (
 // A function's message is a duplicate of a client's and the other way round, in the queue's window and scope, and
 // replaces it if it is to. One of no group is as a client's: its group's id is drawn.
 func TestEnqueueFunctionDedup(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		ctx, pool := t.Context(), s.as(s.roles.Producer)
 		client := s.client(pool)
@@ -77,7 +76,6 @@ func TestEnqueueFunctionDedup(t *testing.T) {
 
 // The second of two duplicates at once waits for the first: it is one if that commits, and takes its place if not.
 func TestEnqueueFunctionDedupAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	client := s.client(pool)
@@ -116,7 +114,6 @@ func TestEnqueueFunctionDedupAtOnce(t *testing.T) {
 
 // A job of no group is worked as a client's, and nothing stays of its group.
 func TestEnqueueFunctionUngrouped(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	_, err := pool.Exec(ctx,

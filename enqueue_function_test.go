@@ -21,7 +21,6 @@ import (
 // What the function stores is what Client.Enqueue stores, for a producer, in its transaction, and without a notice; and
 // a worker finds it.
 func TestEnqueueFunction(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		ctx, pool := t.Context(), s.as(s.roles.Producer)
 		c := s.client(pool, func(c *fifo.Config) { c.PollOnly = true })
@@ -116,7 +115,6 @@ func (s *staff) channel() string {
 
 // What Client.Enqueue refuses, the function does, and the error says what is wrong.
 func TestEnqueueFunctionRefuses(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	pool := s.as(s.roles.Producer)
 	const value, null, large = "22023", "22004", "54000"
@@ -167,7 +165,6 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 
 // A name is printable for the function if it is for Go. What Unicode has not assigned, Go alone refuses.
 func TestEnqueueFunctionNames(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	var printable, others []string
 	var names strings.Builder
@@ -204,7 +201,6 @@ func TestEnqueueFunctionNames(t *testing.T) {
 
 // A delay begins with the call, and not with the statement or the procedure around it.
 func TestEnqueueFunctionInAProcedure(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	s.exec(`DO $$
 		DECLARE began timestamptz;
@@ -218,7 +214,6 @@ func TestEnqueueFunctionInAProcedure(t *testing.T) {
 
 // In the order of commits, who enqueues to a group waits for another one that has: by the function or by a client.
 func TestEnqueueFunctionInOrder(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = true })
@@ -256,7 +251,6 @@ func (s *staff) until(what string, cond func() bool) {
 // A table of the application's has a trigger that enqueues, and rows come from psql and from another driver, of logins
 // that are producers.
 func TestEnqueueFunctionElsewhere(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	s.exec(`CREATE TABLE orders (id integer, note text)`)
 	s.exec("GRANT INSERT ON orders TO " + ident(s.roles.Producer))

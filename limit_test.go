@@ -13,7 +13,6 @@ import (
 // However many worker processes are killed, a queue never runs more jobs at once than its limit says, and its slots do
 // not get lost: it runs as many before and after.
 func TestLimitUnderKill(t *testing.T) {
-	t.Parallel()
 	const limit, kills = 3, 6
 	s := newSite(t)
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{Limit: limit}))
@@ -51,7 +50,6 @@ func TestLimitUnderKill(t *testing.T) {
 // However many worker processes are killed, a group never runs more jobs at once than its limit says, and as many
 // before and after; they start in order, and each is done once.
 func TestGroupLimitUnderKill(t *testing.T) {
-	t.Parallel()
 	const limit, kills, jobs = 3, 5, 200
 	s := newSite(t)
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{GroupLimit: limit}))

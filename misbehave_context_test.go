@@ -44,7 +44,6 @@ func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
 // A handler that ignores the end of its time keeps its group, and only that, until it returns; what it says then
 // counts.
 func TestHandlerIgnoresItsTimeout(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	timedOut, returns := make(chan error, 1), make(chan struct{})
@@ -74,7 +73,6 @@ func TestHandlerIgnoresItsTimeout(t *testing.T) {
 // A handler that ignores the loss of its connection runs beside its successor in another worker, and nothing comes of
 // it, though it returns nil. Its own worker leaves the group alone until it has returned.
 func TestHandlerIgnoresItsLoss(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	told, returns := make(chan error, 1), make(chan struct{})
@@ -116,7 +114,6 @@ func TestHandlerIgnoresItsLoss(t *testing.T) {
 // given up, because nobody can tell what the goroutine will do with it. The group is free when the server notices,
 // within a second (client_connection_check_interval).
 func TestGoroutineInAStatement(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	leaked := make(chan error, 1)

@@ -87,58 +87,50 @@ func (s *site) forsaken(ctx context.Context) error {
 
 // Rows that stay open for longer than the server waits for a silent worker: the job keeps its worker.
 func TestRowsOpenPastTheBound(t *testing.T) {
-	t.Parallel()
-	for name, sql := range map[string]string{
+	overAll(t, map[string]string{
 		"few":                 "SELECT generate_series(1, 8)",
 		"more, in the socket": "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := twoAttempts(t, func(s *site, ctx context.Context, tx pgx.Tx) error {
-				rows, err := tx.Query(ctx, sql)
-				if err != nil {
-					return err
-				}
-				defer rows.Close()
-				rows.Next()
-				if err := s.forsaken(ctx); err != nil {
-					return err
-				}
-				for rows.Next() { //nolint:revive // they are all there
-				}
-				return rows.Err()
-			})
-			require.Len(t, seen, 1)
-			require.NoError(t, seen[0].cause)
+	}, func(t *testing.T, sql string) {
+		seen := twoAttempts(t, func(s *site, ctx context.Context, tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, sql)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			rows.Next()
+			if err := s.forsaken(ctx); err != nil {
+				return err
+			}
+			for rows.Next() { //nolint:revive // they are all there
+			}
+			return rows.Err()
 		})
-	}
+		require.Len(t, seen, 1)
+		require.NoError(t, seen[0].cause)
+	})
 }
 
 // So many rows left unread that no heartbeat can be sent: the first handler is told before the second one begins.
 func TestRowsUnreadPastTheBound(t *testing.T) {
-	t.Parallel()
-	for name, n := range map[string]int{"in the sockets": 3000, "more than they hold": 100_000} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := twoAttempts(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
-				rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, $1::integer)", n)
-				if err != nil {
-					return err
-				}
-				defer rows.Close()
-				rows.Next()
-				<-ctx.Done()
-				return rows.Err()
-			})
-			require.Len(t, seen, 2)
-			first, second := seen[0], seen[1]
-			if first.attempt != 1 {
-				first, second = second, first
+	overAll(t, map[string]int{"in the sockets": 3000, "more than they hold": 100_000}, func(t *testing.T, n int) {
+		seen := twoAttempts(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, $1::integer)", n)
+			if err != nil {
+				return err
 			}
-			require.ErrorIs(t, first.cause, fifo.ErrLost)
-			require.NoError(t, second.cause)
-			require.True(t, first.told.Before(second.begun), "told %v after the second began",
-				first.told.Sub(second.begun))
+			defer rows.Close()
+			rows.Next()
+			<-ctx.Done()
+			return rows.Err()
 		})
-	}
+		require.Len(t, seen, 2)
+		first, second := seen[0], seen[1]
+		if first.attempt != 1 {
+			first, second = second, first
+		}
+		require.ErrorIs(t, first.cause, fifo.ErrLost)
+		require.NoError(t, second.cause)
+		require.True(t, first.told.Before(second.begun), "told %v after the second began",
+			first.told.Sub(second.begun))
+	})
 }

@@ -95,7 +95,6 @@ func (r *remote) settled() []settled {
 func TestReplyLostInCompletion(t *testing.T) {
 	t.Parallel()
 	t.Run("with the next claim", func(t *testing.T) { // COMMIT AND CHAIN
-		t.Parallel()
 		s := newSite(t)
 		ids := s.enqueue(message("g", task{}), message("g", task{}))
 		r := s.remote()
@@ -118,7 +117,6 @@ func TestReplyLostInCompletion(t *testing.T) {
 		require.Equal(t, map[string][]int64{"g": ids}, s.effects())
 	})
 	t.Run("with nothing behind it", func(t *testing.T) { // COMMIT
-		t.Parallel()
 		s := newSite(t)
 		ids := s.enqueue(message("g", task{}))
 		r := s.remote()
@@ -136,7 +134,6 @@ func TestReplyLostInCompletion(t *testing.T) {
 
 // The server has committed an enqueue, and the producer gets an error that does not say that it failed.
 func TestReplyLostInEnqueue(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	proxy, url := s.proxy()
 	pool := pgtest.Connect(t, url)

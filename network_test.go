@@ -59,7 +59,6 @@ func (s *site) requireStarts() {
 
 // A tenth of a second each way changes nothing but the time it takes.
 func TestLatency(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	proxy, url := s.proxy()
 	proxy.Latency(100 * time.Millisecond)
@@ -80,7 +79,6 @@ func TestLatency(t *testing.T) {
 
 // Connections are reset again and again, whatever is under way on them.
 func TestResets(t *testing.T) {
-	t.Parallel()
 	const groups, each, step = 10, 240, 5 // a reset every so many jobs, and enough left for some
 	s := newSite(t)
 	proxy, url := s.proxy()

@@ -3,7 +3,6 @@ package pgfifo_test
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -18,16 +17,13 @@ import (
 
 // eachSchema runs a test in the library's own schema, and in one whose name needs every quoting there is.
 func eachSchema(t *testing.T, test func(t *testing.T, s *staff)) {
-	for _, schema := range []string{"", `Odd "pgfifo_worker' $roles$ schema`} {
-		t.Run(fmt.Sprintf("%q", schema), func(t *testing.T) {
-			t.Parallel()
-			test(t, newStaff(t, schema))
-		})
-	}
+	schemas := map[string]string{"own": "", "quoted": `Odd "pgfifo_worker' $roles$ schema`}
+	overAll(t, schemas, func(t *testing.T, schema string) {
+		test(t, newStaff(t, schema))
+	})
 }
 
 func TestProducerRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, producerRole)
 }
 
@@ -89,7 +85,6 @@ func producerRole(t *testing.T, s *staff) {
 }
 
 func TestReaderRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, readerRole)
 }
 
@@ -173,7 +168,6 @@ func (s *staff) look(client *fifo.Client) {
 }
 
 func TestAdminRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		adminRole(t, s)
 		adminOfJobs(t, s)
@@ -256,7 +250,6 @@ func (s *staff) keep(job fifo.Job) {
 
 // Nothing that the roles may do lets one in who is a member of none, and rights that somebody gave by hand go.
 func TestGrantTakesAway(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	s.stock()
 	s.exec("GRANT ALL ON SCHEMA pgfifo TO PUBLIC")

@@ -15,7 +15,6 @@ import (
 
 // Everything that a worker does, by one that may do nothing else. What is refused in the background, the log would say.
 func TestWorkerRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, workerRole)
 }
 

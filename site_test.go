@@ -27,8 +27,10 @@ type site struct {
 	killed   map[string]bool
 }
 
+// newSite has the test run beside others.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	url, pool := pgtest.Lend(t)
 	return siteWith(t, url, pool)
 }
@@ -53,6 +55,23 @@ func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
 		attempt integer NOT NULL)`)
 	require.NoError(t, err)
 	return s
+}
+
+// overAll runs a test with each row of a table, and overEach with each of several values, beside each other.
+func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	t.Parallel()
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, row) })
+	}
+}
+
+func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
+	t.Helper()
+	t.Parallel()
+	for _, value := range values {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
+	}
 }
 
 func message(group string, payload task) fifo.Message {

@@ -30,8 +30,10 @@ type staff struct {
 
 const outsider = "outsider" // the login that is a member of no role
 
+// newStaff has the test run beside others.
 func newStaff(t *testing.T, schema string) *staff {
 	t.Helper()
+	t.Parallel()
 	s := &staff{T: t, schema: schema, url: pgtest.URL(t), logs: &logbook{}}
 	s.owner = pgtest.Connect(t, s.url)
 	var db string

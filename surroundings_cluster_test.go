@@ -46,9 +46,10 @@ func (c *cluster) initdb(arg ...string) {
 	}, arg...)...)
 }
 
-// newCluster makes a cluster and starts it, with the given settings.
+// newCluster makes a cluster and starts it, with the given settings. It has the test run beside others.
 func newCluster(t *testing.T, set map[string]string) *cluster {
 	t.Helper()
+	t.Parallel()
 	c := emptyCluster(t, set)
 	c.initdb()
 	c.serve(c.port)

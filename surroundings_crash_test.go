@@ -62,133 +62,125 @@ var lazy = map[string]string{
 // commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left
 // is still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
 func TestServerCrash(t *testing.T) {
-	t.Parallel()
-	for name, off := range map[string]string{
+	overAll(t, map[string]string{
 		"durable":                            "",
 		"synchronous_commit=off":             "ALTER SYSTEM SET synchronous_commit = off",
 		"synchronous_commit=off of the role": "ALTER ROLE postgres SET synchronous_commit = off",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, lazy)
-			c.migrate()
-			s := newSiteAt(t, c.url(c.port))
-			backlog := s.fill(80, 20)
-			if off != "" {
-				c.exec(c.port, off)
-				c.exec(c.port, "SELECT pg_reload_conf()")
-				s.pool.Reset()
-			}
-			c.exec(c.port, "CHECKPOINT") // the backlog is on disk
-			thaw := c.freezeWalWriter()
-			p := s.produce()
-			p.more(10)
-			procs := []*process{s.start(1), s.start(1)}
-			s.atWork(len(procs))
-			s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
-
-			before := s.state(s.url)
-			thaw()
-			c.crash()
-			acked := p.down()
-			left := c.left() // what is there, before anybody works on it
-			c.serve(c.port)  // soon: what workers remember is fresh
-			left.serve(left.port)
-			after := s.state(left.url(left.port))
-			left.crash()
-			l := s.compare(acked, before, after)
-			for _, ids := range backlog {
-				require.Empty(t, minus(ids, after.all()), "on disk before")
-			}
-			again := both(l.undone, after.jobs)
-
+	}, func(t *testing.T, off string) {
+		c := newCluster(t, lazy)
+		c.migrate()
+		s := newSiteAt(t, c.url(c.port))
+		backlog := s.fill(80, 20)
+		if off != "" {
+			c.exec(c.port, off)
+			c.exec(c.port, "SELECT pg_reload_conf()")
 			s.pool.Reset()
-			p.more(50)
-			p.end()
-			s.drained()
-			s.stop(procs...)
-			s.requireAll(p, len(acked), after, &l)
-			t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
-				len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
-			if off == "" {
-				require.Empty(t, l.jobs)
-				require.Empty(t, l.undone)
-			} else {
-				require.NotEmpty(t, l.jobs, "it was not tried")
-				require.NotEmpty(t, again, "it was not tried")
-			}
-		})
-	}
+		}
+		c.exec(c.port, "CHECKPOINT") // the backlog is on disk
+		thaw := c.freezeWalWriter()
+		p := s.produce()
+		p.more(10)
+		procs := []*process{s.start(1), s.start(1)}
+		s.atWork(len(procs))
+		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
+
+		before := s.state(s.url)
+		thaw()
+		c.crash()
+		acked := p.down()
+		left := c.left() // what is there, before anybody works on it
+		c.serve(c.port)  // soon: what workers remember is fresh
+		left.serve(left.port)
+		after := s.state(left.url(left.port))
+		left.crash()
+		l := s.compare(acked, before, after)
+		for _, ids := range backlog {
+			require.Empty(t, minus(ids, after.all()), "on disk before")
+		}
+		again := both(l.undone, after.jobs)
+
+		s.pool.Reset()
+		p.more(50)
+		p.end()
+		s.drained()
+		s.stop(procs...)
+		s.requireAll(p, len(acked), after, &l)
+		t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
+			len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
+		if off == "" {
+			require.Empty(t, l.jobs)
+			require.Empty(t, l.undone)
+		} else {
+			require.NotEmpty(t, l.jobs, "it was not tried")
+			require.NotEmpty(t, again, "it was not tried")
+		}
+	})
 }
 
 // The server crashes when a relaxed queue has been worked for a while, and a worker has been killed before. No enqueue
 // is lost. The last completions are undone, each with its effect, and those jobs run again in order; nothing of a queue
 // that is not relaxed is.
 func TestRelaxedServerCrash(t *testing.T) {
-	t.Parallel()
-	for name, relaxed := range map[string]bool{"relaxed": true, "durable": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, lazy)
-			c.migrate()
-			s := newSiteAt(t, c.url(c.port))
-			s.fill(80, 40)
-			c.exec(c.port, "CHECKPOINT")
-			thaw := c.freezeWalWriter()
-			start := func() *process {
-				return s.launch(assignment{Lanes: 2, Relaxed: relaxed}, (*exec.Cmd).Start)
+	overAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
+		c := newCluster(t, lazy)
+		c.migrate()
+		s := newSiteAt(t, c.url(c.port))
+		s.fill(80, 40)
+		c.exec(c.port, "CHECKPOINT")
+		thaw := c.freezeWalWriter()
+		start := func() *process {
+			return s.launch(assignment{Lanes: 2, Relaxed: relaxed}, (*exec.Cmd).Start)
+		}
+		done := func() int { return s.number("SELECT count(*) FROM effects") }
+		procs := []*process{start(), start()}
+		s.atWork(len(procs))
+		before := s.produce()
+		before.more(20)
+		before.end() // what is done from now on, nobody's commit has on disk as well
+		s.kill(procs[0])
+		procs[0] = start()
+		s.atWork(len(procs) + 1)
+		some, flushed := done()+300, ""
+		flush := func() (now string) {
+			require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
+			return now
+		}
+		var was state
+		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
+			now, n := flush(), done()
+			if relaxed && now != flushed { // by a sweep, or a worker's first claims
+				some, flushed = n+100, now
 			}
-			done := func() int { return s.number("SELECT count(*) FROM effects") }
-			procs := []*process{start(), start()}
-			s.atWork(len(procs))
-			before := s.produce()
-			before.more(20)
-			before.end() // what is done from now on, nobody's commit has on disk as well
-			s.kill(procs[0])
-			procs[0] = start()
-			s.atWork(len(procs) + 1)
-			some, flushed := done()+300, ""
-			flush := func() (now string) {
-				require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
-				return now
+			if n < some {
+				return false
 			}
-			var was state
-			s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
-				now, n := flush(), done()
-				if relaxed && now != flushed { // by a sweep, or a worker's first claims
-					some, flushed = n+100, now
-				}
-				if n < some {
-					return false
-				}
-				was = s.state(s.url)
-				return !relaxed || flush() == flushed
-			})
-
-			thaw()
-			c.crash()
-			left := c.left()
-			c.serve(c.port) // soon: what workers remember is fresh
-			left.serve(left.port)
-			after := s.state(left.url(left.port))
-			left.crash()
-			l := s.compare(before.acked, was, after)
-			require.Empty(t, l.jobs, "an enqueue")
-			require.Empty(t, minus(was.all(), after.all()), "neither done nor there")
-			if relaxed {
-				require.NotEmpty(t, both(l.undone, after.jobs), "it was not tried")
-			} else {
-				require.Empty(t, l.undone)
-			}
-
-			s.pool.Reset()
-			p := s.produce()
-			p.more(50)
-			p.end()
-			s.drained()
-			s.stop(procs...)
-			s.requireAll(p, 0, after, &l)
-			t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
+			was = s.state(s.url)
+			return !relaxed || flush() == flushed
 		})
-	}
+
+		thaw()
+		c.crash()
+		left := c.left()
+		c.serve(c.port) // soon: what workers remember is fresh
+		left.serve(left.port)
+		after := s.state(left.url(left.port))
+		left.crash()
+		l := s.compare(before.acked, was, after)
+		require.Empty(t, l.jobs, "an enqueue")
+		require.Empty(t, minus(was.all(), after.all()), "neither done nor there")
+		if relaxed {
+			require.NotEmpty(t, both(l.undone, after.jobs), "it was not tried")
+		} else {
+			require.Empty(t, l.undone)
+		}
+
+		s.pool.Reset()
+		p := s.produce()
+		p.more(50)
+		p.end()
+		s.drained()
+		s.stop(procs...)
+		s.requireAll(p, 0, after, &l)
+		t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
+	})
 }

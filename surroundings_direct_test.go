@@ -20,9 +20,8 @@ import (
 // only: jobs are enqueued, run with transactions of their own, retried and completed through the pooler, in order, and
 // nothing is left in its sessions.
 func TestSessionLeaseBehindPooler(t *testing.T) {
-	t.Parallel()
-	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "6"})
 	s := newSite(t)
+	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "6"})
 	cfg, err := pgxpool.ParseConfig(b.through(s.url))
 	require.NoError(t, err)
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec

@@ -143,9 +143,8 @@ func (s *site) startThrough(url string, lanes int) *process {
 
 // In session mode, worker processes keep their promises: order, exclusion, effects once, deaths counted.
 func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
-	t.Parallel()
-	b := newBouncer(t, "session", nil)
 	s := newSite(t)
+	b := newBouncer(t, "session", nil)
 	through := b.through(s.url)
 	open := s.gate()
 	want := s.fill(20, 40)
@@ -195,9 +194,8 @@ func requireCleanSessions(s *site, b *bouncer) {
 // A pgbouncer that is killed takes all its sessions with it: their jobs are lost attempts, as if the workers had died,
 // and run again when it is back. So it is when the server ends its sessions.
 func TestPoolerDies(t *testing.T) {
-	t.Parallel()
-	b := newBouncer(t, "session", nil)
 	s := newSite(t)
+	b := newBouncer(t, "session", nil)
 	open := s.gate()
 	want := s.fill(10, 60)
 	var gated []int64

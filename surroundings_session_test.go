@@ -17,13 +17,12 @@ import (
 
 // The session of a lane behind pgbouncer in session mode is the lane's own: its settings, its cancel requests, its end.
 func TestSessionBehindPooler(t *testing.T) {
-	t.Parallel()
+	s := newSite(t)
 	b := newBouncer(t, "session", nil)
 	cancels := bouncerVersion(t) >= 20
 	if !cancels {
 		t.Log("left out: cancelling a statement, which ends pgbouncer 1.18.0 and 1.19.0")
 	}
-	s := newSite(t)
 	client := fifo.Open(pgtest.Connect(t, b.through(s.url)), nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 

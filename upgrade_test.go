@@ -89,9 +89,8 @@ func (s *site) version() int {
 // Two releases work side by side: processes of the old one see the new one migrate, go on, and are started again
 // beside processes of the new one. Nobody waits for the step, and everything is done once and in order.
 func TestRollingUpgrade(t *testing.T) {
-	t.Parallel()
-	next := nextRelease(t)
 	s := newSite(t)
+	next := nextRelease(t)
 	open := s.gate()
 	require.NoError(t, pausing(s.client.Queue(queue).Group(parked).Pause(t.Context(), "")))
 	long := s.enqueue(message("long", task{Do: "gate"}))
