@@ -67,7 +67,6 @@ func TestFilesByHand(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{"", "Weird-Schema"} {
 		t.Run(schema, func(t *testing.T) {
-			t.Parallel()
 			ctx, pool, cfg := t.Context(), newPool(t), &Config{Schema: schema}
 			up, down := read(t, schema, "0001_init.up.sql"), read(t, schema, "0001_init.down.sql")
 
