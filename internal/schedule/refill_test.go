@@ -56,9 +56,7 @@ func TestShareIsFoundBehindAnother(t *testing.T) {
 		few := turns.line.row(queue).shares.share("zfew")
 		until := func(n int) {
 			t.Helper()
-			s.Until(func() bool {
-				_, err := scout.step(t.Context(), conn)
-				require.NoError(t, err)
+			s.stepUntil(scout, conn, func() bool {
 				turns.Due()
 				return few.len() == n
 			})

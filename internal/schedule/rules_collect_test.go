@@ -197,8 +197,7 @@ func TestScoutMakesMissingRows(t *testing.T) {
 	require.Nil(t, s.step(l, nil, &lease.Request{Key: group("a")}))
 	s.end(l)
 
-	turns, scout := s.scout(time.Second)
-	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+	turns := s.walked()
 	require.Equal(t, []string{"a", "b"}, s.groupRows())
 	for range 2 {
 		h := s.step(l, nil, turns.TryNext().Request())

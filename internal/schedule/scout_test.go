@@ -54,6 +54,24 @@ func (s *stage) scouting(limit int, poll time.Duration, queues ...string) *Turns
 	return turns
 }
 
+// stepUntil has a scout that does not run step until a condition holds.
+func (s *stage) stepUntil(scout *Scout, conn *pgx.Conn, cond func() bool) {
+	s.Helper()
+	s.Until(func() bool {
+		_, err := scout.step(s.Context(), conn)
+		require.NoError(s, err)
+		return cond()
+	})
+}
+
+// walked returns what a walk has put in line.
+func (s *stage) walked() *Turns {
+	s.Helper()
+	turns, scout := s.scout(time.Second)
+	require.NoError(s, scout.Walk(s.Context(), s.Session().Conn))
+	return turns
+}
+
 // next waits for a group in turn.
 func (s *stage) next(turns *Turns) *Turn {
 	s.Helper()
@@ -175,8 +193,7 @@ func TestLockersOfHeadsAreNotHolders(t *testing.T) {
 		c := s.Session()
 		c.Do("BEGIN; SELECT FROM pgfifo.jobs FOR KEY SHARE")
 	}
-	turns, scout := s.scout(time.Hour)
-	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+	turns := s.walked()
 	require.Equal(t, []string{"a"}, drained(turns))
 	require.Equal(t, int64(1), s.claim(s.lane(), "a").ID)
 }

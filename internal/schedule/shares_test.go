@@ -67,27 +67,23 @@ func (s *shift) run(t *testing.T, tenant string, long time.Duration) float64 {
 					s.mu.Unlock()
 				}
 				o := func(u *Turn) Outcome { return Outcome{Finished: 1, More: true, Alone: s.alone[u.share]} }
+				var next *Turn
 				if ctx.Err() == nil {
-					next, stay := s.turns.Swap(turn, true)
+					var stay bool
+					next, stay = s.turns.Swap(turn, true)
 					if next == nil && stay && len(all) == 1 && s.turns.Again(turn, o(turn)) {
 						continue
 					}
-					if next == nil {
-						s.turns.Free(turn.Queue)
-					}
-					for _, u := range all {
-						s.turns.Done(u, o(u))
-					}
-					if turn = next; next == nil {
-						turn = s.turns.Next(ctx)
-					}
-					continue
 				}
-				s.turns.Free(turn.Queue)
+				if next == nil {
+					s.turns.Free(turn.Queue)
+				}
 				for _, u := range all {
 					s.turns.Done(u, o(u))
 				}
-				return
+				if turn = next; next == nil && ctx.Err() == nil {
+					turn = s.turns.Next(ctx)
+				}
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 const other = "z" // behind queue in the order of the walks
@@ -53,11 +52,7 @@ func TestCutQueueKeepsNoOtherWaiting(t *testing.T) {
 		scout.look.on = on
 		until := func(n int) {
 			t.Helper()
-			s.Until(func() bool {
-				_, err := scout.step(t.Context(), conn)
-				require.NoError(t, err)
-				return s.inLine(turns, other) == n
-			})
+			s.stepUntil(scout, conn, func() bool { return s.inLine(turns, other) == n })
 			require.Equal(t, limit, s.inLine(turns, queue))
 			require.Equal(t, on, scout.look.on)
 		}
@@ -77,8 +72,7 @@ func TestCutQueueKeepsNoOtherWaiting(t *testing.T) {
 			for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
 				require.False(t, seen[turn.GroupID], turn.GroupID)
 				seen[turn.GroupID] = true
-				s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = $1", turn.GroupID)
-				turns.Done(turn, Outcome{Finished: 1})
+				s.finish(turns, turn)
 			}
 		}
 	})
@@ -122,17 +116,10 @@ func TestCutQueuesGoOnWhereTheyWere(t *testing.T) {
 	turns := s.scouting(16, time.Hour, queue, "r", other)
 	worked := make(map[groups.Key]int)
 	for done := int64(0); done < 2*n*rounds; {
-		turn := s.next(turns)
-		took := pgtest.One[int](s.DB, `WITH head AS (DELETE FROM pgfifo.jobs
-			WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2) RETURNING 1)
-			SELECT count(*) FROM head`, turn.Queue, turn.GroupID)
-		if took == 0 { // a walk has seen what is gone meanwhile
-			turns.Done(turn, Outcome{Missed: true})
-			continue
+		if turn := s.next(turns); s.finish(turns, turn) {
+			done++
+			worked[turn.Key]++
 		}
-		done++
-		worked[turn.Key]++
-		turns.Done(turn, Outcome{Finished: done, More: worked[turn.Key] < rounds})
 	}
 	require.Len(t, worked, 2*n)
 	for key, count := range worked {

@@ -66,8 +66,7 @@ func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
 		turn := s.next(turns)
 		require.False(t, seen[turn.GroupID], turn.GroupID)
 		seen[turn.GroupID] = true
-		s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = $1", turn.GroupID)
-		turns.Done(turn, Outcome{Finished: 1})
+		require.True(t, s.finish(turns, turn))
 	}
 }
 
