@@ -174,9 +174,8 @@ func (c *clocks) jump(round string, by time.Duration) {
 
 	jumpWall(int64(by / time.Second))
 	require.NoError(c, tx.Commit(c.Context()))
-	_, err = c.pool.Exec(c.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	c.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'jumping' AND query LIKE 'LISTEN %'`)
-	require.NoError(c, err)
 	c.has("the late job", late[0], 1)
 	c.has("the delayed job", delayed, 1)
 	c.has("the second attempt", fails, 2)

@@ -177,21 +177,15 @@ func TestDeathOfAllLosesNothing(t *testing.T) {
 	s := newSite(t)
 	want := s.fill(40, 40)
 	total := s.jobs()
-	crew := func() (procs []*process) {
-		for range 3 {
-			procs = append(procs, s.start(6))
-		}
-		return procs
-	}
 	for _, left := range []int{total * 3 / 4, total / 3} {
-		procs := crew()
+		procs := s.crew(3, 6)
 		s.until("some of the work", func() bool { return s.jobs() <= left })
 		for _, p := range procs {
 			s.kill(p)
 		}
 		require.NotZero(t, s.jobs(), "killed in the middle")
 	}
-	procs := crew()
+	procs := s.crew(3, 6)
 	s.drained()
 	s.stop(procs...)
 	require.Equal(t, want, s.effects())

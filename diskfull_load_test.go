@@ -105,13 +105,8 @@ func newLoad(c *cluster, url string) *load {
 		Heartbeat: 500 * time.Millisecond, Silence: 3 * time.Second, ServerSilence: 9 * time.Second,
 	}
 	l.worker.Handle(queue, fifo.JSON(func(ctx context.Context, job *fifo.Job, m call) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO calls (group_id, job_id, call, n) VALUES ($1, $2, $3, $4)",
+		return execute(ctx, job, "INSERT INTO calls (group_id, job_id, call, n) VALUES ($1, $2, $3, $4)",
 			job.GroupID, job.ID, m.Call, m.N)
-		return err
 	}))
 	_, err := pool.Exec(c.Context(), `CREATE TABLE calls (
 		seq bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, call text NOT NULL,

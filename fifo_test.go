@@ -20,10 +20,7 @@ import (
 func TestGroupsStayInOrder(t *testing.T) {
 	s := newSite(t)
 	want := s.fill(50, 40)
-	var procs []*process
-	for range 4 {
-		procs = append(procs, s.start(8))
-	}
+	procs := s.crew(4, 8)
 	s.until("the first job", func() bool { return len(s.events()) > 0 })
 	for group, ids := range s.fill(50, 40) { // while the first are being worked
 		want[group] = append(want[group], ids...)
@@ -71,11 +68,7 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 		return err
 	}))
 
-	var msgs []fifo.Message
-	for range 200 {
-		msgs = append(msgs, message("last", task{}))
-	}
-	last := s.enqueue(msgs...)
+	last := s.enqueue(slices.Repeat([]fifo.Message{message("last", task{})}, 200)...)
 	s.until("the last group", func() bool { return len(s.effects()["last"]) == len(last) })
 	require.Equal(t, map[string][]int64{"last": last}, s.effects())
 	for _, id := range append(behind, stuck[1]) {
@@ -245,10 +238,8 @@ func TestLateCommitIsWorked(t *testing.T) {
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		late, err := receipt.IDs(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))
 		require.NoError(t, err)
-		var msgs []fifo.Message
-		for range 5000 { // more than a group gets done while the test has patience
-			msgs = append(msgs, message("g", task{Do: "nap"}))
-		}
+		// More than a group gets done while the test has patience.
+		msgs := slices.Repeat([]fifo.Message{message("g", task{Do: "nap"})}, 5000)
 		later, err := receipt.IDs(client.Enqueue(t.Context(), msgs...))
 		require.NoError(t, err)
 		require.Less(t, late[0], later[0])

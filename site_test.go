@@ -54,10 +54,9 @@ func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
 	t.Cleanup(func() { _ = s.client.Close() })
 	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
 	// No key keeps effects single or in order: only the queue does.
-	_, err := pool.Exec(t.Context(), `CREATE TABLE effects (
+	s.exec(`CREATE TABLE effects (
 		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL,
 		attempt integer NOT NULL)`)
-	require.NoError(t, err)
 	return s
 }
 
@@ -92,11 +91,16 @@ func (s *site) enqueue(msgs ...fifo.Message) []int64 {
 // fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
 func (s *site) fill(groups, jobs int) map[string][]int64 {
 	s.Helper()
+	return s.fillWith(task{}, groups, jobs)
+}
+
+func (s *site) fillWith(payload task, groups, jobs int) map[string][]int64 {
+	s.Helper()
 	ids := make(map[string][]int64)
 	for range jobs {
 		var msgs []fifo.Message
 		for g := range groups {
-			msgs = append(msgs, message(fmt.Sprint("g", g), task{}))
+			msgs = append(msgs, message(fmt.Sprint("g", g), payload))
 		}
 		for i, id := range s.enqueue(msgs...) {
 			ids[msgs[i].GroupID] = append(ids[msgs[i].GroupID], id)
@@ -143,6 +147,12 @@ func (s *site) drained() {
 }
 
 func (s *site) jobs() int { return s.number("SELECT count(*) FROM pgfifo.jobs") }
+
+func (s *site) exec(sql string, args ...any) {
+	s.Helper()
+	_, err := s.pool.Exec(s.Context(), sql, args...)
+	require.NoError(s, err)
+}
 
 func (s *site) number(sql string, args ...any) (n int) {
 	s.Helper()

@@ -53,6 +53,17 @@ func (c *cluster) left() *cluster {
 	return left
 }
 
+// aftermath serves the cluster again, at once, for what workers remember is fresh then. It returns what the crash has
+// left, before anybody works on it.
+func (c *cluster) aftermath(s *site) state {
+	c.Helper()
+	left := c.left()
+	c.serve(c.port)
+	left.serve(left.port)
+	defer left.crash()
+	return s.state(left.url(left.port))
+}
+
 // lazy has what no commit flushes stay in memory until the crash.
 var lazy = map[string]string{
 	"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "4MB", "checkpoint_timeout": "1h",
@@ -88,11 +99,7 @@ func TestServerCrash(t *testing.T) {
 		thaw()
 		c.crash()
 		acked := p.down()
-		left := c.left() // what is there, before anybody works on it
-		c.serve(c.port)  // soon: what workers remember is fresh
-		left.serve(left.port)
-		after := s.state(left.url(left.port))
-		left.crash()
+		after := c.aftermath(s)
 		l := s.compare(acked, before, after)
 		for _, ids := range backlog {
 			require.Empty(t, minus(ids, after.all()), "on disk before")
@@ -160,11 +167,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 
 		thaw()
 		c.crash()
-		left := c.left()
-		c.serve(c.port) // soon: what workers remember is fresh
-		left.serve(left.port)
-		after := s.state(left.url(left.port))
-		left.crash()
+		after := c.aftermath(s)
 		l := s.compare(before.acked, was, after)
 		require.Empty(t, l.jobs, "an enqueue")
 		require.Empty(t, minus(was.all(), after.all()), "neither done nor there")

@@ -132,8 +132,7 @@ func TestSessionLeaseBehindPooler(t *testing.T) {
 	client := fifo.Open(pool, nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	require.NoError(t, client.Queue("direct").Configure(t.Context(), fifo.Settings{SessionLease: true, Limit: 12}))
-	_, err = s.pool.Exec(t.Context(), "CREATE TABLE written (n bigserial, job bigint PRIMARY KEY, group_id text)")
-	require.NoError(t, err)
+	s.exec("CREATE TABLE written (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	const groups, each = 20, 5
 	for i := range groups * each {
 		_, err := client.Enqueue(t.Context(), fifo.Message{

@@ -24,8 +24,7 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	o := &office{site: newSite(t), began: make(chan struct{})}
-	_, err := o.pool.Exec(t.Context(), "CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
-	require.NoError(t, err)
+	o.exec("CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
 	finish := make(chan struct{})
 	o.finish = sync.OnceFunc(func() { close(finish) })
 	began := sync.OnceFunc(func() { close(o.began) })
@@ -225,8 +224,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		"all columns": {"*", []int{1, 1, 2, 1}}, "by name": {"id, n", []int{1, 1, 1, 1}},
 	}, func(t *testing.T, q query) {
 		s := newSite(t)
-		_, err := s.pool.Exec(t.Context(), "CREATE TABLE accounts (id text, n bigint)")
-		require.NoError(t, err)
+		s.exec("CREATE TABLE accounts (id text, n bigint)")
 		w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration {
 			return 0
 		}}
@@ -245,8 +243,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		background(s.T, w.Run)
 		s.fill(1, 2)
 		s.drained()
-		_, err = s.pool.Exec(t.Context(), "ALTER TABLE accounts ADD COLUMN note text")
-		require.NoError(t, err)
+		s.exec("ALTER TABLE accounts ADD COLUMN note text")
 		s.fill(1, 2)
 		s.drained()
 		rows, err := s.pool.Query(t.Context(), "SELECT attempt FROM effects ORDER BY n")
