@@ -82,10 +82,7 @@ func TestEnqueueFunctionDedupAtOnce(t *testing.T) {
 	const call = "SELECT duplicate FROM pgfifo.enqueue('q', 'g', 'x', dedup_id => $1, commit_order => true)"
 	for _, commit := range []bool{true, false} {
 		id := fmt.Sprint(commit)
-		tx, err := pool.Begin(ctx)
-		require.NoError(t, err)
-		_, err = tx.Exec(ctx, call, id)
-		require.NoError(t, err)
+		tx := s.begin(pool, call, id)
 		duplicates := make(chan bool, 2)
 		go func() {
 			got, err := client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g", DedupID: id})

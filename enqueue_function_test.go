@@ -74,11 +74,7 @@ func TestEnqueueFunction(t *testing.T) {
 				FROM generate_series(1, 3) n ORDER BY n DESC`))
 			return err
 		}))
-		tx, err := pool.Begin(ctx)
-		require.NoError(t, err)
-		_, err = tx.Exec(ctx, s.sql("SELECT pgfifo.enqueue('q', 'g', 'undone')"))
-		require.NoError(t, err)
-		require.NoError(t, tx.Rollback(ctx))
+		require.NoError(t, s.begin(pool, "SELECT pgfifo.enqueue('q', 'g', 'undone')").Rollback(ctx))
 		_, err = pool.Exec(ctx, "SELECT pg_notify($1, 'the first')", s.channel())
 		require.NoError(t, err)
 		n, err := listener.WaitForNotification(ctx)
@@ -217,10 +213,7 @@ func TestEnqueueFunctionInOrder(t *testing.T) {
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = true })
-	tx, err := pool.Begin(ctx)
-	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "SELECT pgfifo.enqueue('q', 'Zürich', 'first', commit_order => true)")
-	require.NoError(t, err)
+	tx := s.begin(pool, "SELECT pgfifo.enqueue('q', 'Zürich', 'first', commit_order => true)")
 	ended := make(chan error, 2)
 	go func() {
 		_, err := client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "Zürich"})
@@ -234,7 +227,7 @@ func TestEnqueueFunctionInOrder(t *testing.T) {
 		return s.number(`SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event = 'advisory'`) == 2
 	})
-	_, err = pool.Exec(ctx, "SELECT pgfifo.enqueue('q', 'Zürich', 'waits for nobody')")
+	_, err := pool.Exec(ctx, "SELECT pgfifo.enqueue('q', 'Zürich', 'waits for nobody')")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(ctx))
 	require.NoError(t, <-ended)

@@ -16,8 +16,8 @@ func (s *site) census() {
 	s.exec("CREATE TABLE census (xid xid8 PRIMARY KEY, running integer)")
 }
 
-// requireLimit has worker processes of four lanes work all jobs, while so many are killed, one every so many jobs: never
-// do more than limit jobs run at once, and as many do in the end as in the beginning.
+// requireLimit has worker processes of four lanes work all jobs, while so many are killed, one every so many jobs.
+// Never do more than limit jobs run at once, and as many do in the end as in the beginning.
 func (s *site) requireLimit(limit, workers, kills, jobs int) {
 	s.Helper()
 	done := func() int { return s.number("SELECT count(*) FROM effects") }

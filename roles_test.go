@@ -91,11 +91,7 @@ func TestReaderRole(t *testing.T) {
 func readerRole(t *testing.T, s *staff) {
 	ctx, pool := t.Context(), s.as(s.roles.Reader)
 	s.stock()
-	holder, err := s.owner.Begin(ctx)
-	require.NoError(t, err)
-	defer func() { _ = holder.Rollback(context.Background()) }()
-	_, err = holder.Exec(ctx, s.sql("SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE"))
-	require.NoError(t, err)
+	holder := s.begin(s.owner, "SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE")
 
 	client := s.client(pool)
 	s.look(client)
@@ -266,11 +262,7 @@ func TestGrantTakesAway(t *testing.T) {
 	require.NoError(t, err)
 
 	// Beside a running job, which holds nothing up.
-	holder, err := s.owner.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = holder.Rollback(context.Background()) }()
-	_, err = holder.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 1")
-	require.NoError(t, err)
+	holder := s.begin(s.owner, "UPDATE pgfifo.jobs SET attempts = 1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for range 2 {

@@ -82,6 +82,17 @@ func (s *staff) exec(sql string, args ...any) {
 	require.NoError(s, err, sql)
 }
 
+// begin returns a transaction in which a statement was executed. It ends with the test at the latest.
+func (s *staff) begin(pool *pgxpool.Pool, sql string, args ...any) pgx.Tx {
+	s.Helper()
+	tx, err := pool.Begin(s.Context())
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(s.Context(), s.sql(sql), args...)
+	require.NoError(s, err)
+	return tx
+}
+
 // sql is a statement with the schema in the place of "pgfifo".
 func (s *staff) sql(sql string) string {
 	if s.schema == "" {
