@@ -37,7 +37,6 @@ func (s *site) requireLost(failures []fifo.Failure, n int) {
 }
 
 func TestKilledWorkersJobRunsAgain(t *testing.T) {
-	t.Parallel()
 	const kills = 4
 	s := newSite(t)
 	open := s.gate()
@@ -70,7 +69,6 @@ func TestKilledWorkersJobRunsAgain(t *testing.T) {
 
 // The server notices the death of a client whose statement is running by looking, once a second.
 func TestKilledInQuery(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{Do: "query", Until: 1}), message("g", task{}))
 	first := s.start(1)
@@ -91,51 +89,46 @@ func TestKilledInQuery(t *testing.T) {
 
 // A job that takes its process down with it is given up like any other, and its group goes on.
 func TestPoisonJobBecomesDeadLetter(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"exit", "kill"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			const lives = 3
-			s := newSite(t)
-			poison := message("g", task{Do: how})
-			poison.MaxAttempts = lives
-			ids := s.enqueue(message("g", task{}), poison, message("g", task{}), message("g", task{}))
+	overEach(t, []string{"exit", "kill"}, func(t *testing.T, how string) {
+		const lives = 3
+		s := newSite(t)
+		poison := message("g", task{Do: how})
+		poison.MaxAttempts = lives
+		ids := s.enqueue(message("g", task{}), poison, message("g", task{}), message("g", task{}))
 
-			deaths := 0
-			for p := s.start(2); ; p = s.start(2) { // as a supervisor would
-				s.until("a death, or the end of the work", func() bool {
-					select {
-					case <-p.exited:
-						return true
-					default:
-						return s.jobs() == 0
-					}
-				})
-				if s.jobs() == 0 {
-					s.stop(p)
-					break
+		deaths := 0
+		for p := s.start(2); ; p = s.start(2) { // as a supervisor would
+			s.until("a death, or the end of the work", func() bool {
+				select {
+				case <-p.exited:
+					return true
+				default:
+					return s.jobs() == 0
 				}
-				require.Error(t, p.err)
-				s.killed[p.name] = true
-				deaths++
-				require.LessOrEqual(t, deaths, lives)
+			})
+			if s.jobs() == 0 {
+				s.stop(p)
+				break
 			}
-			require.Equal(t, lives, deaths)
-			require.Len(t, s.find("start", ids[1]), lives)
-			dead, err := s.client.DeadLetters(t.Context(), fifo.Letters{})
-			require.NoError(t, err)
-			require.Len(t, dead, 1)
-			require.Equal(t, ids[1], dead[0].ID)
-			require.Equal(t, lives, dead[0].Attempts)
-			s.requireLost(dead[0].Failures, lives)
-			require.Equal(t, map[string][]int64{"g": {ids[0], ids[2], ids[3]}}, s.effects())
-			s.replay()
-		})
-	}
+			require.Error(t, p.err)
+			s.killed[p.name] = true
+			deaths++
+			require.LessOrEqual(t, deaths, lives)
+		}
+		require.Equal(t, lives, deaths)
+		require.Len(t, s.find("start", ids[1]), lives)
+		dead, err := s.client.DeadLetters(t.Context(), fifo.Letters{})
+		require.NoError(t, err)
+		require.Len(t, dead, 1)
+		require.Equal(t, ids[1], dead[0].ID)
+		require.Equal(t, lives, dead[0].Attempts)
+		s.requireLost(dead[0].Failures, lives)
+		require.Equal(t, map[string][]int64{"g": {ids[0], ids[2], ids[3]}}, s.effects())
+		s.replay()
+	})
 }
 
 func TestSIGTERMDrains(t *testing.T) {
-	t.Parallel()
 	const lanes = 4
 	s := newSite(t)
 	open := s.gate()
@@ -181,25 +174,18 @@ func TestSIGTERMDrains(t *testing.T) {
 }
 
 func TestDeathOfAllLosesNothing(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	want := s.fill(40, 40)
 	total := s.jobs()
-	crew := func() (procs []*process) {
-		for range 3 {
-			procs = append(procs, s.start(6))
-		}
-		return procs
-	}
 	for _, left := range []int{total * 3 / 4, total / 3} {
-		procs := crew()
+		procs := s.crew(3, 6)
 		s.until("some of the work", func() bool { return s.jobs() <= left })
 		for _, p := range procs {
 			s.kill(p)
 		}
 		require.NotZero(t, s.jobs(), "killed in the middle")
 	}
-	procs := crew()
+	procs := s.crew(3, 6)
 	s.drained()
 	s.stop(procs...)
 	require.Equal(t, want, s.effects())

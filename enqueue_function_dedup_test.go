@@ -15,7 +15,6 @@ import (
 // A function's message is a duplicate of a client's and the other way round, in the queue's window and scope, and
 // replaces it if it is to. One of no group is as a client's: its group's id is drawn.
 func TestEnqueueFunctionDedup(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		ctx, pool := t.Context(), s.as(s.roles.Producer)
 		client := s.client(pool)
@@ -77,17 +76,13 @@ func TestEnqueueFunctionDedup(t *testing.T) {
 
 // The second of two duplicates at once waits for the first: it is one if that commits, and takes its place if not.
 func TestEnqueueFunctionDedupAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	client := s.client(pool)
 	const call = "SELECT duplicate FROM pgfifo.enqueue('q', 'g', 'x', dedup_id => $1, commit_order => true)"
 	for _, commit := range []bool{true, false} {
 		id := fmt.Sprint(commit)
-		tx, err := pool.Begin(ctx)
-		require.NoError(t, err)
-		_, err = tx.Exec(ctx, call, id)
-		require.NoError(t, err)
+		tx := s.begin(pool, call, id)
 		duplicates := make(chan bool, 2)
 		go func() {
 			got, err := client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "g", DedupID: id})
@@ -116,7 +111,6 @@ func TestEnqueueFunctionDedupAtOnce(t *testing.T) {
 
 // A job of no group is worked as a client's, and nothing stays of its group.
 func TestEnqueueFunctionUngrouped(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	_, err := pool.Exec(ctx,

@@ -21,7 +21,6 @@ import (
 // What the function stores is what Client.Enqueue stores, for a producer, in its transaction, and without a notice; and
 // a worker finds it.
 func TestEnqueueFunction(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		ctx, pool := t.Context(), s.as(s.roles.Producer)
 		c := s.client(pool, func(c *fifo.Config) { c.PollOnly = true })
@@ -75,11 +74,7 @@ func TestEnqueueFunction(t *testing.T) {
 				FROM generate_series(1, 3) n ORDER BY n DESC`))
 			return err
 		}))
-		tx, err := pool.Begin(ctx)
-		require.NoError(t, err)
-		_, err = tx.Exec(ctx, s.sql("SELECT pgfifo.enqueue('q', 'g', 'undone')"))
-		require.NoError(t, err)
-		require.NoError(t, tx.Rollback(ctx))
+		require.NoError(t, s.begin(pool, "SELECT pgfifo.enqueue('q', 'g', 'undone')").Rollback(ctx))
 		_, err = pool.Exec(ctx, "SELECT pg_notify($1, 'the first')", s.channel())
 		require.NoError(t, err)
 		n, err := listener.WaitForNotification(ctx)
@@ -116,7 +111,6 @@ func (s *staff) channel() string {
 
 // What Client.Enqueue refuses, the function does, and the error says what is wrong.
 func TestEnqueueFunctionRefuses(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	pool := s.as(s.roles.Producer)
 	const value, null, large = "22023", "22004", "54000"
@@ -167,7 +161,6 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 
 // A name is printable for the function if it is for Go. What Unicode has not assigned, Go alone refuses.
 func TestEnqueueFunctionNames(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	var printable, others []string
 	var names strings.Builder
@@ -204,7 +197,6 @@ func TestEnqueueFunctionNames(t *testing.T) {
 
 // A delay begins with the call, and not with the statement or the procedure around it.
 func TestEnqueueFunctionInAProcedure(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	s.exec(`DO $$
 		DECLARE began timestamptz;
@@ -218,14 +210,10 @@ func TestEnqueueFunctionInAProcedure(t *testing.T) {
 
 // In the order of commits, who enqueues to a group waits for another one that has: by the function or by a client.
 func TestEnqueueFunctionInOrder(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
 	client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = true })
-	tx, err := pool.Begin(ctx)
-	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "SELECT pgfifo.enqueue('q', 'Zürich', 'first', commit_order => true)")
-	require.NoError(t, err)
+	tx := s.begin(pool, "SELECT pgfifo.enqueue('q', 'Zürich', 'first', commit_order => true)")
 	ended := make(chan error, 2)
 	go func() {
 		_, err := client.Enqueue(ctx, fifo.Message{Queue: "q", GroupID: "Zürich"})
@@ -239,7 +227,7 @@ func TestEnqueueFunctionInOrder(t *testing.T) {
 		return s.number(`SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event = 'advisory'`) == 2
 	})
-	_, err = pool.Exec(ctx, "SELECT pgfifo.enqueue('q', 'Zürich', 'waits for nobody')")
+	_, err := pool.Exec(ctx, "SELECT pgfifo.enqueue('q', 'Zürich', 'waits for nobody')")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(ctx))
 	require.NoError(t, <-ended)
@@ -256,7 +244,6 @@ func (s *staff) until(what string, cond func() bool) {
 // A table of the application's has a trigger that enqueues, and rows come from psql and from another driver, of logins
 // that are producers.
 func TestEnqueueFunctionElsewhere(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	s.exec(`CREATE TABLE orders (id integer, note text)`)
 	s.exec("GRANT INSERT ON orders TO " + ident(s.roles.Producer))

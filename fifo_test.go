@@ -18,13 +18,9 @@ import (
 
 // 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.
 func TestGroupsStayInOrder(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	want := s.fill(50, 40)
-	var procs []*process
-	for range 4 {
-		procs = append(procs, s.start(8))
-	}
+	procs := s.crew(4, 8)
 	s.until("the first job", func() bool { return len(s.events()) > 0 })
 	for group, ids := range s.fill(50, 40) { // while the first are being worked
 		want[group] = append(want[group], ids...)
@@ -43,7 +39,6 @@ func TestGroupsStayInOrder(t *testing.T) {
 }
 
 func TestBlockedGroupsStopNoOther(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	open := s.gate()
 	ctx := t.Context()
@@ -73,11 +68,7 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 		return err
 	}))
 
-	var msgs []fifo.Message
-	for range 200 {
-		msgs = append(msgs, message("last", task{}))
-	}
-	last := s.enqueue(msgs...)
+	last := s.enqueue(slices.Repeat([]fifo.Message{message("last", task{})}, 200)...)
 	s.until("the last group", func() bool { return len(s.effects()["last"]) == len(last) })
 	require.Equal(t, map[string][]int64{"last": last}, s.effects())
 	for _, id := range append(behind, stuck[1]) {
@@ -91,7 +82,6 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 }
 
 func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	open := s.gate()
 	ids := s.enqueue(message("held", task{Do: "spawn"}))
@@ -133,7 +123,6 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 }
 
 func TestEnqueueIsPartOfTransaction(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ctx := t.Context()
 	undo := errors.New("undo")
@@ -180,7 +169,6 @@ func TestEnqueueIsPartOfTransaction(t *testing.T) {
 
 // In every snapshot, a job that succeeds is there and its effect is not, or the other way round.
 func TestEffectAndCompletionCommitTogether(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	want := make(map[string][]int64)
 	total := 0
@@ -212,7 +200,6 @@ func TestEffectAndCompletionCommitTogether(t *testing.T) {
 }
 
 func TestFailedAttemptsLeaveNoEffect(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	for _, kind := range []string{fifo.KindError, fifo.KindPanic} {
 		m := message(kind, task{Do: kind})
@@ -239,40 +226,34 @@ func TestFailedAttemptsLeaveNoEffect(t *testing.T) {
 
 // A lower id than those that were worked already is worked too, whether or not anybody tells the worker.
 func TestLateCommitIsWorked(t *testing.T) {
-	t.Parallel()
-	for _, pollOnly := range []bool{false, true} {
-		t.Run(fmt.Sprint("PollOnly=", pollOnly), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.pollOnly = pollOnly
-			client := fifo.Open(s.pool, &fifo.Config{PollOnly: pollOnly})
-			defer func() { _ = client.Close() }()
-			p := s.start(2)
+	overEach(t, []bool{false, true}, func(t *testing.T, pollOnly bool) {
+		s := newSite(t)
+		s.pollOnly = pollOnly
+		client := fifo.Open(s.pool, &fifo.Config{PollOnly: pollOnly})
+		defer func() { _ = client.Close() }()
+		p := s.start(2)
 
-			tx, err := s.pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			late, err := receipt.IDs(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))
-			require.NoError(t, err)
-			var msgs []fifo.Message
-			for range 5000 { // more than a group gets done while the test has patience
-				msgs = append(msgs, message("g", task{Do: "nap"}))
-			}
-			later, err := receipt.IDs(client.Enqueue(t.Context(), msgs...))
-			require.NoError(t, err)
-			require.Less(t, late[0], later[0])
-			s.until("some of the later ids", func() bool { return slices.Contains(s.effects()["g"], later[100]) })
-			require.Empty(t, s.find("start", late[0]), "not committed")
-			require.NoError(t, tx.Commit(t.Context()))
-			s.until("the lower id", func() bool { return slices.Contains(s.effects()["g"], late[0]) })
-			_, err = s.client.Queue(queue).Group("g").Purge(t.Context())
-			require.NoError(t, err)
-			s.drained()
-			s.stop(p)
-			ids := s.effects()["g"]
-			at := slices.Index(ids, late[0])
-			ids = slices.Delete(ids, at, at+1)
-			require.Equal(t, later[:len(ids)], ids, "the others in order, once each")
-		})
-	}
+		tx, err := s.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		late, err := receipt.IDs(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))
+		require.NoError(t, err)
+		// More than a group gets done while the test has patience.
+		msgs := slices.Repeat([]fifo.Message{message("g", task{Do: "nap"})}, 5000)
+		later, err := receipt.IDs(client.Enqueue(t.Context(), msgs...))
+		require.NoError(t, err)
+		require.Less(t, late[0], later[0])
+		s.until("some of the later ids", func() bool { return slices.Contains(s.effects()["g"], later[100]) })
+		require.Empty(t, s.find("start", late[0]), "not committed")
+		require.NoError(t, tx.Commit(t.Context()))
+		s.until("the lower id", func() bool { return slices.Contains(s.effects()["g"], late[0]) })
+		_, err = s.client.Queue(queue).Group("g").Purge(t.Context())
+		require.NoError(t, err)
+		s.drained()
+		s.stop(p)
+		ids := s.effects()["g"]
+		at := slices.Index(ids, late[0])
+		ids = slices.Delete(ids, at, at+1)
+		require.Equal(t, later[:len(ids)], ids, "the others in order, once each")
+	})
 }

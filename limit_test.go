@@ -1,7 +1,7 @@
 package pgfifo_test
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,82 +10,61 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 )
 
-// However many worker processes are killed, a queue never runs more jobs at once than its limit says, and its slots do
-// not get lost: it runs as many before and after.
-func TestLimitUnderKill(t *testing.T) {
-	t.Parallel()
-	const limit, kills = 3, 6
-	s := newSite(t)
-	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{Limit: limit}))
-	_, err := s.pool.Exec(t.Context(), "CREATE TABLE census (xid xid8 PRIMARY KEY, running integer)")
-	require.NoError(t, err)
-	ids := make(map[string][]int64)
-	for range 30 {
-		var msgs []fifo.Message
-		for g := range 12 {
-			msgs = append(msgs, message(fmt.Sprint("g", g), task{Do: "census"}))
-		}
-		for i, id := range s.enqueue(msgs...) {
-			ids[msgs[i].GroupID] = append(ids[msgs[i].GroupID], id)
-		}
-	}
+// census lets tasks count the jobs that run.
+func (s *site) census() {
+	s.Helper()
+	s.exec("CREATE TABLE census (xid xid8 PRIMARY KEY, running integer)")
+}
+
+// requireLimit has worker processes of four lanes work all jobs, while so many are killed, one every so many jobs.
+// Never do more than limit jobs run at once, and as many do in the end as in the beginning.
+func (s *site) requireLimit(limit, workers, kills, jobs int) {
+	s.Helper()
 	done := func() int { return s.number("SELECT count(*) FROM effects") }
-	procs := []*process{s.start(4), s.start(4), s.start(4)}
+	procs := s.crew(workers, 4)
 	for range kills {
 		from := done()
-		s.until("some jobs", func() bool { return done() >= from+20 })
+		s.until("some jobs", func() bool { return done() >= from+jobs })
 		s.kill(procs[0])
 		procs = append(procs[1:], s.start(4))
 	}
 	from := s.number("SELECT count(*) FROM census")
 	s.within(time.Minute, "an empty queue", func() bool { return s.jobs() == 0 })
 	s.stop(procs...)
-	require.Equal(t, ids, s.effects())
-	require.Equal(t, limit, s.number("SELECT max(running) FROM census"))
-	require.Equal(t, limit,
+	require.Equal(s, limit, s.number("SELECT max(running) FROM census"))
+	require.Equal(s, limit,
 		s.number("SELECT max(running) FROM (SELECT running FROM census ORDER BY xid OFFSET $1) later", from),
 		"all slots are there in the end")
+}
+
+// However many worker processes are killed, a queue never runs more jobs at once than its limit says, and its slots do
+// not get lost: it runs as many before and after.
+func TestLimitUnderKill(t *testing.T) {
+	const limit = 3
+	s := newSite(t)
+	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{Limit: limit}))
+	s.census()
+	ids := s.fillWith(task{Do: "census"}, 12, 30)
+	s.requireLimit(limit, 3, 6, 20)
+	require.Equal(t, ids, s.effects())
 	s.replay()
 }
 
 // However many worker processes are killed, a group never runs more jobs at once than its limit says, and as many
 // before and after; they start in order, and each is done once.
 func TestGroupLimitUnderKill(t *testing.T) {
-	t.Parallel()
-	const limit, kills, jobs = 3, 5, 200
+	const limit = 3
 	s := newSite(t)
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
-	for _, sql := range []string{
-		"CREATE TABLE census (xid xid8 PRIMARY KEY, running integer)",
-		"CREATE TABLE starts (n serial, id bigint)",
-		`CREATE FUNCTION started() RETURNS trigger LANGUAGE plpgsql AS
-			'BEGIN INSERT INTO starts (id) VALUES (NEW.id); RETURN NEW; END'`,
-		"CREATE TRIGGER started AFTER INSERT OR UPDATE ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION started()",
-	} {
-		_, err := s.pool.Exec(t.Context(), sql)
-		require.NoError(t, err)
-	}
-	var msgs []fifo.Message
-	for range jobs {
-		msgs = append(msgs, message("g", task{Do: "census"}))
-	}
-	ids := s.enqueue(msgs...)
-	done := func() int { return s.number("SELECT count(*) FROM effects") }
-	procs := []*process{s.start(4), s.start(4)}
-	for range kills {
-		from := done()
-		s.until("some jobs", func() bool { return done() >= from+15 })
-		s.kill(procs[0])
-		procs = append(procs[1:], s.start(4))
-	}
-	from := s.number("SELECT count(*) FROM census")
-	s.within(time.Minute, "an empty queue", func() bool { return s.jobs() == 0 })
-	s.stop(procs...)
+	s.census()
+	s.exec("CREATE TABLE starts (n serial, id bigint)")
+	s.exec(`CREATE FUNCTION started() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN INSERT INTO starts (id) VALUES (NEW.id); RETURN NEW; END'`)
+	s.exec(`CREATE TRIGGER started AFTER INSERT OR UPDATE ON pgfifo.attempt_marks
+		FOR EACH ROW EXECUTE FUNCTION started()`)
+	ids := s.enqueue(slices.Repeat([]fifo.Message{message("g", task{Do: "census"})}, 200)...)
+	s.requireLimit(limit, 2, 5, 15)
 	require.ElementsMatch(t, ids, s.effects()["g"])
-	require.Equal(t, limit, s.number("SELECT max(running) FROM census"))
-	require.Equal(t, limit,
-		s.number("SELECT max(running) FROM (SELECT running FROM census ORDER BY xid OFFSET $1) later", from),
-		"all slots are there in the end")
 	require.Zero(t, s.number(`SELECT count(*) FROM (SELECT id, lag(id) OVER (ORDER BY min(n)) AS before
 		FROM starts GROUP BY id) first WHERE id < before`), "starts out of order")
 	require.Zero(t, s.number("SELECT count(*) FROM pgfifo.attempt_marks"))

@@ -44,7 +44,6 @@ func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
 // A handler that ignores the end of its time keeps its group, and only that, until it returns; what it says then
 // counts.
 func TestHandlerIgnoresItsTimeout(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	timedOut, returns := make(chan error, 1), make(chan struct{})
@@ -74,7 +73,6 @@ func TestHandlerIgnoresItsTimeout(t *testing.T) {
 // A handler that ignores the loss of its connection runs beside its successor in another worker, and nothing comes of
 // it, though it returns nil. Its own worker leaves the group alone until it has returned.
 func TestHandlerIgnoresItsLoss(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	told, returns := make(chan error, 1), make(chan struct{})
@@ -116,7 +114,6 @@ func TestHandlerIgnoresItsLoss(t *testing.T) {
 // given up, because nobody can tell what the goroutine will do with it. The group is free when the server notices,
 // within a second (client_connection_check_interval).
 func TestGoroutineInAStatement(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	leaked := make(chan error, 1)
@@ -176,4 +173,127 @@ func TestPreparedTransaction(t *testing.T) {
 	stop()
 	want["g"] = ids
 	require.Equal(t, want, s.effects())
+}
+
+// An attempted job, as its handler sees it.
+type attempted struct {
+	attempt int
+	begun   time.Time
+	told    time.Time // when its context ended
+	cause   error
+}
+
+// twoAttempts runs two workers with a job whose first attempt does something for as long as it likes, and whose second
+// one ends at once. It returns the attempts in the order of their ends.
+func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) error) []attempted {
+	s := newSite(t)
+	ids := s.enqueue(message("g", task{}))
+	var mu sync.Mutex
+	var seen []attempted
+	for range 2 {
+		w := &fifo.Worker{
+			Client: s.client, Concurrency: 1, PollInterval: 50 * time.Millisecond, MaxAttempts: 5,
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+			Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		}
+		w.Handle(queue, func(ctx context.Context, job *fifo.Job) (err error) {
+			l := attempted{attempt: job.Attempt(), begun: time.Now()}
+			told := make(chan time.Time, 1)
+			defer context.AfterFunc(ctx, func() { told <- time.Now() })()
+			defer func() {
+				if ctx.Err() != nil {
+					l.told, l.cause = <-told, context.Cause(ctx)
+				}
+				mu.Lock()
+				seen = append(seen, l)
+				mu.Unlock()
+			}()
+			tx, err := job.PgxTx(ctx)
+			if err != nil || job.Attempt() > 1 {
+				return err
+			}
+			return do(s, ctx, tx)
+		})
+		background(s.T, w.Run)
+	}
+	require.Len(t, ids, 1)
+	s.drained()
+	s.within(patience, "the end of the attempts", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, l := range seen {
+			if l.attempt == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return seen
+}
+
+// forsaken waits until the server ends a session that says nothing in a transaction, as it would a worker's.
+func (s *site) forsaken(ctx context.Context) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	_, err = conn.Exec(ctx, "SET idle_in_transaction_session_timeout = 4000; BEGIN; SELECT 1")
+	for there := true; there && err == nil; {
+		err = s.pool.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_stat_activity, pg_sleep(0.05) WHERE pid = $1",
+			conn.Conn().PgConn().PID()).Scan(&there)
+	}
+	return err
+}
+
+// Rows that stay open for longer than the server waits for a silent worker: the job keeps its worker.
+func TestRowsOpenPastTheBound(t *testing.T) {
+	overAll(t, map[string]string{
+		"few":                 "SELECT generate_series(1, 8)",
+		"more, in the socket": "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
+	}, func(t *testing.T, sql string) {
+		seen := twoAttempts(t, func(s *site, ctx context.Context, tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, sql)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			rows.Next()
+			if err := s.forsaken(ctx); err != nil {
+				return err
+			}
+			for rows.Next() { //nolint:revive // they are all there
+			}
+			return rows.Err()
+		})
+		require.Len(t, seen, 1)
+		require.NoError(t, seen[0].cause)
+	})
+}
+
+// So many rows left unread that no heartbeat can be sent: the first handler is told before the second one begins.
+func TestRowsUnreadPastTheBound(t *testing.T) {
+	overAll(t, map[string]int{"in the sockets": 3000, "more than they hold": 100_000}, func(t *testing.T, n int) {
+		seen := twoAttempts(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, $1::integer)", n)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			rows.Next()
+			<-ctx.Done()
+			return rows.Err()
+		})
+		require.Len(t, seen, 2)
+		first, second := seen[0], seen[1]
+		if first.attempt != 1 {
+			first, second = second, first
+		}
+		require.ErrorIs(t, first.cause, fifo.ErrLost)
+		require.NoError(t, second.cause)
+		require.True(t, first.told.Before(second.begun), "told %v after the second began",
+			first.told.Sub(second.begun))
+	})
 }

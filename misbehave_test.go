@@ -160,15 +160,10 @@ func (h *misuser) handle(ctx context.Context, job *fifo.Job) error {
 // Whatever a handler does to what it is lent: each job has its effect once, its group's later jobs run in order, so do
 // those of another queue, and the one lane there is stays of use or is replaced.
 func TestMisuse(t *testing.T) {
-	t.Parallel()
-	for name, v := range misuses {
-		for mode, batch := range map[string]fifo.Queue{"": {}, " in a batch": {BatchJobs: 3}} {
-			t.Run(name+mode, func(t *testing.T) {
-				t.Parallel()
-				testMisuse(t, v, batch)
-			})
-		}
-	}
+	overAll(t, misuses, func(t *testing.T, v misuse) {
+		overAll(t, map[string]fifo.Queue{"alone": {}, "in a batch": {BatchJobs: 3}},
+			func(t *testing.T, batch fifo.Queue) { testMisuse(t, v, batch) })
+	})
 }
 
 func testMisuse(t *testing.T, v misuse, batch fifo.Queue) {

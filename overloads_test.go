@@ -53,19 +53,15 @@ const traps = `
 // 14 and in clusters that were upgraded from it. Its functions are not for the library's statements to find
 // (CVE-2018-1058), whatever a role does.
 func TestForeignOverloads(t *testing.T) {
-	t.Parallel()
-	for name, role := range map[string]func(*testing.T, *staff){
+	overAll(t, map[string]func(*testing.T, *staff){
 		"producer": producerRole, "worker": workerRole, "reader": readerRole, "admin": adminRole,
 		"admin of jobs": adminOfJobs,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStaff(t, "")
-			s.trap()
-			role(t, s)
-			require.NotContains(t, s.logs.String(), "trapped")
-		})
-	}
+	}, func(t *testing.T, role func(*testing.T, *staff)) {
+		s := newStaff(t, "")
+		s.trap()
+		role(t, s)
+		require.NotContains(t, s.logs.String(), "trapped")
+	})
 }
 
 // trap makes the schema, puts it first in everybody's search_path, and migrates with that.

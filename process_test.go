@@ -212,12 +212,12 @@ func (h *taskHandler) census(ctx context.Context, job *fifo.Job) error {
 	return h.act(ctx, job, "nap")
 }
 
-func execute(ctx context.Context, job *fifo.Job, sql string) error {
+func execute(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
 	tx, err := job.PgxTx(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, sql)
+	_, err = tx.Exec(ctx, sql, args...)
 	return err
 }
 
@@ -243,6 +243,15 @@ type process struct {
 func (s *site) start(lanes int) *process {
 	s.Helper()
 	return s.launch(assignment{Lanes: lanes}, (*exec.Cmd).Start)
+}
+
+// crew starts so many worker processes.
+func (s *site) crew(n, lanes int) (procs []*process) {
+	s.Helper()
+	for range n {
+		procs = append(procs, s.start(lanes))
+	}
+	return procs
 }
 
 // launch starts a worker process in its own way. What the assignment leaves out is the site's.

@@ -244,7 +244,6 @@ func (s *staff) try(pool *pgxpool.Pool, sql string) error {
 
 // Each statement is refused to the role for want of a right, and for nothing else: the owner may run it.
 func TestRefused(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		s.stock()
 		s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a')")

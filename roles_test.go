@@ -3,7 +3,6 @@ package pgfifo_test
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -18,16 +17,13 @@ import (
 
 // eachSchema runs a test in the library's own schema, and in one whose name needs every quoting there is.
 func eachSchema(t *testing.T, test func(t *testing.T, s *staff)) {
-	for _, schema := range []string{"", `Odd "pgfifo_worker' $roles$ schema`} {
-		t.Run(fmt.Sprintf("%q", schema), func(t *testing.T) {
-			t.Parallel()
-			test(t, newStaff(t, schema))
-		})
-	}
+	schemas := map[string]string{"own": "", "quoted": `Odd "pgfifo_worker' $roles$ schema`}
+	overAll(t, schemas, func(t *testing.T, schema string) {
+		test(t, newStaff(t, schema))
+	})
 }
 
 func TestProducerRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, producerRole)
 }
 
@@ -89,18 +85,13 @@ func producerRole(t *testing.T, s *staff) {
 }
 
 func TestReaderRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, readerRole)
 }
 
 func readerRole(t *testing.T, s *staff) {
 	ctx, pool := t.Context(), s.as(s.roles.Reader)
 	s.stock()
-	holder, err := s.owner.Begin(ctx)
-	require.NoError(t, err)
-	defer func() { _ = holder.Rollback(context.Background()) }()
-	_, err = holder.Exec(ctx, s.sql("SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE"))
-	require.NoError(t, err)
+	holder := s.begin(s.owner, "SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE")
 
 	client := s.client(pool)
 	s.look(client)
@@ -173,7 +164,6 @@ func (s *staff) look(client *fifo.Client) {
 }
 
 func TestAdminRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, func(t *testing.T, s *staff) {
 		adminRole(t, s)
 		adminOfJobs(t, s)
@@ -256,7 +246,6 @@ func (s *staff) keep(job fifo.Job) {
 
 // Nothing that the roles may do lets one in who is a member of none, and rights that somebody gave by hand go.
 func TestGrantTakesAway(t *testing.T) {
-	t.Parallel()
 	s := newStaff(t, "")
 	s.stock()
 	s.exec("GRANT ALL ON SCHEMA pgfifo TO PUBLIC")
@@ -273,11 +262,7 @@ func TestGrantTakesAway(t *testing.T) {
 	require.NoError(t, err)
 
 	// Beside a running job, which holds nothing up.
-	holder, err := s.owner.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = holder.Rollback(context.Background()) }()
-	_, err = holder.Exec(t.Context(), "UPDATE pgfifo.jobs SET attempts = 1")
-	require.NoError(t, err)
+	holder := s.begin(s.owner, "UPDATE pgfifo.jobs SET attempts = 1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for range 2 {

@@ -15,7 +15,6 @@ import (
 
 // Everything that a worker does, by one that may do nothing else. What is refused in the background, the log would say.
 func TestWorkerRole(t *testing.T) {
-	t.Parallel()
 	eachSchema(t, workerRole)
 }
 
@@ -106,12 +105,7 @@ func (s *staff) act(ctx context.Context, client *fifo.Client, job *fifo.Job) err
 	first := job.Attempts == 0
 	switch string(job.Payload) {
 	case "tx":
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", job.ID)
-		return err
+		return execute(ctx, job, "INSERT INTO effects VALUES ($1)", job.ID)
 	case "bun":
 		tx, err := job.Tx(ctx)
 		if err != nil {
@@ -137,12 +131,12 @@ func (s *staff) act(ctx context.Context, client *fifo.Client, job *fifo.Job) err
 		if !first {
 			return nil
 		}
-		var pid int
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		pid, err := backend(ctx, tx)
+		if err != nil {
 			return err
 		}
 		if _, err := s.owner.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {

@@ -1,12 +1,16 @@
 package pgfifo_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -27,8 +31,10 @@ type site struct {
 	killed   map[string]bool
 }
 
+// newSite has the test run beside others.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	url, pool := pgtest.Lend(t)
 	return siteWith(t, url, pool)
 }
@@ -48,11 +54,27 @@ func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
 	t.Cleanup(func() { _ = s.client.Close() })
 	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
 	// No key keeps effects single or in order: only the queue does.
-	_, err := pool.Exec(t.Context(), `CREATE TABLE effects (
+	s.exec(`CREATE TABLE effects (
 		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL,
 		attempt integer NOT NULL)`)
-	require.NoError(t, err)
 	return s
+}
+
+// overAll runs a test with each row of a table, and overEach with each of several values, beside each other.
+func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	t.Parallel()
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, row) })
+	}
+}
+
+func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
+	t.Helper()
+	t.Parallel()
+	for _, value := range values {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
+	}
 }
 
 func message(group string, payload task) fifo.Message {
@@ -69,11 +91,16 @@ func (s *site) enqueue(msgs ...fifo.Message) []int64 {
 // fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
 func (s *site) fill(groups, jobs int) map[string][]int64 {
 	s.Helper()
+	return s.fillWith(task{}, groups, jobs)
+}
+
+func (s *site) fillWith(payload task, groups, jobs int) map[string][]int64 {
+	s.Helper()
 	ids := make(map[string][]int64)
 	for range jobs {
 		var msgs []fifo.Message
 		for g := range groups {
-			msgs = append(msgs, message(fmt.Sprint("g", g), task{}))
+			msgs = append(msgs, message(fmt.Sprint("g", g), payload))
 		}
 		for i, id := range s.enqueue(msgs...) {
 			ids[msgs[i].GroupID] = append(ids[msgs[i].GroupID], id)
@@ -121,8 +148,67 @@ func (s *site) drained() {
 
 func (s *site) jobs() int { return s.number("SELECT count(*) FROM pgfifo.jobs") }
 
+func (s *site) exec(sql string, args ...any) {
+	s.Helper()
+	_, err := s.pool.Exec(s.Context(), sql, args...)
+	require.NoError(s, err)
+}
+
 func (s *site) number(sql string, args ...any) (n int) {
 	s.Helper()
 	require.NoError(s, s.pool.QueryRow(s.Context(), sql, args...).Scan(&n))
 	return n
+}
+
+// background runs something, a worker say, until the test ends or the returned function is called, and requires that it
+// ends well.
+func background(t *testing.T, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// work runs a worker in this process, until the test ends. One that could not connect in time when it began, as a busy
+// machine lets happen to those of little patience, begins again, as whoever runs a worker has it do.
+func (s *site) work(w *fifo.Worker, h fifo.Handler) {
+	s.Helper()
+	w.Handle(queue, h)
+	background(s.T, func(ctx context.Context) error {
+		err := w.Run(ctx)
+		for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = w.Run(ctx)
+		}
+		return err
+	})
+}
+
+// receive waits for a value from a channel.
+func receive[T any](t *testing.T, limit time.Duration, from <-chan T, what string) (v T) {
+	t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case v = <-from:
+	case <-timer.C:
+		require.FailNow(t, "waited in vain for "+what)
+	}
+	return v
+}
+
+// writeEffect writes the effect of a job in its transaction, which it returns.
+func writeEffect(ctx context.Context, job *fifo.Job) (pgx.Tx, error) {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO public.effects (group_id, job_id, attempt) VALUES ($1, $2, $3)",
+		job.GroupID, job.ID, job.Attempt())
+	return tx, err
 }

@@ -30,8 +30,10 @@ type staff struct {
 
 const outsider = "outsider" // the login that is a member of no role
 
+// newStaff has the test run beside others.
 func newStaff(t *testing.T, schema string) *staff {
 	t.Helper()
+	t.Parallel()
 	s := &staff{T: t, schema: schema, url: pgtest.URL(t), logs: &logbook{}}
 	s.owner = pgtest.Connect(t, s.url)
 	var db string
@@ -78,6 +80,17 @@ func (s *staff) exec(sql string, args ...any) {
 	s.Helper()
 	_, err := s.owner.Exec(s.Context(), s.sql(sql), args...)
 	require.NoError(s, err, sql)
+}
+
+// begin returns a transaction in which a statement was executed. It ends with the test at the latest.
+func (s *staff) begin(pool *pgxpool.Pool, sql string, args ...any) pgx.Tx {
+	s.Helper()
+	tx, err := pool.Begin(s.Context())
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(s.Context(), s.sql(sql), args...)
+	require.NoError(s, err)
+	return tx
 }
 
 // sql is a statement with the schema in the place of "pgfifo".

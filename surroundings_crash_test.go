@@ -4,8 +4,10 @@ package pgfifo_test
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +55,17 @@ func (c *cluster) left() *cluster {
 	return left
 }
 
+// aftermath serves the cluster again, at once, for what workers remember is fresh then. It returns what the crash has
+// left, before anybody works on it.
+func (c *cluster) aftermath(s *site) state {
+	c.Helper()
+	left := c.left()
+	c.serve(c.port)
+	left.serve(left.port)
+	defer left.crash()
+	return s.state(left.url(left.port))
+}
+
 // lazy has what no commit flushes stay in memory until the crash.
 var lazy = map[string]string{
 	"bgwriter_lru_maxpages": "0", "autovacuum": "off", "wal_buffers": "4MB", "checkpoint_timeout": "1h",
@@ -62,133 +75,218 @@ var lazy = map[string]string{
 // commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left
 // is still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
 func TestServerCrash(t *testing.T) {
-	t.Parallel()
-	for name, off := range map[string]string{
+	overAll(t, map[string]string{
 		"durable":                            "",
 		"synchronous_commit=off":             "ALTER SYSTEM SET synchronous_commit = off",
 		"synchronous_commit=off of the role": "ALTER ROLE postgres SET synchronous_commit = off",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, lazy)
-			c.migrate()
-			s := newSiteAt(t, c.url(c.port))
-			backlog := s.fill(80, 20)
-			if off != "" {
-				c.exec(c.port, off)
-				c.exec(c.port, "SELECT pg_reload_conf()")
-				s.pool.Reset()
-			}
-			c.exec(c.port, "CHECKPOINT") // the backlog is on disk
-			thaw := c.freezeWalWriter()
-			p := s.produce()
-			p.more(10)
-			procs := []*process{s.start(1), s.start(1)}
-			s.atWork(len(procs))
-			s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
-
-			before := s.state(s.url)
-			thaw()
-			c.crash()
-			acked := p.down()
-			left := c.left() // what is there, before anybody works on it
-			c.serve(c.port)  // soon: what workers remember is fresh
-			left.serve(left.port)
-			after := s.state(left.url(left.port))
-			left.crash()
-			l := s.compare(acked, before, after)
-			for _, ids := range backlog {
-				require.Empty(t, minus(ids, after.all()), "on disk before")
-			}
-			again := both(l.undone, after.jobs)
-
+	}, func(t *testing.T, off string) {
+		c := newCluster(t, lazy)
+		c.migrate()
+		s := newSiteAt(t, c.url(c.port))
+		backlog := s.fill(80, 20)
+		if off != "" {
+			c.exec(c.port, off)
+			c.exec(c.port, "SELECT pg_reload_conf()")
 			s.pool.Reset()
-			p.more(50)
-			p.end()
-			s.drained()
-			s.stop(procs...)
-			s.requireAll(p, len(acked), after, &l)
-			t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
-				len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
-			if off == "" {
-				require.Empty(t, l.jobs)
-				require.Empty(t, l.undone)
-			} else {
-				require.NotEmpty(t, l.jobs, "it was not tried")
-				require.NotEmpty(t, again, "it was not tried")
-			}
-		})
-	}
+		}
+		c.exec(c.port, "CHECKPOINT") // the backlog is on disk
+		thaw := c.freezeWalWriter()
+		p := s.produce()
+		p.more(10)
+		procs := []*process{s.start(1), s.start(1)}
+		s.atWork(len(procs))
+		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
+
+		before := s.state(s.url)
+		thaw()
+		c.crash()
+		acked := p.down()
+		after := c.aftermath(s)
+		l := s.compare(acked, before, after)
+		for _, ids := range backlog {
+			require.Empty(t, minus(ids, after.all()), "on disk before")
+		}
+		again := both(l.undone, after.jobs)
+
+		s.pool.Reset()
+		s.goOn(p, procs, len(acked), after, &l)
+		t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
+			len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
+		if off == "" {
+			require.Empty(t, l.jobs)
+			require.Empty(t, l.undone)
+		} else {
+			require.NotEmpty(t, l.jobs, "it was not tried")
+			require.NotEmpty(t, again, "it was not tried")
+		}
+	})
 }
 
 // The server crashes when a relaxed queue has been worked for a while, and a worker has been killed before. No enqueue
 // is lost. The last completions are undone, each with its effect, and those jobs run again in order; nothing of a queue
 // that is not relaxed is.
 func TestRelaxedServerCrash(t *testing.T) {
-	t.Parallel()
-	for name, relaxed := range map[string]bool{"relaxed": true, "durable": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, lazy)
-			c.migrate()
-			s := newSiteAt(t, c.url(c.port))
-			s.fill(80, 40)
-			c.exec(c.port, "CHECKPOINT")
-			thaw := c.freezeWalWriter()
-			start := func() *process {
-				return s.launch(assignment{Lanes: 2, Relaxed: relaxed}, (*exec.Cmd).Start)
+	overAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
+		c := newCluster(t, lazy)
+		c.migrate()
+		s := newSiteAt(t, c.url(c.port))
+		s.fill(80, 40)
+		c.exec(c.port, "CHECKPOINT")
+		thaw := c.freezeWalWriter()
+		start := func() *process {
+			return s.launch(assignment{Lanes: 2, Relaxed: relaxed}, (*exec.Cmd).Start)
+		}
+		done := func() int { return s.number("SELECT count(*) FROM effects") }
+		procs := []*process{start(), start()}
+		s.atWork(len(procs))
+		before := s.produce()
+		before.more(20)
+		before.end() // what is done from now on, nobody's commit has on disk as well
+		s.kill(procs[0])
+		procs[0] = start()
+		s.atWork(len(procs) + 1)
+		some, flushed := done()+300, ""
+		flush := func() (now string) {
+			require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
+			return now
+		}
+		var was state
+		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
+			now, n := flush(), done()
+			if relaxed && now != flushed { // by a sweep, or a worker's first claims
+				some, flushed = n+100, now
 			}
-			done := func() int { return s.number("SELECT count(*) FROM effects") }
-			procs := []*process{start(), start()}
-			s.atWork(len(procs))
-			before := s.produce()
-			before.more(20)
-			before.end() // what is done from now on, nobody's commit has on disk as well
-			s.kill(procs[0])
-			procs[0] = start()
-			s.atWork(len(procs) + 1)
-			some, flushed := done()+300, ""
-			flush := func() (now string) {
-				require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
-				return now
+			if n < some {
+				return false
 			}
-			var was state
-			s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
-				now, n := flush(), done()
-				if relaxed && now != flushed { // by a sweep, or a worker's first claims
-					some, flushed = n+100, now
-				}
-				if n < some {
-					return false
-				}
-				was = s.state(s.url)
-				return !relaxed || flush() == flushed
-			})
-
-			thaw()
-			c.crash()
-			left := c.left()
-			c.serve(c.port) // soon: what workers remember is fresh
-			left.serve(left.port)
-			after := s.state(left.url(left.port))
-			left.crash()
-			l := s.compare(before.acked, was, after)
-			require.Empty(t, l.jobs, "an enqueue")
-			require.Empty(t, minus(was.all(), after.all()), "neither done nor there")
-			if relaxed {
-				require.NotEmpty(t, both(l.undone, after.jobs), "it was not tried")
-			} else {
-				require.Empty(t, l.undone)
-			}
-
-			s.pool.Reset()
-			p := s.produce()
-			p.more(50)
-			p.end()
-			s.drained()
-			s.stop(procs...)
-			s.requireAll(p, 0, after, &l)
-			t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
+			was = s.state(s.url)
+			return !relaxed || flush() == flushed
 		})
+
+		thaw()
+		c.crash()
+		after := c.aftermath(s)
+		l := s.compare(before.acked, was, after)
+		require.Empty(t, l.jobs, "an enqueue")
+		require.Empty(t, minus(was.all(), after.all()), "neither done nor there")
+		if relaxed {
+			require.NotEmpty(t, both(l.undone, after.jobs), "it was not tried")
+		} else {
+			require.Empty(t, l.undone)
+		}
+
+		s.pool.Reset()
+		s.goOn(s.produce(), procs, 0, after, &l)
+		t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
+	})
+}
+
+// copy returns a streaming standby of the cluster, or skips the test.
+func (c *cluster) copy() *cluster {
+	c.Helper()
+	backup := filepath.Join(c.bin, "pg_basebackup")
+	if !isFile(backup) {
+		c.Skip("skipped: no pg_basebackup beside " + filepath.Join(c.bin, "postgres"))
 	}
+	standby := &cluster{newProgram(c.T, syscall.SIGQUIT), c.bin, c.set}
+	standby.run(backup, "-D", standby.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
+		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", c.port))
+	standby.serve(standby.port)
+	c.await("the standby's stream", func() bool {
+		return query[int](c, c.port, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1
+	})
+	return standby
+}
+
+// caughtUp waits until the standby has all that the primary has flushed by now.
+func (c *cluster) caughtUp(standby *cluster) {
+	c.Helper()
+	lsn := query[string](c, c.port, "SELECT pg_current_wal_flush_lsn()::text")
+	standby.await("the standby to catch up", func() bool {
+		return query[bool](standby, standby.port, "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", lsn)
+	})
+}
+
+// A primary dies in the middle of the work, and its standby is promoted; workers and producer go there by themselves. A
+// synchronous standby has all that was acknowledged, an asynchronous one a prefix of it.
+func TestPromotedStandby(t *testing.T) {
+	overEach(t, []string{"synchronous", "asynchronous"}, func(t *testing.T, mode string) {
+		primary := newCluster(t, nil)
+		primary.migrate()
+		standby := primary.copy()
+		if mode == "synchronous" {
+			primary.exec(primary.port, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+			primary.exec(primary.port, "SELECT pg_reload_conf()")
+			primary.await("a synchronous standby", func() bool {
+				return query[int](primary, primary.port,
+					"SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
+			})
+		}
+		s := newSiteAt(t, strings.Replace(primary.url(primary.port, standby.port), "=any", "=read-write", 1))
+		s.gate()
+		gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
+		p := s.produce()
+		procs := []*process{s.start(4), s.start(4)}
+		s.waiting(gated[0], 1) // runs when the primary dies
+		s.atWork(len(procs))
+		p.more(100)
+		primary.caughtUp(standby)
+		if mode == "asynchronous" { // cut off, it knows nothing of what follows
+			standby.exec(standby.port, "ALTER SYSTEM SET primary_conninfo = ''")
+			standby.exec(standby.port, "SELECT pg_reload_conf()")
+			standby.await("the end of the stream", func() bool {
+				return query[int](standby, standby.port, "SELECT count(*) FROM pg_stat_wal_receiver") == 0
+			})
+		}
+		p.more(100)
+
+		before := s.state(primary.url(primary.port))
+		primary.crash()
+		acked := append(p.down(), gated...)
+		replayed, looks := "", 0 // the last record may have come in part: then less is replayed than received
+		standby.await("the rest of the stream to be replayed", func() bool {
+			now := query[string](standby, standby.port, `SELECT pg_last_wal_replay_lsn()::text ||
+				CASE WHEN EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming') THEN ' streaming'
+				     WHEN pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn() THEN ' all' ELSE '' END`)
+			if looks++; now != replayed {
+				replayed, looks = now, 0
+			}
+			return !strings.Contains(now, "streaming") && (strings.Contains(now, "all") || looks >= 100)
+		})
+		after := s.state(standby.url(standby.port))
+		require.True(t, query[bool](standby, standby.port, "SELECT pg_promote(true, 60)"))
+		l := s.compare(acked, before, after)
+		require.Contains(t, after.jobs, gated[0])
+
+		s.within(3*patience, "a connection to the new primary", func() bool {
+			s.pool.Reset()
+			return s.pool.Ping(t.Context()) == nil
+		})
+		s.goOn(p, procs, len(acked)-len(gated), after, &l)
+		t.Logf("%d enqueued and %d done before: %v; %d done in the end",
+			len(acked), len(before.effects), l, s.number("SELECT count(*) FROM effects"))
+		// The lock of the job that ran was on the standby, and its transaction has no end there: a lost attempt.
+		starts := s.find("start", gated[0])
+		require.GreaterOrEqual(t, len(starts), 2)
+		require.Equal(t, 2, starts[1].attempt)
+		if mode == "synchronous" {
+			require.Empty(t, l.jobs)
+			require.Empty(t, l.undone)
+		} else {
+			require.NotEmpty(t, l.jobs, "it was not tried")
+		}
+	})
+}
+
+// Whoever does not wait for a standby does not wait for it with the mark of an attempt, either.
+func TestMarksDoNotWaitForAStandby(t *testing.T) {
+	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
+	c.migrate()
+	s := newSiteAt(t, c.url(c.port))
+	for range 5 { // each would wait for Worker.Silence
+		s.enqueue(message("g", task{}))
+	}
+	p := s.start(1)
+	s.drained()
+	s.stop(p)
 }

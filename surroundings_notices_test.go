@@ -57,22 +57,18 @@ func (s *site) requireNotices(producer, worker *fifo.Client) {
 
 // Notifications reach a worker behind pgbouncer in session mode, and go out from producers behind transaction mode.
 func TestNoticesThroughPoolers(t *testing.T) {
-	t.Parallel()
-	for _, behind := range []string{"worker, session", "producer, transaction"} {
-		t.Run(behind, func(t *testing.T) {
-			t.Parallel()
-			who, mode, _ := strings.Cut(behind, ", ")
-			b := newBouncer(t, mode, nil)
-			s := newSite(t)
-			other := fifo.Open(connectIn(t, b.through(s.url), pgx.QueryExecModeExec), nil)
-			t.Cleanup(func() { require.NoError(t, other.Close()) })
-			if who == "worker" {
-				s.requireNotices(s.client, other)
-			} else {
-				s.requireNotices(other, s.client)
-			}
-		})
-	}
+	overEach(t, []string{"worker, session", "producer, transaction"}, func(t *testing.T, behind string) {
+		who, mode, _ := strings.Cut(behind, ", ")
+		s := newSite(t)
+		b := newBouncer(t, mode, nil)
+		other := fifo.Open(connectIn(t, b.through(s.url), pgx.QueryExecModeExec), nil)
+		t.Cleanup(func() { require.NoError(t, other.Close()) })
+		if who == "worker" {
+			s.requireNotices(s.client, other)
+		} else {
+			s.requireNotices(other, s.client)
+		}
+	})
 }
 
 // A mute is a site where no notice can be sent, with the pools of its producers and its workers.
@@ -113,12 +109,8 @@ func congested(t *testing.T, c *cluster) mute {
 
 // Where the server takes no notice, all that enqueues and commits goes on as ever, and workers find what was added.
 func TestNoticesThatFail(t *testing.T) {
-	t.Parallel()
-	t.Run("refused", func(t *testing.T) {
-		t.Parallel()
-		refused(t).requireNoHarm()
-	})
 	c := newCluster(t, nil)
+	t.Run("refused", func(t *testing.T) { refused(t).requireNoHarm() })
 	version := query[int](c, c.port, "SELECT current_setting('server_version_num')::int")
 	if version >= 170000 { // before, the queue takes 8 GB
 		congested(t, c).requireNoHarm()
@@ -170,7 +162,6 @@ func (m mute) requireNoHarm() {
 
 // A transaction that has enqueued can be prepared. Its jobs are announced when it is committed for good.
 func TestPreparedEnqueue(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
 	ctx, url := t.Context(), c.url(c.port)
 	pool := pgtest.Connect(t, url)

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -143,9 +144,8 @@ func (s *site) startThrough(url string, lanes int) *process {
 
 // In session mode, worker processes keep their promises: order, exclusion, effects once, deaths counted.
 func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
-	t.Parallel()
-	b := newBouncer(t, "session", nil)
 	s := newSite(t)
+	b := newBouncer(t, "session", nil)
 	through := b.through(s.url)
 	open := s.gate()
 	want := s.fill(20, 40)
@@ -195,9 +195,8 @@ func requireCleanSessions(s *site, b *bouncer) {
 // A pgbouncer that is killed takes all its sessions with it: their jobs are lost attempts, as if the workers had died,
 // and run again when it is back. So it is when the server ends its sessions.
 func TestPoolerDies(t *testing.T) {
-	t.Parallel()
-	b := newBouncer(t, "session", nil)
 	s := newSite(t)
+	b := newBouncer(t, "session", nil)
 	open := s.gate()
 	want := s.fill(10, 60)
 	var gated []int64
@@ -229,4 +228,45 @@ func TestPoolerDies(t *testing.T) {
 			require.Equal(t, i+1, e.attempt, "every loss is counted once")
 		}
 	}
+}
+
+// A worker refuses sessions that are not its own, also beside other clients of the pooler, and leaves nothing in them.
+func TestWorkerRefusesSharedSessions(t *testing.T) {
+	overEach(t, []string{"transaction", "statement"}, func(t *testing.T, mode string) {
+		s := newSite(t)
+		b := newBouncer(t, mode, map[string]string{"default_pool_size": "8"})
+		through := b.through(s.url)
+		for range 6 { // others, at work
+			conn := connectIn(t, through, pgx.QueryExecModeSimpleProtocol)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for ctx.Err() == nil {
+					_, _ = conn.Exec(ctx, "SELECT 1")
+				}
+			}()
+			t.Cleanup(func() {
+				stop()
+				<-ended
+			})
+		}
+		client := fifo.Open(connectIn(t, through, pgx.QueryExecModeSimpleProtocol), nil)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		s.enqueue(message("g", task{}))
+		for range 20 {
+			w := &fifo.Worker{Client: client, Concurrency: 2}
+			w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
+			ctx, stop := context.WithTimeout(t.Context(), patience) // one that works would not end
+			err := w.Run(ctx)
+			stop()
+			require.ErrorIs(t, err, fifo.ErrPooled)
+			_, err = w.RunOne(t.Context())
+			require.ErrorIs(t, err, fifo.ErrPooled)
+		}
+		require.Equal(t, 1, s.jobs())
+		if mode == "transaction" {
+			requireCleanSessions(s, b)
+		}
+	})
 }

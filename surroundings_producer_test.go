@@ -38,62 +38,59 @@ func connectIn(t *testing.T, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
 // need a pgbouncer that knows them, 1.21 or later. QueryExecModeDescribeExec is not for it: what it describes in one
 // transaction, it executes in another.
 func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{
+	modes := []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec,
 		pgx.QueryExecModeSimpleProtocol,
-	} {
-		for _, commitOrder := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v,CommitOrder=%v", mode, commitOrder), func(t *testing.T) {
-				t.Parallel()
-				// Fewer than producers: those who wait for each other's commit hold one meanwhile.
-				set := map[string]string{"default_pool_size": "3"}
-				if mode == pgx.QueryExecModeCacheStatement {
-					if bouncerVersion(t) < 21 {
-						t.Skip("skipped: this pgbouncer is older than 1.21 and does not know prepared statements")
-					}
-					set["max_prepared_statements"] = "100"
-				}
-				b := newBouncer(t, "transaction", set)
-				s := newSite(t)
-				pool := connectIn(t, b.through(s.url), mode)
-				client := fifo.Open(pool, &fifo.Config{CommitOrder: commitOrder})
-				t.Cleanup(func() { require.NoError(t, client.Close()) })
-				procs := []*process{s.start(4), s.start(4)}
-
-				want := make(map[string][]int64)
-				var mu sync.Mutex
-				var wg sync.WaitGroup
-				errs := make(chan error, 8)
-				for n := range 8 { // each has a group of its own, and all share another
-					wg.Go(func() {
-						group := fmt.Sprint("g", n)
-						ids, err := produceInAllWays(t.Context(), client, pool, group)
-						mu.Lock()
-						want[group] = ids
-						mu.Unlock()
-						errs <- err
-					})
-				}
-				wg.Wait()
-				close(errs)
-				for err := range errs {
-					require.NoError(t, err)
-				}
-				s.drained()
-				s.stop(procs...)
-				effects := s.effects()
-				shared := effects["shared"]
-				if commitOrder {
-					require.IsIncreasing(t, shared)
-				}
-				slices.Sort(shared)
-				require.Len(t, slices.Compact(shared), 8*3*4, "once each")
-				delete(effects, "shared")
-				require.Equal(t, want, effects)
-			})
-		}
 	}
+	overEach(t, modes, func(t *testing.T, mode pgx.QueryExecMode) {
+		overAll(t, map[string]bool{"by ids": false, "by commits": true}, func(t *testing.T, commitOrder bool) {
+			s := newSite(t)
+			// Fewer than producers: those who wait for each other's commit hold one meanwhile.
+			set := map[string]string{"default_pool_size": "3"}
+			if mode == pgx.QueryExecModeCacheStatement {
+				if bouncerVersion(t) < 21 {
+					t.Skip("skipped: this pgbouncer is older than 1.21 and does not know prepared statements")
+				}
+				set["max_prepared_statements"] = "100"
+			}
+			b := newBouncer(t, "transaction", set)
+			pool := connectIn(t, b.through(s.url), mode)
+			client := fifo.Open(pool, &fifo.Config{CommitOrder: commitOrder})
+			t.Cleanup(func() { require.NoError(t, client.Close()) })
+			procs := []*process{s.start(4), s.start(4)}
+
+			want := make(map[string][]int64)
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			errs := make(chan error, 8)
+			for n := range 8 { // each has a group of its own, and all share another
+				wg.Go(func() {
+					group := fmt.Sprint("g", n)
+					ids, err := produceInAllWays(t.Context(), client, pool, group)
+					mu.Lock()
+					want[group] = ids
+					mu.Unlock()
+					errs <- err
+				})
+			}
+			wg.Wait()
+			close(errs)
+			for err := range errs {
+				require.NoError(t, err)
+			}
+			s.drained()
+			s.stop(procs...)
+			effects := s.effects()
+			shared := effects["shared"]
+			if commitOrder {
+				require.IsIncreasing(t, shared)
+			}
+			slices.Sort(shared)
+			require.Len(t, slices.Compact(shared), 8*3*4, "once each")
+			delete(effects, "shared")
+			require.Equal(t, want, effects)
+		})
+	})
 }
 
 // produceInAllWays enqueues to a group of its own, in order, and to one that others share.
@@ -204,9 +201,8 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 
 // In statement mode there are no transactions: single enqueues work, everything else says why not.
 func TestStatementMode(t *testing.T) {
-	t.Parallel()
-	b := newBouncer(t, "statement", nil)
 	s := newSite(t)
+	b := newBouncer(t, "statement", nil)
 	pool := connectIn(t, b.through(s.url), pgx.QueryExecModeExec)
 	client := fifo.Open(pool, nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })

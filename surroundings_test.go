@@ -191,6 +191,16 @@ func (s *site) compare(acked []int64, before, after state) (l loss) {
 	return l
 }
 
+// goOn has the producer and the workers go on to the end, and checks what is there then.
+func (s *site) goOn(p *producer, procs []*process, before int, after state, l *loss) {
+	s.Helper()
+	p.more(100)
+	p.end()
+	s.drained()
+	s.stop(procs...)
+	s.requireAll(p, before, after, l)
+}
+
 // requireAll checks that in the end everything was done once and in order: what survived, and what came later. Enqueues
 // whose answers were lost may be there.
 func (s *site) requireAll(p *producer, before int, after state, l *loss) {

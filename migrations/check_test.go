@@ -9,7 +9,6 @@ import (
 )
 
 func TestCheck(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	const schemaName = "Jobs"
 
@@ -65,7 +64,7 @@ func TestEncoding(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
-		db := newDatabase(t, "ENCODING '"+encoding+"' LOCALE 'C' TEMPLATE template0")
+		db := createDatabase(t, "ENCODING '"+encoding+"' LOCALE 'C' TEMPLATE template0")
 		pool := db.pool(t)
 		for name, err := range map[string]error{"Up": Up(ctx, pool, nil), "Check": Check(ctx, pool, "")} {
 			require.ErrorIs(t, err, ErrEncoding, name)
@@ -80,7 +79,6 @@ func TestEncoding(t *testing.T) {
 
 // A function of the user's that happens to have the name is no version.
 func TestCheckForeignFunction(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	exec(t, pool, `
 		CREATE FUNCTION public.schema_version() RETURNS text LANGUAGE sql AS 'SELECT ''1''::text';
@@ -91,18 +89,13 @@ func TestCheckForeignFunction(t *testing.T) {
 
 // A migration that is under way holds nobody up who only wants to know the version.
 func TestCheckDoesNotWait(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	migrating, pool := db.pool(t), db.pool(t, "lock_timeout", "1")
 	require.NoError(t, Up(ctx, pool, nil))
 
-	tx, err := migrating.Begin(ctx)
-	require.NoError(t, err)
-	defer tx.Rollback(ctx)
-	_, err = tx.Exec(ctx, record(2))
-	require.NoError(t, err)
+	tx := begin(t, migrating, record(2))
 	require.NoError(t, Check(ctx, pool, ""))
-	_, err = tx.Exec(ctx, "DROP FUNCTION pgfifo.schema_version()")
+	_, err := tx.Exec(ctx, "DROP FUNCTION pgfifo.schema_version()")
 	require.NoError(t, err)
 	require.NoError(t, Check(ctx, pool, ""))
 }

@@ -19,17 +19,12 @@ func TestDownKeepsJobs(t *testing.T) {
 	t.Parallel()
 	for table, add := range map[string]string{"jobs": addJob, "dead_letters": addDead} {
 		t.Run(table, func(t *testing.T) {
-			t.Parallel()
 			ctx, db := t.Context(), newDatabase(t)
 			pool := db.pool(t)
 			require.NoError(t, Up(ctx, pool, nil))
 			exec(t, pool, add)
 			// A worker uses the tables: nobody has to wait for it to be told.
-			worker, err := db.pool(t).Begin(ctx)
-			require.NoError(t, err)
-			defer worker.Rollback(ctx)
-			_, err = worker.Exec(ctx, "SELECT FROM pgfifo."+table+" FOR NO KEY UPDATE")
-			require.NoError(t, err)
+			worker := begin(t, db.pool(t), "SELECT FROM pgfifo."+table+" FOR NO KEY UPDATE")
 			unlimited := &Config{LockTimeout: -1}
 			require.ErrorIs(t, Down(ctx, pool, unlimited), ErrNotEmpty)
 			require.ErrorIs(t, To(ctx, pool, 0, unlimited), ErrNotEmpty)
@@ -50,28 +45,21 @@ func TestDownSeesLateJobs(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]string{"job": addJob, "dead letter": addDead} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			ctx, db := t.Context(), newDatabase(t)
 			pool, next := db.pool(t), newer(t, Latest)
 			next.lockTimeout = -1
 			require.NoError(t, next.to(ctx, pool, Latest+1))
-			tx, err := db.pool(t).Begin(ctx)
-			require.NoError(t, err)
-			defer tx.Rollback(ctx)
-			_, err = tx.Exec(ctx, add)
-			require.NoError(t, err)
+			tx := begin(t, db.pool(t), add)
 
-			done := make(chan error, 1)
-			go func() {
-				err := next.refuse(ctx, pool)
-				if err == nil {
-					err = next.to(ctx, pool, 0)
+			done := beside(func() error {
+				if err := next.refuse(ctx, pool); err != nil {
+					return err
 				}
-				done <- err
-			}()
+				return next.to(ctx, pool, 0)
+			})
 			awaitTableLock(t, tx, done)
 			require.NoError(t, tx.Commit(ctx))
-			err = <-done
+			err := <-done
 			require.ErrorIs(t, err, ErrNotEmpty)
 			require.ErrorContains(t, err, `"empty it before it is dropped"`)
 			requireVersion(t, pool, nil, Latest+1)
@@ -83,7 +71,6 @@ func TestDownSeesLateJobs(t *testing.T) {
 
 // Jobs of a transaction that is prepared, and not yet committed, are not lost either.
 func TestDownWaitsForPreparedJobs(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	if query[string](t, pool, "SHOW max_prepared_transactions") == "0" {
 		t.Skip("a server of somebody's, which prepares no transactions")

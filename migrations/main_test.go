@@ -49,7 +49,14 @@ func unique() string { return fmt.Sprintf("migrations_%d_%d", os.Getpid(), datab
 // A database is a test's own, and empty at first; options are those of CREATE DATABASE.
 type database struct{ name string }
 
-func newDatabase(t *testing.T, options ...string) *database {
+// newDatabase has the test run beside others.
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	t.Parallel()
+	return createDatabase(t)
+}
+
+func createDatabase(t *testing.T, options ...string) *database {
 	t.Helper()
 	db := &database{unique()}
 	admin(t, "CREATE DATABASE "+db.name+" "+strings.Join(options, " "))
@@ -137,6 +144,36 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
 	_, err := pool.Exec(t.Context(), sql)
 	require.NoError(t, err)
+}
+
+// begin returns a transaction that has executed a statement. It ends with the test at the latest.
+func begin(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	_, err = tx.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+	return tx
+}
+
+// beside does something beside the test, and returns what becomes of it.
+func beside(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
+
+// awaitLock returns when the database's sessions wait as the query says. What is done must not end.
+func awaitLock(t *testing.T, db querier, done <-chan error, waits string, args ...any) {
+	t.Helper()
+	for !query[bool](t, db, waits, args...) {
+		select {
+		case err := <-done:
+			require.FailNow(t, "it did not wait", "%v", err)
+		default:
+		}
+	}
 }
 
 // query returns the one value of the one row.

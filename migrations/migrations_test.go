@@ -27,7 +27,6 @@ var tables = []string{
 }
 
 func TestUpDownUp(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	requireVersion(t, pool, nil, 0)
 	require.NoError(t, Down(ctx, pool, nil), "nothing to remove")
@@ -49,7 +48,6 @@ func TestUpDownUp(t *testing.T) {
 }
 
 func TestSchemas(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	names := []string{"", "Weird-Schema", `o"dd`, "it's", "select", "a.b", "pgfifo.pgfifo.", "$1", "ünï", "a\nb", "%s"}
 	for i, name := range names {
@@ -75,7 +73,6 @@ func TestSchemas(t *testing.T) {
 }
 
 func TestInvalidSchema(t *testing.T) {
-	t.Parallel()
 	ctx, pool, cfg := t.Context(), newPool(t), &Config{Schema: "pg_fifo"}
 	const want = `migrations: invalid schema name: "pg_fifo": the prefix pg_ is PostgreSQL's own`
 	require.EqualError(t, Up(ctx, pool, cfg), want)
@@ -90,7 +87,6 @@ func TestInvalidSchema(t *testing.T) {
 }
 
 func TestNoVersion(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	require.ErrorIs(t, To(ctx, pool, -1, nil), ErrNoVersion)
 	require.ErrorIs(t, To(ctx, pool, Latest+1, nil), ErrNoVersion)
@@ -98,7 +94,6 @@ func TestNoVersion(t *testing.T) {
 }
 
 func TestTooNew(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	require.NoError(t, newer(t, Latest+1).to(ctx, pool, Latest+1))
 
@@ -112,7 +107,6 @@ func TestTooNew(t *testing.T) {
 
 // The user's own objects in the schema stay, and with them the schema.
 func TestDownKeepsWhatIsNotOurs(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	exec(t, pool, "CREATE SCHEMA pgfifo CREATE TABLE bun_migrations (id integer)")
 	exec(t, pool, "CREATE TABLE schema_migrations (version bigint)")
@@ -129,7 +123,6 @@ func TestDownKeepsWhatIsNotOurs(t *testing.T) {
 
 // An administrator made the schema; the role that migrates it may create no other, and drops only what it made.
 func TestRestrictedRole(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	pool, role := db.pool(t), unique()
 	admin(t, "CREATE ROLE "+role)
@@ -154,7 +147,6 @@ func TestRestrictedRole(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	readOnly := db.pool(t, "default_transaction_read_only", "on")
 	requireCode(t, Up(ctx, readOnly, nil), "25006", `migrations: create schema "pgfifo": `)
@@ -164,7 +156,6 @@ func TestReadOnly(t *testing.T) {
 
 // Poolers and users choose the mode; ours must work in each.
 func TestExecModes(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,

@@ -36,7 +36,6 @@ func fake(t *testing.T, cfg *Config, statements ...string) *migrator {
 }
 
 func TestSteps(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	m := fake(t, nil, "SELECT", "SELECT", "SELECT")
 	for _, target := range []int{2, 3, 3, 1, 2, 0, 3, 0} {
@@ -48,7 +47,6 @@ func TestSteps(t *testing.T) {
 
 // Twenty processes start at once: each succeeds, and each step is taken once.
 func TestConcurrentUp(t *testing.T) {
-	t.Parallel()
 	db := newDatabase(t)
 	pools := make([]*pgxpool.Pool, 20)
 	for i := range pools {
@@ -89,7 +87,6 @@ func together(t *testing.T, pools []*pgxpool.Pool, f func(ctx context.Context, p
 
 // A step that fails leaves the version before it, and nothing of its own.
 func TestFailingStep(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	first := "CREATE TABLE pgfifo.a ()"
 	broken := fake(t, nil, first, "CREATE TABLE pgfifo.b (); SELECT 1/0")
@@ -108,7 +105,6 @@ func TestFailingStep(t *testing.T) {
 
 // A file that does not record its version must not pass for done.
 func TestStepWithoutRecord(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	m := fake(t, nil, "SELECT", "SELECT")
 	m.steps[1].up.sql = "CREATE TABLE pgfifo.b ()"
@@ -121,21 +117,16 @@ func TestStepWithoutRecord(t *testing.T) {
 
 // Somebody uses the table and does not stop: the step gives up, so that the queue behind it moves again.
 func TestLockTimeout(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	pool := db.pool(t, "lock_timeout", "0")
 	require.NoError(t, Up(ctx, pool, nil))
-	worker, err := db.pool(t).Begin(ctx)
-	require.NoError(t, err)
-	defer worker.Rollback(ctx)
-	_, err = worker.Exec(ctx, "SELECT FROM pgfifo.jobs")
-	require.NoError(t, err)
+	worker := begin(t, db.pool(t), "SELECT FROM pgfifo.jobs")
 
 	m := fake(t, &Config{LockTimeout: time.Microsecond, LockTries: 3}, "SELECT",
 		"ALTER TABLE pgfifo.jobs ADD x integer")
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	err = m.to(bounded, pool, 2)
+	err := m.to(bounded, pool, 2)
 	require.ErrorIs(t, err, ErrLocked)
 	requireCode(t, err, "55P03", "migrations: tables in use: after 3 tries: migrations: 0002_fake.up.sql: ")
 	requireVersion(t, pool, nil, 1)
@@ -147,23 +138,17 @@ func TestLockTimeout(t *testing.T) {
 // While a job runs, a step that changes its table is tried again and again, and an enqueue passes in between; when
 // the job ends, the step is taken.
 func TestEnqueuesPassAStepThatWaits(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	pool := db.pool(t)
 	require.NoError(t, Up(ctx, pool, nil))
 	job, producer := db.pool(t), db.pool(t)
 	const enqueue = "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')"
 	exec(t, producer, enqueue)
-	tx, err := job.Begin(ctx)
-	require.NoError(t, err)
-	defer tx.Rollback(ctx)
-	_, err = tx.Exec(ctx, "SELECT FROM pgfifo.jobs FOR NO KEY UPDATE")
-	require.NoError(t, err)
+	tx := begin(t, job, "SELECT FROM pgfifo.jobs FOR NO KEY UPDATE")
 
 	cfg := &Config{LockTimeout: 50 * time.Millisecond, LockTries: 1000}
 	m := fake(t, cfg, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
-	done := make(chan error, 1)
-	go func() { done <- m.to(ctx, pool, 2) }()
+	done := beside(func() error { return m.to(ctx, pool, 2) })
 	for range 3 { // each time behind the step, which gives way
 		awaitTableLock(t, tx, done)
 		bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -179,39 +164,24 @@ func TestEnqueuesPassAStepThatWaits(t *testing.T) {
 // awaitTableLock returns when a session of the database waits for the lock of a table. What is done must not end.
 func awaitTableLock(t *testing.T, db querier, done <-chan error) {
 	t.Helper()
-	for {
-		select {
-		case err := <-done:
-			require.FailNow(t, "it did not wait", "%v", err)
-		default:
-		}
-		if query[bool](t, db, `
-			SELECT EXISTS (SELECT FROM pg_locks
-			               WHERE locktype = 'relation' AND NOT granted AND mode = 'AccessExclusiveLock'
-			                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`) {
-			return
-		}
-	}
+	awaitLock(t, db, done, `
+		SELECT EXISTS (SELECT FROM pg_locks
+		               WHERE locktype = 'relation' AND NOT granted AND mode = 'AccessExclusiveLock'
+		                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 }
 
 // The tries end with the context.
 func TestTriesAreCancelled(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	pool := db.pool(t)
 	require.NoError(t, Up(ctx, pool, nil))
-	worker, err := db.pool(t).Begin(ctx)
-	require.NoError(t, err)
-	defer worker.Rollback(ctx)
-	_, err = worker.Exec(ctx, "SELECT FROM pgfifo.jobs")
-	require.NoError(t, err)
+	worker := begin(t, db.pool(t), "SELECT FROM pgfifo.jobs")
 	m := fake(t, nil, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
 	m.lockTimeout = time.Millisecond
 	cancelled, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m.lockTries = 1 << 30
-	done := make(chan error, 1)
-	go func() { done <- m.to(cancelled, pool, 2) }()
+	done := beside(func() error { return m.to(cancelled, pool, 2) })
 	awaitTableLock(t, worker, done)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
@@ -236,21 +206,15 @@ func TestLockSettings(t *testing.T) {
 
 // The wait for another migrator is as long as it takes, and sees what that one did: here it ran the files by hand.
 func TestWaitForOtherMigrator(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
 	waiting := db.pool(t,
 		"default_transaction_isolation", "repeatable read", "lock_timeout", "1s", "statement_timeout", "1s")
 	other := db.pool(t)
-	tx, err := other.Begin(ctx)
-	require.NoError(t, err)
-	defer tx.Rollback(ctx)
-	_, err = tx.Exec(ctx, lockSQL, "pgfifo")
-	require.NoError(t, err)
+	tx := begin(t, other, lockSQL, "pgfifo")
 
-	done := make(chan error, 1)
-	go func() { done <- Up(ctx, waiting, &Config{LockTimeout: time.Millisecond}) }()
+	done := beside(func() error { return Up(ctx, waiting, &Config{LockTimeout: time.Millisecond}) })
 	awaitWaiter(t, tx, 1500*time.Millisecond, done)
-	_, err = tx.Exec(ctx, "CREATE SCHEMA pgfifo")
+	_, err := tx.Exec(ctx, "CREATE SCHEMA pgfifo")
 	require.NoError(t, err)
 	_, err = tx.Exec(ctx, read(t, "", "0001_init.up.sql"))
 	require.NoError(t, err)
@@ -261,24 +225,18 @@ func TestWaitForOtherMigrator(t *testing.T) {
 
 // It is the context that bounds the wait. Another schema's migrators do not wait.
 func TestWaitIsCancelled(t *testing.T) {
-	t.Parallel()
 	ctx, db := t.Context(), newDatabase(t)
-	tx, err := db.pool(t).Begin(ctx)
-	require.NoError(t, err)
-	defer tx.Rollback(ctx)
-	_, err = tx.Exec(ctx, lockSQL, "pgfifo")
-	require.NoError(t, err)
+	tx := begin(t, db.pool(t), lockSQL, "pgfifo")
 
 	pool := db.pool(t)
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	require.NoError(t, Up(bounded, pool, &Config{Schema: "another"}))
 	cancelled, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- Up(cancelled, pool, nil) }()
+	done := beside(func() error { return Up(cancelled, pool, nil) })
 	awaitWaiter(t, tx, 0, done)
 	cancel()
-	err = <-done
+	err := <-done
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, `migrations: wait for other migrators of schema "pgfifo": `)
 }
@@ -286,21 +244,9 @@ func TestWaitIsCancelled(t *testing.T) {
 // awaitWaiter returns when a session of the database has waited for an advisory lock for d. What is done must not end.
 func awaitWaiter(t *testing.T, db querier, d time.Duration, done <-chan error) {
 	t.Helper()
-	for ctx := t.Context(); ; {
-		select {
-		case err := <-done:
-			require.FailNow(t, "it did not wait", "%v", err)
-		default:
-		}
-		var waiting bool
-		require.NoError(t, db.QueryRow(ctx, `
-			SELECT EXISTS (
-				SELECT FROM pg_locks l, pg_stat_get_activity(l.pid) a
-				WHERE l.locktype = 'advisory' AND NOT l.granted AND a.query_start < clock_timestamp() - $1::interval
-				  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			)`, d).Scan(&waiting))
-		if waiting {
-			return
-		}
-	}
+	awaitLock(t, db, done, `
+		SELECT EXISTS (
+			SELECT FROM pg_locks l, pg_stat_get_activity(l.pid) a
+			WHERE l.locktype = 'advisory' AND NOT l.granted AND a.query_start < clock_timestamp() - $1::interval
+			  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`, d)
 }

@@ -59,7 +59,6 @@ func TestRoleNames(t *testing.T) {
 
 // What the statements leave is the same whoever runs them, how often, and in whose tool.
 func TestGrantIsIdempotent(t *testing.T) {
-	t.Parallel()
 	roles, prefix := newRoles(t)
 	ctx, pool := t.Context(), newPool(t)
 	require.ErrorIs(t, Grant(ctx, pool, roles, nil), ErrNotMigrated)
@@ -89,13 +88,12 @@ func TestGrantIsIdempotent(t *testing.T) {
 // Neither needs a superuser: the owner grants, and needs CREATEROLE only for roles that are not there. Who owns a part
 // would have granted a part, with a warning that nobody sees.
 func TestGrantByOwner(t *testing.T) {
-	t.Parallel()
 	owner := unique()
 	admin(t, "CREATE ROLE "+owner)
 	t.Cleanup(func() { admin(t, "DROP ROLE "+owner) })
 	roles, _ := newRoles(t)
 	others, _ := newRoles(t)
-	ctx, db, other := t.Context(), newDatabase(t), newDatabase(t)
+	ctx, db, other := t.Context(), newDatabase(t), createDatabase(t)
 	pool := db.pool(t)
 	exec(t, pool, "CREATE SCHEMA pgfifo")
 	exec(t, pool, "GRANT CREATE, USAGE ON SCHEMA pgfifo TO "+owner)

@@ -50,7 +50,6 @@ CREATE OR REPLACE FUNCTION pgfifo.serves_from() RETURNS integer LANGUAGE sql AS 
 
 // A newer release has migrated, and the schema serves this one: it works, and leaves the schema as it is.
 func TestNewerSchemaInTheWindow(t *testing.T) {
-	t.Parallel()
 	roles, _ := newRoles(t)
 	ctx, pool := t.Context(), newPool(t)
 	next := newer(t, Latest)
@@ -76,7 +75,6 @@ func TestNewerSchemaInTheWindow(t *testing.T) {
 
 // An older and a newer release start at once, on an empty database: both succeed, whoever is first.
 func TestUpOfTwoReleases(t *testing.T) {
-	t.Parallel()
 	db, next := newDatabase(t), newer(t, Latest)
 	pools := make([]*pgxpool.Pool, 10)
 	for i := range pools {
@@ -94,7 +92,6 @@ func TestUpOfTwoReleases(t *testing.T) {
 
 // A step that does not serve even its own release must not pass for done.
 func TestStepThatServesNobody(t *testing.T) {
-	t.Parallel()
 	ctx, pool := t.Context(), newPool(t)
 	require.NoError(t, Up(ctx, pool, nil))
 	require.EqualError(t, newer(t, Latest+2).to(ctx, pool, Latest+1), fmt.Sprintf(
@@ -116,7 +113,6 @@ func forgets(sql string) (names []string) {
 
 // Each later step says both numbers anew, and a schema serves the release before at least.
 func TestStepsSayWhomTheyServe(t *testing.T) {
-	t.Parallel()
 	steps, err := load(files)
 	require.NoError(t, err)
 	for _, s := range steps[1:] {

@@ -30,15 +30,15 @@ func again(t *testing.T, turns *Turns, turn *Turn, ids ...int64) {
 // A floor comes into force when all have ended who were writing to the jobs after its job was finished, and a claim
 // from then has found nothing below it.
 func TestFloorComesIntoForce(t *testing.T) {
-	t.Parallel()
 	type answer struct {
 		writers  []string
 		prepared bool
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		answers []answer // one before each claim
 		floor   int64    // at the last one
-	}{
+	}
+	overAll(t, map[string]row{
 		"not asked": {make([]answer, 0), 0},
 		"at once":   {[]answer{{}, {}, {}}, 1},
 		"a short one": {[]answer{
@@ -67,35 +67,30 @@ func TestFloorComesIntoForce(t *testing.T) {
 		"prepared and gone": {[]answer{
 			{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {nil, false}, {nil, false},
 		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := NewTurns(16)
-			turns.Announce(group("a"), 1)
-			turn := turns.TryNext()
-			id := int64(1)
-			for _, a := range c.answers {
-				turns.AskWriters()
-				turns.Writers(a.writers, a.prepared)
-				require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
-				id++
-			}
-			require.Equal(t, c.floor, turn.floor.id)
+	}, func(t *testing.T, c row) {
+		turns, turn := announced(t, group("a"), 1)
+		id := int64(1)
+		for _, a := range c.answers {
+			turns.AskWriters()
+			turns.Writers(a.writers, a.prepared)
 			require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
-			require.GreaterOrEqual(t, turn.floor.id, c.floor)
-		})
-	}
+			id++
+		}
+		require.Equal(t, c.floor, turn.floor.id)
+		require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
+		require.GreaterOrEqual(t, turn.floor.id, c.floor)
+	})
 }
 
 // While claims have snapshots in which all older transactions have ended, nobody needs to be asked for.
 func TestFloorBySnapshots(t *testing.T) {
-	t.Parallel()
 	type claim struct{ xid, oldest int64 }
-	for name, c := range map[string]struct {
+	type row struct {
 		claims []claim
 		floor  int64
 		stuck  bool // writers are to be asked for
-	}{
+	}
+	overAll(t, map[string]row{
 		"alone":             {[]claim{{50, 50}, {51, 51}, {52, 52}, {53, 53}}, 1, false},
 		"at the third":      {[]claim{{50, 40}, {60, 45}, {70, 61}}, 1, false},
 		"not before":        {[]claim{{50, 40}, {60, 45}, {70, 60}}, 0, false},
@@ -103,28 +98,20 @@ func TestFloorBySnapshots(t *testing.T) {
 		"a long one":        {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}}, 0, true},
 		"its end":           {[]claim{{50, 40}, {51, 40}, {52, 40}, {53, 40}, {54, 40}, {55, 40}, {56, 56}}, 1, true},
 		"no snapshots":      {[]claim{{}, {}, {}, {}, {}, {}}, 0, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := NewTurns(16)
-			turns.Announce(group("a"), 1)
-			turn := turns.TryNext()
-			for i, claim := range c.claims {
-				seen := lease.Seen{XID: claim.xid, Oldest: claim.oldest}
-				require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true, Seen: seen}))
-			}
-			require.Equal(t, c.floor, turn.floor.id)
-			require.Equal(t, c.stuck, turns.Look().Unproven > 0)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		turns, turn := announced(t, group("a"), 1)
+		for i, claim := range c.claims {
+			seen := lease.Seen{XID: claim.xid, Oldest: claim.oldest}
+			require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true, Seen: seen}))
+		}
+		require.Equal(t, c.floor, turn.floor.id)
+		require.Equal(t, c.stuck, turns.Look().Unproven > 0)
+	})
 }
 
 // A claim that began before the writers had ended may not have seen what they committed.
 func TestFloorNeedsANewClaim(t *testing.T) {
-	t.Parallel()
-	turns := NewTurns(16)
-	turns.Announce(group("a"), 5)
-	turn := turns.TryNext()
+	turns, turn := announced(t, group("a"), 5)
 	require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
 	trust(turns)
 	require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true}), "claimed before")
@@ -137,12 +124,12 @@ func TestFloorNeedsANewClaim(t *testing.T) {
 
 // A group that always has work is always with a lane: what appears below its floor must be found all the same.
 func TestFloorOfBusyGroup(t *testing.T) {
-	t.Parallel()
 	key := groups.Key{Queue: "q", GroupID: "g"}
-	for name, c := range map[string]struct {
+	type row struct {
 		meanwhile func(*Turns)
 		floor     int64
-	}{
+	}
+	overAll(t, map[string]row{
 		"nothing":          {func(*Turns) {}, 10},
 		"later announced":  {func(t *Turns) { t.Announce(key, 14) }, 10},
 		"itself found":     {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 13}}) }, 10},
@@ -154,31 +141,23 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		"elsewhere":        {func(t *Turns) { t.Forget("other") }, 10},
 		"lower discovered": {func(t *Turns) { t.Looking(); t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
 		"time passed":      {func(t *Turns) { t.floors.born = time.Now().Add(-floorAge); t.Look() }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := NewTurns(16)
-			turns.Announce(key, 10)
-			turn := turns.TryNext()
-			again(t, turns, turn, 10, 11, 12)
-			require.Equal(t, int64(10), turn.floor.id)
+	}, func(t *testing.T, c row) {
+		turns, turn := announced(t, key, 10)
+		again(t, turns, turn, 10, 11, 12)
+		require.Equal(t, int64(10), turn.floor.id)
 
-			c.meanwhile(turns) // a lane has job 13
-			require.True(t, turns.Again(turn, Outcome{Finished: 13, More: true}))
-			require.Equal(t, c.floor, turn.floor.id)
+		c.meanwhile(turns) // a lane has job 13
+		require.True(t, turns.Again(turn, Outcome{Finished: 13, More: true}))
+		require.Equal(t, c.floor, turn.floor.id)
 
-			again(t, turns, turn, 14, 15, 16)
-			require.GreaterOrEqual(t, turn.floor.id, int64(10), "it is raised again by the next jobs")
-		})
-	}
+		again(t, turns, turn, 14, 15, 16)
+		require.GreaterOrEqual(t, turn.floor.id, int64(10), "it is raised again by the next jobs")
+	})
 }
 
 // Old floors are confirmed by one claim without them, also while somebody writes for long.
 func TestFloorsAge(t *testing.T) {
-	t.Parallel()
-	turns := NewTurns(16)
-	turns.Announce(group("a"), 10)
-	turn := turns.TryNext()
+	turns, turn := announced(t, group("a"), 10)
 	again(t, turns, turn, 10, 11, 12)
 	turns.AskWriters()
 	turns.Writers([]string{"2/1"}, false)
@@ -205,8 +184,7 @@ func TestFloorsAge(t *testing.T) {
 // Floors are in force while walks look under them in time. A group that is not worked any more loses its own after a
 // while.
 func TestFloorsAreLetGo(t *testing.T) {
-	t.Parallel()
-	turns := NewTurns(16)
+	turns := newTurns(t)
 	turns.Walked(queue, true)
 	finishAll(turns, "idle", 1, 2, 3)
 	turns.Announce(group("busy"), 10)
@@ -239,10 +217,7 @@ func TestFloorsAreLetGo(t *testing.T) {
 // A head that was read before the floor was raised over it is no news. One that is there still when the scout looks
 // again is.
 func TestHeadFromBeforeTheFloor(t *testing.T) {
-	t.Parallel()
-	turns := NewTurns(16)
-	turns.Announce(group("a"), 10)
-	turn := turns.TryNext()
+	turns, turn := announced(t, group("a"), 10)
 	again(t, turns, turn, 10, 11, 12)
 	require.Equal(t, int64(10), turn.floor.id)
 	turns.Looking()
@@ -265,41 +240,29 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 // A job that was finished with one claim may be told of twice: before the next claim of its group is sent, and when
 // that has failed. What is known only then is not for the claim that has looked for it.
 func TestJobThatIsToldOfTwice(t *testing.T) {
-	t.Parallel()
-	for name, finished := range map[string]int64{"all": 9, "a part of the batch": 8} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			toldTwice(t, finished)
-		})
-	}
-}
+	overAll(t, map[string]int64{"all": 9, "a part of the batch": 8}, func(t *testing.T, finished int64) {
+		turns, turn := announced(t, group("a"), 5)
+		require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
+		turns.AskWriters()
+		turns.Writers([]string{"2/1"}, false) // it has drawn 4
+		require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true, Seen: lease.Seen{XID: 50, Oldest: 40}}))
+		turns.AskWriters()
+		turns.Writers(nil, false) // and has committed it
+		last := Outcome{Finished: 9, More: true, Seen: lease.Seen{XID: 60, Oldest: 40}}
+		require.True(t, turns.Again(turn, last))
+		last.Finished = finished
+		turns.Done(turn, last) // the claim has failed on the way
+		require.Zero(t, turns.floors.get(turn.Key))
 
-func toldTwice(t *testing.T, finished int64) {
-	t.Helper()
-	turns := roomyTurns()
-	turns.Announce(group("a"), 5)
-	turn := turns.TryNext()
-	require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
-	turns.AskWriters()
-	turns.Writers([]string{"2/1"}, false) // it has drawn 4
-	require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true, Seen: lease.Seen{XID: 50, Oldest: 40}}))
-	turns.AskWriters()
-	turns.Writers(nil, false) // and has committed it
-	last := Outcome{Finished: 9, More: true, Seen: lease.Seen{XID: 60, Oldest: 40}}
-	require.True(t, turns.Again(turn, last))
-	last.Finished = finished
-	turns.Done(turn, last) // the claim has failed on the way
-	require.Zero(t, turns.floors.get(turn.Key))
-
-	turn = turns.TryNext()
-	turns.Done(turn, Outcome{Finished: 10, More: true})
-	require.Equal(t, int64(5), turns.floors.get(turn.Key).id, "that one has looked")
+		turn = turns.TryNext()
+		turns.Done(turn, Outcome{Finished: 10, More: true})
+		require.Equal(t, int64(5), turns.floors.get(turn.Key).id, "that one has looked")
+	})
 }
 
 // However many groups there are, the floors of the newest ones are kept, and no more than a bound.
 func TestFloorsAreBounded(t *testing.T) {
-	t.Parallel()
-	turns := NewTurns(16)
+	turns := newTurns(t)
 	f := &turns.floors
 	for i := range 3 * tuning.Known {
 		f.raise(&Turn{Key: groups.Key{Queue: "q", GroupID: fmt.Sprint(i)}}, lease.Seen{}, 1)
@@ -312,12 +275,8 @@ func TestFloorsAreBounded(t *testing.T) {
 
 // The first job after floors were forgotten has no floor to drop, but would set one.
 func TestFloorBelowFirstClaim(t *testing.T) {
-	t.Parallel()
-	key := groups.Key{Queue: "q", GroupID: "g"}
-	turns := NewTurns(16)
-	turns.Announce(key, 10)
-	turn := turns.TryNext()
-	turns.PutBack(key, 5)
+	turns, turn := announced(t, group("g"), 10)
+	turns.PutBack(turn.Key, 5)
 	turns.Done(turn, Outcome{Finished: 10, More: true})
 	require.Empty(t, turns.floors.marks)
 }
@@ -325,38 +284,32 @@ func TestFloorBelowFirstClaim(t *testing.T) {
 // A server that has lost its newest commits has jobs again that were finished. A floor from before is not for
 // connections that were made since.
 func TestFloorOfAServerThatForgot(t *testing.T) {
-	t.Parallel()
-	for name, ids := range map[string][]string{"one group": {"a"}, "many": {"a", "b"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(5, ids...)
-			turns := roomyTurns()
-			turns.SetBatch(queue, Batch{Groups: len(ids)})
-			turns.Offer(ready(ids...))
-			l := s.lane()
-			for range 4 {
-				trust(turns)
-				turn := turns.TryNext()
-				h, _, err := l.Step(t.Context(), nil, turn.Request())
-				require.NoError(t, err)
-				require.Len(t, h.Rest, len(ids)-1)
-				s.end(l)
-				s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
-				turns.Done(turn, Outcome{Finished: h.ID, More: true, Seen: h.Seen})
-				for i, other := range turn.With() {
-					s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.Rest[i].ID)
-					turns.Done(other, Outcome{Finished: h.Rest[i].ID, More: true, Seen: h.Rest[i].Seen})
-				}
-			}
-			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', 1, '')", queue)
+	overAll(t, map[string][]string{"one group": {"a"}, "many": {"a", "b"}}, func(t *testing.T, ids []string) {
+		s := newStage(t)
+		s.Enqueue(5, ids...)
+		turns := roomyTurns()
+		turns.SetBatch(queue, Batch{Groups: len(ids)})
+		turns.Offer(ready(ids...))
+		l := s.lane()
+		for range 4 {
+			trust(turns)
 			turn := turns.TryNext()
-			require.Greater(t, turn.floor.id, int64(1))
-			h, _, err := s.lane().Step(t.Context(), nil, turn.Request())
-			require.NoError(t, err)
-			require.Equal(t, int64(1), h.ID)
-		})
-	}
+			h := s.step(l, nil, turn.Request())
+			require.Len(t, h.Rest, len(ids)-1)
+			s.end(l)
+			s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
+			turns.Done(turn, Outcome{Finished: h.ID, More: true, Seen: h.Seen})
+			for i, other := range turn.With() {
+				s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.Rest[i].ID)
+				turns.Done(other, Outcome{Finished: h.Rest[i].ID, More: true, Seen: h.Rest[i].Seen})
+			}
+		}
+		s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', 1, '')", queue)
+		turn := turns.TryNext()
+		require.Greater(t, turn.floor.id, int64(1))
+		h := s.step(s.lane(), nil, turn.Request())
+		require.Equal(t, int64(1), h.ID)
+	})
 }
 
 // finishAll finishes the jobs of a group one by one, and leaves it without any as far as the Turns know.

@@ -56,53 +56,45 @@ func TestLanesAreKept(t *testing.T) {
 
 // A lane that waits for a group takes one as soon as it may.
 func TestBoundsThatChange(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*Turns){
+	overAll(t, map[string]func(*Turns){
 		"another lane is free": func(turns *Turns) { turns.Free("a") },
 		"the bound is higher":  func(turns *Turns) { turns.SetLanes("a", Lanes{Max: 2}) },
 		"there is no bound":    func(turns *Turns) { turns.SetLanes("a", Lanes{}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := staffed(2, map[string]Lanes{"a": {Max: 1}})
-			turns.Offer(of("a", ready("1", "2")))
-			require.Equal(t, "1", turns.TryNext().GroupID)
-			got := make(chan *Turn)
-			go func() { got <- turns.Next(t.Context()) }()
-			<-turns.wake // it waits, or is about to
-			require.False(t, turns.Look().Idle, "there is a group in line: the scout need not hurry")
-			change(turns)
-			require.Equal(t, "2", (<-got).GroupID)
-		})
-	}
+	}, func(t *testing.T, change func(*Turns)) {
+		t.Parallel()
+		turns := staffed(2, map[string]Lanes{"a": {Max: 1}})
+		turns.Offer(of("a", ready("1", "2")))
+		require.Equal(t, "1", turns.TryNext().GroupID)
+		got, _ := waiting(t, turns) // it waits, or is about to
+		require.False(t, turns.Look().Idle, "there is a group in line: the scout need not hurry")
+		change(turns)
+		require.Equal(t, "2", (<-got).GroupID)
+	})
 }
 
 // A lane that works a queue leaves it, also a group with more jobs, when the queue has more than it may.
 func TestLanesAreTakenAway(t *testing.T) {
-	t.Parallel()
-	for name, bounds := range map[string]map[string]Lanes{
+	overAll(t, map[string]map[string]Lanes{
 		"its own bound is lower":     {"a": {Max: 1}},
 		"another queue keeps a lane": {"b": {Min: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := staffed(2, nil)
-			turns.Offer(of("a", ready("1", "2")))
-			a := turns.TryNext()
-			require.NotNil(t, a)
-			require.NotNil(t, turns.TryNext())
-			_, stay := turns.Swap(a, true)
-			require.True(t, stay)
-			for queue, b := range bounds {
-				turns.SetLanes(queue, b)
-			}
-			_, stay = turns.Swap(a, true)
-			require.False(t, stay)
-			turns.Free("a")
-			_, stay = turns.Swap(a, true)
-			require.True(t, stay, "the other one is gone")
-		})
-	}
+	}, func(t *testing.T, bounds map[string]Lanes) {
+		t.Parallel()
+		turns := staffed(2, nil)
+		turns.Offer(of("a", ready("1", "2")))
+		a := turns.TryNext()
+		require.NotNil(t, a)
+		require.NotNil(t, turns.TryNext())
+		_, stay := turns.Swap(a, true)
+		require.True(t, stay)
+		for queue, b := range bounds {
+			turns.SetLanes(queue, b)
+		}
+		_, stay = turns.Swap(a, true)
+		require.False(t, stay)
+		turns.Free("a")
+		_, stay = turns.Swap(a, true)
+		require.True(t, stay, "the other one is gone")
+	})
 }
 
 // Whatever lanes do, no queue has more than its Max, and whenever a lane is free, a queue with groups in line that has

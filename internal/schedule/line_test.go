@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +16,7 @@ import (
 // Ten lanes that a queue with long jobs keeps busy, all in step, leave a queue that wants little all that it wants: no
 // job of it waits for longer than one of the long ones takes.
 func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const long, gap, most = time.Second, 250 * time.Millisecond, 100
 		turns := roomyTurns()
 		turns.SetConcurrency(10)
@@ -72,8 +70,7 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 
 // A queue that comes back has not saved up the time that it did not use.
 func TestQueueThatComesBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := roomyTurns()
 		turns.SetConcurrency(1)
 		turns.Offer(of("a", ready("1", "2", "3", "4", "5", "6")))
@@ -91,4 +88,38 @@ func TestQueueThatComesBack(t *testing.T) {
 		}
 		require.Equal(t, "abababaa", order)
 	})
+}
+
+// Turns that wait go together, as many as may; not more than a lane's share, no other queue's, and none that runs
+// alone.
+func TestTurnsGather(t *testing.T) {
+	turns := newTurns(t)
+	turns.SetBatch(queue, Batch{Groups: 3})
+	turns.Offer(ready("a", "b", "c", "d"))
+	turn := turns.TryNext()
+	require.Equal(t, "a", turn.GroupID)
+	require.Len(t, turn.with, 2)
+	turns.Done(turn.with[1], Outcome{})
+	require.Equal(t, []string{"d"}, drained(turns))
+	f := groups.Key{Queue: "other", GroupID: "f"}
+	turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: f, ID: 1}, {Key: group("g"), ID: 1}})
+	require.Equal(t, "g", turns.TryNext().with[0].GroupID)
+	require.Equal(t, []string{"f"}, drained(turns), "of another queue")
+	turns.Done(turn.with[0], Outcome{More: true, Alone: true})
+	require.Equal(t, []string{"b"}, drained(turns))
+}
+
+// One that is to run alone keeps its place among the Turns: whoever finds it anew would take it along with others
+// again.
+func TestAloneIsNotForgotten(t *testing.T) {
+	turns := newTurns(t)
+	turns.SetBatch(queue, Batch{Groups: 2})
+	turns.Offer(ready("a", "b", "c"))
+	turns.Walked(queue, false) // there are more groups than the line holds
+	turn := turns.TryNext()
+	alone := turn.with[0]
+	turns.Done(turn, Outcome{Finished: 1, More: true})
+	turns.Done(alone, Outcome{More: true, Alone: true})
+	require.Equal(t, "c", turns.TryNext().GroupID)
+	require.Same(t, alone, turns.TryNext())
 }

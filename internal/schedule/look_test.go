@@ -15,8 +15,17 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// looking makes the scout look, as if walks took hours: it makes none any more.
-func (s *stage) looking(scout *Scout, conn *pgx.Conn) {
+// looking returns a scout that looks, and its connection.
+func (s *stage) looking(poll time.Duration, queues ...string) (*Turns, *Scout, *pgx.Conn) {
+	s.Helper()
+	turns, scout := s.scout(poll, queues...)
+	conn := s.Session().Conn
+	s.look(scout, conn)
+	return turns, scout, conn
+}
+
+// look makes the scout look, as if walks took hours: it makes none any more.
+func (s *stage) look(scout *Scout, conn *pgx.Conn) {
 	s.Helper()
 	scout.look.on = true
 	for more := true; more; more = scout.look.pass != nil {
@@ -42,16 +51,12 @@ func (s *stage) found(scout *Scout, conn *pgx.Conn) []string {
 
 // A pause that begins and ends between two looks leaves no trace but the claim that met it.
 func TestPauseBetweenLooks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
-	conn := s.Session().Conn
-	turns, scout := s.scout(time.Second, queue)
 	s.Enqueue(2, "a")
-	s.looking(scout, conn)
+	turns, scout, conn := s.looking(time.Second, queue)
 	turn, l := turns.TryNext(), s.lane()
 	s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'a')")
-	hold, _, err := l.Step(t.Context(), nil, turn.Request())
-	require.NoError(t, err)
+	hold := s.step(l, nil, turn.Request())
 	require.True(t, hold.Paused)
 	s.end(l)
 	turns.Done(turn, Outcome{Paused: true, Seen: hold.Seen})
@@ -64,12 +69,9 @@ func TestPauseBetweenLooks(t *testing.T) {
 
 // So it does while the walk over another queue is under way, which may rest for minutes.
 func TestPauseBesideAPacedWalk(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
-	conn := s.Session().Conn
-	turns, scout := s.scout(time.Second, "r", queue)
 	s.Enqueue(1, "a")
-	s.looking(scout, conn)
+	turns, scout, conn := s.looking(time.Second, "r", queue)
 	turn := turns.TryNext()
 	scout.walks[0].midway, scout.walks[0].paced = true, true
 	turns.Done(turn, Outcome{Paused: true})
@@ -83,11 +85,8 @@ func TestPauseBesideAPacedWalk(t *testing.T) {
 }
 
 func TestLooksFindWhatIsNew(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
-	conn := s.Session().Conn
-	_, scout := s.scout(time.Second, queue, "r")
-	s.looking(scout, conn)
+	_, scout, conn := s.looking(time.Second, queue, "r")
 	require.Empty(t, s.found(scout, conn))
 	s.Crowd(3)
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('r', 'z', ''), ('not mine', 'a', '')")
@@ -101,42 +100,33 @@ func TestLooksFindWhatIsNew(t *testing.T) {
 
 // A job whose transaction drew its id long before others that were found is found when it commits, in one look.
 func TestLooksFindLateCommits(t *testing.T) {
-	t.Parallel()
-	for name, looks := range map[string]int{"at once": 0, "after a look": 1, "after many": 5} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			conn := s.Session().Conn
-			turns, scout := s.scout(time.Second)
-			s.looking(scout, conn)
-			tx := s.Session()
-			tx.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
-				"VALUES ('q', 'late', ''), ('q', 'known', '')")
-			for i := range looks {
-				s.Enqueue(1, fmt.Sprint("other", i))
-				require.Len(t, s.found(scout, conn), 1)
-			}
-			s.Enqueue(1, "known")
+	overAll(t, map[string]int{"at once": 0, "after a look": 1, "after many": 5}, func(t *testing.T, looks int) {
+		s := newStage(t)
+		turns, scout, conn := s.looking(time.Second)
+		tx := s.Session()
+		tx.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) " +
+			"VALUES ('q', 'late', ''), ('q', 'known', '')")
+		for i := range looks {
+			s.Enqueue(1, fmt.Sprint("other", i))
 			require.Len(t, s.found(scout, conn), 1)
-			known := turns.known[group("known")]
-			require.Greater(t, known.lowest, known.head)
-			tx.Do("COMMIT")
-			require.Equal(t, []string{"late"}, s.found(scout, conn))
-			require.Less(t, known.lowest, known.head, "no floor is raised over it")
-		})
-	}
+		}
+		s.Enqueue(1, "known")
+		require.Len(t, s.found(scout, conn), 1)
+		known := turns.known[group("known")]
+		require.Greater(t, known.lowest, known.head)
+		tx.Do("COMMIT")
+		require.Equal(t, []string{"late"}, s.found(scout, conn))
+		require.Less(t, known.lowest, known.head, "no floor is raised over it")
+	})
 }
 
 // Who was writing before the first look may have drawn any id: only a walk finds what they bring.
 func TestWritersBeforeTheFirstLook(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	tx := s.Session()
 	tx.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'late', '')")
 	s.Enqueue(1, "a")
-	conn := s.Session().Conn
-	turns, scout := s.scout(time.Second)
-	s.looking(scout, conn)
+	turns, scout, conn := s.looking(time.Second)
 	require.Equal(t, []string{"a"}, s.found(scout, conn))
 	require.True(t, scout.covers())
 	tx.Do("COMMIT")
@@ -150,11 +140,8 @@ func TestWritersBeforeTheFirstLook(t *testing.T) {
 
 // Many new jobs are for a walk, which costs as much as there are groups.
 func TestLooksLeaveManyJobsToAWalk(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
-	conn := s.Session().Conn
-	_, scout := s.scout(time.Second)
-	s.looking(scout, conn)
+	_, scout, conn := s.looking(time.Second)
 	pgtest.One[int64](s.DB, "SELECT setval('pgfifo.jobs_id_seq', $1::bigint)", maxNew+10)
 	s.Enqueue(1, "a")
 	require.Empty(t, s.found(scout, conn))
@@ -162,7 +149,6 @@ func TestLooksLeaveManyJobsToAWalk(t *testing.T) {
 }
 
 func TestLooksFindWhatIsDue(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n = tuning.Rows + 11
 	s.Crowd(n)
@@ -170,7 +156,7 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Second)
 	turns.most = 16
-	s.looking(scout, conn)
+	s.look(scout, conn)
 	require.Equal(t, 8, turns.due.Len())
 	require.Empty(t, s.found(scout, conn))
 
@@ -196,13 +182,10 @@ func fmtKey(n int) groups.Key { return group(fmt.Sprintf("g%05d", n)) }
 
 // A redrive that nobody announces is found, also below the group's floor, and also if it commits late.
 func TestLooksFindRedrivenJobs(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
 		VALUES ('q', 'a', 1, '', 1, now()), ('q', 'b', 2, '', 1, now())`)
-	conn := s.Session().Conn
-	turns, scout := s.scout(time.Second)
-	s.looking(scout, conn)
+	turns, scout, conn := s.looking(time.Second)
 	finishAll(turns, "a", 3, 4, 5, 6)
 	require.Positive(t, turns.floors.get(group("a")).id)
 	tx := s.Session()
@@ -226,13 +209,10 @@ func TestLooksFindRedrivenJobs(t *testing.T) {
 
 // What Resume has freed is found by the next walk, which is made at once.
 func TestLooksSeePauses(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'a')")
 	s.Enqueue(1, "a")
-	conn := s.Session().Conn
-	turns, scout := s.scout(time.Second)
-	s.looking(scout, conn)
+	turns, scout, conn := s.looking(time.Second)
 	require.Empty(t, s.found(scout, conn))
 	require.True(t, scout.covers())
 	s.Exec("DELETE FROM pgfifo.pauses")
@@ -243,12 +223,11 @@ func TestLooksSeePauses(t *testing.T) {
 
 // While walks are slow, looks are made all the same, also while all lanes are busy or somebody hurries.
 func TestNextLook(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Minute)
 	require.Equal(t, tuning.Wait, scout.nextLook(turns.Look()), "walks are quick")
-	s.looking(scout, conn)
+	s.look(scout, conn)
 	s.found(scout, conn)
 	busy, idle := turns.Look(), turns.Look()
 	idle.Idle = true
@@ -283,12 +262,11 @@ func TestNextLook(t *testing.T) {
 // While there is no room for more jobs that are due soon, looks go on to find new ones. The others are read when there
 // is room again, from where they were left.
 func TestLooksBesideACrowd(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Second, queue)
 	turns.most = 8
-	s.looking(scout, conn)
+	s.look(scout, conn)
 	ids := []string{"1", "2", "3", "4", "5", "6"}
 	for i, c := range ready(ids...) {
 		c.ID, c.DueIn = int64(1_000_000+i), time.Second
@@ -368,4 +346,36 @@ func TestManyDelayedGroups(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Nil(t, turns.Next(ctx))
+}
+
+// A job that is enqueued while a lane has its group, unannounced, is worked when the lane is done, although the lane's
+// claim was before it: no look reads its id a second time.
+func TestLooksFindWhatComesWhileALaneHasTheGroup(t *testing.T) {
+	s := newStage(t)
+	turns, scout, conn := s.looking(time.Second)
+	first := s.Enqueue(1, "a")[0]
+	require.Equal(t, []string{"a"}, s.found(scout, conn))
+	turn := turns.known[group("a")]
+	h := s.step(s.lane(), nil, turn.Request())
+	require.False(t, h.More)
+	s.Enqueue(1, "a")
+	require.Empty(t, s.found(scout, conn))
+	turns.Done(turn, Outcome{Finished: first})
+	require.Equal(t, []string{"a"}, append(drained(turns), s.found(scout, conn)...))
+}
+
+// A sequence that is set back draws ids that were drawn before, below those that are known: only a walk finds those
+// jobs.
+func TestLooksSeeASequenceSetBack(t *testing.T) {
+	s := newStage(t)
+	pgtest.One[int64](s.DB, "SELECT setval('pgfifo.jobs_id_seq', 1000)")
+	turns, scout, conn := s.looking(time.Second)
+	require.Empty(t, s.found(scout, conn))
+	require.True(t, scout.covers())
+	pgtest.One[int64](s.DB, "SELECT setval('pgfifo.jobs_id_seq', 1)")
+	s.Enqueue(1, "a")
+	require.Empty(t, s.found(scout, conn))
+	require.False(t, scout.covers())
+	require.NoError(t, scout.Walk(t.Context(), conn))
+	require.Equal(t, []string{"a"}, drained(turns))
 }

@@ -40,11 +40,9 @@ func plans(t *testing.T) *pgtest.Plans {
 }
 
 func TestHotStatementsUseTheKeys(t *testing.T) {
-	t.Parallel()
 	plans(t).UseTheKeys()
 }
 
 func TestHotStatementsReadWholeKeys(t *testing.T) {
-	t.Parallel()
 	plans(t).ReadWholeKeys()
 }

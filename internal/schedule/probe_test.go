@@ -30,7 +30,7 @@ type ward struct {
 // nurse runs a test with so many groups of a and lanes in a bubble of testing/synctest.
 func nurse(t *testing.T, groups, lanes int, test func(*ward)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		w := &ward{
 			Turns: roomyTurns(), hang: map[string]time.Duration{}, missed: map[string]int{}, done: map[string]bool{},
 		}
@@ -117,7 +117,6 @@ func (w *ward) look(d time.Duration) int {
 // A minute's outage: a few groups are tried, and then one after the other at a rate that is bounded, while another
 // queue goes on. When it is over, all are tried within the longest pause.
 func TestQueueIsProbed(t *testing.T) {
-	t.Parallel()
 	const groups, lanes = 1000, 10
 	nurse(t, groups, lanes, func(w *ward) {
 		w.Offer(of("b", ready("1")))
@@ -141,7 +140,6 @@ func TestQueueIsProbed(t *testing.T) {
 
 // A few groups that say so stop nobody, however often they do.
 func TestFewSickGroups(t *testing.T) {
-	t.Parallel()
 	nurse(t, sickGroups-1, 10, func(w *ward) {
 		require.Greater(t, w.look(time.Minute), 100)
 		require.Empty(t, w.Probed())
@@ -153,8 +151,7 @@ func TestFewSickGroups(t *testing.T) {
 
 // One that has success in between says that there is no outage.
 func TestSickGroupsBesideAHealthyOne(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.Offer(of("a", ready("1", "2", "3", "4", "5", "6", "7")))
 	for i := range 7 {
 		turn := turns.TryNext()
@@ -171,7 +168,6 @@ func TestSickGroupsBesideAHealthyOne(t *testing.T) {
 
 // What was under way when probing began says nothing of the time since.
 func TestAnswerThatIsOlderThanTheProbe(t *testing.T) {
-	t.Parallel()
 	nurse(t, 20, 10, func(w *ward) {
 		w.hang["0"], w.hang["1"] = time.Minute, 2*time.Minute
 		w.up = true
@@ -190,7 +186,6 @@ func TestAnswerThatIsOlderThanTheProbe(t *testing.T) {
 
 // A probe that finds nothing to do, and one that hangs, do not keep the next one from beginning.
 func TestProbeWithoutAnswer(t *testing.T) {
-	t.Parallel()
 	nurse(t, 100, 10, func(w *ward) {
 		w.look(100 * time.Millisecond)
 		require.Equal(t, []string{"a"}, w.Probed())
@@ -213,7 +208,6 @@ func TestProbeWithoutAnswer(t *testing.T) {
 
 // A queue that is unavailable again as soon as it has full speed is not probed faster for that.
 func TestProbedAgain(t *testing.T) {
-	t.Parallel()
 	nurse(t, 1000, 1, func(w *ward) {
 		for range 5 {
 			w.look(time.Minute)
@@ -231,8 +225,7 @@ func TestProbedAgain(t *testing.T) {
 
 // A probe has one job, whatever the queue's batch.
 func TestProbeIsNoBatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := roomyTurns()
 		turns.SetBatch("a", Batch{Groups: 10})
 		turns.SetBatch("b", Batch{Jobs: 10})

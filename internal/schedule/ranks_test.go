@@ -17,9 +17,7 @@ func urgent(priority int, cs []Candidate) []Candidate {
 }
 
 func TestPriorityGoesFirst(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a", "b"))
+	turns := newTurns(t, ready("a", "b")...)
 	turns.Offer(urgent(3, ready("c", "d")))
 	turns.Offer(urgent(MaxPriority, ready("e")))
 	turns.Offer(urgent(1, ready("f")))
@@ -29,41 +27,36 @@ func TestPriorityGoesFirst(t *testing.T) {
 // Of ten turns one is that of the group which waits longest, whatever its priority, however many there are of a higher
 // one.
 func TestGuaranteedPart(t *testing.T) {
-	t.Parallel()
-	for name, batch := range map[string]Batch{"one by one": {}, "in company": {Groups: 7}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := NewTurns(1000)
-			turns.SetBatch(queue, batch)
-			turns.Offer(ready("a", "b", "c", "d", "e"))
-			turns.Offer(urgent(2, ready("f", "g")))
-			for i := range 1000 {
-				turns.Offer(urgent(9, ready(fmt.Sprint(i))))
+	overAll(t, map[string]Batch{"one by one": {}, "in company": {Groups: 7}}, func(t *testing.T, batch Batch) {
+		t.Parallel()
+		turns := NewTurns(1000)
+		turns.SetBatch(queue, batch)
+		turns.Offer(ready("a", "b", "c", "d", "e"))
+		turns.Offer(urgent(2, ready("f", "g")))
+		for i := range 1000 {
+			turns.Offer(urgent(9, ready(fmt.Sprint(i))))
+		}
+		var order []string
+		for len(order) < 70 {
+			turn := turns.TryNext()
+			for _, u := range append([]*Turn{turn}, turn.with...) {
+				order = append(order, u.GroupID)
 			}
-			var order []string
-			for len(order) < 70 {
-				turn := turns.TryNext()
-				for _, u := range append([]*Turn{turn}, turn.with...) {
-					order = append(order, u.GroupID)
-				}
+		}
+		var others []string
+		for i, id := range order[:70] {
+			if i%guaranteed == guaranteed-1 {
+				others = append(others, id)
 			}
-			var others []string
-			for i, id := range order[:70] {
-				if i%guaranteed == guaranteed-1 {
-					others = append(others, id)
-				}
-			}
-			require.Equal(t, []string{"a", "b", "c", "d", "e", "f", "g"}, others)
-			require.Equal(t, "63", turns.TryNext().GroupID)
-		})
-	}
+		}
+		require.Equal(t, []string{"a", "b", "c", "d", "e", "f", "g"}, others)
+		require.Equal(t, "63", turns.TryNext().GroupID)
+	})
 }
 
 // The priority of a head counts for nothing that is behind it; one that is to be tried again keeps it.
 func TestPriorityEndsWithItsJob(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("b", "c"))
+	turns := newTurns(t, ready("b", "c")...)
 	turns.Offer(urgent(5, ready("a")))
 	turn := turns.TryNext()
 	require.Equal(t, "a", turn.GroupID)
@@ -80,9 +73,7 @@ func TestPriorityEndsWithItsJob(t *testing.T) {
 // A group that is in line moves when a look finds that its head has a priority, or has none any more; not for a look
 // that is older than what a lane has done.
 func TestPriorityOfAGroupInLine(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a", "b", "c", "d"))
+	turns := newTurns(t, ready("a", "b", "c", "d")...)
 	turns.Walked(queue, true)
 	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true}) // a, in the other part of the line
 	turns.Offer(urgent(4, ready("d", "a", "c")))
@@ -95,8 +86,7 @@ func TestPriorityOfAGroupInLine(t *testing.T) {
 
 // One whose worker has died goes first of its priority.
 func TestOrphanWithAPriority(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.Offer(urgent(4, ready("a", "b")))
 	orphan := urgent(4, ready("c"))
 	orphan[0].Orphan = true
@@ -106,8 +96,7 @@ func TestOrphanWithAPriority(t *testing.T) {
 
 // Shares have their parts by time, whatever the priorities; these count inside of each.
 func TestPriorityInsideAShare(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.SetShares(queue, Shares{Of: tenants})
 	turns.Offer(groupsOf("low", 4))
 	turns.Offer(urgent(1, groupsOf("high", 3)))
@@ -138,9 +127,7 @@ func TestFullShareHasRoomForPriorities(t *testing.T) {
 
 // What is announced with a priority is looked at before it goes first, unless a lane waits for work.
 func TestUrge(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a"))
+	turns := newTurns(t, ready("a")...)
 	turns.Urge(group("b"), 2)
 	require.True(t, turns.Look().Hinted)
 	_, unknown := turns.Held()

@@ -40,54 +40,48 @@ func (s *stage) finish(turns *Turns, turn *Turn) bool {
 // A tenant with more groups than the line takes, of which nothing is worked, hides no group of another one: not those
 // that were there, nor what comes, is due or is resumed.
 func TestShareIsFoundBehindAnother(t *testing.T) {
-	t.Parallel()
-	for name, poll := range map[string]time.Duration{"walks": time.Second, "looks": 100 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			const limit = 64
-			s.crowd("many", 10*limit)
-			s.send(queue, "zfew/first")
-			s.send(queue, "zfew/paused")
-			s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'zfew/paused')", queue)
-			turns := NewTurns(limit)
-			turns.SetShares(queue, Shares{Of: tenants})
-			scout := NewScout(turns, []string{queue}, s.Schema, poll)
-			conn := s.Session().Conn
-			scout.look.on = name == "looks" // it takes more than a hundredth of poll to walk
-			few := turns.line.row(queue).shares.share("zfew")
-			until := func(n int) {
-				t.Helper()
-				s.Until(func() bool {
-					_, err := scout.step(t.Context(), conn)
-					require.NoError(t, err)
-					turns.Due()
-					return few.len() == n
-				})
-				require.LessOrEqual(t, turns.line.row(queue).len(), 2*limit)
-				if name == "looks" {
-					require.True(t, scout.look.on)
-				}
+	polls := map[string]time.Duration{"walks": time.Second, "looks": 100 * time.Millisecond}
+	overNamed(t, polls, func(t *testing.T, name string, poll time.Duration) {
+		s := newStage(t)
+		const limit = 64
+		s.crowd("many", 10*limit)
+		s.send(queue, "zfew/first")
+		s.send(queue, "zfew/paused")
+		s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'zfew/paused')", queue)
+		turns := NewTurns(limit)
+		turns.SetShares(queue, Shares{Of: tenants})
+		scout := NewScout(turns, []string{queue}, s.Schema, poll)
+		conn := s.Session().Conn
+		scout.look.on = name == "looks" // it takes more than a hundredth of poll to walk
+		few := turns.line.row(queue).shares.share("zfew")
+		until := func(n int) {
+			t.Helper()
+			s.stepUntil(scout, conn, func() bool {
+				turns.Due()
+				return few.len() == n
+			})
+			require.LessOrEqual(t, turns.line.row(queue).len(), 2*limit)
+			if name == "looks" {
+				require.True(t, scout.look.on)
 			}
-			until(1)
-			require.LessOrEqual(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.queue_groups"), limit+1,
-				"rows of groups that are not in line are not made")
-			s.send(queue, "zfew/late")
-			s.crowd("more", 10*limit) // there is no room for most of them
-			until(2)
-			s.Exec("DELETE FROM pgfifo.pauses")
-			until(3)
-			s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
-				VALUES ($1, 'zfew/due', '', statement_timestamp() + interval '1 second')`, queue)
-			until(4)
-		})
-	}
+		}
+		until(1)
+		require.LessOrEqual(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.queue_groups"), limit+1,
+			"rows of groups that are not in line are not made")
+		s.send(queue, "zfew/late")
+		s.crowd("more", 10*limit) // there is no room for most of them
+		until(2)
+		s.Exec("DELETE FROM pgfifo.pauses")
+		until(3)
+		s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
+			VALUES ($1, 'zfew/due', '', statement_timestamp() + interval '1 second')`, queue)
+		until(4)
+	})
 }
 
 // Tenants with more groups each than the line takes go on side by side, although one's groups are all before another's,
 // or among them: each is read where there was no more room for it. Every job of every group is found.
 func TestSharesGoOnWhereTheyWere(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n, rounds, limit = 60, 3 * quantum, 16
 	for range rounds {

@@ -26,13 +26,20 @@ func (s *stage) collect(ctx context.Context, after groups.Key, limit int) (n int
 	return n, last, err
 }
 
+// collected collects up to ten rows, and returns how many there were.
+func (s *stage) collected() int64 {
+	s.Helper()
+	n, _, err := s.collect(s.Context(), groups.Key{}, 10)
+	require.NoError(s, err)
+	return n
+}
+
 func (s *stage) groupRows() []string {
 	s.Helper()
 	return pgtest.Column[string](s.DB, "SELECT group_id FROM pgfifo.queue_groups ORDER BY 1")
 }
 
 func TestCollect(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "busy", "held", "idle 1", "idle 2", "idle 3", "young")
 	s.Exec("DELETE FROM pgfifo.jobs WHERE group_id NOT IN ('busy', 'held')")
@@ -61,26 +68,21 @@ func TestCollect(t *testing.T) {
 
 // A held group keeps its row, whether or not its jobs can be seen.
 func TestCollectPassesOverHeldGroups(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	c := s.Session()
 	c.Do("BEGIN")
 	c.Do("SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE")
 	s.Exec("DELETE FROM pgfifo.jobs")
-	n, _, err := s.collect(t.Context(), groups.Key{}, 10)
-	require.NoError(t, err)
-	require.Zero(t, n)
+	require.Zero(t, s.collected())
 	require.Equal(t, []string{"a"}, s.groupRows())
 	c.Do("COMMIT")
-	n, _, err = s.collect(t.Context(), groups.Key{}, 10)
-	require.NoError(t, err)
-	require.Equal(t, int64(1), n)
+	require.Equal(t, int64(1), s.collected())
 }
 
 // enqueuedMeanwhile steps through a collection, with a message that arrives between its two statements.
 func enqueuedMeanwhile(t *testing.T, second string) []string {
-	s := newStage(t)
+	s := &stage{pgtest.New(t)}
 	s.Enqueue(1, "a")
 	s.Exec("DELETE FROM pgfifo.jobs")
 	c := s.Session()
@@ -104,7 +106,7 @@ func TestCollectLooksTwice(t *testing.T) {
 // marksLeft steps through a collection, with a job that starts between its last two statements, in a group of which
 // several may run at once: such a claim does without the group's row.
 func marksLeft(t *testing.T, rest string) int {
-	s := newStage(t)
+	s := &stage{pgtest.New(t)}
 	s.Enqueue(1, "a")
 	s.Exec("DELETE FROM pgfifo.jobs")
 	c := s.Session()
@@ -136,7 +138,6 @@ func TestCollectLeavesMarks(t *testing.T) {
 
 // In one statement, hence one snapshot, the recheck would not see the message.
 func TestCollectInOneStatementLooksOnce(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("DELETE FROM pgfifo.jobs")
@@ -156,7 +157,7 @@ func TestCollectInOneStatementLooksOnce(t *testing.T) {
 func TestCollectLeavesEvidence(t *testing.T) {
 	t.Parallel()
 	lost := func(sql string) bool {
-		s := newStage(t)
+		s := &stage{pgtest.New(t)}
 		s.Enqueue(1, "a", "b")
 		l := s.lane()
 		s.end(l, succeed(s.claim(l, "a"))...)
@@ -189,7 +190,6 @@ func TestCollectLeavesEvidence(t *testing.T) {
 
 // A job whose group has no row cannot be claimed. Looking for work makes the row.
 func TestScoutMakesMissingRows(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.Exec("DELETE FROM pgfifo.queue_groups")
@@ -197,13 +197,10 @@ func TestScoutMakesMissingRows(t *testing.T) {
 	require.Nil(t, s.step(l, nil, &lease.Request{Key: group("a")}))
 	s.end(l)
 
-	turns := NewTurns(10)
-	scout := NewScout(turns, []string{queue}, s.Schema, time.Second)
-	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+	turns := s.walked()
 	require.Equal(t, []string{"a", "b"}, s.groupRows())
 	for range 2 {
-		h, _, err := l.Step(t.Context(), nil, turns.TryNext().Request())
-		require.NoError(t, err)
+		h := s.step(l, nil, turns.TryNext().Request())
 		require.NotNil(t, h)
 		s.end(l, succeed(h)...)
 	}
@@ -211,7 +208,6 @@ func TestScoutMakesMissingRows(t *testing.T) {
 
 // Collectors, producers and workers go at the same few groups. Every job is done in the end.
 func TestCollectBesideWork(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const jobs = 600
 	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patient)
@@ -295,7 +291,6 @@ func (s *stage) fence(l *lease.Lane, h *lease.Hold) (token int64) {
 
 // Tokens of a group go on growing when its rows were collected meanwhile.
 func TestFenceAfterCollection(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	l := s.lane()
@@ -304,8 +299,7 @@ func TestFenceAfterCollection(t *testing.T) {
 	s.end(l, succeed(h)...)
 	held := s.claim(l, "b")
 	s.fence(l, held)
-	_, _, err := s.collect(t.Context(), groups.Key{}, 10)
-	require.NoError(t, err)
+	s.collected()
 	require.Equal(t, []string{"b"}, pgtest.Column[string](s.DB, "SELECT group_id FROM pgfifo.fences"))
 	s.end(l, succeed(held)...)
 
@@ -314,7 +308,6 @@ func TestFenceAfterCollection(t *testing.T) {
 }
 
 func TestUpsertWaits(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.claim(s.lane(), "a")

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -26,7 +25,6 @@ func drawnInTurn(s *stage) (ids []int64) {
 }
 
 func TestIDsAreDrawnInOrder(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	require.Equal(t, int64(1), pgtest.One[int64](s.DB, "SELECT seqcache FROM pg_sequence "+
 		"WHERE seqrelid = pg_get_serial_sequence('pgfifo.jobs', 'id')::regclass"))
@@ -34,37 +32,23 @@ func TestIDsAreDrawnInOrder(t *testing.T) {
 }
 
 func TestCachedIDsAreNotDrawnInOrder(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Exec("ALTER TABLE pgfifo.jobs ALTER COLUMN id SET CACHE 32")
 	require.Equal(t, []int64{1, 33, 2, 34}, drawnInTurn(s))
 }
 
-// late enqueues to group a in the order 1, 2, 3, but the first commits when the second job is held.
-func late(s *stage, l *lease.Lane) (*lease.Hold, pgx.Tx) {
-	s.Helper()
-	producer := s.Session()
-	tx, err := producer.Begin(s.Context())
-	require.NoError(s, err)
-	_, err = tx.Exec(s.Context(), "INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
-	require.NoError(s, err)
+// Of the jobs 1, 2 and 3 the first is committed when the second is held already.
+func TestLateLowerIDIsClaimedNext(t *testing.T) {
+	s := newStage(t)
+	l, producer := s.lane(), s.Session()
+	producer.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
 	s.Enqueue(2, "a")
 	h := s.claim(l, "a")
-	require.Equal(s, int64(2), h.ID, "what is not committed cannot be waited for")
-	return h, tx
-}
-
-func TestLateLowerIDIsClaimedNext(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	l := s.lane()
-	h, producer := late(s, l)
-	require.NoError(t, producer.Commit(t.Context()))
-	h, _, err := l.Step(t.Context(), succeed(h), &lease.Request{Key: h.Key})
-	require.NoError(t, err)
+	require.Equal(t, int64(2), h.ID, "what is not committed cannot be waited for")
+	producer.Do("COMMIT")
+	h = s.step(l, succeed(h), &lease.Request{Key: h.Key})
 	require.Equal(t, int64(1), h.ID)
-	h, _, err = l.Step(t.Context(), succeed(h), &lease.Request{Key: h.Key})
-	require.NoError(t, err)
+	h = s.step(l, succeed(h), &lease.Request{Key: h.Key})
 	require.Equal(t, int64(3), h.ID)
 }
 
@@ -72,47 +56,29 @@ func TestLateLowerIDIsClaimedNext(t *testing.T) {
 // past it, however many jobs are finished meanwhile, and though nobody tells: neither by what the claims' snapshots say
 // of transactions, nor when the scout asks who is writing.
 func TestLateLowerIDIsNotHidden(t *testing.T) {
-	t.Parallel()
-	for _, end := range []string{"COMMIT", "ROLLBACK"} {
-		for name, watched := range map[string]bool{"by snapshots": false, "by asking": true} {
-			t.Run(end+" "+name, func(t *testing.T) {
-				t.Parallel()
-				s := newStage(t)
-				s.Enqueue(1, "b")
-				producer := s.Session()
-				_, err := producer.Conn.Exec(t.Context(), "BEGIN")
-				require.NoError(t, err)
-				_, err = producer.Conn.Exec(t.Context(),
-					"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
-				require.NoError(t, err)
-				w := workPast(s, watched)
-				_, err = producer.Conn.Exec(t.Context(), end)
-				require.NoError(t, err)
-				w.rest(end == "COMMIT")
-			})
-		}
-	}
+	overEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, end string) {
+		overAll(t, map[string]bool{"by snapshots": false, "by asking": true}, func(t *testing.T, watched bool) {
+			s := newStage(t)
+			s.Enqueue(1, "b")
+			producer := s.Session()
+			producer.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
+			w := workPast(s, watched)
+			producer.Do(end)
+			w.rest(end == "COMMIT")
+		})
+	})
 }
 
 // The same for one that has drawn its id and not written its row yet: a trigger of the user's keeps it.
 func TestDrawnIDIsNotHidden(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "b") // the first of 32 ids takes a transaction id by itself
 	s.Exec(`CREATE FUNCTION pgfifo.wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN IF NEW.payload = ''wait'' THEN PERFORM pg_catalog.pg_advisory_xact_lock(7); END IF; RETURN NEW; END'`)
 	s.Exec("CREATE TRIGGER wait BEFORE INSERT ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION pgfifo.wait()")
-	gate, err := s.Session().Begin(t.Context())
-	require.NoError(t, err)
-	_, err = gate.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)")
-	require.NoError(t, err)
-	producer := s.Session()
-	inserted := make(chan error, 1)
-	go func() {
-		_, err := producer.Conn.Exec(t.Context(),
-			"INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', 'wait')", queue)
-		inserted <- err
-	}()
+	gate, producer := s.Session(), s.Session()
+	gate.Do("BEGIN; SELECT pg_advisory_xact_lock(7)")
+	inserted := producer.Start("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', 'wait')", queue)
 	s.Until(func() bool {
 		return pgtest.One[bool](s.DB,
 			"SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted "+
@@ -120,7 +86,7 @@ func TestDrawnIDIsNotHidden(t *testing.T) {
 				"AND pid = $1)", producer.PgConn().PID())
 	})
 	w := workPast(s, false)
-	require.NoError(t, gate.Commit(t.Context()))
+	gate.Do("COMMIT")
 	require.NoError(t, <-inserted)
 	w.rest(true)
 }
@@ -154,8 +120,7 @@ func (w *passer) work(id int64, watched bool) {
 	if watched {
 		require.NoError(w, w.scout.checkWriters(w.Context(), w.Session().Conn, View{}))
 	}
-	h, _, err := w.lane.Step(w.Context(), nil, w.turn.Request())
-	require.NoError(w, err)
+	h := w.step(w.lane, nil, w.turn.Request())
 	require.Equal(w, id, h.ID)
 	w.end(w.lane, succeed(h)...)
 	require.True(w, w.turns.Again(w.turn, Outcome{Finished: id, More: true, Seen: h.Seen}))
@@ -177,21 +142,16 @@ func (w *passer) rest(first bool) {
 // A job that is put back with its old id lies below the floor: a notification, or a walk that sees it, drops that at
 // once.
 func TestLowerIDDropsTheFloor(t *testing.T) {
-	t.Parallel()
-	for name, tell := range map[string]func(*Turns){
+	overAll(t, map[string]func(*Turns){
 		"announced": func(turns *Turns) { turns.PutBack(group("a"), 1) },
 		"found":     func(turns *Turns) { turns.Looking(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			turns := floored(s)
-			tell(turns)
-			h, _, err := s.lane().Step(t.Context(), nil, turns.TryNext().Request())
-			require.NoError(t, err)
-			require.Equal(t, int64(1), h.ID)
-		})
-	}
+	}, func(t *testing.T, tell func(*Turns)) {
+		s := newStage(t)
+		turns := floored(s)
+		tell(turns)
+		h := s.step(s.lane(), nil, turns.TryNext().Request())
+		require.Equal(t, int64(1), h.ID)
+	})
 }
 
 // floored returns Turns that have finished three jobs of group a, the first of which was put back since.
@@ -212,15 +172,12 @@ func floored(s *stage) *Turns {
 
 // If nobody tells that a job was put back with its old id, it is found when there is nothing above the floor.
 func TestFloorThatHidesTheOnlyJob(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	l, turns := s.lane(), floored(s)
 	turn := turns.TryNext()
-	hold, _, err := l.Step(t.Context(), nil, turn.Request())
-	require.NoError(t, err)
+	hold := s.step(l, nil, turn.Request())
 	require.Nil(t, hold)
 	turns.Done(turn, Outcome{Missed: true})
-	hold, _, err = l.Step(t.Context(), nil, turns.TryNext().Request())
-	require.NoError(t, err)
+	hold = s.step(l, nil, turns.TryNext().Request())
 	require.Equal(t, int64(1), hold.ID)
 }

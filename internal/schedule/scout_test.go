@@ -46,6 +46,32 @@ func (s *stage) run(scout *Scout) *pgtest.Tracer {
 	return traced
 }
 
+// scouting returns Turns for so many groups, and lets a scout fill them until the test ends.
+func (s *stage) scouting(limit int, poll time.Duration, queues ...string) *Turns {
+	s.Helper()
+	turns := NewTurns(limit)
+	s.run(NewScout(turns, queues, s.Schema, poll))
+	return turns
+}
+
+// stepUntil has a scout that does not run step until a condition holds.
+func (s *stage) stepUntil(scout *Scout, conn *pgx.Conn, cond func() bool) {
+	s.Helper()
+	s.Until(func() bool {
+		_, err := scout.step(s.Context(), conn)
+		require.NoError(s, err)
+		return cond()
+	})
+}
+
+// walked returns what a walk has put in line.
+func (s *stage) walked() *Turns {
+	s.Helper()
+	turns, scout := s.scout(time.Second)
+	require.NoError(s, scout.Walk(s.Context(), s.Session().Conn))
+	return turns
+}
+
 // next waits for a group in turn.
 func (s *stage) next(turns *Turns) *Turn {
 	s.Helper()
@@ -57,32 +83,27 @@ func (s *stage) next(turns *Turns) *Turn {
 }
 
 func TestScoutAnnouncesWhatIsFreed(t *testing.T) {
-	t.Parallel()
-	for name, free := range map[string]func(*stage, *lease.Lane, *lease.Hold){
+	overAll(t, map[string]func(*stage, *lease.Lane, *lease.Hold){
 		"terminated": func(s *stage, l *lease.Lane, _ *lease.Hold) { s.Terminate(l.Conn().PgConn().PID()) },
 		"given back": func(s *stage, l *lease.Lane, _ *lease.Hold) { s.end(l) },
 		"settled":    func(s *stage, l *lease.Lane, h *lease.Hold) { s.end(l, succeed(h)...) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(2, "a")
-			l := s.lane()
-			h := s.claim(l, "a")
-			turns, scout := s.scout(time.Hour) // not by walking
-			s.run(scout)
-			got := make(chan *Turn)
-			go func() { got <- turns.Next(t.Context()) }()
-			s.Until(func() bool { return turns.Look().Held == 1 })
-			free(s, l, h)
-			require.Equal(t, "a", (<-got).GroupID)
-		})
-	}
+	}, func(t *testing.T, free func(*stage, *lease.Lane, *lease.Hold)) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		l := s.lane()
+		h := s.claim(l, "a")
+		turns, scout := s.scout(time.Hour) // not by walking
+		s.run(scout)
+		got := make(chan *Turn)
+		go func() { got <- turns.Next(t.Context()) }()
+		s.Until(func() bool { return turns.Look().Held == 1 })
+		free(s, l, h)
+		require.Equal(t, "a", (<-got).GroupID)
+	})
 }
 
 // A connection that breaks when the scout looks at held groups must not cost them their place for a whole Poll.
 func TestScoutOnANewConnection(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	turns, scout := s.scout(time.Hour)
@@ -98,7 +119,6 @@ func TestScoutOnANewConnection(t *testing.T) {
 
 // A claim that missed tells nothing of who holds the group. The scout looks.
 func TestScoutLooksAtMissedGroups(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("DELETE FROM pgfifo.queue_groups")
@@ -108,8 +128,7 @@ func TestScoutLooksAtMissedGroups(t *testing.T) {
 	scout.gap = time.Hour
 	turns.Announce(group("a"), 1)
 	turn := turns.TryNext()
-	h, _, err := l.Step(t.Context(), nil, turn.Request())
-	require.NoError(t, err)
+	h := s.step(l, nil, turn.Request())
 	require.Nil(t, h, "its group has no row")
 	s.end(l)
 	turns.Done(turn, Outcome{Missed: true})
@@ -133,7 +152,6 @@ func (s *stage) watching() (*Turns, *Scout, *pgx.Conn) {
 // A snapshot ends with the latest transaction that has ended. That of the newest holder is beyond it, for as long as
 // nothing else happens on the server: its group must not be tried again and again meanwhile.
 func TestNewestTransactionHolds(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	holder := s.lane()
@@ -149,7 +167,6 @@ func TestNewestTransactionHolds(t *testing.T) {
 
 // A group is known to be free again when its session has let it go, and lives on.
 func TestReleasedBySession(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	_, err := s.Session().Conn.Exec(t.Context(), "SELECT pg_advisory_lock(4711)")
@@ -170,21 +187,18 @@ func TestReleasedBySession(t *testing.T) {
 
 // A MultiXact in a head's xmax looks like a transaction that is yet to come. It holds nothing up.
 func TestLockersOfHeadsAreNotHolders(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	for range 2 {
 		c := s.Session()
 		c.Do("BEGIN; SELECT FROM pgfifo.jobs FOR KEY SHARE")
 	}
-	turns, scout := s.scout(time.Hour)
-	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+	turns := s.walked()
 	require.Equal(t, []string{"a"}, drained(turns))
 	require.Equal(t, int64(1), s.claim(s.lane(), "a").ID)
 }
 
 func TestScoutFindsWhatIsDue(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.jobs SET run_at = clock_timestamp() + interval '300 milliseconds'")
@@ -202,7 +216,6 @@ func TestScoutFindsWhatIsDue(t *testing.T) {
 }
 
 func TestScoutHurries(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour)
 	scout.walks[0].walked, scout.gap = time.Now(), time.Hour
@@ -215,9 +228,8 @@ func TestScoutHurries(t *testing.T) {
 
 // However many groups stand still, the one behind them is found.
 func TestScoutPassesBlockedGroups(t *testing.T) {
-	t.Parallel()
 	const n = tuning.Rows + 89
-	for name, block := range map[string]func(*stage){
+	overAll(t, map[string]func(*stage){
 		"paused": func(s *stage) {
 			s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT queue, group_id FROM pgfifo.jobs WHERE id < $1",
 				n)
@@ -230,22 +242,17 @@ func TestScoutPassesBlockedGroups(t *testing.T) {
 			c.Do("BEGIN")
 			c.Do("SELECT FROM pgfifo.jobs WHERE id < $1 FOR NO KEY UPDATE", n)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Crowd(n)
-			block(s)
-			turns := NewTurns(64)
-			s.run(NewScout(turns, []string{queue}, s.Schema, 100*time.Millisecond))
-			require.Equal(t, fmt.Sprintf("g%05d", n), s.next(turns).GroupID)
-		})
-	}
+	}, func(t *testing.T, block func(*stage)) {
+		s := newStage(t)
+		s.Crowd(n)
+		block(s)
+		turns := s.scouting(64, 100*time.Millisecond, queue)
+		require.Equal(t, fmt.Sprintf("g%05d", n), s.next(turns).GroupID)
+	})
 }
 
 // An idle worker asks about twice a second per queue, though its lanes wait and others hold groups.
 func TestIdleScoutIsQuiet(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(time.Second, queue, "r")
 	traced := s.run(scout)
@@ -265,7 +272,6 @@ func TestIdleScoutIsQuiet(t *testing.T) {
 
 // While the line is full there is nothing to look for. The scout asks whether the server is there all the same.
 func TestScoutWithAFullLineAsks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Crowd(8)
 	turns := NewTurns(4)
@@ -281,7 +287,6 @@ func TestScoutWithAFullLineAsks(t *testing.T) {
 }
 
 func TestScoutEndsWithItsConnection(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(10 * time.Millisecond)
 	conn := s.Session().Conn
@@ -296,7 +301,6 @@ func TestScoutEndsWithItsConnection(t *testing.T) {
 
 // A server that has lost its newest commits may never have heard of the transaction that held a group.
 func TestHolderThatTheServerHasForgotten(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "held")
 	s.Enqueue(1, "other")
@@ -313,44 +317,36 @@ func TestHolderThatTheServerHasForgotten(t *testing.T) {
 
 // An operator may park a job for good, and neither stops its queue by that nor makes it run.
 func TestJobsInTheFarFuture(t *testing.T) {
-	t.Parallel()
-	for _, at := range []string{"infinity", "9999-12-31", "2400-01-01", "290000-01-01"} {
-		t.Run(at, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Enqueue(1, "a", "b")
-			s.Exec("UPDATE pgfifo.jobs SET run_at = $1::text::timestamptz WHERE group_id = 'a'", at)
-			turns := NewTurns(10)
-			scout := NewScout(turns, []string{queue}, s.Schema, time.Second)
-			require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
-			require.Equal(t, "b", turns.TryNext().GroupID)
-			require.Nil(t, turns.TryNext())
-			turns.Done(&Turn{Key: group("a")}, Outcome{Missed: true})
-			require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
-			require.Nil(t, turns.TryNext())
-			h := s.claim(s.lane(), "a")
-			require.False(t, h.Ready())
-			require.Greater(t, h.DueIn, 24*time.Hour)
-		})
-	}
+	times := []string{"infinity", "9999-12-31", "2400-01-01", "290000-01-01"}
+	overEach(t, times, func(t *testing.T, at string) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "b")
+		s.Exec("UPDATE pgfifo.jobs SET run_at = $1::text::timestamptz WHERE group_id = 'a'", at)
+		turns, scout := s.scout(time.Second)
+		require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+		require.Equal(t, "b", turns.TryNext().GroupID)
+		require.Nil(t, turns.TryNext())
+		turns.Done(&Turn{Key: group("a")}, Outcome{Missed: true})
+		require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
+		require.Nil(t, turns.TryNext())
+		h := s.claim(s.lane(), "a")
+		require.False(t, h.Ready())
+		require.Greater(t, h.DueIn, 24*time.Hour)
+	})
 }
 
 // The scout's statements are transactions of their own, with the defaults of its session.
 func TestScoutUnderContraryDefaults(t *testing.T) {
-	t.Parallel()
-	for _, setting := range pgtest.ContraryDefaults {
-		t.Run(setting, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
-			s.Alter(setting)
-			turns := NewTurns(10)
-			conn, err := s.dialer().Connect(t.Context())
-			require.NoError(t, err)
-			defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
-			require.NoError(t, NewScout(turns, []string{queue}, s.Schema, time.Second).Walk(t.Context(), conn))
-			require.Equal(t, "a", turns.TryNext().GroupID)
-			require.Equal(t, int64(1), s.claim(s.lane(), "a").ID)
-		})
-	}
+	overEach(t, pgtest.ContraryDefaults, func(t *testing.T, setting string) {
+		s := newStage(t)
+		s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+		s.Alter(setting)
+		turns := NewTurns(10)
+		conn, err := s.dialer().Connect(t.Context())
+		require.NoError(t, err)
+		defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+		require.NoError(t, NewScout(turns, []string{queue}, s.Schema, time.Second).Walk(t.Context(), conn))
+		require.Equal(t, "a", turns.TryNext().GroupID)
+		require.Equal(t, int64(1), s.claim(s.lane(), "a").ID)
+	})
 }

@@ -36,9 +36,7 @@ func leave(turns *Turns, turn *Turn, o Outcome) {
 
 // Lanes join one after the other, each when the job before its own has started, until there are as many as may run.
 func TestTeam(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(together(3, "a"))
+	turns := newTurns(t, together(3, "a")...)
 	var team []*Turn
 	for id := range int64(3) {
 		turn := turns.TryNext()
@@ -74,8 +72,7 @@ func TestTeam(t *testing.T) {
 // A turn that found no room is tried again when a lane of the process has ended its job, or something is announced, or
 // when a PollInterval is over, and not before.
 func TestTeamThatIsFull(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.poll = time.Hour
 	turns.Offer(together(3, "a"))
 	first := turns.TryNext()
@@ -116,9 +113,7 @@ func TestTeamThatIsFull(t *testing.T) {
 
 // A turn that met a job which somebody was about to start is tried again when it has started here, or soon.
 func TestTeamBehindAStart(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(together(3, "a"))
+	turns := newTurns(t, together(3, "a")...)
 	first := turns.TryNext()
 	turns.Started(first, 1, true)
 	second := turns.TryNext()
@@ -143,9 +138,7 @@ func TestTeamBehindAStart(t *testing.T) {
 
 // A head that is not due holds the group: lanes that end do not go on, unless it is announced.
 func TestTeamWhoseHeadWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(together(2, "a"))
+	turns := newTurns(t, together(2, "a")...)
 	first := turns.TryNext()
 	turns.Started(first, 1, true)
 	second := turns.TryNext()
@@ -160,7 +153,6 @@ func TestTeamWhoseHeadWaits(t *testing.T) {
 // The slots of groups are made when they are found, as many as there may be, and go with the groups. One that looks as
 // if it was made for one message gets no more than it has jobs.
 func TestSlotsOfGroups(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "a", "~"+"0123456789ABCDEFGHIJKLMN")
 	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) "+
@@ -183,12 +175,97 @@ func TestSlotsOfGroups(t *testing.T) {
 	holder.Do("BEGIN")
 	holder.Do("SELECT FROM pgfifo.group_slots WHERE group_id = 'a' AND n = 2 FOR NO KEY UPDATE")
 	s.Exec("UPDATE pgfifo.queue_groups SET created_at = now() - interval '1 day'")
-	_, _, err := s.collect(t.Context(), group(""), 10)
-	require.NoError(t, err)
+	s.collected()
 	require.Equal(t, []string{"a2"}, slots(), "what somebody has is left")
 	s.Exec("UPDATE pgfifo.queues SET group_limit = 2")
 	s.Enqueue(1, "a")
 	_, again := s.scout(time.Hour)
 	require.NoError(t, again.Walk(t.Context(), conn))
 	require.Equal(t, []string{"a1", "a2"}, slots(), "the others are made again")
+}
+
+// limited are groups of a queue that has a limit.
+func limited(ids ...string) []Candidate {
+	cs := ready(ids...)
+	for i := range cs {
+		cs[i].Slot = true
+	}
+	return cs
+}
+
+// over is what a lane does whose claim has found no slot.
+func over(turns *Turns, turn *Turn) {
+	turns.Over(turn.Queue)
+	turns.Free(turn.Queue)
+	turns.Done(turn, Outcome{Missed: true, Over: true})
+}
+
+func TestQueueOverItsLimit(t *testing.T) {
+	turns := newTurns(t, limited("a", "b", "c", "d")...)
+	turns.Offer(of("other", ready("a")))
+	a, b := turns.TryNext(), turns.TryNext()
+	if a.Queue == "other" {
+		a = turns.TryNext()
+	}
+	if b.Queue == "other" {
+		b = turns.TryNext()
+	}
+	require.True(t, a.HasSlot())
+	require.True(t, a.Request().Slot)
+	turns.Under(a.Queue)
+	over(turns, b)
+	require.Nil(t, turns.TryNext(), "it is at its limit, and what there was of the other queue is taken")
+	_, unknown := turns.Held()
+	require.Len(t, unknown, 1, "the scout is to look at the group that found no slot")
+
+	// A lane that has ended a job has freed a slot, and one may try.
+	next, _ := turns.Swap(a, false)
+	require.NotNil(t, next)
+	require.Nil(t, turns.TryNext())
+	turns.Done(a, Outcome{Finished: 1})
+
+	// When the scout has looked, one may, and another one if that had success.
+	turns.Recheck(unknown)
+	turns.Offer(limited(b.GroupID))
+	probe := turns.TryNext()
+	require.NotNil(t, probe)
+	require.Nil(t, turns.TryNext())
+	turns.Under(probe.Queue)
+	last := turns.TryNext()
+	require.NotNil(t, last)
+	require.Nil(t, turns.TryNext())
+	over(turns, last)
+	require.Nil(t, turns.TryNext())
+
+	// So it is when a walk finds the group before the scout looks.
+	turns.Offer(limited(last.GroupID))
+	require.Equal(t, last.GroupID, turns.TryNext().GroupID)
+
+	// A queue that has no limit any more waits for nothing.
+	turns.Offer(limited("e", "f"))
+	over(turns, last)
+	require.Nil(t, turns.TryNext())
+	turns.Offer(ready(last.GroupID))
+	require.Len(t, drained(turns), 3)
+}
+
+// A group that the server refuses something about waits longer each time, also if it found no slot in between.
+func TestTroubleOverALimit(t *testing.T) {
+	turns := newTurns(t, limited("a")...)
+	for n := 1; n <= 5; n++ {
+		turn := turns.TryNext()
+		over(turns, turn)
+		_, unknown := turns.Held()
+		turns.Recheck(unknown) // the scout has looked
+		turns.Offer(limited("a"))
+		turn = turns.TryNext()
+		require.Equal(t, "a", turn.GroupID)
+		turns.Free(queue)
+		turns.Done(turn, Outcome{Trouble: true})
+		require.Equal(t, n, turns.known[group("a")].troubles)
+		turns.mu.Lock() // its time has come
+		turns.known[group("a")].at = time.Now()
+		turns.mu.Unlock()
+		turns.Due()
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -68,27 +67,23 @@ func (s *shift) run(t *testing.T, tenant string, long time.Duration) float64 {
 					s.mu.Unlock()
 				}
 				o := func(u *Turn) Outcome { return Outcome{Finished: 1, More: true, Alone: s.alone[u.share]} }
+				var next *Turn
 				if ctx.Err() == nil {
-					next, stay := s.turns.Swap(turn, true)
+					var stay bool
+					next, stay = s.turns.Swap(turn, true)
 					if next == nil && stay && len(all) == 1 && s.turns.Again(turn, o(turn)) {
 						continue
 					}
-					if next == nil {
-						s.turns.Free(turn.Queue)
-					}
-					for _, u := range all {
-						s.turns.Done(u, o(u))
-					}
-					if turn = next; next == nil {
-						turn = s.turns.Next(ctx)
-					}
-					continue
 				}
-				s.turns.Free(turn.Queue)
+				if next == nil {
+					s.turns.Free(turn.Queue)
+				}
 				for _, u := range all {
 					s.turns.Done(u, o(u))
 				}
-				return
+				if turn = next; next == nil && ctx.Err() == nil {
+					turn = s.turns.Next(ctx)
+				}
 			}
 		})
 	}
@@ -111,16 +106,16 @@ func shared(lanes int, weights map[string]int) *Turns {
 // Two tenants that want all lanes get as much of them, by the lanes' time, as their weights say: however many groups
 // each has, however long its jobs are.
 func TestSharesOfLanes(t *testing.T) {
-	t.Parallel()
 	const job = 10 * time.Millisecond
-	for name, c := range map[string]struct {
+	type row struct {
 		lanes, many, few int
 		jobs             [2]time.Duration
 		weights          map[string]int
 		batch            int
 		alone            map[string]bool
 		want             float64 // of the few
-	}{
+	}
+	overAll(t, map[string]row{
 		"many groups":        {lanes: 4, many: 900, few: 10, want: 0.5},
 		"one lane":           {lanes: 1, many: 900, few: 2, want: 0.5},
 		"one group":          {lanes: 1, many: 900, few: 1, want: 0.5},
@@ -135,49 +130,41 @@ func TestSharesOfLanes(t *testing.T) {
 			alone: map[string]bool{"many": true}, want: 0.5,
 		},
 		"wants less": {lanes: 10, many: 900, few: 2, want: 0.2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				turns := shared(c.lanes, c.weights)
-				turns.SetBatch(queue, Batch{Groups: c.batch})
-				turns.Offer(groupsOf("many", c.many))
-				turns.Offer(groupsOf("few", c.few))
-				takes := map[string]time.Duration{"many": job, "few": job}
-				if c.jobs[0] > 0 {
-					takes["many"], takes["few"] = c.jobs[0], c.jobs[1]
-				}
-				s := &shift{turns: turns, takes: takes, alone: c.alone, n: c.lanes}
-				require.InDelta(t, c.want, s.run(t, "few", 100*time.Second), 0.05)
-			})
+	}, func(t *testing.T, c row) {
+		bubble(t, func(t *testing.T) {
+			turns := shared(c.lanes, c.weights)
+			turns.SetBatch(queue, Batch{Groups: c.batch})
+			turns.Offer(groupsOf("many", c.many))
+			turns.Offer(groupsOf("few", c.few))
+			takes := map[string]time.Duration{"many": job, "few": job}
+			if c.jobs[0] > 0 {
+				takes["many"], takes["few"] = c.jobs[0], c.jobs[1]
+			}
+			s := &shift{turns: turns, takes: takes, alone: c.alone, n: c.lanes}
+			require.InDelta(t, c.want, s.run(t, "few", 100*time.Second), 0.05)
 		})
-	}
+	})
 }
 
 // A tenant that was idle, or kept one lane of many busy, has saved nothing up.
 func TestShareThatComesBack(t *testing.T) {
-	t.Parallel()
-	for name, busy := range map[string]int{"idle": 0, "one lane": 1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				turns := shared(4, nil)
-				turns.Offer(groupsOf("many", 900))
-				turns.Offer(groupsOf("few", busy))
-				takes := map[string]time.Duration{"many": time.Second, "few": time.Second}
-				s := &shift{turns: turns, n: 4, takes: takes}
-				require.InDelta(t, 0.25*float64(busy), s.run(t, "few", time.Hour), 0.02)
-				turns.Offer(groupsOf("few", 50))
-				require.InDelta(t, 0.5, s.run(t, "few", time.Minute), 0.05)
-			})
+	overAll(t, map[string]int{"idle": 0, "one lane": 1}, func(t *testing.T, busy int) {
+		bubble(t, func(t *testing.T) {
+			turns := shared(4, nil)
+			turns.Offer(groupsOf("many", 900))
+			turns.Offer(groupsOf("few", busy))
+			takes := map[string]time.Duration{"many": time.Second, "few": time.Second}
+			s := &shift{turns: turns, n: 4, takes: takes}
+			require.InDelta(t, 0.25*float64(busy), s.run(t, "few", time.Hour), 0.02)
+			turns.Offer(groupsOf("few", 50))
+			require.InDelta(t, 0.5, s.run(t, "few", time.Minute), 0.05)
 		})
-	}
+	})
 }
 
 // Nor has a queue that kept one lane of many busy.
 func TestQueueThatKeptALaneBusy(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := NewTurns(1000)
 		turns.SetConcurrency(4)
 		turns.Offer(of("a", groupsOf("many", 900)))
@@ -194,8 +181,7 @@ func TestQueueThatKeptALaneBusy(t *testing.T) {
 
 // A queue with many shares has no more of the lanes than one without.
 func TestSharesOfOneQueue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := shared(4, nil)
 		for i := range 20 {
 			turns.Offer(groupsOf(fmt.Sprint("tenant", i), 20))
@@ -215,8 +201,7 @@ func TestSharesOfOneQueue(t *testing.T) {
 // Shares beyond those that are told apart have their turns all the same, and those that have nothing to do are
 // forgotten.
 func TestMoreSharesThanAreToldApart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		turns := shared(1, nil)
 		l := turns.line.row(queue).shares
 		for round := range 3 {

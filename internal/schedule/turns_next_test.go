@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/groups"
 )
 
 func TestNextWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	got := make(chan *Turn)
-	go func() { got <- turns.Next(t.Context()) }()
-	<-turns.wake // it waits, or is about to: the scout is asked to look
+	turns := newTurns(t)
+	got, _ := waiting(t, turns) // it waits, or is about to: the scout is asked to look
 	require.True(t, turns.Look().Idle)
 	require.Equal(t, 1, turns.Offer(ready("a")))
 	require.Equal(t, "a", (<-got).GroupID)
@@ -25,8 +25,7 @@ func TestNextWaits(t *testing.T) {
 
 // Lanes that wait get work last in, first out: the rest may go on sleeping.
 func TestNextWakesTheLastThatWaits(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	got := make(chan string)
 	for i := range 3 {
 		go func() { got <- fmt.Sprint(turns.Next(t.Context()).GroupID, " for ", i) }()
@@ -39,8 +38,7 @@ func TestNextWakesTheLastThatWaits(t *testing.T) {
 }
 
 func TestNextEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan *Turn)
 	go func() { got <- turns.Next(ctx) }()
@@ -109,4 +107,74 @@ func TestNextReturnsTheCompany(t *testing.T) {
 		require.Len(t, turn.with, 2, "they are in line again")
 	}
 	require.Positive(t, returned)
+}
+
+// A head that nobody seems to run, and whose claim is missed again and again, is tried ever less often.
+func TestMissedAgainAndAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		cs := ready("a")
+		tries := 0
+		try := func(d time.Duration) int {
+			tries = 0
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if _, unknown := turns.Held(); len(unknown) > 0 {
+					turns.Recheck(unknown)
+				}
+				turns.Offer(cs)
+				if turn := turns.TryNext(); turn != nil {
+					tries++
+					turns.Done(turn, Outcome{Missed: true})
+				}
+			}
+			return tries
+		}
+		require.Less(t, try(10*time.Second), 40)
+		require.Less(t, try(10*time.Second), 22)
+		cs[0].ID++ // another head is tried at once
+		require.Greater(t, try(10*time.Millisecond), 3)
+		cs[0].Holder = 7
+		turns.Offer(cs)
+		cs[0].Holder = 0 // as is one that somebody has run
+		turns.Offer(cs)
+		require.NotNil(t, turns.TryNext())
+	})
+}
+
+// A look that began while a lane had the group tells of it when the group waits already. What is known of it outlives
+// that.
+func TestLateLook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		cs := ready("a")
+		turns.Offer(cs)
+		turn := turns.TryNext()
+		turn.Unavailable++
+		turns.Done(turn, Outcome{More: true, DueIn: time.Second, Alone: true, OneByOne: 9})
+		cs[0].Holder = 7
+		turns.Offer(cs)
+		ended, _ := turns.HeldBy(map[int64]bool{7: false})
+		require.Len(t, ended, 1)
+		done := turns.Recheck(ended)
+		cs[0].Holder, cs[0].DueIn = 0, time.Second
+		turns.Offer(cs)
+		done()
+		require.Nil(t, turns.TryNext())
+		time.Sleep(time.Second)
+		turns.Due()
+		turn = turns.TryNext()
+		require.Equal(t, 1, turn.Unavailable)
+		require.True(t, turn.alone)
+		require.EqualValues(t, 9, turn.single)
+
+		turns.Done(turn, Outcome{Missed: true})
+		turns.Recheck([]groups.Key{turn.Key})
+		turns.Announce(turn.Key, cs[0].ID)
+		turn = turns.TryNext()
+		require.Equal(t, 1, turn.Unavailable)
+		turns.Done(turn, Outcome{Missed: true})
+		turns.Recheck([]groups.Key{turn.Key})()
+		turns.Announce(turn.Key, cs[0].ID) // much later
+		require.Zero(t, turns.TryNext().Unavailable)
+	})
 }

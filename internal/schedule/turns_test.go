@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,31 @@ func drained(t *Turns) (ids []string) {
 	return ids
 }
 
+// newTurns has room for all, and some of it in line. It has the test run beside others.
+func newTurns(t *testing.T, cs ...Candidate) *Turns {
+	t.Helper()
+	t.Parallel()
+	turns := roomyTurns()
+	turns.Offer(cs)
+	return turns
+}
+
+// announced returns new Turns, and that of a group which was announced.
+func announced(t *testing.T, key groups.Key, id int64) (*Turns, *Turn) {
+	t.Helper()
+	turns := newTurns(t)
+	turns.Announce(key, id)
+	return turns, turns.TryNext()
+}
+
+// bubble runs a test beside others in a bubble of testing/synctest: its sleeps move a clock of their own, and take no
+// time.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
 func woken(t *Turns) bool {
 	select {
 	case <-t.wake:
@@ -40,8 +66,7 @@ func woken(t *Turns) bool {
 }
 
 func TestTurnsGoRound(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	require.Equal(t, 3, turns.Offer(ready("a", "b", "c")))
 	require.Zero(t, turns.Offer(ready("a", "b", "c")), "no news")
 	var order []string
@@ -64,9 +89,7 @@ func of(queue string, cs []Candidate) []Candidate {
 
 // Queues take turns, however many groups each has; so does one whose group appears when the others' have waited long.
 func TestQueuesGoRound(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a", "b", "c", "d"))
+	turns := newTurns(t, ready("a", "b", "c", "d")...)
 	turns.Offer(of("x", ready("e", "f")))
 	var order []string
 	for range 3 {
@@ -92,9 +115,7 @@ func TestFullLineHasRoomForOtherQueues(t *testing.T) {
 }
 
 func TestTurnWithoutMoreIsForgotten(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a"))
+	turns := newTurns(t, ready("a")...)
 	turns.Done(turns.TryNext(), Outcome{Finished: 1})
 	require.Nil(t, turns.TryNext())
 	require.Equal(t, 1, turns.Offer(ready("a")), "it can come again")
@@ -151,8 +172,7 @@ func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
 }
 
 func TestTurnsThatAreDueLater(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	require.Equal(t, time.Duration(-1), turns.Due())
 	cs := ready("late", "soon", "now")
 	cs[0].DueIn, cs[1].DueIn = time.Hour, time.Nanosecond
@@ -178,8 +198,7 @@ func TestTurnsThatAreDueLater(t *testing.T) {
 }
 
 func TestTurnsAreDueInOrder(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	past := time.Now().Add(-time.Minute)
 	for i, id := range []string{"e", "c", "a", "gone", "d", "b"} {
 		turns.park(&Turn{Key: group(id)}, past.Add([]time.Duration{5, 3, 1, 1, 4, 2}[i]))
@@ -191,8 +210,7 @@ func TestTurnsAreDueInOrder(t *testing.T) {
 
 // Memory is for so many groups that are not due, and half of it for those that are due soon.
 func TestTurnsParkSoMany(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	turns.soon = time.Minute
 	offer := func(n int, in time.Duration) {
 		cs := make([]Candidate, n)
@@ -209,9 +227,7 @@ func TestTurnsParkSoMany(t *testing.T) {
 }
 
 func TestOrphansGoFirst(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a", "b", "c"))
+	turns := newTurns(t, ready("a", "b", "c")...)
 	require.Equal(t, group("a"), turns.TryNext().Key)
 	orphan := ready("orphan")
 	orphan[0].Orphan = true
@@ -221,8 +237,7 @@ func TestOrphansGoFirst(t *testing.T) {
 }
 
 func TestTurnsThatOthersHold(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	cs := ready("a", "b", "c", "mine", "missed")
 	cs[0].Holder, cs[1].Holder, cs[2].Holder = 7, 7, 8
 	require.Equal(t, 2, turns.Offer(cs))
@@ -258,10 +273,7 @@ func TestTurnsThatOthersHold(t *testing.T) {
 
 // A group that was announced may have no row yet: if its claim misses, the scout is to look at once.
 func TestHintedTurns(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Announce(group("a"), 5)
-	turn := turns.TryNext()
+	turns, turn := announced(t, group("a"), 5)
 	require.True(t, turn.hinted)
 	require.False(t, turns.Look().Hinted)
 	woken(turns)
@@ -287,8 +299,7 @@ func TestAnnounceBeyondTheLimit(t *testing.T) {
 }
 
 func TestFloors(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
+	turns := newTurns(t)
 	id := int64(0)
 	next := func() int64 {
 		t.Helper()
@@ -330,32 +341,24 @@ func TestFloors(t *testing.T) {
 
 // A lower id that appears while a lane works the group must not be hidden by the floor that its job leaves behind.
 func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
-	t.Parallel()
-	for name, again := range map[string]bool{"done": false, "again": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			turns := roomyTurns()
-			turns.Announce(group("a"), 5)
-			turn := turns.TryNext()
-			turns.PutBack(group("a"), 3)
-			o := Outcome{Finished: 5, More: true}
-			if again {
-				require.True(t, turns.Again(turn, o))
-			} else {
-				turns.Done(turn, o)
-				turn = turns.TryNext()
-			}
-			require.Empty(t, turns.floors.marks)
-			turns.Done(turn, Outcome{Finished: 6, More: true})
-			require.Equal(t, int64(6), turns.floors.marks[group("a")].next.id)
-		})
-	}
+	overAll(t, map[string]bool{"done": false, "again": true}, func(t *testing.T, again bool) {
+		turns, turn := announced(t, group("a"), 5)
+		turns.PutBack(group("a"), 3)
+		o := Outcome{Finished: 5, More: true}
+		if again {
+			require.True(t, turns.Again(turn, o))
+		} else {
+			turns.Done(turn, o)
+			turn = turns.TryNext()
+		}
+		require.Empty(t, turns.floors.marks)
+		turns.Done(turn, Outcome{Finished: 6, More: true})
+		require.Equal(t, int64(6), turns.floors.marks[group("a")].next.id)
+	})
 }
 
 func TestAgain(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a"))
+	turns := newTurns(t, ready("a")...)
 	turn := turns.TryNext()
 	for _, o := range []Outcome{{}, {Missed: true, More: true}, {DueIn: 1, More: true}, {Finished: 1}} {
 		require.False(t, turns.Again(turn, o), o)
@@ -374,9 +377,7 @@ func TestAgain(t *testing.T) {
 // A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again
 // at once; and if other workers try it, too.
 func TestTroubleWithJobsBehind(t *testing.T) {
-	t.Parallel()
-	turns := roomyTurns()
-	turns.Offer(ready("a"))
+	turns := newTurns(t, ready("a")...)
 	turn := turns.TryNext()
 	for n := range 3 {
 		require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}), "it will not be")

@@ -30,7 +30,6 @@ func (s *stage) urgents(scout *Scout, conn *pgx.Conn) (found []string) {
 // A look finds the groups whose heads have a priority, and no others: not those whose head has none, is not due or is
 // paused.
 func TestUrgentHeads(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.give(0, 100, "low")
 	s.give(9, 50, "low")
@@ -52,7 +51,6 @@ func TestUrgentHeads(t *testing.T) {
 
 // Looks go on where they have stopped, and come round: many groups in front, or many jobs of one group, hide nothing.
 func TestUrgentLooksComeRound(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n = 2*maxUrgent + 7
 	for range 3 {
@@ -79,72 +77,63 @@ func TestUrgentLooksComeRound(t *testing.T) {
 // A look takes in no more than there is room for of a priority, in each share, and goes on from there; a lower priority
 // has room of its own.
 func TestRoomForUrgentGroups(t *testing.T) {
-	t.Parallel()
-	for name, shares := range map[string]bool{"a queue": false, "shares": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.give(7, 4*maxUrgent, "a/")
-			s.give(6, 10, "a/low")
-			s.give(7, 3, "z/")
-			turns, scout := s.scout(time.Hour)
-			if shares {
-				turns.SetShares(queue, Shares{Of: tenants})
-			}
-			conn := s.Session().Conn
-			for range 8 {
-				require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
-			}
-			r := turns.part(queue, "a")
-			require.Equal(t, maxUrgent, r.rank(7).len())
-			require.Equal(t, 10, r.rank(6).len())
-			if shares {
-				require.Equal(t, 3, turns.part(queue, "z").rank(7).len())
-			}
-			found := 0
-			for scout.urgency.some = true; scout.urgency.some; {
-				for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
-					if s.finish(turns, turn) {
-						found++
-					}
+	overAll(t, map[string]bool{"a queue": false, "shares": true}, func(t *testing.T, shares bool) {
+		s := newStage(t)
+		s.give(7, 4*maxUrgent, "a/")
+		s.give(6, 10, "a/low")
+		s.give(7, 3, "z/")
+		turns, scout := s.scout(time.Hour)
+		if shares {
+			turns.SetShares(queue, Shares{Of: tenants})
+		}
+		conn := s.Session().Conn
+		for range 8 {
+			require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
+		}
+		r := turns.part(queue, "a")
+		require.Equal(t, maxUrgent, r.rank(7).len())
+		require.Equal(t, 10, r.rank(6).len())
+		if shares {
+			require.Equal(t, 3, turns.part(queue, "z").rank(7).len())
+		}
+		found := 0
+		for scout.urgency.some = true; scout.urgency.some; {
+			for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
+				if s.finish(turns, turn) {
+					found++
 				}
-				require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
 			}
-			require.Equal(t, 4*maxUrgent+13, found)
-		})
-	}
+			require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
+		}
+		require.Equal(t, 4*maxUrgent+13, found)
+	})
 }
 
 // While a full line waits, a group whose head has a priority is found before any other: by looks alone, which are rare
 // where there are no priorities, and by a notification at once.
 func TestUrgentGroupBehindAFullLine(t *testing.T) {
-	t.Parallel()
-	for name, announce := range map[string]bool{"looks": false, "notification": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.give(0, 500, "a")
-			turns := NewTurns(64)
-			scout := NewScout(turns, []string{queue}, s.Schema, time.Hour)
-			s.run(scout)
-			s.Until(func() bool { return turns.Look().Ready >= 64 })
-			s.give(1, 1, "z")
-			if announce {
-				turns.Urge(group("z00001"), 501)
-			}
-			s.Until(func() bool {
-				turns.mu.Lock()
-				defer turns.mu.Unlock()
-				return turns.line.row(queue).ranked == 1
-			})
-			require.Equal(t, "z00001", turns.TryNext().GroupID)
+	overAll(t, map[string]bool{"looks": false, "notification": true}, func(t *testing.T, announce bool) {
+		s := newStage(t)
+		s.give(0, 500, "a")
+		turns := NewTurns(64)
+		scout := NewScout(turns, []string{queue}, s.Schema, time.Hour)
+		s.run(scout)
+		s.Until(func() bool { return turns.Look().Ready >= 64 })
+		s.give(1, 1, "z")
+		if announce {
+			turns.Urge(group("z00001"), 501)
+		}
+		s.Until(func() bool {
+			turns.mu.Lock()
+			defer turns.mu.Unlock()
+			return turns.line.row(queue).ranked == 1
 		})
-	}
+		require.Equal(t, "z00001", turns.TryNext().GroupID)
+	})
 }
 
 // No look is made for them while no group is in line, nor often while there are none.
 func TestUrgentLooksAreRare(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour)
 	idle := scout.nextUrgent(turns.Look())
@@ -162,7 +151,6 @@ func TestUrgentLooksAreRare(t *testing.T) {
 
 // A million groups, each with a job that has a priority behind a head that has none: what looks cost is bounded.
 func TestUrgentLookIsShort(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	for p := range MaxPriority {
 		s.give(0, 1000, fmt.Sprint("g", p))

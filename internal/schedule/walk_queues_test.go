@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 const other = "z" // behind queue in the order of the walks
@@ -40,57 +39,47 @@ func (s *stage) send(queue, id string) {
 // A queue with more ready groups than the line takes, of which nothing is worked, keeps no other waiting: one walk
 // finds what was there, and those that follow what comes or is resumed.
 func TestCutQueueKeepsNoOtherWaiting(t *testing.T) {
-	t.Parallel()
-	for name, on := range map[string]bool{"walks": false, "looks": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			const limit = 64
-			s.Crowd(3 * limit)
-			s.send(other, "first")
-			s.send(other, "paused")
-			s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'paused')", other)
-			turns := NewTurns(limit)
-			scout := NewScout(turns, []string{queue, other}, s.Schema, time.Second)
-			conn := s.Session().Conn
-			scout.look.on = on
-			until := func(n int) {
-				t.Helper()
-				s.Until(func() bool {
-					_, err := scout.step(t.Context(), conn)
-					require.NoError(t, err)
-					return s.inLine(turns, other) == n
-				})
-				require.Equal(t, limit, s.inLine(turns, queue))
-				require.Equal(t, on, scout.look.on)
-			}
-			until(1)
-			s.send(other, "late")
-			s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-				SELECT $1, 'new' || i, '' FROM generate_series(1, 100) i`, queue) // there is no room for them
-			until(2)
-			s.Exec("DELETE FROM pgfifo.pauses")
-			until(3)
+	overAll(t, map[string]bool{"walks": false, "looks": true}, func(t *testing.T, on bool) {
+		s := newStage(t)
+		const limit = 64
+		s.Crowd(3 * limit)
+		s.send(other, "first")
+		s.send(other, "paused")
+		s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ($1, 'paused')", other)
+		turns := NewTurns(limit)
+		scout := NewScout(turns, []string{queue, other}, s.Schema, time.Second)
+		conn := s.Session().Conn
+		scout.look.on = on
+		until := func(n int) {
+			t.Helper()
+			s.stepUntil(scout, conn, func() bool { return s.inLine(turns, other) == n })
+			require.Equal(t, limit, s.inLine(turns, queue))
+			require.Equal(t, on, scout.look.on)
+		}
+		until(1)
+		s.send(other, "late")
+		s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+			SELECT $1, 'new' || i, '' FROM generate_series(1, 100) i`, queue) // there is no room for them
+		until(2)
+		s.Exec("DELETE FROM pgfifo.pauses")
+		until(3)
 
-			seen := make(map[string]bool)
-			for len(seen) < 3*limit+100+3 {
-				_, err := scout.step(t.Context(), conn)
-				require.NoError(t, err)
-				require.LessOrEqual(t, s.inLine(turns, queue), limit)
-				for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
-					require.False(t, seen[turn.GroupID], turn.GroupID)
-					seen[turn.GroupID] = true
-					s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = $1", turn.GroupID)
-					turns.Done(turn, Outcome{Finished: 1})
-				}
+		seen := make(map[string]bool)
+		for len(seen) < 3*limit+100+3 {
+			_, err := scout.step(t.Context(), conn)
+			require.NoError(t, err)
+			require.LessOrEqual(t, s.inLine(turns, queue), limit)
+			for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
+				require.False(t, seen[turn.GroupID], turn.GroupID)
+				seen[turn.GroupID] = true
+				s.finish(turns, turn)
 			}
-		})
-	}
+		}
+	})
 }
 
 // What comes or is resumed when the other queue is cut already, after a first walk over both.
 func TestLateGroupsBesideACutQueue(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const limit = 64
 	s.send(other, "first")
@@ -118,28 +107,19 @@ func TestLateGroupsBesideACutQueue(t *testing.T) {
 
 // Two queues that are cut, and one that is not: each goes on where it was, and every group has its turns.
 func TestCutQueuesGoOnWhereTheyWere(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n, rounds = 60, quantum + 1
 	for range rounds {
 		s.Crowd(n)
 	}
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'r', group_id, '' FROM pgfifo.jobs ORDER BY id")
-	turns := NewTurns(16)
-	s.run(NewScout(turns, []string{queue, "r", other}, s.Schema, time.Hour))
+	turns := s.scouting(16, time.Hour, queue, "r", other)
 	worked := make(map[groups.Key]int)
 	for done := int64(0); done < 2*n*rounds; {
-		turn := s.next(turns)
-		took := pgtest.One[int](s.DB, `WITH head AS (DELETE FROM pgfifo.jobs
-			WHERE id = (SELECT min(id) FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2) RETURNING 1)
-			SELECT count(*) FROM head`, turn.Queue, turn.GroupID)
-		if took == 0 { // a walk has seen what is gone meanwhile
-			turns.Done(turn, Outcome{Missed: true})
-			continue
+		if turn := s.next(turns); s.finish(turns, turn) {
+			done++
+			worked[turn.Key]++
 		}
-		done++
-		worked[turn.Key]++
-		turns.Done(turn, Outcome{Finished: done, More: worked[turn.Key] < rounds})
 	}
 	require.Len(t, worked, 2*n)
 	for key, count := range worked {

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
+	"github.com/pgfifo/pgfifo/migrations"
 )
 
 func TestWalkFindsGroupsInEveryState(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(2, "ready", "held", "due", "paused", "idle")
 	s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = 'idle'")
@@ -42,7 +43,6 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 }
 
 func TestWalkReachesEveryGroup(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	n := 2*tuning.Rows + 7
 	s.Crowd(n)
@@ -57,33 +57,28 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 
 // A line shorter than the groups are many: those behind are found as it runs low, and none twice before.
 func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n = 100
 	s.Crowd(n)
-	turns := NewTurns(16)
-	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
+	turns := s.scouting(16, time.Hour, queue)
 	seen := make(map[string]bool)
 	for range n {
 		turn := s.next(turns)
 		require.False(t, seen[turn.GroupID], turn.GroupID)
 		seen[turn.GroupID] = true
-		s.Exec("DELETE FROM pgfifo.jobs WHERE group_id = $1", turn.GroupID)
-		turns.Done(turn, Outcome{Finished: 1})
+		require.True(t, s.finish(turns, turn))
 	}
 }
 
 // With more groups than the line holds, and lanes that are always busy, one walk follows the other: none waits for
 // Poll.
 func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n, rounds = 60, 2*quantum + 1
 	for range rounds {
 		s.Crowd(n)
 	}
-	turns := NewTurns(16)
-	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
+	turns := s.scouting(16, time.Hour, queue)
 	s.Until(func() bool { return !roomy(turns) }) // it is full
 	worked := make(map[string]int)
 	for range n * rounds {
@@ -101,7 +96,6 @@ func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {
 // Where groups are short the walk reads job after job, where they are long it skips; either way it finds every head
 // once.
 func TestWalkThroughShortAndLongGroups(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	const n = 2*tuning.Rows + 7
 	s.Crowd(n)
@@ -130,12 +124,11 @@ func TestWalkThroughShortAndLongGroups(t *testing.T) {
 
 // Over many dead entries a walk is slow, and the next one is far off. Floors are forgotten in time all the same.
 func TestSlowWalksDoNotKeepFloors(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	turns, scout := s.scout(time.Hour)
 	conn := s.Session().Conn
-	s.looking(scout, conn)
+	s.look(scout, conn)
 	wait, err := scout.step(t.Context(), conn)
 	require.NoError(t, err)
 	require.Positive(t, wait)
@@ -145,7 +138,6 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 
 // The first walk finds a whole batch of groups at once, and does not make the others wait for the busy lanes' sake.
 func TestTheFirstWalkHurries(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Crowd(2*tuning.Rows + 7)
 	s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
@@ -165,4 +157,33 @@ func TestTheFirstWalkHurries(t *testing.T) {
 
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Greater(t, scout.nextWalk(walk()), time.Minute, "later ones leave the lanes most of the server")
+}
+
+func TestTwoSchemasInOneDatabase(t *testing.T) {
+	s := newStage(t)
+	name, err := schema.Parse(`Other "one"`)
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), s.Pool, &migrations.Config{Schema: name.String()}))
+	other := &stage{&pgtest.DB{T: t, URL: s.URL, Pool: s.Pool, Schema: name}}
+	s.Enqueue(1, "a")
+	s.Enqueue(1, "a")
+	other.Enqueue(1, "a")
+
+	l, otherLane := s.lane(), other.lane()
+	h, otherHold := s.claim(l, "a"), other.claim(otherLane, "a")
+	require.True(t, h.More)
+	require.False(t, otherHold.More)
+	require.Equal(t, []string{"a", "a/1"}, s.Locked())
+	require.Equal(t, []string{"a", "a/1"}, other.Locked())
+	other.end(otherLane, succeed(otherHold)...)
+	require.Equal(t, 2, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+	require.Zero(t, pgtest.One[int](s.DB, `SELECT count(*) FROM "Other ""one""".jobs`))
+
+	turns := NewTurns(10)
+	scout := NewScout(turns, []string{queue}, name, time.Second)
+	require.NoError(t, scout.Walk(t.Context(), s.Session().Conn))
+	require.Nil(t, turns.TryNext())
+	require.Equal(t, int64(1), other.collected())
+	require.Equal(t, []string{"a"}, s.groupRows())
+	s.end(l)
 }
