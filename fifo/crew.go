@@ -286,8 +286,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 }
 
 // runBeside runs the scout or the listener, on one connection after another: on *first, unless that is nil, then on
-// those that it opens. One on which all is refused at once, for want of a right say, is no end of the trouble: the next
-// rest is longer.
+// those that it opens. If all is refused at once on one, for want of a right say, the next rest is longer.
 func (c *crew) runBeside(
 	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
 ) {

@@ -73,7 +73,7 @@ const (
 var keepTexts = texts.Prepared(
 	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
 
-// keep opens a session that is to hold groups: see run.
+// keep opens a session that is to hold groups. The caller starts run.
 func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
@@ -199,12 +199,12 @@ func (s *session) close() {
 // retryDue reports whether it is time to ask again for what was not let go.
 func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
-// retryLater says what is still to be let go. It sets the time at which that is asked for again, if that was asked for
-// just now, or is new.
+// retryLater says what is still to be let go. It moves the time of the next try only after a try, or if nothing was
+// waiting before.
 func (s *session) retryLater(unreleased []release, retried bool) {
-	isNew := len(s.unreleased) == 0
+	wasEmpty := len(s.unreleased) == 0
 	s.unreleased = unreleased
-	if !retried && !isNew {
+	if !retried && !wasEmpty {
 		return
 	}
 	if s.tries++; len(unreleased) == 0 {
