@@ -39,8 +39,8 @@
 // Give the tool a table of its own for these (x-migrations-table, atlas's --revisions-schema): their versions are not
 // those of your migrations. Or copy each file among yours, under a number of yours, and have atlas hash again.
 //
-// Functions in them have semicolons in their bodies. So GooseFS puts goose's StatementBegin and StatementEnd around each
-// direction; the other tools need none.
+// Functions in them have semicolons in their bodies. So GooseFS puts goose's StatementBegin and StatementEnd around
+// each direction; the other tools need none.
 //
 // The files record the version themselves, as the result of the function schema_version in the library's schema, so
 // that Version and Check are right whichever tool ran them, and the tools may take turns. It is part of the schema
