@@ -89,7 +89,7 @@ func TestKilledInQuery(t *testing.T) {
 
 // A job that takes its process down with it is given up like any other, and its group goes on.
 func TestPoisonJobBecomesDeadLetter(t *testing.T) {
-	overEach(t, []string{"exit", "kill"}, func(t *testing.T, how string) {
+	pgtest.OverEach(t, []string{"exit", "kill"}, func(t *testing.T, how string) {
 		const lives = 3
 		s := newSite(t)
 		poison := message("g", task{Do: how})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
@@ -226,7 +227,7 @@ func TestFailedAttemptsLeaveNoEffect(t *testing.T) {
 
 // A lower id than those that were worked already is worked too, whether or not anybody tells the worker.
 func TestLateCommitIsWorked(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, pollOnly bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, pollOnly bool) {
 		s := newSite(t)
 		s.pollOnly = pollOnly
 		client := fifo.Open(s.pool, &fifo.Config{PollOnly: pollOnly})

@@ -250,7 +250,7 @@ func (s *site) forsaken(ctx context.Context) error {
 
 // Rows that stay open for longer than the server waits for a silent worker: the job keeps its worker.
 func TestRowsOpenPastTheBound(t *testing.T) {
-	overAll(t, map[string]string{
+	pgtest.OverAll(t, map[string]string{
 		"few":                 "SELECT generate_series(1, 8)",
 		"more, in the socket": "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
 	}, func(t *testing.T, sql string) {
@@ -275,7 +275,7 @@ func TestRowsOpenPastTheBound(t *testing.T) {
 
 // So many rows left unread that no heartbeat can be sent: the first handler is told before the second one begins.
 func TestRowsUnreadPastTheBound(t *testing.T) {
-	overAll(t, map[string]int{"in the sockets": 3000, "more than they hold": 100_000}, func(t *testing.T, n int) {
+	pgtest.OverAll(t, map[string]int{"in the sockets": 3000, "more than they hold": 100_000}, func(t *testing.T, n int) {
 		seen := twoAttempts(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
 			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, $1::integer)", n)
 			if err != nil {

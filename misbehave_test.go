@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A misuse is something that a handler should not do to the connection and the tables that are lent to it. It does so
@@ -160,8 +161,8 @@ func (h *misuser) handle(ctx context.Context, job *fifo.Job) error {
 // Whatever a handler does to what it is lent: each job has its effect once, its group's later jobs run in order, so do
 // those of another queue, and the one lane there is stays of use or is replaced.
 func TestMisuse(t *testing.T) {
-	overAll(t, misuses, func(t *testing.T, v misuse) {
-		overAll(t, map[string]fifo.Queue{"alone": {}, "in a batch": {BatchJobs: 3}},
+	pgtest.OverAll(t, misuses, func(t *testing.T, v misuse) {
+		pgtest.OverAll(t, map[string]fifo.Queue{"alone": {}, "in a batch": {BatchJobs: 3}},
 			func(t *testing.T, batch fifo.Queue) { testMisuse(t, v, batch) })
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -53,7 +54,7 @@ const traps = `
 // 14 and in clusters that were upgraded from it. Its functions are not for the library's statements to find
 // (CVE-2018-1058), whatever a role does.
 func TestForeignOverloads(t *testing.T) {
-	overAll(t, map[string]func(*testing.T, *staff){
+	pgtest.OverAll(t, map[string]func(*testing.T, *staff){
 		"producer": producerRole, "worker": workerRole, "reader": readerRole, "admin": adminRole,
 		"admin of jobs": adminOfJobs,
 	}, func(t *testing.T, role func(*testing.T, *staff)) {

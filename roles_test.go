@@ -18,7 +18,7 @@ import (
 // eachSchema runs a test in the library's own schema, and in one whose name needs every quoting there is.
 func eachSchema(t *testing.T, test func(t *testing.T, s *staff)) {
 	schemas := map[string]string{"own": "", "quoted": `Odd "pgfifo_worker' $roles$ schema`}
-	overAll(t, schemas, func(t *testing.T, schema string) {
+	pgtest.OverAll(t, schemas, func(t *testing.T, schema string) {
 		test(t, newStaff(t, schema))
 	})
 }

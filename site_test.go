@@ -60,23 +60,6 @@ func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
 	return s
 }
 
-// overAll runs a test with each row of a table, and overEach with each of several values, beside each other.
-func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
-	t.Helper()
-	t.Parallel()
-	for name, row := range table {
-		t.Run(name, func(t *testing.T) { test(t, row) })
-	}
-}
-
-func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
-	t.Helper()
-	t.Parallel()
-	for _, value := range values {
-		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
-	}
-}
-
 func message(group string, payload task) fifo.Message {
 	return fifo.Message{Queue: queue, GroupID: group, Payload: payload}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // freezeWalWriter keeps the server from writing what no commit waits for, as a power failure would; thaw it just before
@@ -75,7 +77,7 @@ var lazy = map[string]string{
 // commits nothing is lost that was acknowledged. With synchronous_commit=off the newest commits are, and what is left
 // is still sound: a prefix of the enqueues, a prefix of each group's effects, each effect with its job's completion.
 func TestServerCrash(t *testing.T) {
-	overAll(t, map[string]string{
+	pgtest.OverAll(t, map[string]string{
 		"durable":                            "",
 		"synchronous_commit=off":             "ALTER SYSTEM SET synchronous_commit = off",
 		"synchronous_commit=off of the role": "ALTER ROLE postgres SET synchronous_commit = off",
@@ -126,7 +128,7 @@ func TestServerCrash(t *testing.T) {
 // is lost. The last completions are undone, each with its effect, and those jobs run again in order; nothing of a queue
 // that is not relaxed is.
 func TestRelaxedServerCrash(t *testing.T) {
-	overAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
+	pgtest.OverAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
 		c := newCluster(t, lazy)
 		c.migrate()
 		s := newSiteAt(t, c.url(c.port))
@@ -210,7 +212,7 @@ func (c *cluster) caughtUp(standby *cluster) {
 // A primary dies in the middle of the work, and its standby is promoted; workers and producer go there by themselves. A
 // synchronous standby has all that was acknowledged, an asynchronous one a prefix of it.
 func TestPromotedStandby(t *testing.T) {
-	overEach(t, []string{"synchronous", "asynchronous"}, func(t *testing.T, mode string) {
+	pgtest.OverEach(t, []string{"synchronous", "asynchronous"}, func(t *testing.T, mode string) {
 		primary := newCluster(t, nil)
 		primary.migrate()
 		standby := primary.copy()

@@ -57,7 +57,7 @@ func (s *site) requireNotices(producer, worker *fifo.Client) {
 
 // Notifications reach a worker behind pgbouncer in session mode, and go out from producers behind transaction mode.
 func TestNoticesThroughPoolers(t *testing.T) {
-	overEach(t, []string{"worker, session", "producer, transaction"}, func(t *testing.T, behind string) {
+	pgtest.OverEach(t, []string{"worker, session", "producer, transaction"}, func(t *testing.T, behind string) {
 		who, mode, _ := strings.Cut(behind, ", ")
 		s := newSite(t)
 		b := newBouncer(t, mode, nil)

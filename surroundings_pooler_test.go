@@ -232,7 +232,7 @@ func TestPoolerDies(t *testing.T) {
 
 // A worker refuses sessions that are not its own, also beside other clients of the pooler, and leaves nothing in them.
 func TestWorkerRefusesSharedSessions(t *testing.T) {
-	overEach(t, []string{"transaction", "statement"}, func(t *testing.T, mode string) {
+	pgtest.OverEach(t, []string{"transaction", "statement"}, func(t *testing.T, mode string) {
 		s := newSite(t)
 		b := newBouncer(t, mode, map[string]string{"default_pool_size": "8"})
 		through := b.through(s.url)

@@ -42,8 +42,8 @@ func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec,
 		pgx.QueryExecModeSimpleProtocol,
 	}
-	overEach(t, modes, func(t *testing.T, mode pgx.QueryExecMode) {
-		overAll(t, map[string]bool{"by ids": false, "by commits": true}, func(t *testing.T, commitOrder bool) {
+	pgtest.OverEach(t, modes, func(t *testing.T, mode pgx.QueryExecMode) {
+		pgtest.OverAll(t, map[string]bool{"by ids": false, "by commits": true}, func(t *testing.T, commitOrder bool) {
 			s := newSite(t)
 			// Fewer than producers: those who wait for each other's commit hold one meanwhile.
 			set := map[string]string{"default_pool_size": "3"}

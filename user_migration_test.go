@@ -124,7 +124,7 @@ func TestMigrationOfAUsersTable(t *testing.T) {
 		settings string
 		check    func(o *office, ended <-chan error)
 	}
-	overAll(t, map[string]migration{
+	pgtest.OverAll(t, map[string]migration{
 		"without a lock_timeout": {patient, func(o *office, ended <-chan error) {
 			o.migrationWaits()
 			elsewhere := o.send("elsewhere", "a", "b", "c")
@@ -220,7 +220,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		columns  string
 		attempts []int
 	}
-	overAll(t, map[string]query{
+	pgtest.OverAll(t, map[string]query{
 		"all columns": {"*", []int{1, 1, 2, 1}}, "by name": {"id, n", []int{1, 1, 1, 1}},
 	}, func(t *testing.T, q query) {
 		s := newSite(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A worker with AbandonAfter goes on without the handler: its group is free, and its lane. What the handler still does
@@ -21,7 +22,7 @@ import (
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
-	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) func() error{
+	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) func() error{
 		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
 			return func() error {
 				_, err := job.Fence(ctx)
@@ -144,7 +145,7 @@ func TestAbandonBesideAHook(t *testing.T) {
 
 // A handler in the middle of a statement that nobody cancels is abandoned as well.
 func TestAbandonInAStatement(t *testing.T) {
-	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
+	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"pgx": func(ctx context.Context, job *fifo.Job) error {
 			return exec(ctx, job, "SELECT pg_sleep(600)")
 		},
@@ -173,7 +174,7 @@ func TestAbandonInAStatement(t *testing.T) {
 
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
 func TestAbandonABatch(t *testing.T) {
-	overAll(t, ways, func(t *testing.T, work way) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 		b := newBed(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		h := newStubborn()
@@ -224,7 +225,7 @@ func TestRunOneAbandons(t *testing.T) {
 // While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not,
 // whether the handler has returned or is abandoned.
 func TestBorrowedRowsLeftOpen(t *testing.T) {
-	overEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
+	pgtest.OverEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
 		b, release := newBed(t), make(chan struct{})
 		b.ledger.overlaps = true
 		b.send("g", nil)
@@ -268,7 +269,7 @@ func (a slowArgument) Value() (driver.Value, error) {
 
 // The lane does not wait for an argument of a statement either.
 func TestArgumentThatTakesItsTime(t *testing.T) {
-	overEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
+	pgtest.OverEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
 		b, arg := newEffects(t), slowArgument{make(chan struct{}), make(chan struct{})}
 		b.ledger.overlaps = true
 		b.send("g", nil)

@@ -81,7 +81,7 @@ func (b *bed) asked() {
 
 // A notice is said when the transaction has committed, and not before; none of one that was rolled back.
 func TestNoticeAfterCommit(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		e := b.listen()
 		p := begin(b)
@@ -111,8 +111,8 @@ func TestNoticeAfterCommit(t *testing.T) {
 
 // Every queue of a transaction is announced, and of a statement too.
 func TestNoticesOfTwoQueues(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		overEach(t, []int{1, 2}, func(t *testing.T, statements int) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, statements int) {
 			b := newBed(t)
 			e := b.listen()
 			p := begin(b)
@@ -254,7 +254,7 @@ func TestAnnouncerLosesItsConnection(t *testing.T) {
 
 // What was committed before the client is closed is announced, though the process may end right after it.
 func TestCloseAnnounces(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		b.client = fifo.Open(b.pool, nil)
 		e := b.listen()

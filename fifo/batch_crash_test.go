@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // cut ends the connection of the job's batch.
@@ -40,8 +41,8 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
 
 func testLostBatch(t *testing.T, by lease) {
-	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
-		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			ids := b.fill(batch)
@@ -92,8 +93,8 @@ func testLostBatch(t *testing.T, by lease) {
 func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
 
 func testPoisonInABatch(t *testing.T, by lease) {
-	overAll(t, ways, func(t *testing.T, work way) {
-		overAll(t, batches(8), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
+		pgtest.OverAll(t, batches(8), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			ids := b.fill(batch)
@@ -120,7 +121,7 @@ func testPoisonInABatch(t *testing.T, by lease) {
 
 // The groups of a lost batch that had not been worked yet are not forgotten until the next poll.
 func TestUnworkedGroupsOfALostBatch(t *testing.T) {
-	overAll(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
+	pgtest.OverAll(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
 		"killed": (*bed).cut,
 		"ended": func(_ *bed, ctx context.Context, job *fifo.Job) error {
 			return execAnyway(ctx, job, "ROLLBACK")

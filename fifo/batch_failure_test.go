@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // attempts returns with which attempt each job of the list was done. Every one of the given jobs must be there once,
@@ -80,8 +81,8 @@ var culprits = map[string]func(ctx context.Context, job *fifo.Job) error{
 func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
 
 func testCulpritInABatch(t *testing.T, by lease) {
-	overAll(t, ways, func(t *testing.T, work way) {
-		overAll(t, batches(6), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
+		pgtest.OverAll(t, batches(6), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			b.ledger.unordered = true
 			b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
@@ -121,8 +122,8 @@ func testCulpritInABatch(t *testing.T, by lease) {
 
 // An operator who deletes a job of a batch while it fails leaves the others what they are: done once, and told so.
 func TestFailedJobOfABatchIsDeleted(t *testing.T) {
-	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
-		overAll(t, map[string]error{
+	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		pgtest.OverAll(t, map[string]error{
 			"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose),
 		}, func(t *testing.T, err error) {
 			b := newList(t)
@@ -158,8 +159,8 @@ func TestFailedJobOfABatchIsDeleted(t *testing.T) {
 
 // A COMMIT by hand keeps what was written before it, which cannot be undone; nothing else goes wrong.
 func TestCommitByHandInABatch(t *testing.T) {
-	overEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"}, func(t *testing.T, sql string) {
-		overAll(t, ways, func(t *testing.T, work way) {
+	pgtest.OverEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"}, func(t *testing.T, sql string) {
+		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 			b := newList(t)
 			b.ledger.unordered = true
 			ids := b.send("g", make([]any, 5)...)
@@ -186,14 +187,14 @@ func TestOperatorInABatch(t *testing.T) {
 		do   string
 		left []int
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"delete":   {"DELETE FROM pgfifo.jobs WHERE id = $1", []int{0, 1, 3, 4}},
 		"update":   {"UPDATE pgfifo.jobs SET payload = 'changed' WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"attempts": {"UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"away":     {"UPDATE pgfifo.jobs SET group_id = 'other' WHERE id = $1", []int{0, 1, 2, 3, 4}},
 		"purge":    {"", []int{0}},
 	}, func(t *testing.T, x row) {
-		overAll(t, ways, func(t *testing.T, work way) {
+		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 			b := newList(t)
 			b.ledger.unordered = true
 			ids := b.send("g", make([]any, 5)...)
@@ -227,11 +228,11 @@ func TestOperatorInABatch(t *testing.T) {
 // A batch of many groups that cannot be committed is given back before anybody else sees its groups: other workers, who
 // wait for them, charge none of the innocent. What only COMMIT would find out is done away with before.
 func TestBatchThatIsRefused(t *testing.T) {
-	overAll(t, map[string]string{
+	pgtest.OverAll(t, map[string]string{
 		"deferred": "INSERT INTO effects VALUES (-1)",
 		"cursor":   "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / attempt FROM generate_series(0, 1) attempt",
 	}, func(t *testing.T, spoil string) {
-		overAll(t, ways, func(t *testing.T, work way) {
+		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 			b := newEffects(t)
 			b.exec("INSERT INTO effects VALUES (-1)")
 			bad := b.send("bad", nil)[0]
@@ -291,7 +292,7 @@ func TestBatchWaitsForALockOnATable(t *testing.T) {
 		batch fifo.Queue
 		msg   fifo.Message
 	}
-	overNamed(t, map[string]row{
+	pgtest.OverNamed(t, map[string]row{
 		"fences":        {fifo.Queue{BatchGroups: 5}, fifo.Message{Queue: "q", Ungrouped: true}},
 		"jobs":          {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},
 		"attempt_marks": {fifo.Queue{BatchJobs: 5}, fifo.Message{Queue: "q", GroupID: "g"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // newList is a bed with a table in which handlers note what they worked, in which transaction.
@@ -116,7 +117,7 @@ var ways = map[string]way{
 func TestBatchOfOneGroup(t *testing.T) { overLeases(t, testBatchOfOneGroup) }
 
 func testBatchOfOneGroup(t *testing.T, by lease) {
-	overAll(t, ways, func(t *testing.T, work way) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 		b := by.on(newList(t))
 		ids := b.send("g", make([]any, 25)...)
 		b.work(work(b, fifo.Queue{BatchJobs: 10}, note))
@@ -129,7 +130,7 @@ func testBatchOfOneGroup(t *testing.T, by lease) {
 func TestBatchOfGroups(t *testing.T) { overLeases(t, testBatchOfGroups) }
 
 func testBatchOfGroups(t *testing.T, by lease) {
-	overAll(t, ways, func(t *testing.T, work way) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 		b := by.on(newList(t))
 		var msgs []fifo.Message // in one notice: a later one could split a batch
 		for _, g := range []string{"a", `b"\`, "NULL", "{d,'é"} {
@@ -172,7 +173,7 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 func TestBatchStopsAtTheFirstFailure(t *testing.T) { overLeases(t, testBatchStopsAtTheFirstFailure) }
 
 func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
-	overAll(t, map[string]func(b *bed, bad int64) *fifo.Worker{
+	pgtest.OverAll(t, map[string]func(b *bed, bad int64) *fifo.Worker{
 		"each": func(b *bed, bad int64) *fifo.Worker {
 			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
 				err := note(ctx, job)
@@ -257,7 +258,7 @@ func TestWhoRunsAlone(t *testing.T) {
 		message fifo.Message
 		before  string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"tried once": {fifo.Message{MaxAttempts: 1}, "SELECT 1"},
 		"delayed": {
 			fifo.Message{Delay: time.Hour},
@@ -265,7 +266,7 @@ func TestWhoRunsAlone(t *testing.T) {
 		},
 		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
 	}, func(t *testing.T, x row) {
-		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
 			b := newList(t)
 			m := x.message
 			m.Queue, m.GroupID = "q", "g"
@@ -302,7 +303,7 @@ func TestOneAtATimeAfterAFailure(t *testing.T) {
 		spoilt string
 		want   []int
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"error":  {fifo.Queue{BatchJobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
 		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
 	}, func(t *testing.T, x row) {
@@ -326,7 +327,7 @@ func TestOneAtATimeAfterAFailure(t *testing.T) {
 
 // RunOne works one job, whatever the batch.
 func TestRunOneTakesNoBatch(t *testing.T) {
-	overAll(t, batches(10), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, batches(10), func(t *testing.T, batch fifo.Queue) {
 		b := newList(t)
 		ids := append(b.send("g", nil, nil), b.send("h", nil)...)
 		w := b.slice(batch, noteAll)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 func TestInvalidBatch(t *testing.T) {
@@ -163,7 +164,7 @@ func TestBatchErrors(t *testing.T) {
 func TestFailureInABatchOfGroups(t *testing.T) { overLeases(t, testFailureInABatchOfGroups) }
 
 func testFailureInABatchOfGroups(t *testing.T, by lease) {
-	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
 		b := by.on(newList(t))
 		ids := b.sendMany("q", 6, 1)
 		bad := ids[1:3]
@@ -214,7 +215,7 @@ func testFailureInABatchOfGroups(t *testing.T, by lease) {
 
 // Hooks hear of every job of a batch, and the counters add up.
 func TestBatchHooks(t *testing.T) {
-	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
 		type key struct{}
 		var mu sync.Mutex
 		var calls []string

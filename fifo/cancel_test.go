@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A canceled job's handler learns of it. The job is back in its place, no attempt is counted, and it runs again when
@@ -16,8 +17,8 @@ import (
 func TestCancel(t *testing.T) { overLeases(t, testCancel) }
 
 func testCancel(t *testing.T, by lease) {
-	overEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
-		overEach(t, []string{"group", "queue"}, func(t *testing.T, scope string) {
+	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+		pgtest.OverEach(t, []string{"group", "queue"}, func(t *testing.T, scope string) {
 			b := by.on(newBed(t))
 			ids := b.send("a", "one", "two", "three")
 			b.send("b", "other")
@@ -99,7 +100,7 @@ func (b *bed) ruled() {
 
 // Of a batch of groups, those whose handlers have not begun are canceled as well: they do not begin.
 func TestCancelInABatchOfGroups(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, whole bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, whole bool) {
 		b := newBed(t)
 		// Without notices, all are found at once. The first one may be handed to the lane before the others are in
 		// line. They are by the time it has ended.
@@ -172,7 +173,7 @@ func TestCancelWithoutThePool(t *testing.T) {
 
 // Workers are told of it when it is committed.
 func TestCancelIsAnnounced(t *testing.T) {
-	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
 		e, q := b.listen(), b.q
 		for want, s := range map[string]fifo.Scope{
@@ -204,7 +205,7 @@ func (b *bed) terminates(s fifo.Scope) bool {
 func TestTerminate(t *testing.T) { overLeases(t, testTerminate) }
 
 func testTerminate(t *testing.T, by lease) {
-	overAll(t, map[string]bool{"no transaction": false, "transaction": true}, func(t *testing.T, writes bool) {
+	pgtest.OverAll(t, map[string]bool{"no transaction": false, "transaction": true}, func(t *testing.T, writes bool) {
 		b := by.on(newList(t))
 		b.send("g", "stuck")
 		b.send("other", "fine")

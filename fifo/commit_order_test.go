@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 
@@ -24,7 +25,8 @@ func (b *bed) waiters() int {
 // The second producer of a group gets its id when the first has ended, whichever way; other groups' don't wait. A group
 // whose id looks as if it was drawn for an Ungrouped message is one as well.
 func TestCommitOrder(t *testing.T) {
-	overNamed(t, map[string]string{"commit": "g", "undo": ownAlike}, func(t *testing.T, end string, group string) {
+	ends := map[string]string{"commit": "g", "undo": ownAlike}
+	pgtest.OverNamed(t, ends, func(t *testing.T, end string, group string) {
 		b := newBed(t, commitOrder)
 		m := fifo.Message{Queue: "q", GroupID: group, Payload: "first"}
 		first := producers["bun.Tx"](b)
@@ -102,7 +104,7 @@ func TestCommitOrderBatches(t *testing.T) {
 // The window of a message begins when it is enqueued, and not when it has begun to wait for another one that was rolled
 // back. So does a delay, for one that waits for the order of commits.
 func TestWaitingIsNoPartOfATime(t *testing.T) {
-	overNamed(t, map[string]fifo.Message{
+	pgtest.OverNamed(t, map[string]fifo.Message{
 		"SELECT expires - interval '5 min' FROM pgfifo.dedup_ids": deduped("g", "a"),
 		"SELECT run_at - interval '5 min' FROM pgfifo.jobs": {
 			Queue: "q", GroupID: "g", Delay: 5 * time.Minute,

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // escaping is a group id that names all groups where a backslash escapes the quote behind it.
@@ -50,7 +51,7 @@ func switchOff(ctx context.Context, conn *pgx.Conn) error {
 
 // Wherever the setting comes from, nothing is sent in which a value could leave its quotes. The verbs send parameters.
 func TestNonconformingStrings(t *testing.T) {
-	overAll(t, map[string]func(*bed) *pgxpool.Pool{
+	pgtest.OverAll(t, map[string]func(*bed) *pgxpool.Pool{
 		"connection string": func(b *bed) *pgxpool.Pool {
 			u, err := url.Parse(b.url)
 			require.NoError(b.t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // watchful is a worker's setting that notices the loss of an idle connection soon.
@@ -50,7 +51,7 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
-	overNamed(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+	pgtest.OverNamed(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			if err := b.kill(ctx, pid); err != nil {
 				return err

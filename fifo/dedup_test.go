@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // deduped returns a message of queue q with a deduplication id, whose payload is its group and the id.
@@ -89,8 +90,8 @@ func TestDedupSettings(t *testing.T) {
 // Duplicates within one call, beside messages without a deduplication id, in each kind of transaction: the receipts are
 // in the order of the messages, and all of them keep their headers and times.
 func TestDedupInOneCall(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
-		overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+		pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 			b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
 			first := b.receipts(deduped("g", "stored"))
 			msgs := []fifo.Message{
@@ -135,8 +136,8 @@ func (b *bed) blocked() int {
 // The second of two concurrent duplicates waits for the first one's transaction: it is a duplicate if that commits, and
 // else takes its place, with an id that is drawn then.
 func TestDedupAtOnce(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		overEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		pgtest.OverEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
 			b := newBed(t)
 			first := begin(b)
 			ids := first.send(deduped("g", "a"))
@@ -195,7 +196,7 @@ func TestDedupSavepoint(t *testing.T) {
 
 // Many producers that enqueue the same ids in different orders: no deadlock, and one job of each id.
 func TestDedupBatches(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, order bool) {
 		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
 		b.run(b.worker(nop))
 		var wg sync.WaitGroup

@@ -68,7 +68,7 @@ func testDrainTimeout(t *testing.T, by lease) {
 		},
 		"panics": func(ctx context.Context, _ *fifo.Job) error { panic(ctx.Err()) },
 	}
-	overEach(t, []time.Duration{-1, 50 * time.Millisecond}, func(t *testing.T, drain time.Duration) {
+	pgtest.OverEach(t, []time.Duration{-1, 50 * time.Millisecond}, func(t *testing.T, drain time.Duration) {
 		b := by.on(newEffects(t))
 		h := newBlocking()
 		var ids []int64
@@ -202,7 +202,7 @@ func TestStatementOutlivesDrain(t *testing.T) { overLeases(t, testStatementOutli
 
 func testStatementOutlivesDrain(t *testing.T, by lease) {
 	type row struct{ before, lock string }
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"commit": {`
 			CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 				'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
@@ -260,8 +260,8 @@ func TestStopBeforeTheStart(t *testing.T) {
 func TestDrainInABatch(t *testing.T) { overLeases(t, testDrainInABatch) }
 
 func testDrainInABatch(t *testing.T, by lease) {
-	overEach(t, []time.Duration{0, -1}, func(t *testing.T, drain time.Duration) {
-		overAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverEach(t, []time.Duration{0, -1}, func(t *testing.T, drain time.Duration) {
+		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			h := newBlocking()
 			if batch.BatchGroups > 1 {
@@ -324,7 +324,7 @@ func TestDrainTimeoutOfABatchHandler(t *testing.T) {
 		last func(jobs []*fifo.Job, err error) error
 		done int
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"error":    {func(_ []*fifo.Job, err error) error { return err }, 0},
 		"panic":    {func(_ []*fifo.Job, err error) error { panic(err) }, 0},
 		"named":    {func(jobs []*fifo.Job, err error) error { return fifo.BatchError{jobs[2].ID: err} }, 2},

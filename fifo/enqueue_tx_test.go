@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
@@ -72,7 +73,7 @@ func (p producer) send(msgs ...fifo.Message) []int64 {
 }
 
 func TestEnqueueInTransaction(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		m := fifo.Message{Queue: "q", GroupID: "g", Payload: `?0 "$1"`, MaxAttempts: 7}
 		p := begin(b)
@@ -121,7 +122,7 @@ func TestEnqueueNilTransaction(t *testing.T) {
 
 // The isolation level is the caller's.
 func TestEnqueueIsolation(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, order bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, order bool) {
 		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
 		require.NoError(t, err)
@@ -218,7 +219,7 @@ func TestEnqueueNeverWaits(t *testing.T) {
 
 // Without CommitOrder an id that is committed late is worked all the same, and soon, though its successor is done.
 func TestLateCommit(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		b.ledger.unordered = true
 		b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))

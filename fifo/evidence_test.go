@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A job that kills the only worker at each start is a dead letter in the end, whatever the server does with the
@@ -18,7 +19,7 @@ import (
 func TestPoisonAtEachStart(t *testing.T) { overLeases(t, testPoisonAtEachStart) }
 
 func testPoisonAtEachStart(t *testing.T, by lease) {
-	overAll(t, oneAndBatches(4), func(t *testing.T, queue fifo.Queue) {
+	pgtest.OverAll(t, oneAndBatches(4), func(t *testing.T, queue fifo.Queue) {
 		b := by.on(newEffects(t))
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		poison := b.send("g", nil)[0]
@@ -156,7 +157,7 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 // A job that is claimed beside a hook, in a session that ends there, has not begun: no attempt of it is counted. One
 // that died before is.
 func TestClaimLostBesideAHook(t *testing.T) {
-	overAll(t, map[string]int{"fresh": 0, "died before": 1}, func(t *testing.T, died int) {
+	pgtest.OverAll(t, map[string]int{"fresh": 0, "died before": 1}, func(t *testing.T, died int) {
 		var b *bed
 		once := false
 		b = newBed(t, func(cfg *fifo.Config) {

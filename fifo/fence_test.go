@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 func TestFence(t *testing.T) { overLeases(t, testFence) }
@@ -39,7 +40,7 @@ func testFence(t *testing.T, by lease) {
 }
 
 func TestFenceOfBatches(t *testing.T) {
-	overAll(t, batches(3), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, batches(3), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		for _, group := range []string{"g", "h", "i"} {
 			b.send(group, 1, 2, 3)

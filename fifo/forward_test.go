@@ -109,7 +109,7 @@ func TestDeadLetterQueueElsewhere(t *testing.T) {
 		sent  []string
 		moves string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []string{"1"}, "1"},
 		"batch of a group": {
 			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},

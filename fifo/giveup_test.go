@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // giving returns a quick worker of queue q that gives jobs up in that way.
@@ -296,7 +297,7 @@ func TestResumeBesideABlock(t *testing.T) {
 // Somebody keeps the pauses of two groups in an open transaction while jobs of theirs use up their attempts. The
 // worker's lanes are not kept from a third group, and the two are blocked when he is done.
 func TestBlockBesideAnOpenPause(t *testing.T) {
-	overAll(t, map[string]bool{"committed": true, "rolled back": false}, func(t *testing.T, commit bool) {
+	pgtest.OverAll(t, map[string]bool{"committed": true, "rolled back": false}, func(t *testing.T, commit bool) {
 		b := newBed(t)
 		heads := map[string]int64{"a": b.send("a", "bad", "behind")[0], "b": b.send("b", "bad", "behind")[0]}
 		tx := b.begin()

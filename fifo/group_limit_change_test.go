@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A limit of groups is changed beside workers that run. Never more run than the former one says or the new one, and
 // when those have ended that ran before, no more than the new one.
 func TestGroupLimitThatChanges(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		ids := b.enqueue("a", 20)
 		var now atomic.Pointer[gauge]
@@ -171,7 +172,7 @@ func TestGroupLimitSettings(t *testing.T) {
 
 // What has begun before the groups of its queue had a limit holds its group, with its batch, until it has ended.
 func TestGroupLimitRaised(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		s, ids := newStop(), b.enqueue("a", 8)
 		var running atomic.Int64

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // groupLimit changes how many jobs of a group of queue q may run at once.
@@ -67,7 +68,7 @@ func (b *bed) elsewhere(r *roster, s *stop) {
 // A job that fails goes back to its place. While it backs off nothing behind it starts, and what runs goes on; then it
 // is the first to start. So it is with one that is snoozed, and one that an operator has locked.
 func TestGroupLimitHeadHolds(t *testing.T) {
-	overAll(t, map[string]error{
+	pgtest.OverAll(t, map[string]error{
 		"fails": fifo.RetryAfter(time.Hour, errOnPurpose), "snoozes": fifo.Snooze(time.Hour, errOnPurpose),
 	}, func(t *testing.T, why error) {
 		b := newBed(t)
@@ -212,7 +213,7 @@ func TestGroupLimitLost(t *testing.T) {
 // stopped.
 func TestFullGroupDoesNotSpin(t *testing.T) {
 	const poll = 100 * time.Millisecond
-	overEach(t, []bool{false, true}, func(t *testing.T, free bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, free bool) {
 		b := newBed(t)
 		b.groupLimit(1, 2)
 		r, s := newRoster(t), newStop()

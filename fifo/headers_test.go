@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // everyHeader has every kind of name and value.
@@ -33,7 +34,7 @@ func TestHeaders(t *testing.T) {
 	want := everyHeader()
 	with := fifo.Message{Queue: "q", GroupID: "a", Headers: want, MaxAttempts: 1}
 	without := fifo.Message{Queue: "q", GroupID: "b", Headers: fifo.Headers{}, MaxAttempts: 1}
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		p := begin(b)
 		for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
@@ -79,7 +80,7 @@ func TestHeaders(t *testing.T) {
 
 // So they do in batches of both kinds.
 func TestHeadersInBatches(t *testing.T) {
-	overAll(t, batches(4), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, batches(4), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		var msgs []fifo.Message
 		for i := range 8 {
@@ -199,7 +200,7 @@ func TestHeadersAsJSON(t *testing.T) {
 func TestRunAt(t *testing.T) { overLeases(t, testRunAt) }
 
 func testRunAt(t *testing.T, by lease) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := by.on(newBed(t))
 		at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 		p := begin(b)

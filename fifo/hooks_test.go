@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A hook that panics, or ends its goroutine, takes neither the process nor a lane with it. One that comes before the
@@ -195,8 +196,8 @@ func TestSettledHasTheJobHooksValues(t *testing.T) { overLeases(t, testSettledHa
 
 func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	type key struct{}
-	overAll(t, oneAndBatches(3), func(t *testing.T, batch fifo.Queue) {
-		overAll(t, ways, func(t *testing.T, work way) {
+	pgtest.OverAll(t, oneAndBatches(3), func(t *testing.T, batch fifo.Queue) {
+		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 			seen := make(chan [2]int64, 3)
 			b := by.on(newBed(t, func(cfg *fifo.Config) {
 				settled := cfg.Hooks[0].Settled
@@ -325,8 +326,8 @@ func TestHooksBeforeOneThatPanics(t *testing.T) {
 // that has not returned.
 func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
 	type key struct{}
-	overEach(t, []int{1, 2}, func(t *testing.T, jobs int) {
-		overEach(t, []bool{false, true}, func(t *testing.T, inHook bool) {
+	pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, jobs int) {
+		pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, inHook bool) {
 			h := newStubborn()
 			seen := make(chan [3]any, jobs)
 			b := newBed(t, func(cfg *fifo.Config) {

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 type (
@@ -92,7 +93,8 @@ func TestTxOfABoundedDB(t *testing.T) {
 // A connection that database/sql keeps would be taken for the job's: there is an error instead, and nothing that the
 // handler writes is committed. Not even if a query hook asks the DB for another connection.
 func TestTxOfADBWithIdleConnections(t *testing.T) {
-	overAll(t, map[string]bool{"alone": false, "with a hook that asks the DB": true}, func(t *testing.T, hooked bool) {
+	where := map[string]bool{"alone": false, "with a hook that asks the DB": true}
+	pgtest.OverAll(t, where, func(t *testing.T, hooked bool) {
 		b := newEffects(t)
 		b.exec("CREATE TABLE asked (about text)")
 		m := &meddler{db: b.client.DB(), errs: make(chan error, 100)}
@@ -175,7 +177,7 @@ func (a *auditor) ask(ctx context.Context) {
 // A query hook that asks for the transaction at its BEGIN would wait for itself: it gets an error instead. Later it has
 // the transaction.
 func TestTxAskedForByAHook(t *testing.T) {
-	overAll(t, map[string]bool{
+	pgtest.OverAll(t, map[string]bool{
 		"with its context": false, "with another context": true,
 	}, func(t *testing.T, detach bool) {
 		b, a := newEffects(t), &auditor{detach: detach}
@@ -205,7 +207,7 @@ func TestTxAskedForByAHook(t *testing.T) {
 }
 
 func TestTxWithHooksThatMeddle(t *testing.T) {
-	overAll(t, map[string]bool{
+	pgtest.OverAll(t, map[string]bool{
 		"with its context": false, "with another context": true,
 	}, func(t *testing.T, detach bool) {
 		b := newEffects(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 func TestNoJob(t *testing.T) {
@@ -34,7 +35,7 @@ func TestTxAfterTheJob(t *testing.T) { overLeases(t, testTxAfterTheJob) }
 func testTxAfterTheJob(t *testing.T, by lease) {
 	const insert = "INSERT INTO effects VALUES (1)"
 	type use = func(ctx context.Context) error
-	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) (use, error){
+	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) (use, error){
 		"bun": func(ctx context.Context, job *fifo.Job) (use, error) {
 			kept, err := job.Tx(ctx)
 			return func(ctx context.Context) error {

@@ -1,12 +1,12 @@
 package fifo_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A lease is one of the two that a queue may have: by a session, or by the transaction of each job.
@@ -17,30 +17,7 @@ const bySession lease = true
 // overLeases runs a test with each lease. What it says of queues, on adds to them.
 func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
 	t.Helper()
-	overAll(t, map[string]lease{"transaction": false, "session": bySession}, test)
-}
-
-// overAll runs a test with each row of a table, beside each other.
-func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
-	t.Helper()
-	overNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
-}
-
-func overNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
-	t.Helper()
-	t.Parallel()
-	for name, row := range table {
-		t.Run(name, func(t *testing.T) { test(t, name, row) })
-	}
-}
-
-// overEach runs a test with each of several values, beside each other.
-func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
-	t.Helper()
-	t.Parallel()
-	for _, value := range values {
-		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
-	}
+	pgtest.OverAll(t, map[string]lease{"transaction": false, "session": bySession}, test)
 }
 
 // on gives queue q the lease, and the other ones that are named.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A gauge knows how many handlers run at once. They wait until it is opened.
@@ -78,7 +79,7 @@ func misses(t *testing.T, w *fifo.Worker, n int64) {
 func TestLimit(t *testing.T) { overLeases(t, testLimit) }
 
 func testLimit(t *testing.T, by lease) {
-	overAll(t, map[string]fifo.Queue{
+	pgtest.OverAll(t, map[string]fifo.Queue{
 		"one": {}, "jobs": {BatchJobs: 4}, "groups": {BatchGroups: 3},
 	}, func(t *testing.T, batch fifo.Queue) {
 		const limit = 3

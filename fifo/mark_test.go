@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // withoutAPool returns a worker with one lane whose client's pool is all in use until release. The client has looked at
@@ -57,7 +58,7 @@ func TestNothingBeginsUnmarkedOfSeveral(t *testing.T) {
 
 // A mark is found by whoever claims the job next, also if that lane has no reason to mark it.
 func TestMarkIsFoundByAll(t *testing.T) {
-	overAll(t, oneAndBatches(6), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, oneAndBatches(6), func(t *testing.T, batch fifo.Queue) {
 		b := newEffects(t)
 		b.ledger.overlaps = true
 		busy, gate := make(chan struct{}), make(chan struct{})
@@ -117,7 +118,7 @@ func TestConnectionLostWhileMarking(t *testing.T) {
 
 // A lower id that becomes the head before the job that died is claimed again leaves that one's mark alone.
 func TestMarkBesideALowerID(t *testing.T) {
-	overAll(t, map[string]int{"first claim": 0, "failed before": 1}, func(t *testing.T, attempts int) {
+	pgtest.OverAll(t, map[string]int{"first claim": 0, "failed before": 1}, func(t *testing.T, attempts int) {
 		b := newEffects(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		tx := b.begin()

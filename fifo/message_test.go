@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 type parcel struct {
@@ -229,7 +230,7 @@ func testDelay(t *testing.T, by lease) {
 
 // A handler knows since when its job could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
-	overAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		const delay = 20 * time.Millisecond
 		b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})

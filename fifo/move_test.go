@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // places returns where jobs are, in lists' order: queue/group payload.
@@ -36,7 +37,7 @@ func TestMove(t *testing.T) {
 		moved    int
 		want     []string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"group to group": {
 			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
 			func(c *fifo.Client) fifo.Scope { return c.Queue("other").Group("z") },
@@ -117,7 +118,7 @@ func TestMoveStaysInItsDatabase(t *testing.T) {
 // A job that runs is left alone. What is moved is worked by a worker that would not look for an hour, when that is
 // committed.
 func TestMoveBesideARunningJob(t *testing.T) {
-	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
 		b.ledger.unordered = true
 		ids := b.send("g", "one", "two", "three")
@@ -187,7 +188,7 @@ func TestMovesBesideWorkers(t *testing.T) {
 
 // In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.
 func TestMoveInTheOrderOfCommits(t *testing.T) {
-	overEach(t, []string{"h", ownAlike}, func(t *testing.T, to string) {
+	pgtest.OverEach(t, []string{"h", ownAlike}, func(t *testing.T, to string) {
 		b := newBed(t, commitOrder)
 		b.plant("q", 2, "g")
 		tx := b.begin()

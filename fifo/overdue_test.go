@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A logbook keeps what is logged as an error, but for failed attempts.
@@ -93,7 +94,7 @@ func watched(t *testing.T) (*bed, *logbook, <-chan overdue) {
 func TestOverdueIsTold(t *testing.T) { overLeases(t, testOverdueIsTold) }
 
 func testOverdueIsTold(t *testing.T, by lease) {
-	overNamed(t, map[string]error{
+	pgtest.OverNamed(t, map[string]error{
 		"timeout": fifo.ErrJobTimeout, "shutdown": fifo.ErrShutdown, "lost": fifo.ErrLost,
 	}, func(t *testing.T, name string, cause error) {
 		b, log, told := watched(t)

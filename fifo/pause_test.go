@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // resumes reports whether the scope was paused.
@@ -77,7 +78,7 @@ func TestInvalidReason(t *testing.T) {
 
 // Workers are told what is resumed, when that is committed, and not of what was not paused.
 func TestResumeIsAnnounced(t *testing.T) {
-	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
 		e, q := b.listen(), b.q
 		for _, x := range []struct {

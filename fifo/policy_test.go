@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A Retry that gives no answer has the default used.
 func TestRetryThatEnds(t *testing.T) {
-	overAll(t, map[string]func(){
+	pgtest.OverAll(t, map[string]func(){
 		"panics": func() { panic("in the policy") }, "exits": runtime.Goexit,
 	}, func(t *testing.T, end func()) {
 		b := newBed(t)
@@ -64,7 +65,7 @@ func TestRetryThatTakesItsTime(t *testing.T) {
 
 // What a handler writes into its Job changes nothing of what becomes of the job, nor of what hooks are told.
 func TestHandlerChangesItsJob(t *testing.T) {
-	overAll(t, map[string]func(job *fifo.Job){
+	pgtest.OverAll(t, map[string]func(job *fifo.Job){
 		"the id":       func(job *fifo.Job) { job.ID++ },
 		"the group":    func(job *fifo.Job) { job.GroupID = "other" },
 		"the attempts": func(job *fifo.Job) { job.Attempts, job.MaxAttempts = 7, 0 },

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // Priorities come out as they went in, whichever way that was, and on every way that a job takes.
 func TestPriorityIsKept(t *testing.T) {
 	const n = 10
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		p := begin(b)
 		m := func(priority int) fifo.Message {
@@ -100,7 +101,7 @@ func (b *bed) backlog(n int) {
 // before its own; also if nobody tells the worker of it. Without a priority it is the last one.
 func TestPriorityBehindABacklog(t *testing.T) {
 	const many, soon = 100_000, 20_000
-	overAll(t, map[string]bool{"told": false, "found": true}, func(t *testing.T, poll bool) {
+	pgtest.OverAll(t, map[string]bool{"told": false, "found": true}, func(t *testing.T, poll bool) {
 		b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
 		b.backlog(many)
 		var started, first atomic.Int64
@@ -149,7 +150,7 @@ func testPriorityCountsAtTheHead(t *testing.T, by lease) {
 
 // Lower ones have one turn of ten, while there are always higher ones.
 func TestPriorityLeavesAPart(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{
+	pgtest.OverAll(t, map[string]fifo.Queue{
 		"one by one": {}, "batches": {BatchGroups: 20},
 	}, func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
@@ -174,7 +175,7 @@ func TestPriorityLeavesAPart(t *testing.T) {
 
 // It holds in queues of all kinds: the groups with a priority go before almost all others.
 func TestPriorityInQueues(t *testing.T) {
-	overNamed(t, map[string]fifo.Queue{
+	pgtest.OverNamed(t, map[string]fifo.Queue{
 		"plain":           {},
 		"batches of jobs": {BatchJobs: 5}, "batches of groups": {BatchGroups: 5},
 		"shares": {Share: func(id string) string { return id[:1] }}, "limited": {}, "paused": {}, "delayed": {},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A road is the way to the server, which may lead elsewhere later.
@@ -77,7 +78,7 @@ func testReady(t *testing.T, by lease) {
 		lanes       int // that are taken to be connected meanwhile
 		text        string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"gone": {
 			func(r *road) error { return r.proxy.Close() },
 			func(r *road) error { r.open(); return nil },

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // died plants dead letters of queue q, each with its last failure, or with none if that has no kind.
@@ -58,7 +59,7 @@ func toTail(of fifo.Letters) fifo.Redrive { return fifo.Redrive{Letters: of, ToT
 // What is redriven to the tail is a new job behind all that was enqueued, if and when the transaction commits; of what
 // the message was, nothing changes.
 func TestRedriveToTail(t *testing.T) {
-	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
 		head := fifo.Headers{"h": "\x00"}
 		dead := b.sendAll(
@@ -170,7 +171,7 @@ func TestRedriveIntoPausedGroup(t *testing.T) {
 // stays, and what is too large together is refused.
 func TestRedriveEdited(t *testing.T) {
 	large := strings.Repeat("x", fifo.MaxPayloadBytes)
-	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := newBed(t)
 		for i, x := range []struct {
 			payload any
@@ -223,8 +224,8 @@ func TestRedriveEdited(t *testing.T) {
 
 // Of two who redrive a part at once, the second has the next ones, or the first's if those were put back.
 func TestRedrivesAtOnce(t *testing.T) {
-	overEach(t, []bool{true, false}, func(t *testing.T, kept bool) {
-		overEach(t, []bool{true, false}, func(t *testing.T, tail bool) {
+	pgtest.OverEach(t, []bool{true, false}, func(t *testing.T, kept bool) {
+		pgtest.OverEach(t, []bool{true, false}, func(t *testing.T, tail bool) {
 			b := newBed(t)
 			b.died(letter("a", 1001, "error", ""), letter("a", 1002, "error", ""), letter("b", 1003, "error", ""),
 				letter("b", 1004, "error", ""), letter("c", 1005, "error", ""))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // newer returns a message of queue q that replaces the waiting one with its deduplication id.
@@ -147,7 +148,8 @@ func TestReplaceBehindARollback(t *testing.T) {
 func TestReplaceNothingThatWasLost(t *testing.T) { overLeases(t, testReplaceNothingThatWasLost) }
 
 func testReplaceNothingThatWasLost(t *testing.T, by lease) {
-	overEach(t, []string{"locks", "mark", "locks, and a claim has the group"}, func(t *testing.T, evidence string) {
+	kinds := []string{"locks", "mark", "locks, and a claim has the group"}
+	pgtest.OverEach(t, kinds, func(t *testing.T, evidence string) {
 		b := by.on(newEffects(t))
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		id := b.sendAll(newer("g", "a", "first"))[0]
@@ -193,8 +195,8 @@ func testReplaceNothingThatWasLost(t *testing.T, by lease) {
 // While the transaction that has replaced a job is open, the job does not run; then it runs with what was committed,
 // also by a worker that would not look for an hour. A second producer waits.
 func TestReplaceInTransaction(t *testing.T) {
-	overAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		overEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
+	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
+		pgtest.OverEach(t, []string{"commit", "undo"}, func(t *testing.T, end string) {
 			b := newBed(t)
 			id := b.sendAll(newer("g", "a", "first"))[0]
 			tx := begin(b)
@@ -302,7 +304,7 @@ func TestReplaceInsideABatch(t *testing.T) {
 
 // What a producer was told last is what a job commits, however producers and workers meet.
 func TestReplaceUnderLoad(t *testing.T) {
-	overAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		b.exec("CREATE TABLE worked (id bigint PRIMARY KEY, payload bytea NOT NULL)")
 		b.ledger.unordered = true // a batch is undone
@@ -350,7 +352,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 
 // A claim has the row of a delayed or paused head for a moment, to look at it. A newer message waits for that.
 func TestReplaceWhatAClaimLooksAt(t *testing.T) {
-	overAll(t, map[string]time.Duration{"delayed": time.Hour, "paused": 0}, func(t *testing.T, delay time.Duration) {
+	pgtest.OverAll(t, map[string]time.Duration{"delayed": time.Hour, "paused": 0}, func(t *testing.T, delay time.Duration) {
 		b := newBed(t)
 		first, second := newer("g", "a", "first"), newer("g", "a", "second")
 		first.Delay, second.Delay = delay, delay

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // Jobs of many groups run in order, far more at once than the worker has connections, and complete with what their
@@ -40,7 +41,7 @@ func TestSessionLease(t *testing.T) {
 
 // A batch of a group is as it is with the other lease: in order, with partial success.
 func TestSessionBatches(t *testing.T) {
-	overNamed(t, map[string]fifo.Queue{
+	pgtest.OverNamed(t, map[string]fifo.Queue{
 		"jobs, one by one": {BatchJobs: 4}, "groups, one by one": {BatchGroups: 3},
 		"jobs, slices": {BatchJobs: 4}, "groups, slices": {BatchGroups: 3},
 	}, func(t *testing.T, name string, q fifo.Queue) {

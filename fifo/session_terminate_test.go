@@ -10,6 +10,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // oneKeeper returns the session that holds the groups of the one worker, waiting for one.
@@ -26,7 +27,7 @@ func (b *bed) oneKeeper() (pid int) {
 // A handler that ignores its context does not complete the job, nor get its transaction, when the group was taken from
 // it, whether its successor has begun or not.
 func TestTerminateAStubbornHandler(t *testing.T) {
-	overAll(t, map[string]bool{"before": false, "beside": true}, func(t *testing.T, succeeds bool) {
+	pgtest.OverAll(t, map[string]bool{"before": false, "beside": true}, func(t *testing.T, succeeds bool) {
 		b := newList(t, func(c *fifo.Config) { c.PollOnly = true })
 		b.ledger.overlaps = true
 		bySession.on(b)
@@ -69,7 +70,7 @@ func TestTerminateAStubbornHandler(t *testing.T) {
 
 // What takes a group from a session is part of the caller's transaction.
 func TestTerminateInATransaction(t *testing.T) {
-	overAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
 		b := bySession.on(newBed(t))
 		b.plant("q", 1, "g")
 		b.kept("g", b.jobs()[0].ID)

@@ -73,7 +73,7 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 // A job that a session runs is not touched, whether its handler has the job's transaction or not. What waits behind it
 // is. The job ends although the operator's transaction is open.
 func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
 		b := bySession.on(newBed(t))
 		ids := b.send("g", "one", "two")
 		h := newBlocking()
@@ -104,7 +104,7 @@ func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
 
 // What a session that has died has left behind is no job that runs, nor is one beside the job that a session runs.
 func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, dead bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, dead bool) {
 		b := bySession.on(newBed(t))
 		b.plant("q", 2, "g")
 		jobs := b.jobs()
@@ -197,7 +197,7 @@ func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
 
 // A job runs, also for what its own handler does in the job's transaction, or beside it.
 func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
 		b := bySession.on(newList(t))
 		ids := b.send("g", "calls", "waits")
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {

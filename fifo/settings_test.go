@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // The first that configures a queue wins, the same again changes nothing, and others are refused, with both values.
@@ -104,7 +105,7 @@ func TestReconfigure(t *testing.T) {
 func TestReconfigureExclusive(t *testing.T) {
 	several, bySession := fifo.Settings{GroupLimit: 2}, fifo.Settings{SessionLease: true}
 	type row struct{ had, wants fifo.Settings }
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"groups": {several, bySession}, "session": {bySession, several},
 	}, func(t *testing.T, x row) {
 		b := newBed(t)
@@ -176,7 +177,7 @@ func TestConfigureAtOnce(t *testing.T) {
 
 // The second waits for a transaction that configures the queue, and takes its place if that is undone.
 func TestConfigureWaits(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, undo bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, undo bool) {
 		b := newBed(t)
 		tx := b.begin()
 		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{DedupByGroup: true}))

@@ -15,13 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // What a handler sets for its transaction does not reach what settles its job: it is done at its first attempt, once.
 func TestSettingsOfTheHandler(t *testing.T) { overLeases(t, testSettingsOfTheHandler) }
 
 func testSettingsOfTheHandler(t *testing.T, by lease) {
-	overAll(t, map[string]string{
+	pgtest.OverAll(t, map[string]string{
 		"role":                     "SET LOCAL ROLE %s",
 		"role by set_config":       "SELECT set_config('role', '%s', true)",
 		"client_encoding":          "SET LOCAL client_encoding = 'LATIN1'",
@@ -63,7 +64,7 @@ func testSettingsOfTheHandler(t *testing.T, by lease) {
 
 // A handler that only reads may say so: it is done all the same.
 func TestReadOnlyHandler(t *testing.T) {
-	overAll(t, map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}}, func(t *testing.T, batch fifo.Queue) {
+	pgtest.OverAll(t, map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}}, func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		ids := b.send("g", 1, 2, 3)
 		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
@@ -178,7 +179,7 @@ func TestRecordIsBounded(t *testing.T) {
 
 // An attempt that is recorded on another connection is not counted if another worker has counted one meanwhile.
 func TestRecordedOnce(t *testing.T) {
-	overAll(t, map[string]error{
+	pgtest.OverAll(t, map[string]error{
 		"retried": errOnPurpose, "dead letter": fifo.DeadLetter(errOnPurpose),
 	}, func(t *testing.T, failure error) {
 		b := newBed(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A job that is snoozed keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
@@ -51,7 +52,7 @@ func TestSnoozeUntil(t *testing.T) {
 		d    time.Duration
 		want time.Duration
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"none": {0, 100 * time.Millisecond}, "less": {-time.Hour, 100 * time.Millisecond},
 		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
 	}, func(t *testing.T, x row) {
@@ -158,7 +159,7 @@ func TestSnoozeIsNotTheLastWord(t *testing.T) {
 		handler fifo.Handler
 		kind    string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},
 		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
 		"a panic": {

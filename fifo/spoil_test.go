@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/netfault"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // late returns a network that can hold back a cancel request, and a client whose workers use it.
@@ -42,7 +43,7 @@ func hasty(w *fifo.Worker) { w.Heartbeat, w.Silence = 100*time.Millisecond, time
 
 // A cancel request that comes late reaches no other job, be it of another group or of the same batch.
 func TestLateCancelRequest(t *testing.T) {
-	overAll(t, map[string]string{"another group": "b", "the same batch": "a"}, func(t *testing.T, second string) {
+	pgtest.OverAll(t, map[string]string{"another group": "b", "the same batch": "a"}, func(t *testing.T, second string) {
 		b := newBed(t)
 		late, client := b.late()
 		b.send("a", nil)
@@ -121,7 +122,7 @@ func TestStatementsTakenAway(t *testing.T) {
 		jobs int
 		want map[fifo.Outcome]int
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"by the raw connection":    {raw, 1, map[fifo.Outcome]int{fifo.Succeeded: 3}},
 		"unseen":                   {unseen, 1, map[fifo.Outcome]int{fifo.Returned: 1, fifo.Succeeded: 3}},
 		"unseen, of a batch":       {unseen, 3, map[fifo.Outcome]int{fifo.Returned: 1, fifo.Succeeded: 3}},

@@ -77,7 +77,7 @@ func TestChangesBesideOthers(t *testing.T) {
 		change string // of somebody else
 		verb   func(ctx context.Context, b *bed, g fifo.Scope) (int, error)
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"Purge": {
 			"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1",
 			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Purge(ctx) },

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // newEffects is a bed with a table for what handlers write.
@@ -60,7 +61,7 @@ func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
 func TestEffects(t *testing.T) { overLeases(t, testEffects) }
 
 func testEffects(t *testing.T, by lease) {
-	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
+	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
 		"timeout": func(ctx context.Context, _ *fifo.Job) error {
@@ -142,7 +143,7 @@ func testCannotCommit(t *testing.T, by lease) {
 		text string
 		kept bool // the handler committed by hand, and that cannot be undone
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"COMMIT":           {sql("COMMIT"), "ended the job's transaction", true},
 		"ROLLBACK":         {sql("ROLLBACK"), "ended the job's transaction", false},
 		"COMMIT, BEGIN":    {sql("COMMIT", "BEGIN"), "not held", true},
@@ -259,7 +260,7 @@ func TestIdioms(t *testing.T) {
 		do   func(ctx context.Context, job *fifo.Job) error
 		want []int
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"bun": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			defer func() { _ = tx.Rollback() }()
 			return errors.Join(insert(ctx, tx, 1), tx.Commit())

@@ -21,7 +21,7 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
 		RETURN coalesce(NEW, OLD); END'; `
 	type row struct{ before, after string }
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"a dead letter of the same key": {
 			`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
 				SELECT queue, group_id, id, '', 1, enqueued_at FROM pgfifo.jobs WHERE group_id = 'bad'`,
@@ -78,7 +78,7 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 			IF NEW.group_id = 'bad' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON pgfifo.queue_groups FOR EACH ROW EXECUTE FUNCTION refuse()`
 	const found = "INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', unnest($1::text[]), ''"
-	overAll(t, map[string]func(b *bed){
+	pgtest.OverAll(t, map[string]func(b *bed){
 		"a new group": func(b *bed) {
 			b.exec(refuse)
 			b.exec(found, []string{"a", "bad", "c"})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // What depends on something that is down keeps its place and its attempts, and what it wrote is undone. The group waits
@@ -62,7 +63,7 @@ func TestUnavailableUntil(t *testing.T) {
 		err    error
 		want   time.Duration
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"none":                  {0, fifo.Unavailable(nil), 100 * time.Millisecond},
 		"a second":              {time.Second, fifo.Unavailable(nil), time.Second},
 		"an hour":               {time.Hour, fifo.Unavailable(nil), most},
@@ -204,7 +205,7 @@ func TestOutageOfOrdinaryErrors(t *testing.T) {
 
 // What a probe says of other things than the downstream, it neither closes the breaker nor delays the next probe.
 func TestProbeThatSaysNothing(t *testing.T) {
-	overAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
+	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
 		"an error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"a snooze": func(context.Context, *fifo.Job) error { return fifo.Snooze(0, nil) },
 		"a panic":  func(context.Context, *fifo.Job) error { panic(errOnPurpose) },

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // ownAlike is the id of a group that a program has named, and that looks as if it was drawn for an Ungrouped message.
@@ -78,7 +79,7 @@ func testUngrouped(t *testing.T, by lease) {
 
 // What a handler enqueues to the group that its job was given runs behind the job.
 func TestUngroupedGetsCompany(t *testing.T) {
-	overAll(t, map[string]bool{"in the job's transaction": true, "beside it": false}, func(t *testing.T, inside bool) {
+	pgtest.OverAll(t, map[string]bool{"in the job's transaction": true, "beside it": false}, func(t *testing.T, inside bool) {
 		b := newBed(t)
 		first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {

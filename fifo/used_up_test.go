@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A job whose attempts are used up when its turn comes, because MaxAttempts were more before, say, is not tried where
@@ -57,7 +58,7 @@ func TestUsedUpBefore(t *testing.T) {
 // Two jobs of a group that use up their attempts at the same moment block it one after the other, whatever lets the
 // group go on.
 func TestTwoBlockAtOnce(t *testing.T) {
-	overNamed(t, map[string]func(ctx context.Context, g fifo.Scope, job int64) error{
+	pgtest.OverNamed(t, map[string]func(ctx context.Context, g fifo.Scope, job int64) error{
 		"resume": func(ctx context.Context, g fifo.Scope, _ int64) error { _, err := g.Resume(ctx); return err },
 		"bury":   func(ctx context.Context, g fifo.Scope, job int64) error { return g.Bury(ctx, job, "") },
 		"delete": func(ctx context.Context, g fifo.Scope, job int64) error { return g.Delete(ctx, job) },

@@ -182,7 +182,7 @@ func TestMalformedNotices(t *testing.T) {
 func TestLateCommitInBusyGroup(t *testing.T) { overLeases(t, testLateCommitInBusyGroup) }
 
 func testLateCommitInBusyGroup(t *testing.T, by lease) {
-	overEach(t, []bool{false, true}, func(t *testing.T, told bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, told bool) {
 		b := by.on(newBed(t))
 		b.ledger.unordered = true
 		var stop atomic.Bool

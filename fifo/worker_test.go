@@ -69,7 +69,7 @@ func TestLanesThatDoNotFit(t *testing.T) {
 		keep         map[string]int // by queue; those with an "s" have the lease of a session
 		text         string         // "": it runs
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"more than there are":      {2, 0, map[string]int{"q": 0, "z": 3}, "3 lanes together, and Concurrency is 2"},
 		"more than can be counted": {0, 0, map[string]int{"x": math.MaxInt, "y": math.MaxInt}, "lanes together"},
 		"all are kept":             {2, 0, map[string]int{"q": 0, "z": 2}, `for other queues than "q"`},

@@ -31,8 +31,8 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 // A batch that is undone because somebody has changed a job behind its head is no evidence of a crash: who claims the
 // group next, before anything else is known of it, charges nobody.
 func TestBatchWhoseJobsHaveChanged(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, used bool) {
-		overAll(t, map[string]string{
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, used bool) {
+		pgtest.OverAll(t, map[string]string{
 			"gone":    "DELETE FROM pgfifo.jobs WHERE id = $1",
 			"changed": "UPDATE pgfifo.jobs SET payload = 'new' WHERE id = $1",
 		}, func(t *testing.T, change string) {
@@ -63,7 +63,7 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 func TestCursorOfABatch(t *testing.T) {
 	const declare = "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / n FROM generate_series(0, 1) n"
 	type row struct{ before, handler string }
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"the handler's": {"SELECT 1", declare},
 		"of a deferred trigger": {
 			`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // together claims the heads of several groups, and returns which it got.
@@ -48,7 +50,7 @@ func TestClaimOfManyGroups(t *testing.T) {
 		got    string
 		locked string // by the others
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"all free": {"SELECT 1", "SELECT 1", "a b c d", ""},
 		"one with a worker": {"SELECT 1", "SELECT FROM pgfifo.queue_groups NATURAL JOIN pgfifo.jobs " +
 			"WHERE group_id = 'b' AND id = 2" + lock, "a c d", "b b/2"},
@@ -107,7 +109,7 @@ func TestLostHeads(t *testing.T) {
 		held string
 		lost string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"at once":                  {"SELECT 1", "a b c"},
 		"one is held by now":       {"SELECT FROM pgfifo.queue_groups WHERE group_id = 'x' FOR UPDATE", "a b c"},
 		"one of them":              {"SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE", "a c"},
@@ -215,7 +217,7 @@ func TestSizeOfABatch(t *testing.T) {
 		jobs, got int
 		more      bool
 	}
-	overNamed(t, map[string]row{
+	pgtest.OverNamed(t, map[string]row{
 		"SELECT 1": {3, 3, true},
 		"SELECT 2": {5, 5, false},
 		"SELECT 3": {1000, 5, false},

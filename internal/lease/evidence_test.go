@@ -30,7 +30,7 @@ func (s *stage) gone(pid uint32) {
 }
 
 func TestLostIsToldOnce(t *testing.T) {
-	overAll(t, map[string]func(*stage, *Lane, *Hold){
+	pgtest.OverAll(t, map[string]func(*stage, *Lane, *Hold){
 		"terminated while idle": func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
 		"connection cut": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
@@ -89,7 +89,7 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 
 // A worker that lives commits, whatever it does with a job.
 func TestWhatIsNotLost(t *testing.T) {
-	overAll(t, map[string]func(*stage, *Lane, *Hold){
+	pgtest.OverAll(t, map[string]func(*stage, *Lane, *Hold){
 		"given back": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
 		"given back with a step": func(s *stage, l *Lane, _ *Hold) {
 			s.claim(l, "b")

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A handler that leaves its transaction failed is told which statement did that, however it was made, and no value.
@@ -42,7 +44,7 @@ func TestNotRolledBack(t *testing.T) {
 		text string
 		code string
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"exec":    {do("SELECT FROM nowhere"), missing, "42P01"},
 		"bun":     {bunDo, missing, "42P01"},
 		"batch":   {batch, missing, "42P01"},
@@ -146,7 +148,7 @@ func TestRollbackBesideOpenRows(t *testing.T) {
 // Nor what bun could not end, nor what cannot be undone by itself any more.
 func TestRollbackThatCannotBe(t *testing.T) {
 	ctx := t.Context()
-	overAll(t, map[string]func(s *stage, h *Hold){
+	pgtest.OverAll(t, map[string]func(s *stage, h *Hold){
 		"rows are open": func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
 			inner := s.bunInside(ctx, outer)
@@ -192,7 +194,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 
 // Who asks for a transaction that the handler has ended by hand gets none: what it wrote would be committed at once.
 func TestNoTransactionAfterItsEndByHand(t *testing.T) {
-	overEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, sql string) {
+	pgtest.OverEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, sql string) {
 		s, h, _ := effects(t)
 		require.ErrorIs(t, h.loan.lane.Lend(func() {
 			s.bunTx(h)

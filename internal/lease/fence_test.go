@@ -107,7 +107,7 @@ func TestFenceOfABatch(t *testing.T) {
 
 // Whatever a former holder was doing when it lost the group, it gets no token once there may be a new one.
 func TestNoFenceForAFormerHolder(t *testing.T) {
-	overAll(t, map[string]bool{"first token of the group": false, "a later one": true}, func(t *testing.T, known bool) {
+	pgtest.OverAll(t, map[string]bool{"first token of the group": false, "a later one": true}, func(t *testing.T, known bool) {
 		s := newStage(t)
 		frozen, old := s.former(known)
 		next := s.lane()
@@ -143,7 +143,7 @@ func TestNoFenceBeforeTheNextHolder(t *testing.T) {
 
 // The claim may be lost while its statement waits for the row, or draws: that is looked at again behind both.
 func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
-	overAll(t, map[string]bool{"to insert": false, "to update": true}, func(t *testing.T, known bool) {
+	pgtest.OverAll(t, map[string]bool{"to insert": false, "to update": true}, func(t *testing.T, known bool) {
 		s := newStage(t)
 		l, old := s.former(known)
 		rival, zombie := s.Session(), s.Session()
@@ -160,7 +160,7 @@ func TestFenceLooksAgainBehindTheDraw(t *testing.T) {
 
 // Between what the statement looked at first and its draw, a session may claim the group, whose token it draws itself.
 func TestNoFenceAboveThatOfASession(t *testing.T) {
-	overAll(t, map[string]bool{"to insert": false, "to update": true}, func(t *testing.T, known bool) {
+	pgtest.OverAll(t, map[string]bool{"to insert": false, "to update": true}, func(t *testing.T, known bool) {
 		s := newStage(t)
 		l, old := s.former(known)
 

@@ -78,7 +78,7 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 			return result.Err()
 		}
 	}
-	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+	pgtest.OverAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"a long statement": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			_, err := tx.Exec(ctx, slow)
 			return err
@@ -239,7 +239,7 @@ func TestBeatGivesUpFirst(t *testing.T) {
 			return err
 		}
 	}
-	overAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+	pgtest.OverAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"rows unread":                    unread(much),
 		"more of them than sockets hold": unread(more),
 		"rows of database/sql unread": func(s *stage, ctx context.Context, _ pgx.Tx, h *Hold) error {
@@ -283,7 +283,7 @@ func (w still) Write(b []byte) (int, error) {
 // A session that is ended while its handler has rows open is noticed by the next heartbeats, however much of them is
 // unread.
 func TestBeatFindsTheSessionEnded(t *testing.T) {
-	overAll(t, map[string]string{
+	pgtest.OverAll(t, map[string]string{
 		"all rows read":                         "SELECT generate_series(1, 8)",
 		"rows in the socket":                    "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
 		"more than is read ahead":               "SELECT repeat('x', 1000) FROM generate_series(1, 3000)",

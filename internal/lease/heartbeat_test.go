@@ -190,7 +190,7 @@ func (c sluggish) Write(b []byte) (int, error) {
 // pgx reads in the background if a write takes long, and may go on with that when the answer has been read. Heartbeats
 // are sent all the same.
 func TestBeatBesideAReaderInTheBackground(t *testing.T) {
-	overAll(t, map[string]func(*stage, *Dialer){
+	pgtest.OverAll(t, map[string]func(*stage, *Dialer){
 		"plain": func(*stage, *Dialer) {}, "TLS": encrypted,
 	}, func(t *testing.T, prepare func(*stage, *Dialer)) {
 		s := newStage(t)

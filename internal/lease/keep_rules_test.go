@@ -180,7 +180,7 @@ func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
 // A job behind the head of a batch was replaced several times, and its row is where it was when it was read: the batch
 // is undone.
 func TestReplacedInItsPlace(t *testing.T) {
-	overAll(t, map[string]bool{
+	pgtest.OverAll(t, map[string]bool{
 		"a handler has the transaction": true, "none has it": false,
 	}, func(t *testing.T, ask bool) {
 		s := newStage(t)

@@ -20,7 +20,7 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 	exec := func(tx pgx.Tx) func() error {
 		return func() error { _, err := tx.Exec(ctx, insert); return err }
 	}
-	overAll(t, map[string]func(s *stage, h *Hold) (use func() error){
+	pgtest.OverAll(t, map[string]func(s *stage, h *Hold) (use func() error){
 		"pgx":           func(s *stage, h *Hold) func() error { return exec(s.pgxTx(h)) },
 		"begun on it":   func(s *stage, h *Hold) func() error { return exec(s.inside(s.pgxTx(h))) },
 		"begun on that": func(s *stage, h *Hold) func() error { return exec(s.inside(s.inside(s.pgxTx(h)))) },
@@ -173,7 +173,7 @@ func TestConnIsOfNoUseAside(t *testing.T) {
 
 // A statement of database/sql that is under way when the handler returns is cut off, as one of pgx is.
 func TestStatementUnderWayIsCutOff(t *testing.T) {
-	overAll(t, map[string]func(ctx context.Context, tx bun.Tx) error{
+	pgtest.OverAll(t, map[string]func(ctx context.Context, tx bun.Tx) error{
 		"Exec": func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
 			return err
@@ -239,7 +239,7 @@ func (*holding) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 // transaction: the connection is given up.
 func TestStatementHeldBack(t *testing.T) {
 	const insert = "INSERT INTO effects VALUES ('of the first job')"
-	overNamed(t, map[string]func(context.Context, pgx.Tx) error{
+	pgtest.OverNamed(t, map[string]func(context.Context, pgx.Tx) error{
 		insert:    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, insert); return err },
 		undoOuter: func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
 	}, func(t *testing.T, sql string, use func(context.Context, pgx.Tx) error) {

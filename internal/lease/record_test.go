@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // freezing is a connection on which one statement, and all behind it, is never sent.
@@ -84,7 +86,7 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 // A worker that comes to record an attempt when another one has claimed the group since and has died leaves the
 // evidence of that death, whether it counts a failure or gives the job back.
 func TestLateRecordLeavesEvidence(t *testing.T) {
-	overAll(t, map[string]func(*Hold) []Call{
+	pgtest.OverAll(t, map[string]func(*Hold) []Call{
 		"failed":     func(h *Hold) []Call { return retryIn(h, 0) },
 		"given back": func(*Hold) []Call { return nil },
 	}, func(t *testing.T, late func(*Hold) []Call) {

@@ -104,7 +104,7 @@ func TestEnqueueDoesNotWait(t *testing.T) {
 
 // With a foreign key, it is the strength of the lock that decides.
 func TestForeignKeyWaitsForStrongLock(t *testing.T) {
-	overNamed(t, map[string]bool{
+	pgtest.OverNamed(t, map[string]bool{
 		"FOR NO KEY UPDATE": false, "FOR UPDATE": true,
 	}, func(t *testing.T, strength string, waits bool) {
 		s := newStage(t)

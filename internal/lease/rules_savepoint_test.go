@@ -50,7 +50,7 @@ func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
 
 // A handler that ends the transaction by hand lost the locks. Its job is not settled, and nothing pretends it is.
 func TestHandlerThatEndsTheTransaction(t *testing.T) {
-	overNamed(t, map[string]string{
+	pgtest.OverNamed(t, map[string]string{
 		"COMMIT":                  "when it returns",
 		"ROLLBACK":                "when it returns",
 		"ABORT; SELECT 1":         "when it returns",
@@ -92,7 +92,7 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 
 // A handler that ended its transaction and then failed is told apart from one that only failed.
 func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
-	overEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}, func(t *testing.T, sql string) {
+	pgtest.OverEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}, func(t *testing.T, sql string) {
 		s, l, h := held(t, 1)
 		_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
 		require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)

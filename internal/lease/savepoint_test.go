@@ -16,7 +16,7 @@ import (
 // A job that writes takes one transaction id beside that of the claim, however often its handler asks for the
 // transaction.
 func TestOneSavepointForAJob(t *testing.T) {
-	overAll(t, map[string]func(s *stage, h *Hold){
+	pgtest.OverAll(t, map[string]func(s *stage, h *Hold){
 		"pgx": func(s *stage, h *Hold) { s.write(s.pgxTx(h), "1") },
 		"bun": func(s *stage, h *Hold) { s.bunWrite(s.bunTx(h), "1") },
 		"asks again": func(s *stage, h *Hold) {

@@ -95,7 +95,7 @@ func TestSharedEvidence(t *testing.T) {
 // The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and
 // then it is the next; so may one be that has been committed since. So is the slot: the limit may be lower.
 func TestSharedLooksBehindTheLock(t *testing.T) {
-	overAll(t, map[string]func(*stage, *Lane, *Hold){
+	pgtest.OverAll(t, map[string]func(*stage, *Lane, *Hold){
 		"nothing":  nil,
 		"failed":   func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, time.Hour)...) },
 		"returned": func(s *stage, l *Lane, _ *Hold) { s.end(l) },

@@ -89,7 +89,7 @@ func TestClaimWithoutASlot(t *testing.T) {
 
 // A slot is not enough to look at a group that somebody else holds: he may free the head meanwhile.
 func TestSlotAndNoGroup(t *testing.T) {
-	overAll(t, map[string]*Request{
+	pgtest.OverAll(t, map[string]*Request{
 		"one": request("a"), "several": request("a", "b"), "a batch": {Key: group("a"), Jobs: 2},
 	}, func(t *testing.T, next *Request) {
 		s := newStage(t)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -66,7 +67,7 @@ func TestSpoiledLane(t *testing.T) {
 		run  func(tx pgx.Tx) error
 		want bool
 	}
-	overNamed(t, map[string]row{
+	pgtest.OverNamed(t, map[string]row{
 		"nothing":        {exec("SELECT 1"), false},
 		"query":          {exec("SET work_mem = '1MB'"), true},
 		"behind another": {exec("SELECT 1; SET work_mem = '1MB'"), true},
@@ -118,7 +119,7 @@ func TestSessionMadeByTheApplication(t *testing.T) {
 
 // Nobody looks into a function: what it sets for the session, and the next job would fail of, is put back.
 func TestSettingLeftByAFunction(t *testing.T) {
-	overNamed(t, map[string]string{
+	pgtest.OverNamed(t, map[string]string{
 		"statement_timeout": "100", "lock_timeout": "100", "idle_in_transaction_session_timeout": "100",
 		"search_path": "nowhere", "role": "pg_monitor", "standard_conforming_strings": "off",
 	}, func(t *testing.T, setting string, value string) {
@@ -149,7 +150,7 @@ func TestSettingLeftByAFunction(t *testing.T) {
 
 // A session on which claims fail is closed, whatever a handler has made of it.
 func TestUselessSessionIsClosed(t *testing.T) {
-	overEach(t, []string{
+	pgtest.OverEach(t, []string{
 		"DEALLOCATE ALL", "SET ROLE pg_monitor", "BEGIN READ ONLY; SELECT",
 	}, func(t *testing.T, sql string) {
 		s := newStage(t)

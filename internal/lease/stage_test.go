@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -32,29 +31,6 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
 	return &stage{pgtest.New(t)}
-}
-
-// overAll runs a test with each row of a table, beside each other.
-func overAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
-	t.Helper()
-	overNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
-}
-
-func overNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
-	t.Helper()
-	t.Parallel()
-	for name, row := range table {
-		t.Run(name, func(t *testing.T) { test(t, name, row) })
-	}
-}
-
-// overEach runs a test with each of several values, beside each other.
-func overEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
-	t.Helper()
-	t.Parallel()
-	for _, value := range values {
-		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
-	}
 }
 
 // again returns the database, emptied, for the next of several tests that run one after the other. Whoever is still

@@ -19,7 +19,7 @@ func TestStatementsTakenAway(t *testing.T) {
 	exec := func(sql string) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err }
 	}
-	overAll(t, map[string]func(context.Context, pgx.Tx) error{
+	pgtest.OverAll(t, map[string]func(context.Context, pgx.Tx) error{
 		"by pgx": func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().DeallocateAll(ctx) },
 		"by the raw connection": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
@@ -30,7 +30,7 @@ func TestStatementsTakenAway(t *testing.T) {
 		"one of them":            exec("DEALLOCATE " + stmtClaim),
 		"what has no plans left": exec("DISCARD PLANS"),
 	}, func(t *testing.T, take func(context.Context, pgx.Tx) error) {
-		overAll(t, map[string]bool{"succeeds": false, "fails": true}, func(t *testing.T, fails bool) {
+		pgtest.OverAll(t, map[string]bool{"succeeds": false, "fails": true}, func(t *testing.T, fails bool) {
 			s := newStage(t)
 			s.Enqueue(2, "a")
 			l := s.lane()
@@ -67,7 +67,7 @@ const takeUnseen = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
 
 // Statements that are taken away unseen are no failure of the job's: it runs again, and is settled then.
 func TestStatementsTakenAwayUnseen(t *testing.T) {
-	overEach(t, []bool{false, true}, func(t *testing.T, kept bool) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, kept bool) {
 		s := newStage(t)
 		s.Enqueue(1, "a")
 		d := s.dialer(Bounds{})

@@ -138,7 +138,7 @@ func encrypted(s *stage, d *Dialer) {
 // Heartbeats pass and the end of a session is noticed on an encrypted connection, too, whatever of an answer TLS holds
 // back.
 func TestBeatBeneathTLS(t *testing.T) {
-	overAll(t, map[string]string{
+	pgtest.OverAll(t, map[string]string{
 		"few rows":           "SELECT generate_series(1, 8)",
 		"rows in the socket": "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
 	}, func(t *testing.T, sql string) {

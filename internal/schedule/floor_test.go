@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -38,7 +39,7 @@ func TestFloorComesIntoForce(t *testing.T) {
 		answers []answer // one before each claim
 		floor   int64    // at the last one
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"not asked": {make([]answer, 0), 0},
 		"at once":   {[]answer{{}, {}, {}}, 1},
 		"a short one": {[]answer{
@@ -90,7 +91,7 @@ func TestFloorBySnapshots(t *testing.T) {
 		floor  int64
 		stuck  bool // writers are to be asked for
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"alone":             {[]claim{{50, 50}, {51, 51}, {52, 52}, {53, 53}}, 1, false},
 		"at the third":      {[]claim{{50, 40}, {60, 45}, {70, 61}}, 1, false},
 		"not before":        {[]claim{{50, 40}, {60, 45}, {70, 60}}, 0, false},
@@ -129,7 +130,7 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		meanwhile func(*Turns)
 		floor     int64
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"nothing":          {func(*Turns) {}, 10},
 		"later announced":  {func(t *Turns) { t.Announce(key, 14) }, 10},
 		"itself found":     {func(t *Turns) { t.Offer([]Candidate{{Key: key, ID: 13}}) }, 10},
@@ -240,7 +241,7 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 // A job that was finished with one claim may be told of twice: before the next claim of its group is sent, and when
 // that has failed. What is known only then is not for the claim that has looked for it.
 func TestJobThatIsToldOfTwice(t *testing.T) {
-	overAll(t, map[string]int64{"all": 9, "a part of the batch": 8}, func(t *testing.T, finished int64) {
+	pgtest.OverAll(t, map[string]int64{"all": 9, "a part of the batch": 8}, func(t *testing.T, finished int64) {
 		turns, turn := announced(t, group("a"), 5)
 		require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
 		turns.AskWriters()
@@ -284,7 +285,7 @@ func TestFloorBelowFirstClaim(t *testing.T) {
 // A server that has lost its newest commits has jobs again that were finished. A floor from before is not for
 // connections that were made since.
 func TestFloorOfAServerThatForgot(t *testing.T) {
-	overAll(t, map[string][]string{"one group": {"a"}, "many": {"a", "b"}}, func(t *testing.T, ids []string) {
+	pgtest.OverAll(t, map[string][]string{"one group": {"a"}, "many": {"a", "b"}}, func(t *testing.T, ids []string) {
 		s := newStage(t)
 		s.Enqueue(5, ids...)
 		turns := roomyTurns()

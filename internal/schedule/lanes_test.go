@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // staffed returns Turns of so many lanes, with bounds for queues.
@@ -56,7 +57,7 @@ func TestLanesAreKept(t *testing.T) {
 
 // A lane that waits for a group takes one as soon as it may.
 func TestBoundsThatChange(t *testing.T) {
-	overAll(t, map[string]func(*Turns){
+	pgtest.OverAll(t, map[string]func(*Turns){
 		"another lane is free": func(turns *Turns) { turns.Free("a") },
 		"the bound is higher":  func(turns *Turns) { turns.SetLanes("a", Lanes{Max: 2}) },
 		"there is no bound":    func(turns *Turns) { turns.SetLanes("a", Lanes{}) },
@@ -74,7 +75,7 @@ func TestBoundsThatChange(t *testing.T) {
 
 // A lane that works a queue leaves it, also a group with more jobs, when the queue has more than it may.
 func TestLanesAreTakenAway(t *testing.T) {
-	overAll(t, map[string]map[string]Lanes{
+	pgtest.OverAll(t, map[string]map[string]Lanes{
 		"its own bound is lower":     {"a": {Max: 1}},
 		"another queue keeps a lane": {"b": {Min: 1}},
 	}, func(t *testing.T, bounds map[string]Lanes) {

@@ -100,7 +100,7 @@ func TestLooksFindWhatIsNew(t *testing.T) {
 
 // A job whose transaction drew its id long before others that were found is found when it commits, in one look.
 func TestLooksFindLateCommits(t *testing.T) {
-	overAll(t, map[string]int{"at once": 0, "after a look": 1, "after many": 5}, func(t *testing.T, looks int) {
+	pgtest.OverAll(t, map[string]int{"at once": 0, "after a look": 1, "after many": 5}, func(t *testing.T, looks int) {
 		s := newStage(t)
 		turns, scout, conn := s.looking(time.Second)
 		tx := s.Session()

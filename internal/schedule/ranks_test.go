@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // urgent gives candidates a priority.
@@ -27,7 +29,7 @@ func TestPriorityGoesFirst(t *testing.T) {
 // Of ten turns one is that of the group which waits longest, whatever its priority, however many there are of a higher
 // one.
 func TestGuaranteedPart(t *testing.T) {
-	overAll(t, map[string]Batch{"one by one": {}, "in company": {Groups: 7}}, func(t *testing.T, batch Batch) {
+	pgtest.OverAll(t, map[string]Batch{"one by one": {}, "in company": {Groups: 7}}, func(t *testing.T, batch Batch) {
 		t.Parallel()
 		turns := NewTurns(1000)
 		turns.SetBatch(queue, batch)

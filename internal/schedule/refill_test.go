@@ -41,7 +41,7 @@ func (s *stage) finish(turns *Turns, turn *Turn) bool {
 // that were there, nor what comes, is due or is resumed.
 func TestShareIsFoundBehindAnother(t *testing.T) {
 	polls := map[string]time.Duration{"walks": time.Second, "looks": 100 * time.Millisecond}
-	overNamed(t, polls, func(t *testing.T, name string, poll time.Duration) {
+	pgtest.OverNamed(t, polls, func(t *testing.T, name string, poll time.Duration) {
 		s := newStage(t)
 		const limit = 64
 		s.crowd("many", 10*limit)

@@ -56,8 +56,8 @@ func TestLateLowerIDIsClaimedNext(t *testing.T) {
 // past it, however many jobs are finished meanwhile, and though nobody tells: neither by what the claims' snapshots say
 // of transactions, nor when the scout asks who is writing.
 func TestLateLowerIDIsNotHidden(t *testing.T) {
-	overEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, end string) {
-		overAll(t, map[string]bool{"by snapshots": false, "by asking": true}, func(t *testing.T, watched bool) {
+	pgtest.OverEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, end string) {
+		pgtest.OverAll(t, map[string]bool{"by snapshots": false, "by asking": true}, func(t *testing.T, watched bool) {
 			s := newStage(t)
 			s.Enqueue(1, "b")
 			producer := s.Session()
@@ -142,7 +142,7 @@ func (w *passer) rest(first bool) {
 // A job that is put back with its old id lies below the floor: a notification, or a walk that sees it, drops that at
 // once.
 func TestLowerIDDropsTheFloor(t *testing.T) {
-	overAll(t, map[string]func(*Turns){
+	pgtest.OverAll(t, map[string]func(*Turns){
 		"announced": func(turns *Turns) { turns.PutBack(group("a"), 1) },
 		"found":     func(turns *Turns) { turns.Looking(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
 	}, func(t *testing.T, tell func(*Turns)) {

@@ -83,7 +83,7 @@ func (s *stage) next(turns *Turns) *Turn {
 }
 
 func TestScoutAnnouncesWhatIsFreed(t *testing.T) {
-	overAll(t, map[string]func(*stage, *lease.Lane, *lease.Hold){
+	pgtest.OverAll(t, map[string]func(*stage, *lease.Lane, *lease.Hold){
 		"terminated": func(s *stage, l *lease.Lane, _ *lease.Hold) { s.Terminate(l.Conn().PgConn().PID()) },
 		"given back": func(s *stage, l *lease.Lane, _ *lease.Hold) { s.end(l) },
 		"settled":    func(s *stage, l *lease.Lane, h *lease.Hold) { s.end(l, succeed(h)...) },
@@ -229,7 +229,7 @@ func TestScoutHurries(t *testing.T) {
 // However many groups stand still, the one behind them is found.
 func TestScoutPassesBlockedGroups(t *testing.T) {
 	const n = tuning.Rows + 89
-	overAll(t, map[string]func(*stage){
+	pgtest.OverAll(t, map[string]func(*stage){
 		"paused": func(s *stage) {
 			s.Exec("INSERT INTO pgfifo.pauses (queue, group_id) SELECT queue, group_id FROM pgfifo.jobs WHERE id < $1",
 				n)
@@ -318,7 +318,7 @@ func TestHolderThatTheServerHasForgotten(t *testing.T) {
 // An operator may park a job for good, and neither stops its queue by that nor makes it run.
 func TestJobsInTheFarFuture(t *testing.T) {
 	times := []string{"infinity", "9999-12-31", "2400-01-01", "290000-01-01"}
-	overEach(t, times, func(t *testing.T, at string) {
+	pgtest.OverEach(t, times, func(t *testing.T, at string) {
 		s := newStage(t)
 		s.Enqueue(1, "a", "b")
 		s.Exec("UPDATE pgfifo.jobs SET run_at = $1::text::timestamptz WHERE group_id = 'a'", at)
@@ -337,7 +337,7 @@ func TestJobsInTheFarFuture(t *testing.T) {
 
 // The scout's statements are transactions of their own, with the defaults of its session.
 func TestScoutUnderContraryDefaults(t *testing.T) {
-	overEach(t, pgtest.ContraryDefaults, func(t *testing.T, setting string) {
+	pgtest.OverEach(t, pgtest.ContraryDefaults, func(t *testing.T, setting string) {
 		s := newStage(t)
 		s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
 		s.Alter(setting)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // tenants says that a group belongs to the share that its id has before "/".
@@ -115,7 +116,7 @@ func TestSharesOfLanes(t *testing.T) {
 		alone            map[string]bool
 		want             float64 // of the few
 	}
-	overAll(t, map[string]row{
+	pgtest.OverAll(t, map[string]row{
 		"many groups":        {lanes: 4, many: 900, few: 10, want: 0.5},
 		"one lane":           {lanes: 1, many: 900, few: 2, want: 0.5},
 		"one group":          {lanes: 1, many: 900, few: 1, want: 0.5},
@@ -148,7 +149,7 @@ func TestSharesOfLanes(t *testing.T) {
 
 // A tenant that was idle, or kept one lane of many busy, has saved nothing up.
 func TestShareThatComesBack(t *testing.T) {
-	overAll(t, map[string]int{"idle": 0, "one lane": 1}, func(t *testing.T, busy int) {
+	pgtest.OverAll(t, map[string]int{"idle": 0, "one lane": 1}, func(t *testing.T, busy int) {
 		bubble(t, func(t *testing.T) {
 			turns := shared(4, nil)
 			turns.Offer(groupsOf("many", 900))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 func ready(ids ...string) (cs []Candidate) {
@@ -341,7 +342,7 @@ func TestFloors(t *testing.T) {
 
 // A lower id that appears while a lane works the group must not be hidden by the floor that its job leaves behind.
 func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
-	overAll(t, map[string]bool{"done": false, "again": true}, func(t *testing.T, again bool) {
+	pgtest.OverAll(t, map[string]bool{"done": false, "again": true}, func(t *testing.T, again bool) {
 		turns, turn := announced(t, group("a"), 5)
 		turns.PutBack(group("a"), 3)
 		o := Outcome{Finished: 5, More: true}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // give enqueues a job with a priority to each of n groups whose names begin so.
@@ -77,7 +79,7 @@ func TestUrgentLooksComeRound(t *testing.T) {
 // A look takes in no more than there is room for of a priority, in each share, and goes on from there; a lower priority
 // has room of its own.
 func TestRoomForUrgentGroups(t *testing.T) {
-	overAll(t, map[string]bool{"a queue": false, "shares": true}, func(t *testing.T, shares bool) {
+	pgtest.OverAll(t, map[string]bool{"a queue": false, "shares": true}, func(t *testing.T, shares bool) {
 		s := newStage(t)
 		s.give(7, 4*maxUrgent, "a/")
 		s.give(6, 10, "a/low")
@@ -112,7 +114,7 @@ func TestRoomForUrgentGroups(t *testing.T) {
 // While a full line waits, a group whose head has a priority is found before any other: by looks alone, which are rare
 // where there are no priorities, and by a notification at once.
 func TestUrgentGroupBehindAFullLine(t *testing.T) {
-	overAll(t, map[string]bool{"looks": false, "notification": true}, func(t *testing.T, announce bool) {
+	pgtest.OverAll(t, map[string]bool{"looks": false, "notification": true}, func(t *testing.T, announce bool) {
 		s := newStage(t)
 		s.give(0, 500, "a")
 		turns := NewTurns(64)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 const other = "z" // behind queue in the order of the walks
@@ -39,7 +40,7 @@ func (s *stage) send(queue, id string) {
 // A queue with more ready groups than the line takes, of which nothing is worked, keeps no other waiting: one walk
 // finds what was there, and those that follow what comes or is resumed.
 func TestCutQueueKeepsNoOtherWaiting(t *testing.T) {
-	overAll(t, map[string]bool{"walks": false, "looks": true}, func(t *testing.T, on bool) {
+	pgtest.OverAll(t, map[string]bool{"walks": false, "looks": true}, func(t *testing.T, on bool) {
 		s := newStage(t)
 		const limit = 64
 		s.Crowd(3 * limit)

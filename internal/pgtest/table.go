@@ -1,0 +1,30 @@
+package pgtest
+
+import (
+	"fmt"
+	"testing"
+)
+
+// OverAll runs a test with each row of a table, beside each other and beside other tests.
+func OverAll[T any](t *testing.T, table map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	OverNamed(t, table, func(t *testing.T, _ string, row T) { test(t, row) })
+}
+
+// OverNamed is OverAll for a test that uses the row's name, too.
+func OverNamed[T any](t *testing.T, table map[string]T, test func(t *testing.T, name string, row T)) {
+	t.Helper()
+	t.Parallel()
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { test(t, name, row) })
+	}
+}
+
+// OverEach runs a test with each of several values, beside each other and beside other tests.
+func OverEach[T any](t *testing.T, values []T, test func(t *testing.T, value T)) {
+	t.Helper()
+	t.Parallel()
+	for _, value := range values {
+		t.Run(fmt.Sprint(value), func(t *testing.T) { test(t, value) })
+	}
+}
