@@ -275,7 +275,8 @@ func TestRowsOpenPastTheBound(t *testing.T) {
 
 // So many rows left unread that no heartbeat can be sent: the first handler is told before the second one begins.
 func TestRowsUnreadPastTheBound(t *testing.T) {
-	pgtest.OverAll(t, map[string]int{"in the sockets": 3000, "more than they hold": 100_000}, func(t *testing.T, n int) {
+	amounts := map[string]int{"in the sockets": 3000, "more than they hold": 100_000}
+	pgtest.OverAll(t, amounts, func(t *testing.T, n int) {
 		seen := twoAttempts(t, func(_ *site, ctx context.Context, tx pgx.Tx) error {
 			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, $1::integer)", n)
 			if err != nil {

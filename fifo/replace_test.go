@@ -352,7 +352,8 @@ func TestReplaceUnderLoad(t *testing.T) {
 
 // A claim has the row of a delayed or paused head for a moment, to look at it. A newer message waits for that.
 func TestReplaceWhatAClaimLooksAt(t *testing.T) {
-	pgtest.OverAll(t, map[string]time.Duration{"delayed": time.Hour, "paused": 0}, func(t *testing.T, delay time.Duration) {
+	delays := map[string]time.Duration{"delayed": time.Hour, "paused": 0}
+	pgtest.OverAll(t, delays, func(t *testing.T, delay time.Duration) {
 		b := newBed(t)
 		first, second := newer("g", "a", "first"), newer("g", "a", "second")
 		first.Delay, second.Delay = delay, delay

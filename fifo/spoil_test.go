@@ -43,7 +43,8 @@ func hasty(w *fifo.Worker) { w.Heartbeat, w.Silence = 100*time.Millisecond, time
 
 // A cancel request that comes late reaches no other job, be it of another group or of the same batch.
 func TestLateCancelRequest(t *testing.T) {
-	pgtest.OverAll(t, map[string]string{"another group": "b", "the same batch": "a"}, func(t *testing.T, second string) {
+	seconds := map[string]string{"another group": "b", "the same batch": "a"}
+	pgtest.OverAll(t, seconds, func(t *testing.T, second string) {
 		b := newBed(t)
 		late, client := b.late()
 		b.send("a", nil)

@@ -79,7 +79,8 @@ func testUngrouped(t *testing.T, by lease) {
 
 // What a handler enqueues to the group that its job was given runs behind the job.
 func TestUngroupedGetsCompany(t *testing.T) {
-	pgtest.OverAll(t, map[string]bool{"in the job's transaction": true, "beside it": false}, func(t *testing.T, inside bool) {
+	places := map[string]bool{"in the job's transaction": true, "beside it": false}
+	pgtest.OverAll(t, places, func(t *testing.T, inside bool) {
 		b := newBed(t)
 		first := b.sendAll(fifo.Message{Queue: "q", Ungrouped: true, Payload: "first"})
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {

@@ -81,7 +81,7 @@ func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) er
 			return err
 		}
 		var owner bool
-		words := strings.Fields(strings.NewReplacer(",", " ").Replace(rolesSQL))
+		words := strings.Fields(strings.ReplaceAll(rolesSQL, ",", " "))
 		if err := tx.QueryRow(ctx, ownerSQL, m.name.String(), words, grantedFunctions()).Scan(&owner); err != nil {
 			return fmt.Errorf("migrations: read the owner of schema %q: %w", m.name, err)
 		}

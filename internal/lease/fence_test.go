@@ -107,7 +107,8 @@ func TestFenceOfABatch(t *testing.T) {
 
 // Whatever a former holder was doing when it lost the group, it gets no token once there may be a new one.
 func TestNoFenceForAFormerHolder(t *testing.T) {
-	pgtest.OverAll(t, map[string]bool{"first token of the group": false, "a later one": true}, func(t *testing.T, known bool) {
+	groups := map[string]bool{"first token of the group": false, "a later one": true}
+	pgtest.OverAll(t, groups, func(t *testing.T, known bool) {
 		s := newStage(t)
 		frozen, old := s.former(known)
 		next := s.lane()

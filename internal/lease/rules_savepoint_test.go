@@ -92,7 +92,8 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 
 // A handler that ended its transaction and then failed is told apart from one that only failed.
 func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
-	pgtest.OverEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}, func(t *testing.T, sql string) {
+	ends := []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}
+	pgtest.OverEach(t, ends, func(t *testing.T, sql string) {
 		s, l, h := held(t, 1)
 		_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
 		require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
