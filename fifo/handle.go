@@ -103,7 +103,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
 		err = held
 	}
 	a.broken = s.lane.Undo(ctx) != nil
-	if len(tasks) == 1 || saysDown(err) && !errors.As(err, &named) {
+	if len(tasks) == 1 || uncounted(err) && !errors.As(err, &named) {
 		all := make(BatchError, len(tasks))
 		for i := range tasks {
 			all[tasks[i].job.ID] = err

@@ -23,9 +23,8 @@ import (
 // that ran when probing began go on, and say nothing either. Other queues do not wait, each worker probes for itself,
 // and RunOne never does. See Stats.Probed.
 //
-// In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the first job
-// of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around it, or
-// in it, has the last word, and a panic with it is a panic.
+// For a BatchHandler it is as with Snooze. DeadLetter around it, or in it, has the last word, and a panic with it is a
+// panic.
 func Unavailable(err error) error { return newVerdict[unavailable](err, "unavailable", 0) }
 
 // IsUnavailable reports whether an error says Unavailable: for the tests of a handler.
