@@ -28,8 +28,8 @@ type Queue struct {
 	// its dead letter: write it, and return a BatchError with a DeadLetter.
 	//
 	// Any other error, and a panic, undoes the batch, and its jobs run again one at a time: each succeeds or fails for
-	// itself then, and until then no attempt is counted. After Unavailable its groups wait instead, all of them. Its
-	// context ends after JobTimeout times the number of jobs.
+	// itself then, and until then no attempt is counted. After Unavailable or Snooze its groups wait instead, all of
+	// them. Its context ends after JobTimeout times the number of jobs.
 	BatchHandler func(ctx context.Context, jobs []*Job) error
 	// BatchJobs and BatchGroups say how much of the queue one transaction takes, a batch, and so how much is repeated
 	// when it is lost. Zero means 1, and only one of the two may be more than 1; MaxBatch is the limit of both.
