@@ -209,6 +209,21 @@ func TestGroupLimitLost(t *testing.T) {
 	require.Zero(t, b.count("attempt_marks"))
 }
 
+// A database that was restored from another server's dump has marks of that server's transactions, of which this one
+// has never heard. Their attempts have died.
+func TestGroupLimitAfterARestore(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	ids := append(b.send("a", nil), b.send("a", nil)...)
+	b.exec("INSERT INTO pgfifo.attempt_marks SELECT 'q', 'a', $1, 1, '1152921504606847976'", ids[0])
+	b.work(b.worker(nop, oneLane))
+	outcomes, errs, order := b.ledger.of("a")
+	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, outcomes)
+	require.ErrorIs(t, errs[0], fifo.ErrLost)
+	require.Equal(t, ids, order)
+	require.Zero(t, b.count("attempt_marks"))
+}
+
 // A worker beside one that has filled a group tries it now and then, and takes what there is room for when that has
 // stopped.
 func TestFullGroupDoesNotSpin(t *testing.T) {

@@ -15,6 +15,8 @@
 -- The job is locked, so what is read of it is what is there, and nobody else's claim of it is under way: a mark of the
 -- attempt that would begin now is of one that died, unless the claim that it names has committed: then it came late,
 -- and the attempt was given back. This is the only evidence. A slot need not be the dead one's, so there is no job_xid.
+-- A claim that this server has never heard of, and of which pg_xact_status would be an error, is one of another server,
+-- whose dump was restored here: it died there.
 --
 -- What claim.sql says of the other columns holds here. more says whether there are jobs behind this one.
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
@@ -24,7 +26,9 @@ SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
        EXISTS (SELECT FROM pgfifo.attempt_marks m
                WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1
-                 AND pg_xact_status(m.xid) IS DISTINCT FROM 'committed') AS marked,
+                 AND CASE WHEN m.xid >= pg_snapshot_xmax(pg_current_snapshot()) THEN true
+                          ELSE pg_xact_status(m.xid) IS DISTINCT FROM 'committed'
+                     END) AS marked,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p
