@@ -14,6 +14,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/migrations"
 )
 
 func TestInvalidWorker(t *testing.T) {
@@ -169,6 +170,26 @@ func TestErrConnections(t *testing.T) {
 			require.ErrorContains(t, err, "53300")
 		})
 	}
+}
+
+// A worker goes on when the schema is dropped and made anew under it, as by a restore of a dump with --clean: what its
+// sessions have prepared then is of tables that are no more.
+func TestSchemaMadeAnew(t *testing.T) { overLeases(t, testSchemaMadeAnew) }
+
+func testSchemaMadeAnew(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	b.run(b.worker(nop))
+	b.send("a", nil)
+	b.drained()
+	require.NoError(t, migrations.Down(t.Context(), b.pool, &migrations.Config{DropJobs: true}))
+	require.NoError(t, migrations.Up(t.Context(), b.pool, nil))
+	b.exec("ALTER SEQUENCE pgfifo.jobs_id_seq RESTART 1001") // no id twice, for the ledger
+	b.pool.Reset()
+	by.on(b)
+	for _, group := range []string{"a", "b", "c", "d"} {
+		b.send(group, nil)
+	}
+	b.drained()
 }
 
 // Each lane runs a job of its own; no group has two, which the ledger checks.

@@ -97,6 +97,7 @@ func ServerWide(err error) bool {
 
 const (
 	lockNotAvailable   = "55P03"
+	notSupported       = "0A000" // of a prepared statement: its tables were made anew
 	noSuchStatement    = "26000"
 	statementCancelled = "57014"
 )

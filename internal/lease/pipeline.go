@@ -47,6 +47,9 @@ func (p *pipeline) next() (any, error) {
 	for {
 		res, err := p.GetResults()
 		if err != nil {
+			if sqlState(err) == notSupported {
+				p.stmts.forget()
+			}
 			return nil, err
 		}
 		switch res := res.(type) {

@@ -52,10 +52,12 @@ func (s statements) parse(ctx context.Context, conn *pgconn.PgConn) error {
 	})
 }
 
-// forget makes all of them unprepared.
+// forget makes all of them unprepared but stmtRestore, which reads no table: see prepareRestore.
 func (s statements) forget() {
 	for name, stmt := range s {
-		s.add(name, stmt.SQL)
+		if name != stmtRestore {
+			s.add(name, stmt.SQL)
+		}
 	}
 }
 
