@@ -191,7 +191,6 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	a.now = true
 	goOn(claim)
 	for _, h := range lost {
-		s.crew.worker.stats.lost.Add(1)
 		t := task{job: s.newJob(h), place: &claim[h.N], held: h}
 		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.place, t.job, diedError{}))
 	}
@@ -322,7 +321,9 @@ func (s *seat) backoff(job Job, err error) time.Duration {
 // diedError is the failure of an attempt that was lost, as the worker that finds it tells it.
 type diedError struct{}
 
-func (diedError) Error() string { return "the worker, or its connection, died with the job" }
+func (diedError) Error() string {
+	return "the outcome was not recorded: the worker or its connection died, or the server refused it"
+}
 
 func (diedError) Is(target error) bool { return target == ErrLost }
 

@@ -70,7 +70,7 @@ const (
 	KindError   = "error"   // the handler returned an error
 	KindPanic   = "panic"   // the handler panicked
 	KindTimeout = "timeout" // the handler failed after Worker.JobTimeout had passed
-	KindLost    = "lost"    // the worker or its connection died with the job
+	KindLost    = "lost"    // the outcome was not recorded: the worker or its connection died, or the server refused it
 
 	KindOperator = "operator" // no attempt has failed: an operator has given the job up; see Scope.Bury
 )

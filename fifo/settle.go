@@ -109,6 +109,9 @@ func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error)
 func (s *seat) tell(ctx context.Context, r *result) {
 	c := s.crew
 	c.worker.stats.outcomes[r.outcome].Add(1)
+	if r.outcome.recorded() && errors.Is(r.failure.err, diedError{}) {
+		c.worker.stats.lost.Add(1)
+	}
 	if r.outcome != Succeeded {
 		c.teller.log(ctx, c.log, r)
 	}
@@ -147,19 +150,30 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 			s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
 				"job", p.held.ID, "error", err)
 		default:
-			a.lose(p)
-			p.outcome = schedule.Outcome{Trouble: true}
-			s.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
-			if a.ran || a.results[0].failure == usedUp {
-				h := &lease.Held{Key: p.turn.Key}
-				if p.held.Shared || s.crew.keeper != nil { // who has it is known
-					h = p.held
-				}
-				_ = s.lane.Record(ctx, h) // nor is it a crash
-			}
+			s.unrecorded(ctx, a, p, err)
 		}
 	}
 	return all
+}
+
+// unrecorded deals with a group of which the server refuses what became of its attempt. The next claim of the job counts
+// an attempt that has failed, as lost: so it ends, whatever is refused. One that is not counted is no crash.
+func (s *seat) unrecorded(ctx context.Context, a *attempt, p *place, err error) {
+	failed := a.failed(p)
+	charged := failed != nil && failed.outcome != Snoozed && failed.job.ID == p.held.ID
+	a.lose(p)
+	p.outcome = schedule.Outcome{Trouble: true}
+	s.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
+	switch {
+	case a.ran && charged:
+		_ = s.lane.Charge(ctx, p.held)
+	case a.ran || a.results[0].failure == usedUp:
+		h := &lease.Held{Key: p.turn.Key}
+		if p.held.Shared || s.crew.keeper != nil { // who has it is known
+			h = p.held
+		}
+		_ = s.lane.Record(ctx, h)
+	}
 }
 
 // failed returns the attempt of a group that has failed or is snoozed, or nil.

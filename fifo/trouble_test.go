@@ -21,7 +21,7 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
 		RETURN coalesce(NEW, OLD); END'; `
 	type row struct{ before, after string }
-	pgtest.OverAll(t, map[string]row{
+	rows := map[string]row{
 		"a dead letter of the same key": {
 			`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
 				SELECT queue, group_id, id, '', 1, enqueued_at FROM pgfifo.jobs WHERE group_id = 'bad'`,
@@ -41,30 +41,50 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 			"UPDATE pgfifo.jobs SET failures = '1' WHERE group_id = 'bad'",
 			"UPDATE pgfifo.jobs SET failures = NULL WHERE group_id = 'bad'",
 		},
-	}, func(t *testing.T, x row) {
-		b := by.on(newBed(t))
-		b.send("bad", nil)
-		b.exec(x.before)
-		w := b.worker(func(_ context.Context, job *fifo.Job) error {
-			if job.GroupID == "bad" {
-				return errOnPurpose
-			}
-			return nil
-		}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
-		b.run(w)
-		await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
-		for range 100 { // one after the other: each would wait for a lane that waits
-			b.send("good", nil)
-			await(t, "the good one", func() bool {
-				return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0
-			})
+	}
+	pgtest.OverAll(t, rows, func(t *testing.T, x row) { testTroubleOf(t, by.on(newBed(t)), x.before, x.after) })
+}
+
+// So it is where several jobs of a group may run.
+func TestTroubleOfAGroupWithALimit(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	testTroubleOf(t, b,
+		"ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (group_id <> 'bad' OR failures IS NULL)",
+		"ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse")
+}
+
+func testTroubleOf(t *testing.T, b *bed, before, after string) {
+	calls := 0
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		if job.GroupID == "bad" {
+			calls++
+			return errOnPurpose
 		}
-		require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
-		b.exec(x.after)
-		await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
-		require.Equal(t, 2, b.deadLetters()[0].Attempts)
-		b.drained()
-	})
+		return nil
+	}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
+	b.run(w)
+	b.send("good", make([]any, tuning.Many+1)...) // the first attempts of a lane are marked in any case
+	b.drained()
+	bad := b.q.Group("bad")
+	_, _, err := bad.Pause(t.Context(), "until all is as it should not be")
+	require.NoError(t, err)
+	b.send("bad", nil)
+	b.exec(before)
+	b.resumes(bad)
+	await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
+	for range 100 { // one after the other: each would wait for a lane that waits
+		b.send("good", nil)
+		await(t, "the good one", func() bool {
+			return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0
+		})
+	}
+	require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
+	b.exec(after)
+	await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
+	require.Equal(t, 2, b.deadLetters()[0].Attempts)
+	b.drained()
+	require.Equal(t, 2, calls, "each is an attempt, whatever the server refuses")
 }
 
 // A row that the server refuses to make, or to take from a dead session, is trouble of its group: all others are found,

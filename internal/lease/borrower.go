@@ -192,8 +192,7 @@ func (b *Borrower) Forfeit(context.Context) {
 		return
 	}
 	b.giveBack()
-	dead := 1 + rand.Int64N(1<<62)
-	_ = b.release(keptHeads(b.hold), dead) // if not, the session is dead, and the attempt is lost as well
+	_ = b.release(keptHeads(b.hold), deadNumber()) // if not, the session is dead, and the attempt is lost as well
 	if b.hold != nil {
 		b.forget()
 	}
@@ -224,6 +223,18 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	}
 	return nil
 }
+
+// Charge is Lane.Charge.
+func (b *Borrower) Charge(_ context.Context, head *Held) error {
+	if head.token == 0 {
+		return ErrNotHeld
+	}
+	b.giveBack()
+	return b.release([]*Held{head}, deadNumber())
+}
+
+// deadNumber returns one that no session has had.
+func deadNumber() int64 { return 1 + rand.Int64N(1<<62) }
 
 // Lost is Lane.Lost. The claim has told, by the marks of attempts.
 func (b *Borrower) Lost(context.Context) (lost []*Held, err error) {

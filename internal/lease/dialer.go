@@ -108,7 +108,7 @@ var (
 	// claimTexts are the statements of a lane that claims.
 	claimTexts = slotted(texts.Prepared(
 		stmtLock, stmtLockMany, stmtAhead, stmtLockSlot, stmtClaim, stmtClaimBatch, stmtClaimMany,
-		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark,
+		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark, stmtCharge,
 	))
 	// borrowTexts are those of a lane that is borrowed.
 	borrowTexts = texts.Prepared(stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)

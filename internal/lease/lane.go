@@ -126,6 +126,7 @@ const ( // names of prepared statements
 	stmtClaimMany  = "pgfifo_claim_many"
 	stmtEvidence   = "pgfifo_evidence"
 	stmtUnmark     = "pgfifo_unmark"
+	stmtCharge     = "pgfifo_charge"
 	stmtRestore    = "pgfifo_restore"
 
 	stmtTake      = "pgfifo_keep_take"

@@ -64,6 +64,18 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	return err
 }
 
+// Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
+// server has refused, and fails as that.
+func (l *Lane) Charge(ctx context.Context, head *Held) error {
+	if head.Shared { // its mark is there yet
+		return nil
+	}
+	h := *head
+	h.Seen.XID = 0 // the last to lock the group was that Record
+	args := [][]byte{[]byte(h.Queue), []byte(h.GroupID), appendInt(h.ID), appendInt(int64(h.Attempts))}
+	return l.Record(ctx, &h, Call{Statement: stmtCharge, Args: args})
+}
+
 // recordOnce returns its transaction, too, if it got as far as having one. lost are those that have ended.
 func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call) (own uint32, err error) {
 	conn, err := l.control.Acquire(ctx)
@@ -85,7 +97,7 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls 
 			}
 		}
 	}
-	if err == nil && held {
+	if err == nil && held && (len(calls) == 0 || calls[0].Statement != stmtCharge) {
 		_, err = l.record(ctx, pg, l.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 	}
 	if err != nil {

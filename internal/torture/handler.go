@@ -67,7 +67,8 @@ var errOnPurpose = errors.New("on purpose")
 // isDied reports whether an attempt died with its worker, as the one that found it says. A handler may return an
 // ErrLost as well, of its own.
 func isDied(err error) bool {
-	return errors.Is(err, fifo.ErrLost) && err.Error() == "the worker, or its connection, died with the job"
+	const text = "the outcome was not recorded: the worker or its connection died, or the server refused it"
+	return errors.Is(err, fifo.ErrLost) && err.Error() == text
 }
 
 // handle is the handler of a single job.

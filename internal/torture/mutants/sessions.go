@@ -212,8 +212,8 @@ var sessions = []Mutant{
 		Name:   "session-forfeit-not-counted",
 		Breaks: "an attempt whose end is not known is given back, and not counted",
 		Edits: []Edit{{
-			"internal/lease/borrower.go", "_ = b.release(keptHeads(b.hold), dead)",
-			"_ = dead\n	_ = b.release(keptHeads(b.hold), 0)",
+			"internal/lease/borrower.go", "_ = b.release(keptHeads(b.hold), deadNumber())",
+			"_ = b.release(keptHeads(b.hold), 0)",
 		}},
 		Test: Test{"internal/lease", "TestSessionsClaimIsCommitted"},
 	},
