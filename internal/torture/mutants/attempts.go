@@ -1,22 +1,19 @@
 package mutants
 
 // deadly kills workers in the middle of jobs. There are so few jobs that none of them kills its worker by itself.
-var deadly = []string{"-jobs", "1400", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-kills", "8"}
+const deadly = "-jobs 1400 -groups 40 -processes 3 -lanes 3 -batch 1 -kills 8"
 
 // poisonous has some jobs that kill their workers.
-var poisonous = []string{"-jobs", "4500", "-groups", "60", "-processes", "3", "-lanes", "4", "-batch", "1"}
+const poisonous = "-jobs 4500 -groups 60 -processes 3 -lanes 4 -batch 1"
 
 // killing has jobs that kill their workers, and does nothing else to them.
-var killing = append(poisonous[:len(poisonous):len(poisonous)], "-only", "exit,kill")
+const killing = poisonous + " -only exit,kill"
 
 // operated has an operator look at jobs that wait.
-var operated = append(contended[:len(contended):len(contended)], "-operators", "20")
+const operated = contended + " -operators 20"
 
 // vacuumed has the server take away what locks tell, when all workers have died.
-var vacuumed = []string{
-	"-jobs", "1500", "-groups", "40", "-processes", "3", "-lanes", "3", "-batch", "1", "-vacuums", "12",
-	"-only", "error,slow",
-}
+const vacuumed = "-jobs 1500 -groups 40 -processes 3 -lanes 3 -batch 1 -vacuums 12 -only error,slow"
 
 const (
 	attemptFile = "fifo/attempt.go"
@@ -28,313 +25,156 @@ const looksAtClaim = "		b.Queue(claimOpenSQL, xids[0]).QueryRow(" +
 	"func(row pgx.Row) error { return row.Scan(&held) })\n"
 
 var attempts = []Mutant{
-	{
-		Name:    "lost-attempt-not-counted",
-		Breaks:  "an attempt that died with its worker is not counted",
-		Edits:   []Edit{{laneFile, "		if died {\n", "		if died && l.hold == nil {\n"}},
-		Torture: deadly, By: []string{"I6"},
-	},
-	{
-		Name: "lost-attempt-counted-in-the-job",
-		Breaks: "a lost attempt is counted in the transaction of the next one, " +
-			"which takes it back when it fails or dies",
-		Edits: []Edit{{
-			attemptFile, "is gone when this transaction ends\n		s.lost(a, claim, lost)\n		return a\n",
-			"\n		for _, h := range lost {\n			h.Attempts++\n		}\n",
-		}},
-		Torture: poisonous, By: []string{"I6"},
-	},
-	{
-		Name:   "evidence-of-a-commit",
-		Breaks: "every earlier claim that ended is taken for a crash, also one that was settled",
-		Edits: []Edit{{
-			"internal/lease/sql/evidence.sql", "pg_xact_status(w.xid::text::xid8) = 'aborted'",
-			"pg_xact_status(w.xid::text::xid8) <> 'in progress'",
-		}},
-		Torture: deadly, By: []string{"I6"},
-	},
-	{
-		Name:   "evidence-read-above-the-lock",
-		Breaks: "who locked the head before is read after it was locked: it is always the reader",
-		Edits: []Edit{{
-			claimFile, "       j.xmax AS job_xid,", "       pg_current_xact_id()::xid AS job_xid,",
-		}},
-		Torture: deadly, By: []string{"I6"},
-	},
-	{
-		Name:   "given-back-by-rollback",
-		Breaks: "a claim that is given back unworked is rolled back, which looks like a crash",
-		Edits: []Edit{{
-			laneFile, "	case next != nil:\n		p.send(stmtChain",
-			"	case next != nil && len(calls) == 0:\n		p.SendQueryParams(\"ROLLBACK " +
-				"AND CHAIN\", nil, nil, nil, nil)\n" +
-				"	case next != nil:\n		p.send(stmtChain",
-		}},
-		Test: Test{"internal/lease", "TestWhatIsNotLost"},
-	},
-	{
-		Name:   "poison-has-a-life-more",
-		Breaks: "a job is tried once more than it may be",
-		Edits: []Edit{{
-			attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() > job.MaxAttempts ||",
-		}},
-		Torture: poisonous, By: []string{"I6"},
-	},
-	{
-		Name:    "poison-lives-for-ever",
-		Breaks:  "a job that kills its workers is never a dead letter",
-		Edits:   []Edit{{attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() < 0 ||"}},
-		Torture: poisonous, By: []string{"I6", "I8"},
-	},
-	{
-		Name:   "retry-goes-behind",
-		Breaks: "a job that failed is tried again under a new id, at the end of its group",
-		Edits: []Edit{{
-			"fifo/sql/retry.sql", "SET attempts = attempts + 1,",
-			"SET id = nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')), attempts = attempts + 1,",
-		}},
-		Torture: contended, By: []string{"I4", "I1"},
-	},
-	{
-		Name:    "failure-not-counted",
-		Breaks:  "an attempt that failed is not counted",
-		Edits:   []Edit{{"fifo/sql/retry.sql", "SET attempts = attempts + 1,", "SET attempts = attempts,"}},
-		Torture: deadly, By: []string{"I6"},
-	},
-	{
-		Name:    "operator-taken-for-a-crash",
-		Breaks:  "whoever locked the job's row without the group's, and rolled back, is taken for a worker that died",
-		Edits:   []Edit{{"internal/lease/hold.go", "	if job != group {\n", "	if job == 0 {\n"}},
-		Torture: operated, By: []string{"I6"},
-	},
-	{
-		Name:   "mark-not-written",
-		Breaks: "an attempt is not marked before it begins: what VACUUM takes away is not counted",
-		Edits: []Edit{{
-			attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < -tuning.Many",
-		}},
-		Torture: vacuumed, By: []string{"I6"},
-	},
-	{
-		Name:   "mark-not-taken-back",
-		Breaks: "an attempt that was given back keeps its mark, and is taken for one that died",
-		Edits:  []Edit{{laneFile, "	if len(l.marked) > 0 {\n", "	if len(l.marked) > 0 && l.hold == nil {\n"}},
-		Test:   Test{"fifo", "TestDrainTimeout"},
-	},
-	{
-		Name:   "mark-found-by-few",
-		Breaks: "a mark is looked at only by a lane that has claimed as little as the one that made it",
-		Edits:  []Edit{{laneFile, "		if h.marked {\n", "		if h.marked && h.Attempts > 0 {\n"}},
-		Test:   Test{"fifo", "TestMarkIsFoundByAll"},
-	},
-	{
-		Name:   "refused-batch-frees-its-groups",
-		Breaks: "a batch that cannot be committed frees its groups before it can say that nobody has died",
-		Edits:  []Edit{{savepointFile, "	case l.batch:\n", "	case l.batch && s.behind < 0:\n"}},
-		Test:   Test{"fifo", "TestBatchThatIsRefused"},
-	},
-	{
-		Name:   "cursor-refuses-the-batch",
-		Breaks: "a cursor WITH HOLD whose query fails has the COMMIT of a batch refused, which frees its groups",
-		Edits: []Edit{{
-			savepointFile, "		send(stmtCursors, &s.released)", "		send(stmtConstraints, &s.released)",
-		}},
-		Test: Test{"internal/lease", "TestCursorOfABatch"},
-	},
-	{
-		Name:    "lost-retried-at-once",
-		Breaks:  "a job that kills its worker does not wait before it kills the next one",
-		Edits:   []Edit{{attemptFile, "s.delay(t.place, t.job, diedError{})", "0"}},
-		Torture: killing, By: []string{"I6"},
-	},
-	{
-		Name: "suspects-together",
-		Breaks: "jobs whose last attempt died begin beside each other, and one that kills takes the others " +
-			"with it again",
-		Edits: []Edit{{attemptFile, "	if hold.Suspect {\n", "	if hold.Suspect && hold == nil {\n"}},
-		Test:  Test{"fifo", "TestSuspectsBeginOneByOne"},
-	},
-	{
-		Name:   "whole-batch-charged",
-		Breaks: "when a batch dies in its COMMIT, all of its jobs are charged",
-		Edits: []Edit{
-			{
-				"internal/lease/claim.go",
-				"	if hold.alone() || hold.lastXID != 0 || hold.marked {\n", "	if hold.alone() {\n",
-			},
-			{"internal/lease/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield"},
-		},
-		Test: Test{"fifo", "TestBatchThatDiesInItsCommit"},
-	},
-	{
-		Name: "recorded-without-its-number",
-		Breaks: "a failure that is recorded on another connection is counted also if somebody else has counted " +
-			"the attempt",
-		Edits: []Edit{
-			{"fifo/sql/retry.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"},
-			{"fifo/sql/bury.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"},
-		},
-		Test: Test{"fifo", "TestRecordedOnce"},
-	},
-	{
-		Name: "record-that-comes-late-is-evidence",
-		Breaks: "who records a failure that somebody else has counted leaves what looks like a death: the attempt is " +
+	plant("refused-outcome-not-counted", "an attempt is not counted if the server refuses to record its outcome",
+		test("fifo", "TestTroubleIsOfItsGroup"),
+		in("fifo/settle.go", "_ = s.lane.Charge(ctx, p.held)", "_ = s.lane.Record(ctx, p.held)")),
+	plant("foreign-mark-not-understood", "a mark of another server's transaction is an error",
+		test("fifo", "TestGroupLimitAfterARestore"),
+		in("internal/lease/sql/claim_shared.sql", "m.xid >= pg_snapshot_xmax(pg_current_snapshot())", "false")),
+	plant("lost-attempt-not-counted", "an attempt that died with its worker is not counted",
+		run(deadly, "I6"), in(laneFile, "		if died {\n", "		if died && l.hold == nil {\n")),
+	plant("lost-attempt-counted-in-the-job",
+		"a lost attempt is counted in the transaction of the next one, which takes it back when it fails or dies",
+		run(poisonous, "I6"),
+		in(attemptFile, "is gone when this transaction ends\n		s.lost(a, claim, lost)\n		return a\n",
+			"\n		for _, h := range lost {\n			h.Attempts++\n		}\n")),
+	plant("evidence-of-a-commit", "every earlier claim that ended is taken for a crash, also one that was settled",
+		run(deadly, "I6"),
+		in("internal/lease/sql/evidence.sql", "pg_xact_status(w.xid::text::xid8) = 'aborted'",
+			"pg_xact_status(w.xid::text::xid8) <> 'in progress'")),
+	plant("evidence-read-above-the-lock",
+		"who locked the head before is read after it was locked: it is always the reader",
+		run(deadly, "I6"), in(claimFile, "       j.xmax AS job_xid,", "       pg_current_xact_id()::xid AS job_xid,")),
+	plant("given-back-by-rollback", "a claim that is given back unworked is rolled back, which looks like a crash",
+		test("internal/lease", "TestWhatIsNotLost"),
+		in(laneFile, "	case next != nil:\n		p.send(stmtChain",
+			"	case next != nil && len(calls) == 0:\n		p.SendQueryParams(\"ROLLBACK "+
+				"AND CHAIN\", nil, nil, nil, nil)\n"+"	case next != nil:\n		p.send(stmtChain")),
+	plant("poison-has-a-life-more", "a job is tried once more than it may be",
+		run(poisonous, "I6"),
+		in(attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() > job.MaxAttempts ||")),
+	plant("poison-lives-for-ever", "a job that kills its workers is never a dead letter",
+		run(poisonous, "I6", "I8"),
+		in(attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() < 0 ||")),
+	plant("retry-goes-behind", "a job that failed is tried again under a new id, at the end of its group",
+		run(contended, "I4", "I1"),
+		in("fifo/sql/retry.sql", "SET attempts = attempts + 1,",
+			"SET id = nextval(pg_get_serial_sequence('pgfifo.jobs', 'id')), attempts = attempts + 1,")),
+	plant("failure-not-counted", "an attempt that failed is not counted",
+		run(deadly, "I6"), in("fifo/sql/retry.sql", "SET attempts = attempts + 1,", "SET attempts = attempts,")),
+	plant("operator-taken-for-a-crash",
+		"whoever locked the job's row without the group's, and rolled back, is taken for a worker that died",
+		run(operated, "I6"), in("internal/lease/hold.go", "	if job != group {\n", "	if job == 0 {\n")),
+	plant("mark-not-written", "an attempt is not marked before it begins: what VACUUM takes away is not counted",
+		run(vacuumed, "I6"),
+		in(attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.Shared)", "s.begun < -tuning.Many")),
+	plant("mark-not-taken-back", "an attempt that was given back keeps its mark, and is taken for one that died",
+		test("fifo", "TestDrainTimeout"),
+		in(laneFile, "	if len(l.marked) > 0 {\n", "	if len(l.marked) > 0 && l.hold == nil {\n")),
+	plant("mark-found-by-few", "a mark is looked at only by a lane that has claimed as little as the one that made it",
+		test("fifo", "TestMarkIsFoundByAll"),
+		in(laneFile, "		if h.marked {\n", "		if h.marked && h.Attempts > 0 {\n")),
+	plant("refused-batch-frees-its-groups",
+		"a batch that cannot be committed frees its groups before it can say that nobody has died",
+		test("fifo", "TestBatchThatIsRefused"),
+		in(savepointFile, "	case l.batch:\n", "	case l.batch && s.behind < 0:\n")),
+	plant("cursor-refuses-the-batch",
+		"a cursor WITH HOLD whose query fails has the COMMIT of a batch refused, which frees its groups",
+		test("internal/lease", "TestCursorOfABatch"),
+		in(savepointFile, "		send(stmtCursors, &s.released)", "		send(stmtConstraints, &s.released)")),
+	plant("lost-retried-at-once", "a job that kills its worker does not wait before it kills the next one",
+		run(killing, "I6"), in(attemptFile, "s.delay(t.place, t.job, diedError{})", "0")),
+	plant("suspects-together",
+		"jobs whose last attempt died begin beside each other, and one that kills takes the others with it again",
+		test("fifo", "TestSuspectsBeginOneByOne"),
+		in(attemptFile, "	if hold.Suspect {\n", "	if hold.Suspect && hold == nil {\n")),
+	plant("whole-batch-charged", "when a batch dies in its COMMIT, all of its jobs are charged",
+		test("fifo", "TestBatchThatDiesInItsCommit"),
+		in("internal/lease/claim.go", "	if hold.alone() || hold.lastXID != 0 || hold.marked {\n",
+			"	if hold.alone() {\n"),
+		in("internal/lease/claim.go", "h.Rest[i].Key != h.Key && !yield", "!yield")),
+	plant("recorded-without-its-number",
+		"a failure that is recorded on another connection is counted also if somebody else has counted the attempt",
+		test("fifo", "TestRecordedOnce"),
+		in("fifo/sql/retry.sql", " AND attempts = $4::integer", " AND $4::integer >= 0"),
+		in("fifo/sql/bury.sql", " AND attempts = $4::integer", " AND $4::integer >= 0")),
+	plant("record-that-comes-late-is-evidence",
+		"who records a failure that somebody else has counted leaves what looks like a death: the attempt is "+
 			"counted again",
-		Edits: []Edit{
-			{recordFile, `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`},
-			{
-				recordFile, "pg.Exec(ctx, commitSQL).ReadAll(); err != nil { // also",
-				"pg.Exec(ctx, map[bool]string{true: commitSQL, false: `ROLLBACK`}[held]).ReadAll(); " +
-					"err != nil { // also",
-			},
-		},
-		Test: Test{"internal/lease", "TestLateRecordIsNoEvidence"},
-	},
-	{
-		Name:   "late-mark-is-made",
-		Breaks: "a mark that comes when its claim has ended stays, and an attempt counts that was given back",
-		Edits: []Edit{{
-			"internal/lease/sql/mark.sql", "WHERE pg_xact_status(k.xid::text::xid8) = 'in progress'", "WHERE k.xid > 0",
-		}},
-		Test: Test{"internal/lease", "TestMarkThatComesLate"},
-	},
-	{
-		Name:   "begins-behind-a-lost-claim",
-		Breaks: "an attempt begins whose claim had ended before it was marked, and is not counted",
-		Edits: []Edit{{
-			markFile, "err == nil && !held", "err == nil && held && false",
-		}},
-		Test: Test{"internal/lease", "TestMarkThatComesLate"},
-	},
-	{
-		Name:   "mark-behind-a-lower-id",
-		Breaks: "a lost attempt that was marked is not counted, because a lower id became the head of its batch",
-		Edits: []Edit{{
-			"internal/lease/claim.go", "h.Payload == nil || h.alone() || h.marked", "h.Payload == nil || h.alone()",
-		}},
-		Test: Test{"internal/lease", "TestLostHeadBehindALowerID"},
-	},
-	{
-		Name:   "lock-timeout-of-heads",
-		Breaks: "a batch is undone because a lock on a table takes longer than a lock on a job behind its heads may",
-		Edits: []Edit{{
-			savepointFile, "TO DEFAULT", "= '1s'",
-		}},
-		Test: Test{"fifo", "TestBatchWaitsForALockOnATable"},
-	},
-	{
-		Name:   "lock-timeout-of-the-table",
-		Breaks: "a batch is undone because a lock on the jobs table takes longer than one on a job behind its head may",
-		Edits:  []Edit{{savepointFile, "		send(stmtLockTable, &s.released)\n", ""}},
-		Test:   Test{"fifo", "TestBatchWaitsForALockOnATable"},
-	},
-	{
-		Name:   "claim-kept-beside-hooks",
-		Breaks: "what is claimed beside a slow hook waits for it, and begins though it was paused",
-		Edits:  []Edit{{"fifo/settle.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)"}},
-		Test:   Test{"fifo", "TestHooksKeepNoClaim"},
-	},
-	{
-		Name:    "group-attempt-not-marked",
-		Breaks:  "a death is not counted where several jobs of a group run, or nothing starts behind the first",
-		Edits:   []Edit{{"fifo/attempt.go", " || h.Shared)", ")"}},
-		Torture: several, By: []string{"I6"},
-	},
-	{
-		Name:   "snooze-counts",
-		Breaks: "a job that its handler gives back until later is charged an attempt",
-		Edits: []Edit{{
-			"fifo/sql/snooze.sql", "SET run_at = statement_timestamp()", "SET attempts = attempts + 1, run_at = now()",
-		}},
-		Test: Test{"fifo", "TestSnooze"},
-	},
-	{
-		Name:    "unavailable-counts",
-		Breaks:  "a job whose handler says that what it needs is down is charged an attempt",
-		Edits:   []Edit{{"fifo/snooze.go", "return (snoozed || IsUnavailable(err)) &&", "return snoozed &&"}},
-		Torture: crowded, By: []string{"I6"},
-	},
-	{
-		Name:   "blocked-group-goes-on",
-		Breaks: "what is behind a job that has used up its attempts overtakes it, though the queue is to block",
-		Edits: []Edit{{
-			"fifo/sql/block.sql", "block_group(queue, group_id, id", "block_group(queue, group_id || '?', id",
-		}},
-		Test: Test{"fifo", "TestBlockedGroup"},
-	},
-	{
-		Name:   "moved-job-forgets",
-		Breaks: "a job that moves to a queue of dead letters does not say where it was",
-		Edits:  []Edit{{"fifo/sql/forward.sql", "'pgfifo-origin-id', id::text", "'pgfifo-origin-id', attempts::text"}},
-		Test:   Test{"fifo", "TestDeadLetterQueue"},
-	},
-	{
-		Name:   "verbs-take-the-job-that-calls",
-		Breaks: "a handler that moves or purges what waits in its group takes its own job along, which is done twice",
-		Edits: []Edit{{
-			schemaFile, "SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE",
-			"SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE false AND",
-		}},
-		Test: Test{"fifo", "TestVerbsPassOverTheJobThatCalls"},
-	},
-	{
-		Name:   "block-outlives-its-job",
-		Breaks: "a group stays blocked by a job that was taken away",
-		Edits:  []Edit{{"fifo/sql/unblock.sql", "p.job IS NOT NULL", "false"}},
-		Test:   Test{"fifo", "TestBlockWithoutItsJob"},
-	},
-	{
-		Name:   "block-outlives-its-job-in-a-pause",
-		Breaks: "a group that is paused while the job that blocks it is taken away stays blocked by it",
-		Edits:  []Edit{{"fifo/sql/unblock.sql", "    FOR UPDATE OF p\n", ""}},
-		Test:   Test{"fifo", "TestPauseBesideABlockThatGoes"},
-	},
-	{
-		Name:   "begins-unmarked-of-several",
-		Breaks: "where several jobs of a group may run, an attempt begins that nothing would tell of",
-		Edits:  []Edit{{attemptFile, "if heads[0].Shared {", "if false {"}},
-		Test:   Test{"fifo", "TestNothingBeginsUnmarkedOfSeveral"},
-	},
-	{
-		Name:   "claim-ends-in-its-mark",
-		Breaks: "an attempt begins whose claim has ended before its mark was committed, and is not counted",
-		Edits: []Edit{
-			{markFile, "		b.Queue(beginSQL)\n", "		b.Queue(beginSQL)\n" + looksAtClaim},
-			{markFile, "		b.Queue(commitSQL)\n" + looksAtClaim, "		b.Queue(commitSQL)\n"},
-		},
-		Test: Test{"internal/lease", "TestClaimThatEndsInItsMark"},
-	},
-	{
-		Name:   "late-record-covers-a-crash",
-		Breaks: "a worker that gives a lost claim back covers the death of one that has claimed the group since",
-		Edits:  []Edit{{"internal/lease/sql/relock.sql", "'committed') = 'committed'", "'committed') > ''"}},
-		Test:   Test{"internal/lease", "TestLateRecordLeavesEvidence"},
-	},
-	{
-		Name:   "policy-without-heartbeats",
-		Breaks: "nobody says anything to the server while a Retry takes its time: the attempt is lost",
-		Edits: []Edit{{
-			"fifo/attempt.go", "	s.lane.Aside(func() {\n		s.crew.worker",
-			"	func(f func()) { f() }(func() {\n		s.crew.worker",
-		}},
-		Test: Test{"fifo", "TestRetryThatTakesItsTime"},
-	},
-	{
-		Name:   "policy-ends-the-lane",
-		Breaks: "a Retry that ends its goroutine ends a lane",
-		Edits:  []Edit{{"fifo/attempt.go", `guardLane("Retry"`, `guard("Retry"`}},
-		Test:   Test{"fifo", "TestRetryThatEnds"},
-	},
-	{
-		Name:   "overdue-hook-waited-for",
-		Breaks: "a handler is not abandoned while a hook that is told of it blocks",
-		Edits:  []Edit{{"fifo/overdue.go", "			go func() { // a hook", "			func() { // a hook"}},
-		Test:   Test{"fifo", "TestAbandonBesideAHook"},
-	},
-	{
-		Name:   "wrapping-dropped",
-		Breaks: "a DeadLetter around a BatchError is not heeded",
-		Edits:  []Edit{{"fifo/handle.go", "return e.within(around), true\n", "return e, true\n"}},
-		Test:   Test{"fifo", "TestBatchErrors"},
-	},
+		test("internal/lease", "TestLateRecordIsNoEvidence"),
+		in(recordFile, `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`),
+		in(recordFile, "pg.Exec(ctx, commitSQL).ReadAll(); err != nil { // also",
+			"pg.Exec(ctx, map[bool]string{true: commitSQL, false: `ROLLBACK`}[held]).ReadAll(); err != nil { // also")),
+	plant("late-mark-is-made",
+		"a mark that comes when its claim has ended stays, and an attempt counts that was given back",
+		test("internal/lease", "TestMarkThatComesLate"),
+		in("internal/lease/sql/mark.sql", "WHERE pg_xact_status(k.xid::text::xid8) = 'in progress'",
+			"WHERE k.xid > 0")),
+	plant("begins-behind-a-lost-claim",
+		"an attempt begins whose claim had ended before it was marked, and is not counted",
+		test("internal/lease", "TestMarkThatComesLate"),
+		in(markFile, "err == nil && !held", "err == nil && held && false")),
+	plant("mark-behind-a-lower-id",
+		"a lost attempt that was marked is not counted, because a lower id became the head of its batch",
+		test("internal/lease", "TestLostHeadBehindALowerID"),
+		in("internal/lease/claim.go", "h.Payload == nil || h.alone() || h.marked", "h.Payload == nil || h.alone()")),
+	plant("lock-timeout-of-heads",
+		"a batch is undone because a lock on a table takes longer than a lock on a job behind its heads may",
+		test("fifo", "TestBatchWaitsForALockOnATable"), in(savepointFile, "TO DEFAULT", "= '1s'")),
+	plant("lock-timeout-of-the-table",
+		"a batch is undone because a lock on the jobs table takes longer than one on a job behind its head may",
+		test("fifo", "TestBatchWaitsForALockOnATable"),
+		in(savepointFile, "		send(stmtLockTable, &s.released)\n", "")),
+	plant("claim-kept-beside-hooks", "what is claimed beside a slow hook waits for it, and begins though it was paused",
+		test("fifo", "TestHooksKeepNoClaim"),
+		in("fifo/settle.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)")),
+	plant("group-attempt-not-marked",
+		"a death is not counted where several jobs of a group run, or nothing starts behind the first",
+		run(several, "I6"), in("fifo/attempt.go", " || h.Shared)", ")")),
+	plant("snooze-counts", "a job that its handler gives back until later is charged an attempt",
+		test("fifo", "TestSnooze"),
+		in("fifo/sql/snooze.sql", "SET run_at = statement_timestamp()", "SET attempts = attempts + 1, run_at = now()")),
+	plant("unavailable-counts", "a job whose handler says that what it needs is down is charged an attempt",
+		run(crowded, "I6"), in("fifo/snooze.go", "return (snoozed || IsUnavailable(err)) &&", "return snoozed &&")),
+	plant("blocked-group-goes-on",
+		"what is behind a job that has used up its attempts overtakes it, though the queue is to block",
+		test("fifo", "TestBlockedGroup"),
+		in("fifo/sql/block.sql", "block_group(queue, group_id, id", "block_group(queue, group_id || '?', id")),
+	plant("moved-job-forgets", "a job that moves to a queue of dead letters does not say where it was",
+		test("fifo", "TestDeadLetterQueue"),
+		in("fifo/sql/forward.sql", "'pgfifo-origin-id', id::text", "'pgfifo-origin-id', attempts::text")),
+	plant("verbs-take-the-job-that-calls",
+		"a handler that moves or purges what waits in its group takes its own job along, which is done twice",
+		test("fifo", "TestVerbsPassOverTheJobThatCalls"),
+		in(schemaFile, "SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE",
+			"SELECT EXISTS (SELECT FROM pgfifo.queue_groups g WHERE false AND")),
+	plant("block-outlives-its-job", "a group stays blocked by a job that was taken away",
+		test("fifo", "TestBlockWithoutItsJob"), in("fifo/sql/unblock.sql", "p.job IS NOT NULL", "false")),
+	plant("block-outlives-its-job-in-a-pause",
+		"a group that is paused while the job that blocks it is taken away stays blocked by it",
+		test("fifo", "TestPauseBesideABlockThatGoes"), in("fifo/sql/unblock.sql", "    FOR UPDATE OF p\n", "")),
+	plant("begins-unmarked-of-several",
+		"where several jobs of a group may run, an attempt begins that nothing would tell of",
+		test("fifo", "TestNothingBeginsUnmarkedOfSeveral"), in(attemptFile, "if heads[0].Shared {", "if false {")),
+	plant("claim-ends-in-its-mark",
+		"an attempt begins whose claim has ended before its mark was committed, and is not counted",
+		test("internal/lease", "TestClaimThatEndsInItsMark"),
+		in(markFile, "		b.Queue(beginSQL)\n", "		b.Queue(beginSQL)\n"+looksAtClaim),
+		in(markFile, "		b.Queue(commitSQL)\n"+looksAtClaim, "		b.Queue(commitSQL)\n")),
+	plant("late-record-covers-a-crash",
+		"a worker that gives a lost claim back covers the death of one that has claimed the group since",
+		test("internal/lease", "TestLateRecordLeavesEvidence"),
+		in("internal/lease/sql/relock.sql", "'committed') = 'committed'", "'committed') > ''")),
+	plant("policy-without-heartbeats",
+		"nobody says anything to the server while a Retry takes its time: the attempt is lost",
+		test("fifo", "TestRetryThatTakesItsTime"),
+		in("fifo/attempt.go", "	s.lane.Aside(func() {\n		s.crew.worker",
+			"	func(f func()) { f() }(func() {\n		s.crew.worker")),
+	plant("policy-ends-the-lane", "a Retry that ends its goroutine ends a lane",
+		test("fifo", "TestRetryThatEnds"), in("fifo/attempt.go", `guardLane("Retry"`, `guard("Retry"`)),
+	plant("overdue-hook-waited-for", "a handler is not abandoned while a hook that is told of it blocks",
+		test("fifo", "TestAbandonBesideAHook"),
+		in("fifo/overdue.go", "			go func() { // a hook", "			func() { // a hook")),
+	plant("wrapping-dropped", "a DeadLetter around a BatchError is not heeded",
+		test("fifo", "TestBatchErrors"), in("fifo/handle.go", "return e.within(around), true\n", "return e, true\n")),
 }

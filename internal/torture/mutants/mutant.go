@@ -61,6 +61,29 @@ type Edit struct {
 	File, Old, New string
 }
 
+// plant lists a bug: its name, what is wrong with it, what catches it, and its edits.
+func plant(name, breaks string, caught Mutant, edits ...Edit) Mutant {
+	caught.Name, caught.Breaks, caught.Edits = name, breaks, edits
+	return caught
+}
+
+// run is a run of the harness with those flags, which must break one of the invariants.
+func run(flags string, invariants ...string) Mutant {
+	return Mutant{Torture: strings.Fields(flags), By: invariants}
+}
+
+// test is a test that must fail: the folder of its package, and a pattern as of go test -run.
+func test(pkg, pattern string) Mutant { return Mutant{Test: Test{pkg, pattern}} }
+
+// alone gives it a server of its own.
+func (m Mutant) alone() Mutant {
+	m.Alone = true
+	return m
+}
+
+// in is an edit of a file.
+func in(file, old, replacement string) Edit { return Edit{file, old, replacement} }
+
 // A Theme is a part of the list.
 type Theme struct {
 	Name    string
