@@ -40,7 +40,8 @@
 //     learns of it by its context (cause ErrLost). If the server ended the session, or the worker was frozen, it may
 //     run beside its successor by then; Silence, below, says for how long at most. A handler that Worker.AbandonAfter
 //     leaves behind runs beside its successor as well.
-//   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion.
+//   - Effects. What is written through job.Tx or job.PgxTx is committed exactly once, with the job's completion. That
+//     transaction is READ COMMITTED, whatever the defaults are: lock the rows that a decision rests on (Job.Tx).
 //     Effects elsewhere happen at least once: make them idempotent by an id of your own in the payload. The job's id
 //     is not enough: a redrive to the tail, Move and DeadLetterQueue give it another one, and a server that has lost
 //     commits (a standby that is promoted, synchronous_commit off, what a handler of a Relaxed queue enqueues) gives

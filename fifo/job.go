@@ -89,6 +89,10 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same, with
 // rows open say, nothing that the handler wrote is committed, and the attempt has failed.
 //
+// It is READ COMMITTED and READ WRITE, whatever the defaults of the database or the role are, and cannot be changed:
+// claims need that. So handlers of two groups may each decide by what the other one changes. Lock the rows that a
+// decision rests on, with SELECT ... FOR UPDATE, or decide in a transaction of your own.
+//
 // A statement that fails spoils the transaction, as always in PostgreSQL, until a Rollback of it or of one begun on it.
 // If the handler returns nil without that, the attempt has failed, with the error of the first such statement: its
 // SQLSTATE, and the server's words where they name what is in the database and quote no value.
@@ -103,7 +107,7 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 //
 // The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
 // set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). A role is among that, a tenant's say, who has no
-// right on the library's tables: the job completes in the worker's own. After SET, set_config with a false, RESET,
+// right on the library's tables: the job completes in the worker's own. Enqueue before you take it. After SET, set_config with a false, RESET,
 // DISCARD, DEALLOCATE, LISTEN or a cursor WITH HOLD, by the raw PgConn, too, the worker gives the connection up and
 // makes a new one, which takes milliseconds. It does not look into functions, DO blocks and parameters: what they set
 // for the session stays for other jobs, but for roles, the search path and the timeouts of statements, locks and

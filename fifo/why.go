@@ -146,7 +146,8 @@ func (s *Status) reason(state State, since time.Time) string {
 		return fmt.Sprintf("may run since %s, and waits: the %s is at its limit", when(since), what)
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
-			"no worker handles the queue, its lanes are busy, or it is unavailable", when(since))
+			"no worker handles the queue, its lanes are busy, it is unavailable, or the server refuses something "+
+			"about the group (Stats.Troubles, and the log)", when(since))
 	}
 }
 
