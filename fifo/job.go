@@ -107,12 +107,13 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 //
 // The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
 // set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). A role is among that, a tenant's say, who has no
-// right on the library's tables: the job completes in the worker's own. Enqueue before you take it. After SET, set_config with a false, RESET,
-// DISCARD, DEALLOCATE, LISTEN or a cursor WITH HOLD, by the raw PgConn, too, the worker gives the connection up and
-// makes a new one, which takes milliseconds. It does not look into functions, DO blocks and parameters: what they set
-// for the session stays for other jobs, but for roles, the search path and the timeouts of statements, locks and
-// transactions, which are put back; and of a session's advisory lock, a temporary table or a prepared statement it
-// knows nothing. If they deallocate the worker's statements, the job is returned once (Returned), and runs again.
+// right on the library's tables: the job completes in the worker's own. Enqueue before you take it. After SET,
+// set_config with a false, RESET, DISCARD, DEALLOCATE, LISTEN or a cursor WITH HOLD, by the raw PgConn, too, the worker
+// gives the connection up and makes a new one, which takes milliseconds. It does not look into functions, DO blocks and
+// parameters: what they set for the session stays for other jobs, but for roles, the search path and the timeouts of
+// statements, locks and transactions, which are put back; and of a session's advisory lock, a temporary table or a
+// prepared statement it knows nothing. If they deallocate the worker's statements, the job is returned once (Returned),
+// and runs again.
 //
 // A statement whose context ends is cancelled. If the server does not take the cancel request within Worker.Silence,
 // it may meet a later statement of the same job, and of no other; if it meets the job's completion, the job is returned
