@@ -156,8 +156,8 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 	return all
 }
 
-// unrecorded deals with a group of which the server refuses what became of its attempt. The next claim of the job counts
-// an attempt that has failed, as lost: so it ends, whatever is refused. One that is not counted is no crash.
+// unrecorded deals with a group of which the server refuses what became of its attempt. An attempt that has failed is
+// counted by the next claim of the job, as lost: so it ends, whatever is refused. One that is not counted is no crash.
 func (s *seat) unrecorded(ctx context.Context, a *attempt, p *place, err error) {
 	failed := a.failed(p)
 	charged := failed != nil && failed.outcome != Snoozed && failed.job.ID == p.held.ID

@@ -15,8 +15,8 @@ const minSnooze = 100 * time.Millisecond
 //
 // d is at least a tenth of a second and at most MaxDelay: what is less or more counts as that. A nil err stands for
 // "snoozed". In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the
-// first job of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter around
-// it, or in it, has the last word, and a panic with it is a panic.
+// first job of each group of the batch: what it wrote is undone, and nothing runs again one at a time. DeadLetter
+// around it, or in it, has the last word, and a panic with it is a panic.
 func Snooze(d time.Duration, err error) error { return newVerdict[snooze](err, "snoozed", d) }
 
 // AsSnooze reports whether an error says Snooze, and for how long: the d that Snooze was given. It is for the tests of
