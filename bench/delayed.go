@@ -36,9 +36,6 @@ func (s *delayed) flags(f *flag.FlagSet) {
 const lateBy = time.Second
 
 func (s *delayed) run(ctx context.Context, b *bench) error {
-	if s.groups < 1 || s.messages < 1 {
-		return errors.New("-groups and -messages must be over 0")
-	}
 	_, err := b.pool.Exec(ctx, "INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at) "+
 		"SELECT $1, "+fmt.Sprintf(groupSQL, "n")+", '', statement_timestamp() + interval '1 hour' "+
 		"FROM generate_series(1, $2::integer) n", queue, s.groups)

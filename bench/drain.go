@@ -38,7 +38,7 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 	} else {
 		b.notef("pgbench is not there: without its ceiling")
 	}
-	fast, held := newRiver(b.database, riverSettings{best: true}), newWatermill(b.database, d.lanes)
+	fast, held := newRiver(b.database, true), newWatermill(b.database, d.lanes)
 	poc := newNaive(b.database, d.groups, d.lanes)
 	for _, r := range []rival{fast, held, poc} {
 		if err := r.prepare(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // groupLimit has one group whose jobs take a while, one at a time and several at once; and many groups whose jobs do
@@ -30,7 +31,7 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 		handler       fifo.Handler
 		limits        []int
 	}{
-		{"one group", 1, 1, s.handle, []int{1, 4, 16}},
+		{"one group", 1, 1, func(ctx context.Context, _ *fifo.Job) error { return pause.For(ctx, s.takes) }, []int{1, 4, 16}},
 		{"1000 groups", 1000, 10, nil, []int{1, 4}},
 	} {
 		var alone *system
@@ -50,14 +51,4 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 		}
 	}
 	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
-}
-
-// handle takes a while.
-func (s *groupLimit) handle(ctx context.Context, _ *fifo.Job) error {
-	select {
-	case <-time.After(s.takes):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

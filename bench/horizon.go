@@ -39,9 +39,6 @@ func (s *horizon) quick() {
 }
 
 func (s *horizon) run(ctx context.Context, b *bench) error {
-	if s.every <= 0 || s.measure < 3*s.every || s.depth < 8 {
-		return errors.New("-for must be 3 times -every or more, and -depth 8 or more")
-	}
 	counted := b.openStatements(ctx) == nil
 	if !counted {
 		b.notef("the server does not count statements: without the time of the claims")
@@ -129,7 +126,7 @@ func (s *horizon) subject(b *bench, name string) (*subject, error) {
 	case "pgfifo-sessions":
 		return s.sessions(b), nil
 	case "river":
-		return rivalSubject(newRiver(b.database, riverSettings{best: true}), takes("river_job")), nil
+		return rivalSubject(newRiver(b.database, true), takes("river_job")), nil
 	case "naive":
 		sub := rivalSubject(newNaive(b.database, s.groups, s.lanes), takes("naive.jobs"))
 		sub.grouped = true

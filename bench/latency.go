@@ -44,12 +44,12 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 	for _, call := range ways {
 		receivers = append(receivers, s.pgfifo(b, call))
 	}
-	for _, settings := range []riverSettings{{best: true}, {}} {
-		r := newRiver(b.database, settings)
+	for _, best := range []bool{true, false} {
+		r := newRiver(b.database, best)
 		if err := r.prepare(ctx); err != nil {
 			return fmt.Errorf("%s: %w", r.name(), err)
 		}
-		receivers = append(receivers, rivalReceiver(r))
+		receivers = append(receivers, inRiver(r))
 	}
 	var all [][]*stream
 	list, err := numbers("rate", s.rates, 1)

@@ -28,9 +28,6 @@ func (s *memory) flags(f *flag.FlagSet) {
 }
 
 func (s *memory) run(ctx context.Context, b *bench) error {
-	if s.every <= 0 {
-		return errors.New("-every must be over 0")
-	}
 	proc, err := process.NewProcessWithContext(ctx, int32(os.Getpid()))
 	if err != nil {
 		return err

@@ -44,11 +44,6 @@ func (*naiveQueue) name() string { return "naive" }
 var naiveTables string
 
 const (
-	naiveGroup = `INSERT INTO naive.queue_groups (queue, group_id) VALUES ($1, $2)
-		ON CONFLICT (queue, group_id) DO UPDATE SET updated_at = now()`
-
-	naiveInsert = "INSERT INTO naive.jobs (queue, group_id, number) VALUES ($1, $2, $3)"
-
 	naivePick = `UPDATE naive.jobs SET status = 'started', attempts = attempts + 1, last_started_at = now()
 		WHERE id IN (
 			SELECT j.id FROM naive.jobs AS j JOIN naive.queue_groups AS g USING (queue, group_id)
@@ -84,15 +79,6 @@ func (q *naiveQueue) fill(ctx context.Context, n int) error {
 		return err
 	}
 	return q.db.exec(ctx, "ANALYZE naive.jobs", "ANALYZE naive.queue_groups")
-}
-
-func (q *naiveQueue) insert(ctx context.Context, number int64) error {
-	group := groupID(int(number % int64(q.groups)))
-	if _, err := q.db.pool.Exec(ctx, naiveGroup, queue, group); err != nil {
-		return err
-	}
-	_, err := q.db.pool.Exec(ctx, naiveInsert, queue, group, number)
-	return err
 }
 
 // clear takes away all jobs, the finished and the waiting, for a drain that was cut short.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -132,23 +131,4 @@ func TestGoals(t *testing.T) {
 		require.Equal(t, tc.met, b.results[0].Goal[0].Met, "%v", b.results[0].Goal)
 	}
 	require.Zero(t, shared[0].Seen, "a goal of several lines")
-}
-
-func TestCommonParams(t *testing.T) {
-	t.Parallel()
-	common, own := commonParams([]Result{
-		{Params: map[string]any{"groups": 10, "lanes": 1}}, {Params: map[string]any{"groups": 10, "lanes": 2}}, {},
-	})
-	require.Equal(t, map[string]any{"groups": 10}, common)
-	require.Equal(t, []map[string]any{{"lanes": 1}, {"lanes": 2}, nil}, own)
-}
-
-func TestMachineFacts(t *testing.T) {
-	t.Parallel()
-	for _, f := range machineFacts(t.Context()) {
-		require.NotEmpty(t, f.Value, f.Name)
-	}
-	require.Equal(t, 90*time.Second, (&report{sections: []section{
-		{outcome: outcome{took: time.Minute}}, {outcome: outcome{took: 30 * time.Second}},
-	}}).took())
 }

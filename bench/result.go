@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -76,4 +77,26 @@ func pairs[V any](m map[string]V, format string) string {
 		list = append(list, fmt.Sprintf("%s="+format, k, m[k]))
 	}
 	return strings.Join(list, " ")
+}
+
+// commonParams parts the parameters on which all lines that have them agree from those of each line.
+func commonParams(results []Result) (common map[string]any, own []map[string]any) {
+	common = make(map[string]any)
+	differ := make(map[string]bool)
+	for _, r := range results {
+		for k, v := range r.Params {
+			if first, ok := common[k]; !ok {
+				common[k] = v
+			} else if !reflect.DeepEqual(first, v) {
+				differ[k] = true
+			}
+		}
+	}
+	maps.DeleteFunc(common, func(k string, _ any) bool { return differ[k] })
+	for _, r := range results {
+		mine := maps.Clone(r.Params)
+		maps.DeleteFunc(mine, func(k string, _ any) bool { return !differ[k] })
+		own = append(own, mine)
+	}
+	return common, own
 }

@@ -13,9 +13,8 @@ import (
 // A rival is another queue in the same database, with jobs that carry a number.
 type rival interface {
 	name() string
-	prepare(ctx context.Context) error              // makes its tables
-	fill(ctx context.Context, n int) error          // adds n jobs in its fastest way, numbers going on from the last
-	insert(ctx context.Context, number int64) error // one job by its ordinary insert; returns when it is committed
+	prepare(ctx context.Context) error     // makes its tables
+	fill(ctx context.Context, n int) error // adds n jobs in its fastest way, numbers going on from the last
 	// run works jobs, calling handle with each job's number (from many goroutines), for as long as meanwhile takes.
 	run(ctx context.Context, handle func(number int64), meanwhile func(context.Context) error) error
 }

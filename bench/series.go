@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 )
 
@@ -52,7 +53,7 @@ func (c chart) picture() (*picture, error) {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		line.Color, line.Width = colorOf(i), vg.Points(1.5)
-		dots.Color, dots.Shape, dots.Radius = colorOf(i), shapeOf(i), vg.Points(2.5)
+		dots.Color, dots.Shape, dots.Radius = colorOf(i), plotutil.Shape(i), vg.Points(2.5)
 		p.plot.Add(line)
 		if len(points) > manyPoints {
 			p.legend.Add(s.name, line)

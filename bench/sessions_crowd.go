@@ -69,7 +69,7 @@ type gathering struct {
 	takes time.Duration
 
 	running atomic.Int64
-	open    chan struct{} // closed to end what is not whole
+	*vigil  // until what is not whole ends
 	took    time.Duration
 	seen    map[string]float64
 }
@@ -80,17 +80,12 @@ func (g *gathering) handle(ctx context.Context, _ *fifo.Job) error {
 	if g.whole {
 		return pause.For(ctx, g.takes)
 	}
-	select {
-	case <-g.open:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return g.stand(ctx)
 }
 
 func (g *gathering) run(ctx context.Context, b *bench, schema string) error {
 	c := g.crew
-	g.open, g.seen, c.handler = make(chan struct{}), make(map[string]float64), g.handle
+	g.vigil, g.seen, c.handler = newVigil(), make(map[string]float64), g.handle
 	if err := c.own(ctx, schema); err != nil {
 		return err
 	}
@@ -104,7 +99,7 @@ func (g *gathering) run(ctx context.Context, b *bench, schema string) error {
 	y := newTally(c.groups)
 	cfg := &fifo.Config{Hooks: y.hooks()}
 	err := c.run(ctx, cfg, func(ctx context.Context) error {
-		defer close(g.open)
+		defer g.end()
 		begin := time.Now()
 		err := until(ctx, func() (bool, error) {
 			n := int(g.running.Load())

@@ -12,7 +12,7 @@ import (
 
 // statements counts what a job costs: statements, as PostgreSQL counts them, and round trips.
 type statements struct {
-	jobs, groups, lanes, rounds, top int
+	jobs, groups, lanes, rounds int
 }
 
 func (s *statements) flags(f *flag.FlagSet) {
@@ -20,7 +20,6 @@ func (s *statements) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-	f.IntVar(&s.top, "top", 8, "how many statements to list")
 }
 
 func (s *statements) run(ctx context.Context, b *bench) error {
@@ -39,8 +38,8 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	idle.list(b, s.top)
-	writing.list(b, s.top)
+	idle.list(b)
+	writing.list(b)
 	return nil
 }
 
@@ -133,7 +132,8 @@ func (sc *statementCount) perJob() map[string]float64 {
 }
 
 // list prints the statements that take the most time.
-func (sc *statementCount) list(b *bench, top int) {
+func (sc *statementCount) list(b *bench) {
+	const top = 8
 	b.notef("\n%s:", sc.system.name)
 	tw := tabwriter.NewWriter(b.notes, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "per job\tmean us\tus per job\tstatement")

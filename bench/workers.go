@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/shirou/gopsutil/v4/cpu"
 )
 
 // workers asks what part of its time a lane spends in its handlers. Handlers wait; with as many lanes as they could use
@@ -40,9 +41,6 @@ var illustration = map[int]float64{1: 20, 10: 195, 50: 950, 100: 1800}
 const fullCPU = 0.9
 
 func (s *workers) run(ctx context.Context, b *bench) error {
-	if s.handler <= 0 || s.measure < s.handler {
-		return errors.New("-handler must be over 0, and -for not less")
-	}
 	if err := prepareCeiling(ctx, b.database); err != nil {
 		return err
 	}
@@ -81,7 +79,7 @@ func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
 		}
 		mean := t.stint.mean()
 		r.Extra = map[string]float64{
-			"cpu": t.cpu.busy(), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
+			"cpu": median(t.cpu), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
 			"between_ms": (1/each - mean.Seconds()) * 1000,
 		}
 		if t == pgfifo {
@@ -89,7 +87,7 @@ func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
 			if rate, ok := illustration[t.lanes]; ok {
 				r.Extra["poc_jobs_per_s"] = rate
 			}
-			if t.cpu.busy() < fullCPU {
+			if median(t.cpu) < fullCPU {
 				r.Goal = atLeast(0.98)
 			}
 		}
@@ -103,7 +101,7 @@ type team struct {
 	prepare func(context.Context) error
 	lanes   int
 	stint   *stint
-	cpu     usage
+	cpu     []float64 // the part of the machine's processor time that was used, by whomever, in each round
 }
 
 func (s *workers) team(name string, lanes int) *team {
@@ -125,11 +123,21 @@ func (s *workers) pgfifo(b *bench, lanes int) *team {
 		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
 			return 0, err
 		}
-		t.stint.first = t.cpu.begin
+		t.stint.first = func() { _, _ = cpu.Percent(0, false) } // from here
 		took, err = c.work(ctx, each*lanes)
-		return took, errors.Join(err, t.cpu.end())
+		return took, errors.Join(err, t.look())
 	}
 	return t
+}
+
+// look notes how much of the processors was used since the call before.
+func (t *team) look() error {
+	used, err := cpu.Percent(0, false)
+	if err != nil {
+		return fmt.Errorf("processor time: %w", err)
+	}
+	t.cpu = append(t.cpu, used[0]/100)
+	return nil
 }
 
 func (s *workers) ceiling(b *bench, lanes int) *team {
@@ -144,7 +152,7 @@ func (s *workers) ceiling(b *bench, lanes int) *team {
 		var left atomic.Int64
 		left.Store(int64(each * lanes))
 		eg, ctx := errgroup.WithContext(ctx)
-		t.cpu.begin()
+		_, _ = cpu.Percent(0, false)
 		begin := time.Now()
 		for range lanes {
 			eg.Go(func() error {
@@ -160,7 +168,8 @@ func (s *workers) ceiling(b *bench, lanes int) *team {
 			})
 		}
 		err = eg.Wait()
-		return time.Since(begin), errors.Join(err, t.cpu.end())
+		took := time.Since(begin)
+		return took, errors.Join(err, t.look())
 	}
 	return t
 }
