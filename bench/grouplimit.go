@@ -25,13 +25,14 @@ func (s *groupLimit) flags(f *flag.FlagSet) {
 
 func (s *groupLimit) run(ctx context.Context, b *bench) error {
 	var contests []contest
+	handler := func(ctx context.Context, _ *fifo.Job) error { return pause.For(ctx, s.takes) }
 	for _, shape := range []struct {
 		name          string
 		groups, times int
 		handler       fifo.Handler
 		limits        []int
 	}{
-		{"one group", 1, 1, func(ctx context.Context, _ *fifo.Job) error { return pause.For(ctx, s.takes) }, []int{1, 4, 16}},
+		{"one group", 1, 1, handler, []int{1, 4, 16}},
 		{"1000 groups", 1000, 10, nil, []int{1, 4}},
 	} {
 		var alone *system

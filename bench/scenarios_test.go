@@ -55,7 +55,7 @@ var ran = []struct {
 		"backlog -backlogs 3000,300 -groups 30 -spread 5,30,4000,5000 -lanes 4 -jobs 400 -rounds 2", 7, 2,
 		func(t *testing.T, lines []Result) { // more groups than jobs are there once
 			for _, r := range lines[:5] {
-				require.Positive(t, r.Extra["discovery_share"], "the statements of internal/schedule are not recognized")
+				require.Positive(t, r.Extra["discovery_share"], "internal/schedule's statements are not recognized")
 				require.Less(t, r.Extra["discovery_share"], 1.0)
 			}
 		},
@@ -115,7 +115,7 @@ var ran = []struct {
 		"long-job -for 600ms -window 300ms -rate 100 -groups 10 -lanes 5", 1, 1,
 		func(t *testing.T, lines []Result) {
 			require.GreaterOrEqual(t, lines[0].Extra["worst_p99_ms"], lines[0].Extra["best_p99_ms"])
-			require.Positive(t, lines[0].Extra["server_claim_ms"], "the statements of internal/lease are not recognized")
+			require.Positive(t, lines[0].Extra["server_claim_ms"], "internal/lease's statements are not recognized")
 		},
 	},
 	{
