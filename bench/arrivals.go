@@ -80,26 +80,6 @@ func (st *stream) result(from string) Result {
 	return r
 }
 
-// compare says how many times longer the other one takes.
-func (st *stream) compare(r *Result, to *stream, from string) {
-	other := to.result(from)
-	r.RatioTo, r.Ratio = other.System+"'s p50", other.P50/r.P50
-	r.Extra["p99_ratio"] = other.P99 / r.P99
-	if from == "enqueue" {
-		r.Goal = append(atLeast(1), Goal{Of: "p99_ratio", Op: ">=", Value: 1})
-	}
-}
-
-// beside says how many times longer this one takes.
-func (st *stream) beside(r *Result, to *stream, from string) {
-	other := to.result(from)
-	r.RatioTo, r.Ratio = other.System+"'s p50", r.P50/other.P50
-	r.Extra["p99_ratio"] = r.P99 / other.P99
-	if from == "enqueue" {
-		r.Goal = append(atMost(2, "ratio"), atMost(2, "p99_ratio")...)
-	}
-}
-
 // producers bounds the connections that enqueue. An arrival that waits for one still counts from its own time.
 const producers = 16
 

@@ -28,8 +28,9 @@ const ceilingSQL = "UPDATE ceiling SET n = n + 1 WHERE id = $1"
 
 // goCeiling is the ceiling with pgx, a connection for each lane, at the level that the library's lanes work on.
 type goCeiling struct {
-	db    *database
-	lanes int
+	db     *database
+	lanes  int
+	before func(context.Context) error // each update; may be nil
 }
 
 func (g *goCeiling) work(ctx context.Context, n int) (took time.Duration, err error) {
@@ -45,6 +46,11 @@ func (g *goCeiling) work(ctx context.Context, n int) (took time.Duration, err er
 	for i, conn := range conns {
 		eg.Go(func() error {
 			for left.Add(-1) >= 0 {
+				if g.before != nil {
+					if err := g.before(ctx); err != nil {
+						return err
+					}
+				}
 				id := strconv.AppendInt(nil, rand.Int64N(ceilingRows)+1, 10)
 				if _, err := conn.PgConn().ExecStatement(ctx, stmts[i], [][]byte{id}, nil, nil).Close(); err != nil {
 					return err

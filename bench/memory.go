@@ -74,13 +74,7 @@ const accountBytes = 16
 
 func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
 	c := &crew{db: b.database, groups: groups, lanes: lanes}
-	if err := c.own(ctx, fmt.Sprintf("memory_%d", groups)); err != nil {
-		return Result{}, err
-	}
-	if err := c.fill(ctx, groups); err != nil {
-		return Result{}, err
-	}
-	if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+	if err := c.stock(ctx, fmt.Sprintf("memory_%d", groups), groups); err != nil {
 		return Result{}, err
 	}
 	before, err := d.rest(ctx)

@@ -67,10 +67,11 @@ func (s *sessions) noops(ctx context.Context, b *bench) error {
 	var systems []*system
 	for _, n := range append([]int{0}, list...) {
 		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, atOnce: n}
-		if err := c.own(ctx, fmt.Sprintf("sessions_rate_%d", n)); err != nil {
+		sys, err := c.system(ctx, "no-op, "+defaultLease, fmt.Sprintf("sessions_rate_%d", n), 1)
+		if err != nil {
 			return err
 		}
-		sys := &system{name: "no-op, " + defaultLease, work: c.drain, params: map[string]any{"at_once": s.lanes}}
+		sys.params = map[string]any{"at_once": s.lanes}
 		if n > 0 {
 			sys.name, sys.params = "no-op, "+sessionLease, map[string]any{"at_once": n}
 		}

@@ -86,13 +86,7 @@ func (g *gathering) handle(ctx context.Context, _ *fifo.Job) error {
 func (g *gathering) run(ctx context.Context, b *bench, schema string) error {
 	c := g.crew
 	g.vigil, g.seen, c.handler = newVigil(), make(map[string]float64), g.handle
-	if err := c.own(ctx, schema); err != nil {
-		return err
-	}
-	if err := c.fill(ctx, c.groups); err != nil {
-		return err
-	}
-	if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+	if err := c.stock(ctx, schema, c.groups); err != nil {
 		return err
 	}
 	before := restingMemory()

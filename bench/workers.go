@@ -5,13 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/shirou/gopsutil/v4/cpu"
 )
 
@@ -144,32 +142,50 @@ func (s *workers) ceiling(b *bench, lanes int) *team {
 	t := s.team("ceiling (Go)", lanes)
 	t.prepare = func(context.Context) error { return nil }
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
-		pool, err := b.openWarmPool(ctx, lanes)
-		if err != nil {
-			return 0, err
-		}
-		defer pool.Close()
-		var left atomic.Int64
-		left.Store(int64(each * lanes))
-		eg, ctx := errgroup.WithContext(ctx)
-		_, _ = cpu.Percent(0, false)
-		begin := time.Now()
-		for range lanes {
-			eg.Go(func() error {
-				for left.Add(-1) >= 0 {
-					if err := t.stint.work(ctx); err != nil {
-						return err
-					}
-					if _, err := pool.Exec(ctx, ceilingSQL, rand.Int64N(ceilingRows)+1); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		err = eg.Wait()
-		took := time.Since(begin)
+		t.stint.first = func() { _, _ = cpu.Percent(0, false) }
+		took, err := (&goCeiling{db: b.database, lanes: lanes, before: t.stint.work}).work(ctx, each*lanes)
 		return took, errors.Join(err, t.look())
 	}
 	return t
+}
+
+// A stint is a handler that waits, for as long as it should on average. Timers are late, in an idle process by up to a
+// millisecond: as they are, 5 ms would be 5.5, and one would measure timers. What they were late lately is taken off.
+type stint struct {
+	want  time.Duration
+	first func() // called once, when the first one begins; may be nil
+
+	mu    sync.Mutex
+	late  float64 // moving average, in nanoseconds
+	total time.Duration
+	count int64
+}
+
+// lateness is the weight of the last wait in the average.
+const lateness = 1.0 / 32
+
+func (s *stint) work(ctx context.Context) error {
+	s.mu.Lock()
+	if s.first != nil {
+		s.first()
+		s.first = nil
+	}
+	asked := max(s.want-time.Duration(s.late), s.want/2)
+	s.mu.Unlock()
+	begin := time.Now()
+	err := pause.For(ctx, asked)
+	took := time.Since(begin)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late += (float64(took-asked) - s.late) * lateness
+	s.total += took
+	s.count++
+	return err
+}
+
+// mean is how long they really waited.
+func (s *stint) mean() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total / time.Duration(max(s.count, 1))
 }

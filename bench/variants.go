@@ -38,17 +38,47 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 		var alone *system
 		for _, limit := range shape.limits {
 			c := &crew{db: b.database, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit}
-			if err := c.own(ctx, fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)); err != nil {
+			schema := fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)
+			sys, err := c.system(ctx, fmt.Sprintf("%s, GroupLimit %d", shape.name, limit), schema, shape.times)
+			if err != nil {
 				return err
-			}
-			sys := &system{
-				name: fmt.Sprintf("%s, GroupLimit %d", shape.name, limit), work: times(shape.times, c.drain),
-				params: map[string]any{"groups": shape.groups, "lanes": 16},
 			}
 			contests = append(contests, contest{system: sys, to: alone})
 			if alone == nil {
 				alone = sys
 			}
+		}
+	}
+	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
+}
+
+// relaxed has jobs that do nothing, of one group and of many, completed with and without waiting for a slow disk.
+type relaxed struct {
+	jobs, rounds int
+}
+
+func (s *relaxed) flags(f *flag.FlagSet) {
+	f.IntVar(&s.jobs, "jobs", 10_000, "jobs of each system in all rounds together; those that are faster do more")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds")
+}
+
+func (s *relaxed) run(ctx context.Context, b *bench) error {
+	var contests []contest
+	for _, shape := range []struct{ groups, lanes, times int }{{1, 1, 1}, {1000, 16, 4}} {
+		var waits *system
+		for _, relax := range []bool{false, true} {
+			c := &crew{db: b.database, groups: shape.groups, lanes: shape.lanes, queue: fifo.Queue{Relaxed: relax}}
+			name := "pgfifo"
+			if relax {
+				name += ", relaxed"
+			}
+			sys, err := c.system(ctx, name, fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax), shape.times)
+			if err != nil {
+				return err
+			}
+			sys.params["relaxed"] = relax
+			contests = append(contests, contest{system: sys, to: waits})
+			waits = sys
 		}
 	}
 	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
