@@ -188,7 +188,7 @@ func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
 		sys := &system{name: fmt.Sprintf("naive at %d", size), params: map[string]any{
 			"backlog": size, "groups": q.groups, "lanes": s.lanes,
 		}}
-		took, err := drainRivalFor(b.database, q, s.naive)(ctx, size)
+		took, err := drainRival(b.database, q, s.naive)(ctx, size)
 		switch {
 		case errors.Is(err, errNone):
 			b.notef("%s: no job in %v", sys.name, s.naive)

@@ -45,7 +45,7 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%s: %w", r.name(), err)
 		}
 	}
-	inRiver := d.system(fast.name(), times(2, drainRival(b.database, fast)))
+	inRiver := d.system(fast.name(), times(2, drainRival(b.database, fast, 0)))
 
 	var one *system
 	var contests []contest
@@ -80,7 +80,7 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		contests = append(contests, contest{system: s, to: p.to, goal: p.goal})
 	}
 	contests = append(contests, contest{system: ceiling}, contest{system: inRiver, to: one},
-		contest{system: d.system(held.name(), drainRival(b.database, held)), to: one})
+		contest{system: d.system(held.name(), drainRival(b.database, held, 0)), to: one})
 	if inGo != ceiling {
 		contests = append(contests, contest{system: one, to: inGo}, contest{system: inGo, to: ceiling})
 	}

@@ -93,10 +93,7 @@ func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
 	if err = errors.Join(err, <-sent, h.countDead(ctx, b.database)); err != nil {
 		return err
 	}
-	var old int
-	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = $1 AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
-		workerName, h.measure.Seconds()).Scan(&old)
+	old, err := b.oldTransactions(ctx, h.measure)
 	if err == nil && old < h.long {
 		err = fmt.Errorf("only %d transactions of %d long jobs were open all the time", old, h.long)
 	}

@@ -152,7 +152,7 @@ func (q *naiveQueue) begin(number int64) func() {
 
 // drain works each drain's jobs alone, with what is left of the one before taken away, and for so long at most.
 func (q *naiveQueue) drain(limit time.Duration) workFunc {
-	work := drainRivalFor(q.db, q, limit)
+	work := drainRival(q.db, q, limit)
 	return func(ctx context.Context, n int) (time.Duration, error) {
 		if err := q.db.exec(ctx, "TRUNCATE naive.jobs"); err != nil {
 			return 0, err

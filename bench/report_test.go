@@ -48,7 +48,10 @@ func (p *pretended) run(_ context.Context, b *bench) error {
 	curve := series{name: "pgfifo"}
 	curve.add(0, 0) // has no place on a logarithmic axis
 	curve.add(1, 2)
-	b.plot(chart{name: "time", title: "Time", x: axis{label: "s"}, y: axis{label: "jobs/s", log: true}, series: []series{curve, {}}})
+	b.plot(chart{
+		name: "time", title: "Time", x: axis{label: "s"}, y: axis{label: "jobs/s", log: true},
+		series: []series{curve, {}},
+	})
 	return nil
 }
 

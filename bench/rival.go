@@ -21,14 +21,9 @@ type rival interface {
 
 // drainRival has a rival work n jobs, from the start of the first to the start of the last: what it still has to commit
 // then is not counted against it. Each number must come up; one that comes twice counts once. Nobody else is to fill
-// the rival.
-func drainRival(db *database, r rival) workFunc {
-	return drainRivalFor(db, r, 0)
-}
-
-// drainRivalFor is like drainRival, but a drain that is not done within the limit, if there is one, is stopped then,
-// and its time is what n jobs would have taken: some take minutes.
-func drainRivalFor(db *database, r rival, limit time.Duration) workFunc {
+// the rival. A drain that is not done within the limit, if there is one, is stopped then, and its time is what n jobs
+// would have taken: some take minutes.
+func drainRival(db *database, r rival, limit time.Duration) workFunc {
 	var filled int64
 	return func(ctx context.Context, n int) (took time.Duration, err error) {
 		l := newRoll(filled, n)

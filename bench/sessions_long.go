@@ -144,10 +144,7 @@ func (l *longBeside) vacuum(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = $1 AND backend_xid IS NOT NULL
-		AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
-		workerName, l.measure.Seconds()/2).Scan(&l.xids)
+	l.xids, err = b.oldTransactions(ctx, l.measure/2)
 	if want := map[bool]int{false: l.long}[l.session]; err == nil && l.xids != want {
 		err = fmt.Errorf("%d transactions of %d long jobs were open all the time, not %d", l.xids, l.long, want)
 	}

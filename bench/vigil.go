@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -40,4 +41,12 @@ func (v *vigil) start(ctx context.Context, c *crew, queue string, first, n int) 
 		c.filled++
 	}
 	return until(ctx, func() (bool, error) { return c.ledger.count.Load() == int64(n), nil })
+}
+
+// oldTransactions counts the worker's transactions with an id that have been open for so long.
+func (d *database) oldTransactions(ctx context.Context, age time.Duration) (n int, err error) {
+	err = d.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = $1 AND backend_xid IS NOT NULL
+		AND xact_start < clock_timestamp() - make_interval(secs => $2)`, workerName, age.Seconds()).Scan(&n)
+	return n, err
 }
