@@ -148,17 +148,3 @@ func TestFindBinaries(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, inPath, found, "PATH comes first")
 }
-
-func TestLogTailKeepsTheEnd(t *testing.T) {
-	t.Parallel()
-	var l logTail
-	require.Empty(t, l.tail())
-	for range logTailBytes {
-		_, err := l.Write([]byte("start "))
-		require.NoError(t, err)
-	}
-	_, err := l.Write([]byte("end\n"))
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(l.tail()), logTailBytes+20)
-	require.Contains(t, l.tail(), "start end")
-}
