@@ -104,7 +104,7 @@ func commonParams(results []Result) (common map[string]any, own []map[string]any
 
 // Goal is what a line is to reach: one bound of one of its numbers. A line may have more than one.
 type Goal struct {
-	Of    string // "ratio", "jobs_per_s", "p50_ms", "p99_ms", or a key of Extra
+	Of    string // "ratio", "p99_ms", or a key of Extra
 	Op    string // ">=" or "<="
 	Value float64
 	// Seen and Met are filled in when the line is reported. What was not measured is not met.
@@ -136,18 +136,12 @@ func (g goals) judge(r Result) goals {
 func (r Result) number(name string) (v float64, measured bool) {
 	switch name {
 	case "ratio":
-		v = r.Ratio
-	case "jobs_per_s":
-		v = r.Rate
-	case "p50_ms":
-		v = r.P50
+		return r.Ratio, r.Ratio != 0
 	case "p99_ms":
-		v = r.P99
-	default:
-		v, measured = r.Extra[name]
-		return v, measured
+		return r.P99, r.P99 != 0
 	}
-	return v, v != 0
+	v, measured = r.Extra[name]
+	return v, measured
 }
 
 // plain is a number without an exponent.

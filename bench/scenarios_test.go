@@ -151,7 +151,7 @@ var ran = []struct {
 		}
 	}},
 	{"delayed -groups 3000 -messages 20 -settle 100ms -for 1s", 5, 5, nil},
-	{"memory -groups 20,200 -lanes 3 -every 10ms", 2, 1, func(t *testing.T, lines []Result) {
+	{"memory -groups 20,200 -lanes 3", 2, 1, func(t *testing.T, lines []Result) {
 		require.Positive(t, lines[1].Ratio)
 		require.Positive(t, lines[1].Extra["rss_before_mib"])
 	}},

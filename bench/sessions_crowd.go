@@ -38,8 +38,6 @@ func (s *sessions) gather(ctx context.Context, b *bench) error {
 		if err := g.run(ctx, b, fmt.Sprintf("sessions_crowd_%d", i)); err != nil {
 			return err
 		}
-	}
-	for _, g := range []*gathering{few, wide, all} {
 		r := Result{
 			System: "crowd, " + defaultLease, Params: map[string]any{"jobs": s.crowd, "takes": s.takes.String()},
 			Extra: g.seen,
