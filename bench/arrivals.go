@@ -29,15 +29,17 @@ func (a *arrival) start() { a.started.CompareAndSwap(0, time.Now().UnixNano()) }
 
 // A stream is what was measured of one system at one rate.
 type stream struct {
-	rate         float64
-	receiver     receiver
-	woken, whole *hdrhistogram.Histogram
-	count        int
-	took         time.Duration
+	rate     float64
+	receiver receiver
+	waits    map[string]*hdrhistogram.Histogram // from the end of the enqueue, and from the arrival
+	count    int
+	took     time.Duration
 }
 
 func newStream(rate float64, r receiver) *stream {
-	return &stream{rate: rate, receiver: r, woken: newHistogram(), whole: newHistogram()}
+	return &stream{rate: rate, receiver: r, waits: map[string]*hdrhistogram.Histogram{
+		"enqueue": newHistogram(), "arrival": newHistogram(),
+	}}
 }
 
 // round has all arrivals sent and worked.
@@ -53,19 +55,12 @@ func (st *stream) round(ctx context.Context, times []arrivalTime) error {
 	for i := range arrivals {
 		a := &arrivals[i]
 		started := time.Unix(0, a.started.Load())
-		record(st.woken, started.Sub(a.sent)) // a handler may start before the enqueue has returned: 0
-		record(st.whole, started.Sub(a.due))
+		record(st.waits["enqueue"], started.Sub(a.sent)) // a handler may start before the enqueue has returned: 0
+		record(st.waits["arrival"], started.Sub(a.due))
 	}
 	st.count += len(arrivals)
 	st.took += took
 	return nil
-}
-
-func (st *stream) from(what string) *hdrhistogram.Histogram {
-	if what == "arrival" {
-		return st.whole
-	}
-	return st.woken
 }
 
 func (st *stream) result(from string) Result {
@@ -73,31 +68,11 @@ func (st *stream) result(from string) Result {
 	for k, v := range st.receiver.params {
 		params[k] = v
 	}
-	h := st.from(from)
+	h := st.waits[from]
 	r := Result{System: st.receiver.name, Rate: float64(st.count) / st.took.Seconds(), Params: params}
 	r.quantiles(h)
 	r.Extra = map[string]float64{"max_ms": millis(h.Max())}
 	return r
-}
-
-// compare says how many times longer the other one takes.
-func (st *stream) compare(r *Result, to *stream, from string) {
-	other := to.result(from)
-	r.RatioTo, r.Ratio = other.System+"'s p50", other.P50/r.P50
-	r.Extra["p99_ratio"] = other.P99 / r.P99
-	if from == "enqueue" {
-		r.Goal = append(atLeast(1), Goal{Of: "p99_ratio", Op: ">=", Value: 1})
-	}
-}
-
-// beside says how many times longer this one takes.
-func (st *stream) beside(r *Result, to *stream, from string) {
-	other := to.result(from)
-	r.RatioTo, r.Ratio = other.System+"'s p50", r.P50/other.P50
-	r.Extra["p99_ratio"] = r.P99 / other.P99
-	if from == "enqueue" {
-		r.Goal = append(atMost(2, "ratio"), atMost(2, "p99_ratio")...)
-	}
 }
 
 // producers bounds the connections that enqueue. An arrival that waits for one still counts from its own time.

@@ -63,18 +63,9 @@ func (s *backlog) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	var systems []*system
-	for _, h := range slices.Concat(bySize, byGroups) {
-		if !slices.Contains(systems, h.system) { // one may be on both axes
-			systems = append(systems, h.system)
-		}
-	}
-	rates, err := alternate(ctx, s.rounds, each, systems)
-	if err != nil {
+	if err := hold(ctx, b, s.rounds, each, slices.Concat(endToEnd(bySize), endToEnd(byGroups))); err != nil {
 		return err
 	}
-	reportHeaps(b, rates, bySize)
-	reportHeaps(b, rates, byGroups)
 	if s.naive > 0 {
 		return s.beside(ctx, b, sizes)
 	}
@@ -114,18 +105,14 @@ func (s *backlog) heaps(
 func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int, counted bool) (*heap, error) {
 	schema := fmt.Sprintf("backlog_%d_%d", size, groups)
 	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, groups: groups, lanes: s.lanes}}
-	if err := h.crew.own(ctx, schema); err != nil {
-		return nil, err
-	}
-	if err := h.crew.fill(ctx, size); err != nil {
+	if err := h.crew.stock(ctx, schema, size); err != nil {
 		return nil, err
 	}
 	// Their rows are there, as after their first jobs: what making them costs is paid once.
 	rows := fmt.Sprintf("INSERT INTO %s.queue_groups (queue, group_id) "+
 		"SELECT '%s', "+groupSQL+" FROM generate_series(0, %d) n",
 		schema, queue, "n", groups-1)
-	if err := b.exec(ctx, rows, "VACUUM ANALYZE "+h.crew.table(),
-		"VACUUM ANALYZE "+schema+".queue_groups"); err != nil {
+	if err := b.exec(ctx, rows, "VACUUM ANALYZE "+schema+".queue_groups"); err != nil {
 		return nil, err
 	}
 	h.system = &system{
@@ -167,22 +154,26 @@ func (h *heap) share(ctx context.Context, db *database) error {
 	return err
 }
 
-// reportHeaps compares each with the first. From one end to the other, the rate is to stay.
-func reportHeaps(b *bench, rates rounds, heaps []*heap) {
+// endToEnd compares each with the first. From one end to the other, the rate is to stay.
+func endToEnd(heaps []*heap) (contests []contest) {
 	for i, h := range heaps {
-		var first *system
+		c := contest{system: h.system, extra: h.extra}
 		if i > 0 {
-			first = heaps[0].system
+			c.to = heaps[0].system
 		}
-		r := rates.result(h.system, first)
 		if i > 0 && i == len(heaps)-1 {
-			r.Goal = atLeast(0.9)
+			c.goal = atLeast(0.9)
 		}
-		if h.total > 0 {
-			r.Extra = map[string]float64{"discovery_share": h.looking / h.total}
-		}
-		b.report(r)
+		contests = append(contests, c)
 	}
+	return contests
+}
+
+func (h *heap) extra() map[string]float64 {
+	if h.total == 0 {
+		return nil
+	}
+	return map[string]float64{"discovery_share": h.looking / h.total}
 }
 
 // beside has naive work each backlog once, for a while: it is so much slower that rounds would tell nothing more.
@@ -197,7 +188,7 @@ func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
 		sys := &system{name: fmt.Sprintf("naive at %d", size), params: map[string]any{
 			"backlog": size, "groups": q.groups, "lanes": s.lanes,
 		}}
-		took, err := drainRivalFor(b.database, q, s.naive)(ctx, size)
+		took, err := drainRival(b.database, q, s.naive)(ctx, size)
 		switch {
 		case errors.Is(err, errNone):
 			b.notef("%s: no job in %v", sys.name, s.naive)

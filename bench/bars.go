@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"image/color"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -38,28 +36,6 @@ func bars(results []Result, in func(Result) bool) []bar {
 	return list
 }
 
-// commonParams parts the parameters on which all lines that have them agree from those of each line.
-func commonParams(results []Result) (common map[string]any, own []map[string]any) {
-	common = make(map[string]any)
-	differ := make(map[string]bool)
-	for _, r := range results {
-		for k, v := range r.Params {
-			if first, ok := common[k]; !ok {
-				common[k] = v
-			} else if !reflect.DeepEqual(first, v) {
-				differ[k] = true
-			}
-		}
-	}
-	maps.DeleteFunc(common, func(k string, _ any) bool { return differ[k] })
-	for _, r := range results {
-		mine := maps.Clone(r.Params)
-		maps.DeleteFunc(mine, func(k string, _ any) bool { return !differ[k] })
-		own = append(own, mine)
-	}
-	return common, own
-}
-
 // ratesPicture shows the rates of a scenario. It is nil if there are less than two, or the scenario gave the load.
 func ratesPicture(scenario string, results []Result) (*picture, error) {
 	list := bars(results, func(r Result) bool { return r.Rate > 0 && !loaded(r) })
@@ -81,7 +57,7 @@ func ratesPicture(scenario string, results []Result) (*picture, error) {
 		}
 		p.plot.Add(c)
 		ends.XYs = append(ends.XYs, plotter.XY{X: b.Rate, Y: float64(i)})
-		ends.Labels = append(ends.Labels, short(b.Rate))
+		ends.Labels = append(ends.Labels, fmt.Sprintf("%.0f", b.Rate))
 	}
 	return p, p.finish(list, ends)
 }
@@ -106,7 +82,7 @@ func latenciesPicture(scenario string, results []Result) (*picture, error) {
 		p.plot.Add(span)
 		medians, tails = append(medians, plotter.XY{X: b.P50, Y: y}), append(tails, plotter.XY{X: b.P99, Y: y})
 		ends.XYs = append(ends.XYs, plotter.XY{X: b.P99, Y: y})
-		ends.Labels = append(ends.Labels, short(b.P50)+" / "+short(b.P99))
+		ends.Labels = append(ends.Labels, fmt.Sprintf("%.4g / %.4g", b.P50, b.P99))
 	}
 	for _, dots := range []struct {
 		name  string

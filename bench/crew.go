@@ -49,6 +49,17 @@ func (c *crew) own(ctx context.Context, schema string) error {
 	return migrate(ctx, c.db.pool, schema)
 }
 
+// stock makes tables of its own for the crew, and fills them with n jobs.
+func (c *crew) stock(ctx context.Context, schema string, n int) error {
+	if err := c.own(ctx, schema); err != nil {
+		return err
+	}
+	if err := c.fill(ctx, n); err != nil {
+		return err
+	}
+	return c.db.exec(ctx, "VACUUM ANALYZE "+c.table())
+}
+
 func (c *crew) table() string {
 	if c.schema == "" {
 		return "pgfifo.jobs"

@@ -36,9 +36,6 @@ func (s *delayed) flags(f *flag.FlagSet) {
 const lateBy = time.Second
 
 func (s *delayed) run(ctx context.Context, b *bench) error {
-	if s.groups < 1 || s.messages < 1 {
-		return errors.New("-groups and -messages must be over 0")
-	}
 	_, err := b.pool.Exec(ctx, "INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at) "+
 		"SELECT $1, "+fmt.Sprintf(groupSQL, "n")+", '', statement_timestamp() + interval '1 hour' "+
 		"FROM generate_series(1, $2::integer) n", queue, s.groups)
@@ -146,14 +143,12 @@ type punctuality struct {
 	mu               sync.Mutex
 	due              map[string]time.Time // by group
 	left             int
-	done             chan struct{}
 	delayed, retried *hdrhistogram.Histogram
 }
 
 func newPunctuality(messages int) *punctuality {
 	return &punctuality{
-		due: make(map[string]time.Time), left: messages, done: make(chan struct{}),
-		delayed: newHistogram(), retried: newHistogram(),
+		due: make(map[string]time.Time), left: messages, delayed: newHistogram(), retried: newHistogram(),
 	}
 }
 
@@ -174,14 +169,11 @@ func (l *punctuality) send(ctx context.Context, client *fifo.Client) error {
 			return context.Cause(ctx)
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("a delayed message was not worked"))
-	defer cancel()
-	select {
-	case <-l.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return until(ctx, func() (bool, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.left == 0, nil
+	})
 }
 
 func (l *punctuality) handle(_ context.Context, job *fifo.Job) error {
@@ -195,9 +187,7 @@ func (l *punctuality) handle(_ context.Context, job *fifo.Job) error {
 		return fifo.RetryAfter(lateBy, errors.New("to be tried again"))
 	}
 	record(l.retried, late)
-	if l.left--; l.left == 0 {
-		close(l.done)
-	}
+	l.left--
 	return nil
 }
 

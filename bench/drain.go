@@ -31,21 +31,21 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 	if err := prepareCeiling(ctx, b.database); err != nil {
 		return err
 	}
-	inGo := d.system("ceiling (Go)", (&goCeiling{b.database, d.lanes}).work)
+	inGo := d.system("ceiling (Go)", (&goCeiling{db: b.database, lanes: d.lanes}).work)
 	ceiling := inGo
 	if program := findPgbench(); program != "" {
 		ceiling = d.system("ceiling (pgbench)", (&pgbench{b.database, d.lanes, program}).work)
 	} else {
 		b.notef("pgbench is not there: without its ceiling")
 	}
-	fast, held := newRiver(b.database, riverSettings{best: true}), newWatermill(b.database, d.lanes)
+	fast, held := newRiver(b.database, true), newWatermill(b.database, d.lanes)
 	poc := newNaive(b.database, d.groups, d.lanes)
 	for _, r := range []rival{fast, held, poc} {
 		if err := r.prepare(ctx); err != nil {
 			return fmt.Errorf("%s: %w", r.name(), err)
 		}
 	}
-	inRiver := d.system(fast.name(), times(2, drainRival(b.database, fast)))
+	inRiver := d.system(fast.name(), times(2, drainRival(b.database, fast, 0)))
 
 	var one *system
 	var contests []contest
@@ -69,17 +69,18 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 			groups = p.times*d.jobs + d.rounds*p.times
 		}
 		c := &crew{db: b.database, groups: groups, lanes: d.lanes, queue: p.queue}
-		if err := c.own(ctx, fmt.Sprintf("drain_%d", len(contests))); err != nil {
+		s, err := c.system(ctx, p.name, fmt.Sprintf("drain_%d", len(contests)), p.times)
+		if err != nil {
 			return err
 		}
-		s := d.system(p.name, times(p.times, c.drain))
+		s.params = d.params()
 		if one == nil {
 			one = s
 		}
 		contests = append(contests, contest{system: s, to: p.to, goal: p.goal})
 	}
 	contests = append(contests, contest{system: ceiling}, contest{system: inRiver, to: one},
-		contest{system: d.system(held.name(), drainRival(b.database, held)), to: one})
+		contest{system: d.system(held.name(), drainRival(b.database, held, 0)), to: one})
 	if inGo != ceiling {
 		contests = append(contests, contest{system: one, to: inGo}, contest{system: inGo, to: ceiling})
 	}
@@ -92,7 +93,15 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 }
 
 func (d *drain) system(name string, work workFunc) *system {
-	return &system{name: name, params: map[string]any{"groups": d.groups, "lanes": d.lanes}, work: work}
+	return &system{name: name, params: d.params(), work: work}
+}
+
+func (d *drain) params() map[string]any { return map[string]any{"groups": d.groups, "lanes": d.lanes} }
+
+// system makes tables of its own for a crew, and is it as a system that does so many times the work of others.
+func (c *crew) system(ctx context.Context, name, schema string, k int) (*system, error) {
+	params := map[string]any{"groups": c.groups, "lanes": c.lanes}
+	return &system{name: name, params: params, work: times(k, c.drain)}, c.own(ctx, schema)
 }
 
 // drain works n jobs that are all there at the beginning.

@@ -47,7 +47,7 @@ func (s *enqueue) run(ctx context.Context, b *bench) error {
 	if err := preparePlain(ctx, b.database); err != nil {
 		return err
 	}
-	if err := newRiver(b.database, riverSettings{}).prepare(ctx); err != nil {
+	if err := newRiver(b.database, false).prepare(ctx); err != nil {
 		return fmt.Errorf("prepare River: %w", err)
 	}
 	for _, l := range loads {

@@ -39,9 +39,6 @@ func (s *horizon) quick() {
 }
 
 func (s *horizon) run(ctx context.Context, b *bench) error {
-	if s.every <= 0 || s.measure < 3*s.every || s.depth < 8 {
-		return errors.New("-for must be 3 times -every or more, and -depth 8 or more")
-	}
 	counted := b.openStatements(ctx) == nil
 	if !counted {
 		b.notef("the server does not count statements: without the time of the claims")
@@ -125,30 +122,17 @@ func (s *horizon) observe(ctx context.Context, b *bench, sub *subject, sp *span)
 func (s *horizon) subject(b *bench, name string) (*subject, error) {
 	switch name {
 	case "pgfifo":
-		return s.pgfifo(b), nil
+		return s.pgfifo(b, "pgfifo", 0), nil
 	case "pgfifo-sessions":
-		return s.sessions(b), nil
+		return s.pgfifo(b, "pgfifo, sessions", s.lanes), nil
 	case "river":
-		return rivalSubject(newRiver(b.database, riverSettings{best: true}), takes("river_job")), nil
+		return rivalSubject(newRiver(b.database, true), takes("river_job")), nil
 	case "naive":
 		sub := rivalSubject(newNaive(b.database, s.groups, s.lanes), takes("naive.jobs"))
 		sub.grouped = true
 		return sub, nil
 	}
 	return nil, fmt.Errorf("no system %q: pgfifo, pgfifo-sessions, river or naive", name)
-}
-
-// sessions is the library with the lease of a session.
-func (s *horizon) sessions(b *bench) *subject {
-	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, atOnce: s.lanes}
-	watch := newWatch(c)
-	return &subject{
-		name: "pgfifo, sessions", grouped: true, fill: c.fill, done: watch.tally.count.Load, claims: isClaim,
-		prepare: func(ctx context.Context) error { return c.own(ctx, "horizon_sessions") },
-		run: func(ctx context.Context, meanwhile func(context.Context) error) error {
-			return watch.run(ctx, false, meanwhile)
-		},
-	}
 }
 
 // isClaim tells the statements of the library that take jobs.
@@ -161,25 +145,29 @@ func takes(table string) func(statement) bool {
 	}
 }
 
-// pgfifo is the library, with late messages at the end.
-func (s *horizon) pgfifo(b *bench) *subject {
-	c := &crew{db: b.database, groups: s.groups + 2*s.late, lanes: s.lanes}
-	c.prepare()
-	c.groups = s.groups // the others are for late messages
+// pgfifo is the library, with late messages at the end; or with the lease of a session, for so many jobs at once.
+func (s *horizon) pgfifo(b *bench, name string, atOnce int) *subject {
+	c := &crew{db: b.database, groups: s.groups + 2*s.late, lanes: s.lanes, atOnce: atOnce}
 	watch := newWatch(c)
 	sub := &subject{
-		name: "pgfifo", grouped: true, prepare: func(context.Context) error { return nil }, fill: c.fill,
+		name: name, grouped: true, fill: c.fill, done: watch.tally.count.Load, claims: isClaim,
+		prepare: func(ctx context.Context) error {
+			defer func() { c.groups = s.groups }() // the others are for late messages
+			return c.own(ctx, fmt.Sprintf("horizon_%d", atOnce))
+		},
 		run: func(ctx context.Context, meanwhile func(context.Context) error) error {
 			return watch.run(ctx, false, meanwhile)
 		},
-		done: watch.tally.count.Load, goal: atLeast(0.9),
-		claims: isClaim,
 	}
+	if atOnce > 0 {
+		return sub
+	}
+	sub.goal = atLeast(0.9)
 	sub.atEnd = func(ctx context.Context) error {
-		if s.late == 0 {
-			return nil
-		}
 		for i, pollOnly := range []bool{false, true} {
+			if s.late == 0 {
+				break
+			}
 			l := newLatecomers(c, s.groups+i*s.late, s.late, pollOnly)
 			watch.beside += l.messages()
 			sub.added += l.messages()

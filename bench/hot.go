@@ -19,11 +19,13 @@ func (s *hot) flags(f *flag.FlagSet) {
 }
 
 func (s *hot) run(ctx context.Context, b *bench) error {
-	one, err := s.crew(ctx, b, "pgfifo", "hot_one", fifo.Queue{}, 1)
+	c := crew{db: b.database, groups: 1, lanes: 1}
+	one, err := c.system(ctx, "pgfifo", "hot_one", 1)
 	if err != nil {
 		return err
 	}
-	ten, err := s.crew(ctx, b, "pgfifo, batches of 10", "hot_ten", fifo.Queue{BatchJobs: 10}, 5)
+	tens := crew{db: b.database, groups: 1, lanes: 1, queue: fifo.Queue{BatchJobs: 10}}
+	ten, err := tens.system(ctx, "pgfifo, batches of 10", "hot_ten", 5)
 	if err != nil {
 		return err
 	}
@@ -48,11 +50,6 @@ func (s *hot) run(ctx context.Context, b *bench) error {
 		contests = append(contests, contest{system: bareOne})
 	}
 	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
-}
-
-func (s *hot) crew(ctx context.Context, b *bench, name, schema string, q fifo.Queue, k int) (*system, error) {
-	c := &crew{db: b.database, groups: 1, lanes: 1, queue: q}
-	return s.system(name, times(k, c.drain)), c.own(ctx, schema)
 }
 
 func (s *hot) system(name string, work workFunc) *system {

@@ -45,7 +45,7 @@ func (l *latecomers) handle(_ context.Context, job *fifo.Job) error {
 
 // send sends all, one after the other.
 func (l *latecomers) send(ctx context.Context) error {
-	client := fifo.Open(l.crew.db.pool, &fifo.Config{PollOnly: l.pollOnly})
+	client := fifo.Open(l.crew.db.pool, &fifo.Config{Schema: l.crew.schema, PollOnly: l.pollOnly})
 	defer func() { _ = client.Close() }()
 	for i := range l.count {
 		if err := l.one(ctx, client, i); err != nil {

@@ -44,12 +44,12 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 	for _, call := range ways {
 		receivers = append(receivers, s.pgfifo(b, call))
 	}
-	for _, settings := range []riverSettings{{best: true}, {}} {
-		r := newRiver(b.database, settings)
+	for _, best := range []bool{true, false} {
+		r := newRiver(b.database, best)
 		if err := r.prepare(ctx); err != nil {
 			return fmt.Errorf("%s: %w", r.name(), err)
 		}
-		receivers = append(receivers, rivalReceiver(r))
+		receivers = append(receivers, inRiver(r))
 	}
 	var all [][]*stream
 	list, err := numbers("rate", s.rates, 1)
@@ -89,15 +89,26 @@ func (s *latency) report(b *bench, streams []*stream) {
 	for _, from := range []string{"enqueue", "arrival"} {
 		for i, st := range streams {
 			r := st.result(from)
-			if i == 0 {
-				st.compare(&r, streams[len(ways)], from)
+			switch {
+			case i == 0: // how many times longer River takes
+				r.against(streams[len(ways)].result(from), atLeast(1), goals{{Of: "p99_ratio", Op: ">=", Value: 1}})
+				r.Ratio, r.Extra["p99_ratio"] = 1/r.Ratio, 1/r.Extra["p99_ratio"]
+			case i < len(ways):
+				r.against(streams[0].result(from), atMost(2, "ratio"), atMost(2, "p99_ratio"))
 			}
-			if 0 < i && i < len(ways) {
-				st.beside(&r, streams[0], from)
+			if from != "enqueue" {
+				r.Goal = nil
 			}
 			b.report(r)
 		}
 	}
+}
+
+// against says how many times longer than another one it takes.
+func (r *Result) against(other Result, ratio, p99 goals) {
+	r.RatioTo, r.Ratio = other.System+"'s p50", r.P50/other.P50
+	r.Extra["p99_ratio"] = r.P99 / other.P99
+	r.Goal = slices.Concat(ratio, p99)
 }
 
 // poisson draws arrivals: the gaps between them are exponential.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -32,12 +31,8 @@ func (s *longJob) flags(f *flag.FlagSet) {
 }
 
 func (s *longJob) run(ctx context.Context, b *bench) error {
-	if s.long < 1 || s.lanes <= s.long || s.groups < 1 || s.rate <= 0 || s.window <= 0 || s.measure < s.window {
-		return errors.New("-long, -groups, -rate and -window must be over 0, -lanes over -long, " +
-			"and -for not under -window")
-	}
 	h := &hour{
-		longJob: s, release: make(chan struct{}), span: &span{every: s.window, counted: b.openStatements(ctx) == nil},
+		longJob: s, vigil: newVigil(), span: &span{every: s.window, counted: b.openStatements(ctx) == nil},
 	}
 	if !h.counted {
 		b.notef("the server does not count statements: without its own time of the claims")
@@ -49,7 +44,7 @@ func (s *longJob) run(ctx context.Context, b *bench) error {
 	y := newTally(len(h.traffic.passages) + s.long)
 	err := c.run(ctx, &fifo.Config{Hooks: h.traffic.hooks(y)}, func(ctx context.Context) error {
 		defer h.end() // also if something fails: the worker waits for its handlers
-		if err := h.start(ctx, c); err != nil {
+		if err := h.start(ctx, c, queue, h.groups, h.long); err != nil {
 			return err
 		}
 		if err := h.pass(ctx, b, c); err != nil {
@@ -72,38 +67,16 @@ func (s *longJob) run(ctx context.Context, b *bench) error {
 type hour struct {
 	*longJob
 	*span   // with a mark at the end of each window
+	*vigil  // the long jobs
 	traffic *traffic
-	release chan struct{} // closed to end the long jobs
-	once    sync.Once
 }
-
-func (h *hour) end() { h.once.Do(func() { close(h.release) }) }
 
 // handle runs a long job or a short one.
 func (h *hour) handle(ctx context.Context, job *fifo.Job) error {
 	if h.traffic.passage(job) != nil {
 		return h.traffic.handle(ctx, job)
 	}
-	select {
-	case <-h.release:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// start has the long jobs running, in the groups behind the others.
-func (h *hour) start(ctx context.Context, c *crew) error {
-	client := fifo.Open(c.db.pool, nil)
-	defer func() { _ = client.Close() }()
-	for i := range h.long {
-		msg := fifo.Message{Queue: queue, GroupID: groupID(h.groups + i), Payload: make([]byte, 8)}
-		if _, err := client.Enqueue(ctx, msg); err != nil {
-			return err
-		}
-		c.filled++
-	}
-	return until(ctx, func() (bool, error) { return c.ledger.count.Load() == int64(h.long), nil })
+	return h.stand(ctx)
 }
 
 // pass sends the short jobs, looks at the server at the end of each window, and makes sure that the long ones were
@@ -120,10 +93,7 @@ func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
 	if err = errors.Join(err, <-sent, h.countDead(ctx, b.database)); err != nil {
 		return err
 	}
-	var old int
-	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = $1 AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
-		workerName, h.measure.Seconds()).Scan(&old)
+	old, err := b.oldTransactions(ctx, h.measure)
 	if err == nil && old < h.long {
 		err = fmt.Errorf("only %d transactions of %d long jobs were open all the time", old, h.long)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"flag"
 	"fmt"
 	"sync/atomic"
@@ -31,9 +30,6 @@ func (s *lookback) flags(f *flag.FlagSet) {
 const sqsLooks = 120_000
 
 func (s *lookback) run(ctx context.Context, b *bench) error {
-	if s.backlog < 1 || s.groups < 1 || s.rounds < 1 {
-		return errors.New("-backlog, -groups and -rounds must be over 0")
-	}
 	behind, alone := s.view(b, "behind", s.backlog), s.view(b, "alone", 0)
 	for _, v := range []*outlook{behind, alone} {
 		if err := v.prepare(ctx); err != nil {

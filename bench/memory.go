@@ -18,19 +18,14 @@ import (
 type memory struct {
 	groups string
 	lanes  int
-	every  time.Duration
 }
 
 func (s *memory) flags(f *flag.FlagSet) {
 	f.StringVar(&s.groups, "groups", "10000,1000000", "ready groups with one job each, the fewest first")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.DurationVar(&s.every, "every", 100*time.Millisecond, "time between two looks")
 }
 
 func (s *memory) run(ctx context.Context, b *bench) error {
-	if s.every <= 0 {
-		return errors.New("-every must be over 0")
-	}
 	proc, err := process.NewProcessWithContext(ctx, int32(os.Getpid()))
 	if err != nil {
 		return err
@@ -45,7 +40,7 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 		return err
 	}
 	for _, groups := range list {
-		d := &draining{proc: proc, every: s.every, curve: series{name: fmt.Sprintf("%d groups", groups)}}
+		d := &draining{proc: proc, curve: series{name: fmt.Sprintf("%d groups", groups)}}
 		r, err := d.run(ctx, b, groups, s.lanes)
 		if err != nil {
 			return fmt.Errorf("%d groups: %w", groups, err)
@@ -65,7 +60,6 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 // A draining is a look at memory while a number of groups is worked.
 type draining struct {
 	proc  *process.Process
-	every time.Duration
 	curve series
 	most  float64
 }
@@ -77,13 +71,7 @@ const accountBytes = 16
 
 func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
 	c := &crew{db: b.database, groups: groups, lanes: lanes}
-	if err := c.own(ctx, fmt.Sprintf("memory_%d", groups)); err != nil {
-		return Result{}, err
-	}
-	if err := c.fill(ctx, groups); err != nil {
-		return Result{}, err
-	}
-	if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+	if err := c.stock(ctx, fmt.Sprintf("memory_%d", groups), groups); err != nil {
 		return Result{}, err
 	}
 	before, err := d.rest(ctx)
@@ -111,7 +99,7 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 }
 
 func (d *draining) watch(ctx context.Context, c *crew, groups int, stop <-chan struct{}) error {
-	tick := time.NewTicker(d.every)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		now, err := d.resident(ctx)

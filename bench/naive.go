@@ -28,7 +28,7 @@ type naiveQueue struct {
 	broken atomic.Int64
 }
 
-// A naiveAccount is what is known of one group. Numbers may be left out, by clear, but never go back.
+// A naiveAccount is what is known of one group. Numbers may be left out, by drain, but never go back.
 type naiveAccount struct {
 	busy atomic.Bool
 	last atomic.Int64 // number plus one
@@ -44,11 +44,6 @@ func (*naiveQueue) name() string { return "naive" }
 var naiveTables string
 
 const (
-	naiveGroup = `INSERT INTO naive.queue_groups (queue, group_id) VALUES ($1, $2)
-		ON CONFLICT (queue, group_id) DO UPDATE SET updated_at = now()`
-
-	naiveInsert = "INSERT INTO naive.jobs (queue, group_id, number) VALUES ($1, $2, $3)"
-
 	naivePick = `UPDATE naive.jobs SET status = 'started', attempts = attempts + 1, last_started_at = now()
 		WHERE id IN (
 			SELECT j.id FROM naive.jobs AS j JOIN naive.queue_groups AS g USING (queue, group_id)
@@ -85,21 +80,6 @@ func (q *naiveQueue) fill(ctx context.Context, n int) error {
 	}
 	return q.db.exec(ctx, "ANALYZE naive.jobs", "ANALYZE naive.queue_groups")
 }
-
-func (q *naiveQueue) insert(ctx context.Context, number int64) error {
-	group := groupID(int(number % int64(q.groups)))
-	if _, err := q.db.pool.Exec(ctx, naiveGroup, queue, group); err != nil {
-		return err
-	}
-	_, err := q.db.pool.Exec(ctx, naiveInsert, queue, group, number)
-	return err
-}
-
-// clear takes away all jobs, the finished and the waiting, for a drain that was cut short.
-func (q *naiveQueue) clear(ctx context.Context) error { return q.db.exec(ctx, "TRUNCATE naive.jobs") }
-
-// violations counts the jobs that began before an earlier one of their group, for the second time, or beside another.
-func (q *naiveQueue) violations() int64 { return q.broken.Load() }
 
 func (q *naiveQueue) run(ctx context.Context, handle func(int64), meanwhile func(context.Context) error) error {
 	pool, err := q.db.openPool(ctx, 0, q.lanes)
@@ -172,16 +152,16 @@ func (q *naiveQueue) begin(number int64) func() {
 
 // drain works each drain's jobs alone, with what is left of the one before taken away, and for so long at most.
 func (q *naiveQueue) drain(limit time.Duration) workFunc {
-	work := drainRivalFor(q.db, q, limit)
+	work := drainRival(q.db, q, limit)
 	return func(ctx context.Context, n int) (time.Duration, error) {
-		if err := q.clear(ctx); err != nil {
+		if err := q.db.exec(ctx, "TRUNCATE naive.jobs"); err != nil {
 			return 0, err
 		}
 		return work(ctx, n)
 	}
 }
 
-// extra is the jobs out of turn, for the table.
+// extra is the jobs that began before an earlier one of their group, for the second time, or beside another.
 func (q *naiveQueue) extra() map[string]float64 {
-	return map[string]float64{"out_of_turn": float64(q.violations())}
+	return map[string]float64{"out_of_turn": float64(q.broken.Load())}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // queues asks how long a job of one queue waits in a worker whose lanes another queue's backlog of long jobs keeps
@@ -29,9 +29,6 @@ func (s *queues) flags(f *flag.FlagSet) {
 }
 
 func (s *queues) run(ctx context.Context, b *bench) error {
-	if s.backlog < 1 || s.groups < 1 || s.lanes < 2 || s.takes <= 0 || s.every <= 0 || s.measure < s.every {
-		return errors.New("-backlog, -groups, -takes, -every must be over 0, -lanes over 1, -for not under -every")
-	}
 	for kept := range 2 {
 		if err := s.meet(ctx, b, kept); err != nil {
 			return err
@@ -89,10 +86,8 @@ type meeting struct {
 }
 
 func (m *meeting) backlogged(ctx context.Context, _ *fifo.Job) error {
-	select {
-	case <-time.After(m.takes):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := pause.For(ctx, m.takes); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

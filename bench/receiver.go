@@ -72,8 +72,8 @@ func (l *line) enqueue(ctx context.Context, enqueue enqueueFunc, a *arrival, ind
 	return err
 }
 
-// rivalReceiver is a rival as a receiver. It knows no groups.
-func rivalReceiver(r rival) receiver {
+// inRiver is River as a receiver. It knows no groups.
+func inRiver(r *riverQueue) receiver {
 	return receiver{name: r.name(), receive: func(ctx context.Context, arrivals []arrival) (time.Duration, error) {
 		var warm atomic.Int64
 		l := newRoll(0, len(arrivals))

@@ -10,20 +10,17 @@ import (
 // recovery measures from the SIGKILL of a worker to the next start of the job that it had.
 type recovery struct {
 	kills, survivors, lanes int
-	busy                    bool
 }
 
 func (s *recovery) flags(f *flag.FlagSet) {
 	f.IntVar(&s.kills, "kills", 200, "workers to kill, one after the other")
 	f.IntVar(&s.survivors, "survivors", 2, "other worker processes at each kill")
 	f.IntVar(&s.lanes, "lanes", 4, "jobs at once in each process")
-	f.BoolVar(&s.busy, "busy", false, "the survivors' spare lanes have other jobs to do")
 }
 
 func (s *recovery) run(ctx context.Context, b *bench) error {
 	report, err := killbench.Run(ctx, killbench.Config{
-		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Busy: s.busy,
-		Logf: b.notef,
+		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Logf: b.notef,
 	})
 	if err != nil {
 		return err
@@ -33,7 +30,7 @@ func (s *recovery) run(ctx context.Context, b *bench) error {
 		record(h, d)
 	}
 	r := Result{
-		System: "pgfifo", Params: map[string]any{"survivors": s.survivors, "lanes": s.lanes, "busy": s.busy},
+		System: "pgfifo", Params: map[string]any{"survivors": s.survivors, "lanes": s.lanes},
 		Extra: map[string]float64{
 			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)), "max_ms": millis(h.Max()),
 		},

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -76,4 +78,78 @@ func pairs[V any](m map[string]V, format string) string {
 		list = append(list, fmt.Sprintf("%s="+format, k, m[k]))
 	}
 	return strings.Join(list, " ")
+}
+
+// commonParams parts the parameters on which all lines that have them agree from those of each line.
+func commonParams(results []Result) (common map[string]any, own []map[string]any) {
+	common = make(map[string]any)
+	differ := make(map[string]bool)
+	for _, r := range results {
+		for k, v := range r.Params {
+			if first, ok := common[k]; !ok {
+				common[k] = v
+			} else if !reflect.DeepEqual(first, v) {
+				differ[k] = true
+			}
+		}
+	}
+	maps.DeleteFunc(common, func(k string, _ any) bool { return differ[k] })
+	for _, r := range results {
+		mine := maps.Clone(r.Params)
+		maps.DeleteFunc(mine, func(k string, _ any) bool { return !differ[k] })
+		own = append(own, mine)
+	}
+	return common, own
+}
+
+// Goal is what a line is to reach: one bound of one of its numbers. A line may have more than one.
+type Goal struct {
+	Of    string // "ratio", "p99_ms", or a key of Extra
+	Op    string // ">=" or "<="
+	Value float64
+	// Seen and Met are filled in when the line is reported. What was not measured is not met.
+	Seen float64
+	Met  bool
+}
+
+// goals are all bounds of a line. Their zero value is none.
+type goals []Goal
+
+// atLeast is a lower bound of the ratio.
+func atLeast(v float64) goals { return goals{{Of: "ratio", Op: ">=", Value: v}} }
+
+// atMost is an upper bound of the ratio, of a latency or of an extra.
+func atMost(v float64, of string) goals { return goals{{Of: of, Op: "<=", Value: v}} }
+
+// judge returns the goals with what was seen.
+func (g goals) judge(r Result) goals {
+	g = slices.Clone(g) // the scenario may give them to several lines
+	for i := range g {
+		seen, measured := r.number(g[i].Of)
+		g[i].Seen = seen
+		g[i].Met = measured && (g[i].Op == ">=" && seen >= g[i].Value || g[i].Op == "<=" && seen <= g[i].Value)
+	}
+	return g
+}
+
+// number returns one of a line's numbers, by its name, and whether it was measured.
+func (r Result) number(name string) (v float64, measured bool) {
+	switch name {
+	case "ratio":
+		return r.Ratio, r.Ratio != 0
+	case "p99_ms":
+		return r.P99, r.P99 != 0
+	}
+	v, measured = r.Extra[name]
+	return v, measured
+}
+
+// plain is a number without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+func (g Goal) verdict() string {
+	if g.Met {
+		return "met"
+	}
+	return "missed"
 }

@@ -13,23 +13,17 @@ import (
 // A rival is another queue in the same database, with jobs that carry a number.
 type rival interface {
 	name() string
-	prepare(ctx context.Context) error              // makes its tables
-	fill(ctx context.Context, n int) error          // adds n jobs in its fastest way, numbers going on from the last
-	insert(ctx context.Context, number int64) error // one job by its ordinary insert; returns when it is committed
+	prepare(ctx context.Context) error     // makes its tables
+	fill(ctx context.Context, n int) error // adds n jobs in its fastest way, numbers going on from the last
 	// run works jobs, calling handle with each job's number (from many goroutines), for as long as meanwhile takes.
 	run(ctx context.Context, handle func(number int64), meanwhile func(context.Context) error) error
 }
 
 // drainRival has a rival work n jobs, from the start of the first to the start of the last: what it still has to commit
 // then is not counted against it. Each number must come up; one that comes twice counts once. Nobody else is to fill
-// the rival.
-func drainRival(db *database, r rival) workFunc {
-	return drainRivalFor(db, r, 0)
-}
-
-// drainRivalFor is like drainRival, but a drain that is not done within the limit, if there is one, is stopped then,
-// and its time is what n jobs would have taken: some take minutes.
-func drainRivalFor(db *database, r rival, limit time.Duration) workFunc {
+// the rival. A drain that is not done within the limit, if there is one, is stopped then, and its time is what n jobs
+// would have taken: some take minutes.
+func drainRival(db *database, r rival, limit time.Duration) workFunc {
 	var filled int64
 	return func(ctx context.Context, n int) (took time.Duration, err error) {
 		l := newRoll(filled, n)

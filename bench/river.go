@@ -14,40 +14,26 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverSettings choose how River runs. Its defaults are made for few queries, not for speed.
-type riverSettings struct {
-	workers int  // jobs at once; 0: 2000 at its best, else 100
-	best    bool // the shortest pauses between two fetches
-}
-
 const riverSchema = "river"
 
 // A riverQueue is River, without groups and order: it fetches and completes many jobs at a time.
 type riverQueue struct {
-	db       *database
-	settings riverSettings
-	client   *river.Client[pgx.Tx] // for producers
-	filled   int64
+	db     *database
+	best   bool                  // set up for speed; its defaults are made for few queries
+	client *river.Client[pgx.Tx] // for producers
+	filled int64
 }
 
-func newRiver(db *database, s riverSettings) *riverQueue {
-	if s.workers == 0 {
-		s.workers = 100
-		if s.best {
-			s.workers = 2000
-		}
-	}
-	return &riverQueue{db: db, settings: s}
-}
+func newRiver(db *database, best bool) *riverQueue { return &riverQueue{db: db, best: best} }
 
 func (q *riverQueue) name() string {
-	if q.settings.best {
+	if q.best {
 		return "River"
 	}
 	return "River (defaults)"
 }
 
-// prepare runs River's own migrations, if they are to run. The producers' connections live as long as ctx.
+// prepare runs River's own migrations. The producers' connections live as long as ctx.
 func (q *riverQueue) prepare(ctx context.Context) error {
 	if err := q.db.exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+riverSchema); err != nil {
 		return err
@@ -124,12 +110,52 @@ func (q *riverQueue) worker(pool *pgxpool.Pool, handle func(int64)) (*river.Clie
 	}))
 	cfg := &river.Config{
 		Logger: quiet(), Schema: riverSchema, Workers: workers,
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: q.settings.workers}},
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}},
 	}
-	if q.settings.best {
+	if q.best {
+		cfg.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: 2000}
 		cfg.FetchCooldown, cfg.FetchPollInterval = time.Millisecond, 2*time.Millisecond
 	}
 	return river.NewClient(riverpgxv5.New(pool), cfg)
+}
+
+// river is River's producers as a system: its ordinary insert for one job, its fastest for many, by COPY.
+func (s *enqueue) river(b *bench, l load) *system {
+	name := "River Insert"
+	if l.messages > 1 {
+		name = "River InsertManyFast"
+	}
+	return &system{name: name, params: l.params(), work: func(ctx context.Context, _ int) (time.Duration, error) {
+		if err := b.exec(ctx, "TRUNCATE "+riverSchema+".river_job"); err != nil {
+			return 0, err
+		}
+		pool, err := b.openWarmPool(ctx, l.producers)
+		if err != nil {
+			return 0, err
+		}
+		defer pool.Close()
+		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: quiet(), Schema: riverSchema})
+		if err != nil {
+			return 0, err
+		}
+		each, _, err := l.burst(ctx, s.window, func(ctx context.Context, _ int) error {
+			return insertRiver(ctx, client, l.messages)
+		})
+		return each, err
+	}}
+}
+
+func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], n int) error {
+	if n == 1 {
+		_, err := client.Insert(ctx, riverJob{}, nil)
+		return err
+	}
+	jobs := make([]river.InsertManyParams, n)
+	for i := range jobs {
+		jobs[i].Args = riverJob{int64(i)}
+	}
+	_, err := client.InsertManyFast(ctx, jobs)
+	return err
 }
 
 // quiet is a logger for those who would fall back on one that is not.

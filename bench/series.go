@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 )
 
@@ -43,7 +44,7 @@ func (c chart) picture() (*picture, error) {
 	p.scale(&p.plot.X, c.x)
 	p.scale(&p.plot.Y, c.y)
 	for i, s := range c.series {
-		points := s.visible(c.x.log, c.y.log)
+		points := s.visible(c.y.log)
 		if len(points) == 0 {
 			continue
 		}
@@ -52,7 +53,7 @@ func (c chart) picture() (*picture, error) {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		line.Color, line.Width = colorOf(i), vg.Points(1.5)
-		dots.Color, dots.Shape, dots.Radius = colorOf(i), shapeOf(i), vg.Points(2.5)
+		dots.Color, dots.Shape, dots.Radius = colorOf(i), plotutil.Shape(i), vg.Points(2.5)
 		p.plot.Add(line)
 		if len(points) > manyPoints {
 			p.legend.Add(s.name, line)
@@ -70,10 +71,10 @@ func (c chart) picture() (*picture, error) {
 }
 
 // visible leaves out what a logarithmic axis cannot show.
-func (s series) visible(logX, logY bool) plotter.XYs {
+func (s series) visible(logY bool) plotter.XYs {
 	var list plotter.XYs
 	for _, pt := range s.points {
-		if (pt.x > 0 || !logX) && (pt.y > 0 || !logY) {
+		if pt.y > 0 || !logY {
 			list = append(list, plotter.XY{X: pt.x, Y: pt.y})
 		}
 	}

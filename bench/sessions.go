@@ -2,19 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/killbench"
 )
 
 // sessions compares the lease of a session (fifo.Settings.SessionLease) with the default one, which is a transaction
 // for each job.
 type sessions struct {
-	parts string
-
 	crowd, connections, crowdLanes int
 	takes                          time.Duration
 
@@ -31,7 +29,6 @@ type sessions struct {
 const defaultLease, sessionLease = "default lease", "session lease"
 
 func (s *sessions) flags(f *flag.FlagSet) {
-	f.StringVar(&s.parts, "parts", "crowd,long,rate,kill", "which, in this order")
 	f.IntVar(&s.crowd, "crowd", 5000, "crowd: jobs at once")
 	f.DurationVar(&s.takes, "takes", 30*time.Second, "crowd: how long each of them takes")
 	f.IntVar(&s.connections, "connections", 20, "crowd: connections of the process, its client's pool included")
@@ -52,31 +49,100 @@ func (s *sessions) flags(f *flag.FlagSet) {
 }
 
 func (s *sessions) run(ctx context.Context, b *bench) error {
-	if s.crowd < 1 || s.takes <= 0 || s.connections < 14 || s.crowdLanes < 1 {
-		return errors.New("-crowd, -takes and -crowd-lanes must be over 0, -connections 14 or more")
-	}
-	if s.long < 1 || s.groups < 1 || s.drain < 1 || s.rate <= 0 || s.measure <= 0 || s.lanes < 1 {
-		return errors.New("-long, -groups, -drain, -rate, -for and -lanes must be over 0")
-	}
-	if s.jobs < 1 || s.rounds < 1 || s.killed < 1 || s.kills < 1 || s.survivors < 1 || s.few < 1 {
-		return errors.New("-jobs, -rounds, -killed, -few, -kills and -survivors must be over 0")
-	}
-	chosen := strings.Split(s.parts, ",")
-	parts := map[string]func(context.Context, *bench) error{
-		"crowd": s.gather, "long": s.besideLong, "rate": s.noops, "kill": s.kill,
-	}
-	for _, name := range chosen {
-		if parts[name] == nil {
-			return fmt.Errorf("no part %q: crowd, long, rate or kill", name)
+	for _, part := range []func(context.Context, *bench) error{s.gather, s.besideLong, s.noops, s.kill} {
+		if err := part(ctx, b); err != nil {
+			return err
 		}
 	}
-	for _, name := range []string{"crowd", "long", "rate", "kill"} {
-		if !slices.Contains(chosen, name) {
-			continue
+	return nil
+}
+
+// noops has jobs that do nothing worked by both leases, one after the other. The goal is for the number of jobs at once
+// that is best.
+func (s *sessions) noops(ctx context.Context, b *bench) error {
+	list, err := numbers("at-once", s.atOnce, 1)
+	if err != nil {
+		return err
+	}
+	var systems []*system
+	for _, n := range append([]int{0}, list...) {
+		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, atOnce: n}
+		sys, err := c.system(ctx, "no-op, "+defaultLease, fmt.Sprintf("sessions_rate_%d", n), 1)
+		if err != nil {
+			return err
 		}
-		if err := parts[name](ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		sys.params = map[string]any{"at_once": s.lanes}
+		if n > 0 {
+			sys.name, sys.params = "no-op, "+sessionLease, map[string]any{"at_once": n}
 		}
+		systems = append(systems, sys)
+	}
+	rates, err := alternate(ctx, s.rounds, max(s.jobs/s.rounds, 1), systems)
+	if err != nil {
+		return err
+	}
+	b.report(rates.result(systems[0], nil))
+	best := systems[1]
+	for _, sys := range systems[1:] {
+		if rates.ratio(sys, systems[0]) > rates.ratio(best, systems[0]) {
+			best = sys
+		}
+	}
+	for _, sys := range systems[1:] {
+		r := rates.result(sys, systems[0])
+		if sys == best {
+			r.Goal = atLeast(0.5)
+		}
+		b.report(r)
+	}
+	return nil
+}
+
+// kill measures from the SIGKILL of a process that runs many jobs to the starts of their second attempts, which go on.
+// Of the default lease it kills fewer: each of them is a connection, and the survivors have as many.
+func (s *sessions) kill(ctx context.Context, b *bench) error {
+	client := fifo.Open(b.pool, nil)
+	defer func() { _ = client.Close() }()
+	few := min(s.few, s.killed)
+	cases := []struct {
+		session, goOn bool
+		jobs, kills   int
+		goal          goals
+	}{
+		{false, false, few, s.kills, nil},
+		{false, true, few, 1, nil},
+		{true, true, few, s.kills, nil},
+		{true, true, s.killed, s.kills, atMost(1000, "p99_ms")},
+	}
+	for i, k := range cases {
+		r := Result{
+			System: "killed, " + defaultLease, Params: map[string]any{"running": k.jobs, "go_on": k.goOn}, Goal: k.goal,
+		}
+		if k.session {
+			r.System = "killed, " + sessionLease
+		}
+		h := newHistogram()
+		for n := range k.kills {
+			cfg := killbench.CrowdConfig{
+				URL: b.url, Queue: fmt.Sprintf("kill-%d-%d", i, n), Session: k.session, Jobs: k.jobs,
+				Survivors: s.survivors, GoOn: k.goOn, Logf: b.notef,
+			}
+			if err := client.Queue(cfg.Queue).Configure(ctx, fifo.Settings{SessionLease: k.session}); err != nil {
+				return err
+			}
+			report, err := killbench.RunCrowd(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			for _, d := range report.Recoveries {
+				record(h, d)
+			}
+		}
+		r.Extra = map[string]float64{
+			"kills": float64(k.kills), "recovered": float64(h.TotalCount()), "max_ms": millis(h.Max()),
+		}
+		r.quantiles(h)
+		b.report(r)
 	}
 	return nil
 }

@@ -38,8 +38,6 @@ func (s *sessions) gather(ctx context.Context, b *bench) error {
 		if err := g.run(ctx, b, fmt.Sprintf("sessions_crowd_%d", i)); err != nil {
 			return err
 		}
-	}
-	for _, g := range []*gathering{few, wide, all} {
 		r := Result{
 			System: "crowd, " + defaultLease, Params: map[string]any{"jobs": s.crowd, "takes": s.takes.String()},
 			Extra: g.seen,
@@ -69,7 +67,7 @@ type gathering struct {
 	takes time.Duration
 
 	running atomic.Int64
-	open    chan struct{} // closed to end what is not whole
+	*vigil  // until what is not whole ends
 	took    time.Duration
 	seen    map[string]float64
 }
@@ -80,31 +78,20 @@ func (g *gathering) handle(ctx context.Context, _ *fifo.Job) error {
 	if g.whole {
 		return pause.For(ctx, g.takes)
 	}
-	select {
-	case <-g.open:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return g.stand(ctx)
 }
 
 func (g *gathering) run(ctx context.Context, b *bench, schema string) error {
 	c := g.crew
-	g.open, g.seen, c.handler = make(chan struct{}), make(map[string]float64), g.handle
-	if err := c.own(ctx, schema); err != nil {
-		return err
-	}
-	if err := c.fill(ctx, c.groups); err != nil {
-		return err
-	}
-	if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+	g.vigil, g.seen, c.handler = newVigil(), make(map[string]float64), g.handle
+	if err := c.stock(ctx, schema, c.groups); err != nil {
 		return err
 	}
 	before := restingMemory()
 	y := newTally(c.groups)
 	cfg := &fifo.Config{Hooks: y.hooks()}
 	err := c.run(ctx, cfg, func(ctx context.Context) error {
-		defer close(g.open)
+		defer g.end()
 		begin := time.Now()
 		err := until(ctx, func() (bool, error) {
 			n := int(g.running.Load())

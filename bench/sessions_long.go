@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -17,7 +16,7 @@ const longQueue = "bench-long"
 func (s *sessions) besideLong(ctx context.Context, b *bench) error {
 	var base *Result
 	for _, session := range []bool{false, true} {
-		l := &longBeside{sessions: s, session: session, release: make(chan struct{})}
+		l := &longBeside{sessions: s, session: session, vigil: newVigil()}
 		r, err := l.run(ctx, b)
 		if err != nil {
 			return fmt.Errorf("session %t: %w", session, err)
@@ -37,28 +36,20 @@ func (s *sessions) besideLong(ctx context.Context, b *bench) error {
 // A longBeside is one run.
 type longBeside struct {
 	*sessions
+	*vigil  // the long jobs
 	session bool
 	crew    *crew
 	traffic *traffic
-	release chan struct{} // closed to end the long jobs
-	once    sync.Once
 	dead    float64
 	xids    int
 }
-
-func (l *longBeside) end() { l.once.Do(func() { close(l.release) }) }
 
 // handle runs a job of either queue.
 func (l *longBeside) handle(ctx context.Context, job *fifo.Job) error {
 	if job.Queue != longQueue {
 		return l.traffic.handle(ctx, job)
 	}
-	select {
-	case <-l.release:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return l.stand(ctx)
 }
 
 // staff says what the worker needs for the long jobs: lanes, or not.
@@ -91,7 +82,7 @@ func (l *longBeside) run(ctx context.Context, b *bench) (Result, error) {
 	var drained time.Duration
 	err := c.run(ctx, &fifo.Config{Schema: c.schema, Hooks: l.traffic.hooks(y)}, func(ctx context.Context) error {
 		defer l.end() // also if something fails: the worker waits for its handlers
-		if err := l.start(ctx); err != nil {
+		if err := l.start(ctx, c, longQueue, l.groups, l.long); err != nil {
 			return err
 		}
 		if err := l.pass(ctx); err != nil {
@@ -111,20 +102,6 @@ func (l *longBeside) run(ctx context.Context, b *bench) (Result, error) {
 		return Result{}, err
 	}
 	return l.result(drained), c.audit(ctx)
-}
-
-// start has the long jobs running, in groups behind those of the others.
-func (l *longBeside) start(ctx context.Context) error {
-	client := fifo.Open(l.crew.db.pool, &fifo.Config{Schema: l.crew.schema})
-	defer func() { _ = client.Close() }()
-	for i := range l.long {
-		msg := fifo.Message{Queue: longQueue, GroupID: groupID(l.groups + i), Payload: make([]byte, 8)}
-		if _, err := client.Enqueue(ctx, msg); err != nil {
-			return err
-		}
-		l.crew.filled++
-	}
-	return until(ctx, func() (bool, error) { return l.crew.ledger.count.Load() == int64(l.long), nil })
 }
 
 // pass sends the short jobs at their times.
@@ -167,10 +144,7 @@ func (l *longBeside) vacuum(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = $1 AND backend_xid IS NOT NULL
-		AND xact_start < clock_timestamp() - make_interval(secs => $2)`,
-		workerName, l.measure.Seconds()/2).Scan(&l.xids)
+	l.xids, err = b.oldTransactions(ctx, l.measure/2)
 	if want := map[bool]int{false: l.long}[l.session]; err == nil && l.xids != want {
 		err = fmt.Errorf("%d transactions of %d long jobs were open all the time, not %d", l.xids, l.long, want)
 	}

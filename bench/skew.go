@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"time"
@@ -30,10 +29,6 @@ func (s *skew) flags(f *flag.FlagSet) {
 }
 
 func (s *skew) run(ctx context.Context, b *bench) error {
-	if s.rounds < 1 || s.jobs < s.rounds || s.groups < 1 || s.load <= 0 || s.measure <= 0 {
-		return errors.New("-rounds, -jobs, -groups, -load and -for must be over 0, " +
-			"and -jobs as many as -rounds at least")
-	}
 	var sides []*side
 	for _, sh := range skews {
 		sides = append(sides, newSide(sh))

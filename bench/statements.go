@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 
 // statements counts what a job costs: statements, as PostgreSQL counts them, and round trips.
 type statements struct {
-	jobs, groups, lanes, rounds, top int
+	jobs, groups, lanes, rounds int
 }
 
 func (s *statements) flags(f *flag.FlagSet) {
@@ -20,7 +22,6 @@ func (s *statements) flags(f *flag.FlagSet) {
 	f.IntVar(&s.groups, "groups", 1000, "message groups")
 	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-	f.IntVar(&s.top, "top", 8, "how many statements to list")
 }
 
 func (s *statements) run(ctx context.Context, b *bench) error {
@@ -39,8 +40,8 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	idle.list(b, s.top)
-	writing.list(b, s.top)
+	idle.list(b)
+	writing.list(b)
 	return nil
 }
 
@@ -133,7 +134,8 @@ func (sc *statementCount) perJob() map[string]float64 {
 }
 
 // list prints the statements that take the most time.
-func (sc *statementCount) list(b *bench, top int) {
+func (sc *statementCount) list(b *bench) {
+	const top = 8
 	b.notef("\n%s:", sc.system.name)
 	tw := tabwriter.NewWriter(b.notes, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "per job\tmean us\tus per job\tstatement")
@@ -143,4 +145,35 @@ func (sc *statementCount) list(b *bench, top int) {
 			s.Total/float64(sc.jobs)*1000, s.label())
 	}
 	_ = tw.Flush()
+}
+
+// roundTrips counts how often a client waited for an answer to what it had sent: PostgreSQL does not.
+type roundTrips struct{ count atomic.Int64 }
+
+func (r *roundTrips) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{Conn: conn, trips: r}, nil
+}
+
+// A countedConn counts the first read after each write.
+type countedConn struct {
+	net.Conn
+	trips *roundTrips
+	asked atomic.Bool
+}
+
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.asked.Store(true)
+	return c.Conn.Write(b)
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.asked.Swap(false) {
+		c.trips.count.Add(1)
+	}
+	return n, err
 }

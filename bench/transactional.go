@@ -10,7 +10,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"golang.org/x/sync/errgroup"
@@ -20,10 +19,9 @@ import (
 // told to fetch no more than one, and keeps the order of a topic. It has no groups: each lane has a topic of its own,
 // and a job of number n is in topic n modulo the number of lanes. What is done stays in the table, until the next fill.
 type watermillQueue struct {
-	db        *database
-	topics    int
-	publisher *watermillsql.Publisher
-	filled    int64
+	db     *database
+	topics int
+	filled int64
 }
 
 func newWatermill(db *database, lanes int) *watermillQueue {
@@ -41,22 +39,18 @@ var watermillSchema = watermillsql.DefaultPostgreSQLSchema{
 
 var watermillOffsets watermillsql.DefaultPostgreSQLOffsetsAdapter
 
-// prepare makes its tables. The producers' connections live as long as ctx.
-func (q *watermillQueue) prepare(ctx context.Context) error {
+// prepare makes its tables.
+func (q *watermillQueue) prepare(context.Context) error {
 	subscriber, db, err := q.subscriber()
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = db.Close() })
 	for topic := range q.topics {
-		if err := subscriber.SubscribeInitialize(watermillTopic(topic)); err != nil {
-			return err
+		if err = subscriber.SubscribeInitialize(watermillTopic(topic)); err != nil {
+			break
 		}
 	}
-	q.publisher, err = watermillsql.NewPublisher(db, watermillsql.PublisherConfig{
-		SchemaAdapter: watermillSchema,
-	}, watermill.NopLogger{})
-	return err
+	return errors.Join(err, db.Close())
 }
 
 // subscriber returns one with connections of its own.
@@ -103,12 +97,6 @@ func (q *watermillQueue) fill(ctx context.Context, n int) error {
 	}
 	q.filled = end
 	return nil
-}
-
-func (q *watermillQueue) insert(ctx context.Context, number int64) error {
-	m := message.NewMessage(watermill.NewUUID(), binary.BigEndian.AppendUint64(nil, uint64(number)))
-	m.SetContext(ctx)
-	return q.publisher.Publish(watermillTopic(int(number%int64(q.topics))), m)
 }
 
 func (q *watermillQueue) run(

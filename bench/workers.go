@@ -5,13 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/shirou/gopsutil/v4/cpu"
 )
 
 // workers asks what part of its time a lane spends in its handlers. Handlers wait; with as many lanes as they could use
@@ -40,9 +39,6 @@ var illustration = map[int]float64{1: 20, 10: 195, 50: 950, 100: 1800}
 const fullCPU = 0.9
 
 func (s *workers) run(ctx context.Context, b *bench) error {
-	if s.handler <= 0 || s.measure < s.handler {
-		return errors.New("-handler must be over 0, and -for not less")
-	}
 	if err := prepareCeiling(ctx, b.database); err != nil {
 		return err
 	}
@@ -81,7 +77,7 @@ func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
 		}
 		mean := t.stint.mean()
 		r.Extra = map[string]float64{
-			"cpu": t.cpu.busy(), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
+			"cpu": median(t.cpu), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
 			"between_ms": (1/each - mean.Seconds()) * 1000,
 		}
 		if t == pgfifo {
@@ -89,7 +85,7 @@ func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
 			if rate, ok := illustration[t.lanes]; ok {
 				r.Extra["poc_jobs_per_s"] = rate
 			}
-			if t.cpu.busy() < fullCPU {
+			if median(t.cpu) < fullCPU {
 				r.Goal = atLeast(0.98)
 			}
 		}
@@ -103,7 +99,7 @@ type team struct {
 	prepare func(context.Context) error
 	lanes   int
 	stint   *stint
-	cpu     usage
+	cpu     []float64 // the part of the machine's processor time that was used, by whomever, in each round
 }
 
 func (s *workers) team(name string, lanes int) *team {
@@ -125,42 +121,71 @@ func (s *workers) pgfifo(b *bench, lanes int) *team {
 		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
 			return 0, err
 		}
-		t.stint.first = t.cpu.begin
+		t.stint.first = func() { _, _ = cpu.Percent(0, false) } // from here
 		took, err = c.work(ctx, each*lanes)
-		return took, errors.Join(err, t.cpu.end())
+		return took, errors.Join(err, t.look())
 	}
 	return t
+}
+
+// look notes how much of the processors was used since the call before.
+func (t *team) look() error {
+	used, err := cpu.Percent(0, false)
+	if err != nil {
+		return fmt.Errorf("processor time: %w", err)
+	}
+	t.cpu = append(t.cpu, used[0]/100)
+	return nil
 }
 
 func (s *workers) ceiling(b *bench, lanes int) *team {
 	t := s.team("ceiling (Go)", lanes)
 	t.prepare = func(context.Context) error { return nil }
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
-		pool, err := b.openWarmPool(ctx, lanes)
-		if err != nil {
-			return 0, err
-		}
-		defer pool.Close()
-		var left atomic.Int64
-		left.Store(int64(each * lanes))
-		eg, ctx := errgroup.WithContext(ctx)
-		t.cpu.begin()
-		begin := time.Now()
-		for range lanes {
-			eg.Go(func() error {
-				for left.Add(-1) >= 0 {
-					if err := t.stint.work(ctx); err != nil {
-						return err
-					}
-					if _, err := pool.Exec(ctx, ceilingSQL, rand.Int64N(ceilingRows)+1); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		err = eg.Wait()
-		return time.Since(begin), errors.Join(err, t.cpu.end())
+		t.stint.first = func() { _, _ = cpu.Percent(0, false) }
+		took, err := (&goCeiling{db: b.database, lanes: lanes, before: t.stint.work}).work(ctx, each*lanes)
+		return took, errors.Join(err, t.look())
 	}
 	return t
+}
+
+// A stint is a handler that waits, for as long as it should on average. Timers are late, in an idle process by up to a
+// millisecond: as they are, 5 ms would be 5.5, and one would measure timers. What they were late lately is taken off.
+type stint struct {
+	want  time.Duration
+	first func() // called once, when the first one begins; may be nil
+
+	mu    sync.Mutex
+	late  float64 // moving average, in nanoseconds
+	total time.Duration
+	count int64
+}
+
+// lateness is the weight of the last wait in the average.
+const lateness = 1.0 / 32
+
+func (s *stint) work(ctx context.Context) error {
+	s.mu.Lock()
+	if s.first != nil {
+		s.first()
+		s.first = nil
+	}
+	asked := max(s.want-time.Duration(s.late), s.want/2)
+	s.mu.Unlock()
+	begin := time.Now()
+	err := pause.For(ctx, asked)
+	took := time.Since(begin)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late += (float64(took-asked) - s.late) * lateness
+	s.total += took
+	s.count++
+	return err
+}
+
+// mean is how long they really waited.
+func (s *stint) mean() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total / time.Duration(max(s.count, 1))
 }

@@ -13,20 +13,21 @@ import (
 )
 
 // experiment asks for the transfers, has them worked, kills a worker meanwhile, and reports whether the data is right.
-func experiment(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, o options, a assignment) (bool, error) {
+func experiment(
+	ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, transfers int, a assignment,
+) (bool, error) {
 	r := &report{
-		jobs: 2 * o.transfers, groups: o.accounts, workers: o.workers, lane: o.lanes,
-		transactions: (o.transfers + batchSize - 1) / batchSize,
+		jobs: 2 * transfers, transactions: (transfers + batchSize - 1) / batchSize,
 	}
 	start := time.Now()
-	if err := produce(ctx, pool, client, o.transfers, o.accounts); err != nil {
+	if err := produce(ctx, pool, client, transfers); err != nil {
 		return false, err
 	}
 	r.enqueued = time.Since(start)
 
-	f := newFleet(o.workers)
+	f := new(fleet)
 	defer func() { _, _ = f.stop() }() // unless it was stopped below
-	for i := range o.workers {
+	for i := range workers {
 		a.Name = fmt.Sprintf("worker-%d", i+1)
 		if err := f.start(a); err != nil {
 			return false, err
@@ -51,24 +52,18 @@ func experiment(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, o 
 
 // watch waits until the queue is empty, and kills the last worker when half of the work is done.
 func watch(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *fleet, r *report) error {
-	line := newProgress()
-	defer line.show("")
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	victim := f.procs[len(f.procs)-1]
 	for seen, since := int64(0), time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-f.failed:
-			return err
 		case <-tick.C:
 		}
 		var done int64
 		if err := pool.QueryRow(ctx, "SELECT count(*) FROM ledger").Scan(&done); err != nil {
 			return err
 		}
-		line.show("%s of %s jobs done", thousands(int(done)), thousands(r.jobs))
 		if done > seen {
 			seen, since = done, time.Now()
 		} else if time.Since(since) > time.Minute {
@@ -76,7 +71,7 @@ func watch(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *flee
 		}
 
 		if r.victim == "" && done >= int64(r.jobs)/2 {
-			if err := strike(ctx, pool, client, victim, r); err != nil {
+			if err := strike(ctx, pool, client, f, r); err != nil {
 				return err
 			}
 			r.at = done
@@ -95,8 +90,9 @@ func watch(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *flee
 }
 
 // strike kills a worker if it holds groups at the moment.
-func strike(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, victim *process, r *report) error {
-	held, err := client.Queue(queue).Groups(ctx, fifo.Page{Limit: r.groups}, fifo.Held)
+func strike(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *fleet, r *report) error {
+	victim := (*f)[len(*f)-1]
+	held, err := client.Queue(queue).Groups(ctx, fifo.Page{Limit: accounts}, fifo.Held)
 	if err != nil {
 		return err
 	}
@@ -112,5 +108,5 @@ func strike(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, victim
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&r.killedAt); err != nil {
 		return err
 	}
-	return victim.kill()
+	return f.kill()
 }

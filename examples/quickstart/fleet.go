@@ -14,10 +14,7 @@ import (
 )
 
 // A fleet is the worker processes, seen from the parent.
-type fleet struct {
-	procs  []*process
-	failed chan error // a process ended that nobody had told to
-}
+type fleet []*process
 
 // A process is this program again, with an assignment. It ends when its standard input does.
 type process struct {
@@ -25,12 +22,7 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	stdout bytes.Buffer // its counters, at the end
-	told   chan struct{}
-	exited chan struct{}
-	err    error // how it ended, once exited is closed
 }
-
-func newFleet(size int) *fleet { return &fleet{failed: make(chan error, size)} }
 
 // start starts one more worker.
 func (f *fleet) start(a assignment) error {
@@ -42,7 +34,7 @@ func (f *fleet) start(a assignment) error {
 	if err != nil {
 		return err
 	}
-	p := &process{name: a.Name, cmd: exec.Command(exe), told: make(chan struct{}), exited: make(chan struct{})}
+	p := &process{name: a.Name, cmd: exec.Command(exe)}
 	p.cmd.Env = append(os.Environ(), assignmentEnv+"="+string(text))
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, os.Stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -51,24 +43,16 @@ func (f *fleet) start(a assignment) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	f.procs = append(f.procs, p)
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.exited)
-		select {
-		case <-p.told:
-		default:
-			f.failed <- fmt.Errorf("%s ended by itself: %v", p.name, p.cmd.ProcessState)
-		}
-	}()
+	*f = append(*f, p)
 	return nil
 }
 
-// kill ends a process the hard way: SIGKILL, which it cannot notice.
-func (p *process) kill() error {
-	close(p.told)
+// kill ends the last process the hard way: SIGKILL, which it cannot notice.
+func (f *fleet) kill() error {
+	p := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
 	err := p.cmd.Process.Kill()
-	<-p.exited
+	_ = p.cmd.Wait() // it says that the process was killed
 	return err
 }
 
@@ -76,29 +60,18 @@ func (p *process) kill() error {
 // failed: the handler never fails, so these are the ones that were lost with a killed worker. A second call does
 // nothing.
 func (f *fleet) stop() (lost int64, err error) {
-	var left []*process
-	for _, p := range f.procs {
-		select {
-		case <-p.told:
-		default:
-			close(p.told)
-			_ = p.stdin.Close()
-			left = append(left, p)
-		}
+	for _, p := range *f {
+		_ = p.stdin.Close()
+		defer time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() }).Stop()
 	}
 	var errs []error
-	for _, p := range left {
-		select {
-		case <-p.exited:
-		case <-time.After(20 * time.Second):
-			_ = p.cmd.Process.Kill()
-			<-p.exited
-		}
+	for _, p := range *f {
 		var stats fifo.Stats
-		if err := errors.Join(p.err, json.Unmarshal(p.stdout.Bytes(), &stats)); err != nil {
+		if err := errors.Join(p.cmd.Wait(), json.Unmarshal(p.stdout.Bytes(), &stats)); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 		}
 		lost += stats.Retried
 	}
+	*f = nil
 	return lost, errors.Join(errs...)
 }

@@ -31,7 +31,11 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-type options struct{ transfers, accounts, workers, lanes int }
+const (
+	accounts = 300 // each is a message group
+	workers  = 3   // processes; one is killed
+	lanes    = 8   // jobs at once in each of them
+)
 
 func main() {
 	if text := os.Getenv(assignmentEnv); text != "" {
@@ -41,21 +45,13 @@ func main() {
 		}
 		return
 	}
-	var o options
-	flag.IntVar(&o.transfers, "transfers", 30_000, "how many transfers to make; each is two jobs")
-	flag.IntVar(&o.accounts, "accounts", 300, "how many accounts there are; each is a message group")
-	flag.IntVar(&o.workers, "workers", 3, "how many worker processes to start; one is killed")
-	flag.IntVar(&o.lanes, "lanes", 8, "how many jobs a worker runs at once")
+	transfers := flag.Int("transfers", 30_000, "how many transfers to make, 2000 or more; each is two jobs")
 	flag.Parse()
-	if o.transfers < 2000 || o.accounts < 2 || o.workers < 2 || o.lanes < 1 {
-		fmt.Fprintln(os.Stderr, "quickstart: at least 2000 transfers, 2 accounts, 2 workers and 1 lane, please")
-		os.Exit(2)
-	}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	context.AfterFunc(ctx, cancel) // a second Ctrl-C does not wait for the cleaning up
-	ok, err := run(ctx, o)
+	ok, err := run(ctx, *transfers)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "quickstart: interrupted")
@@ -68,11 +64,9 @@ func main() {
 }
 
 // run gets a server and a database on it, and cleans both up in the end.
-func run(ctx context.Context, o options) (ok bool, err error) {
-	line := newProgress()
-	line.show("starting PostgreSQL")
+func run(ctx context.Context, transfers int) (ok bool, err error) {
+	fmt.Println("starting PostgreSQL, then working for some seconds")
 	server, err := pgserver.Start(ctx, &pgserver.Options{Durable: true})
-	line.show("")
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +101,7 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 	}
 	client := fifo.Open(pool, nil)
 	defer func() { err = errors.Join(err, client.Close()) }()
-	return experiment(ctx, pool, client, o, assignment{URL: server.URL, Database: database, Lanes: o.lanes})
+	return experiment(ctx, pool, client, transfers, assignment{URL: server.URL, Database: database})
 }
 
 // connect opens a pool on one database of a server.

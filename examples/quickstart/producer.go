@@ -18,7 +18,7 @@ const (
 
 // produce asks for transfers between random accounts. Each is a row of the business table and two messages, one to the
 // group of each account.
-func produce(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, transfers, accounts int) error {
+func produce(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, transfers int) error {
 	for first := 1; first <= transfers; first += batchSize {
 		var rows [][]any
 		var msgs []fifo.Message

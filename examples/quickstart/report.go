@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -13,10 +12,9 @@ import (
 
 // A report is what the parent saw.
 type report struct {
-	jobs, groups  int
-	transactions  int
-	enqueued      time.Duration
-	workers, lane int
+	jobs         int
+	transactions int
+	enqueued     time.Duration
 
 	victim   string    // the worker that was killed
 	pid      int       // its process
@@ -63,9 +61,9 @@ func (r *report) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "%-11s"+format+"\n", append([]any{name}, args...)...)
 	}
 	line("enqueued", "%s jobs in %d groups in %v, with their transfers, in %d transactions",
-		thousands(r.jobs), r.groups, seconds(r.enqueued), r.transactions)
+		thousands(r.jobs), accounts, seconds(r.enqueued), r.transactions)
 	line("worked", "in %v by %d processes of %d lanes: %s jobs/s",
-		seconds(r.worked), r.workers, r.lane, thousands(int(float64(r.jobs)/r.worked.Seconds())))
+		seconds(r.worked), workers, lanes, thousands(int(float64(r.jobs)/r.worked.Seconds())))
 	line("killed", "%s (pid %d) after %s jobs, while it held %d groups",
 		r.victim, r.pid, thousands(int(r.at)), r.held)
 	if r.lost > 0 {
@@ -86,21 +84,6 @@ func (r *report) print(w io.Writer) {
 			_, _ = fmt.Fprintf(w, " (wrong: %s)", thousands(int(f.wrong)))
 		}
 		_, _ = fmt.Fprintln(w)
-	}
-}
-
-// A progress is a line that is written over and over, on a terminal only.
-type progress struct{ terminal bool }
-
-func newProgress() progress {
-	info, err := os.Stdout.Stat()
-	return progress{err == nil && info.Mode()&os.ModeCharDevice != 0}
-}
-
-// show replaces the line; the empty text removes it.
-func (p progress) show(format string, args ...any) {
-	if p.terminal {
-		fmt.Printf("\r\x1b[K"+format, args...)
 	}
 }
 

@@ -16,7 +16,6 @@ type assignment struct {
 	Name     string
 	URL      string
 	Database string
-	Lanes    int
 }
 
 const assignmentEnv = "PGFIFO_QUICKSTART_WORKER"
@@ -51,7 +50,7 @@ func work(text string) error {
 	})
 	defer func() { _ = client.Close() }()
 
-	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes}
+	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: lanes}
 	worker.Handle(queue, fifo.JSON(apply))
 	if err := worker.Run(ctx); err != nil {
 		return err

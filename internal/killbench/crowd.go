@@ -28,29 +28,6 @@ type CrowdConfig struct {
 	Logf func(format string, args ...any)
 }
 
-// A crowd is what a worker process of RunCrowd is told besides.
-type crowd struct {
-	Queue string
-	Jobs  int
-	Tx    bool // a first attempt has the job's transaction
-	GoOn  bool
-}
-
-// hold is a handler: see CrowdConfig.
-func (c *crowd) hold(ctx context.Context, job *fifo.Job) error {
-	if c.Tx {
-		return hold(ctx, job)
-	}
-	if err := tell(job); err != nil {
-		return err
-	}
-	if job.Attempt() > 1 && !c.GoOn {
-		return nil
-	}
-	<-ctx.Done()
-	return context.Cause(ctx)
-}
-
 // sessionLanes is the Concurrency of a process whose queue has the lease of a session.
 const sessionLanes = 4
 
@@ -61,9 +38,7 @@ func RunCrowd(ctx context.Context, cfg CrowdConfig) (Report, error) {
 
 // employ starts a process with room for so many jobs.
 func (b *bench) employ(ctx context.Context, cfg CrowdConfig, jobs int) error {
-	a := assignment{URL: cfg.URL, Lanes: jobs, Crowd: &crowd{
-		Queue: cfg.Queue, Jobs: jobs, Tx: !cfg.Session && !cfg.GoOn, GoOn: cfg.GoOn,
-	}}
+	a := assignment{Queue: cfg.Queue, Lanes: jobs, Jobs: jobs, Tx: !cfg.Session && !cfg.GoOn, GoOn: cfg.GoOn}
 	if cfg.Session { // one connection holds the groups, and two settle jobs
 		a.Lanes = sessionLanes
 		return b.start(ctx, a, sessionLanes+5)

@@ -19,7 +19,7 @@ import (
 
 // A Config says what to measure. Zero fields mean the defaults.
 type Config struct {
-	// URL is that of a migrated database, with nothing in the queues "killbench" and "killbench-rest". Required.
+	// URL is that of a migrated database, with nothing in the queue "killbench". Required.
 	URL string
 	// Kills is how many workers are killed, one after the other. Defaults to 200.
 	Kills int
@@ -28,8 +28,6 @@ type Config struct {
 	// Lanes is the Concurrency of each worker, and how many jobs run when a worker is killed, in all workers together:
 	// the survivors have lanes to spare. Defaults to 4.
 	Lanes int
-	// Busy has the survivors' spare lanes work on short jobs of other groups all the time. Defaults to idle ones.
-	Busy bool
 	// Logf is told of the progress, if it is not nil.
 	Logf func(format string, args ...any)
 }
@@ -50,19 +48,12 @@ type Report struct {
 	Recoveries []time.Duration
 }
 
-// Quantile returns the recovery time that the given share of the jobs did not exceed, 0.99 say.
-func (r Report) Quantile(share float64) time.Duration {
-	if len(r.Recoveries) == 0 {
-		return 0
-	}
-	i := int(share * float64(len(r.Recoveries)))
-	return r.Recoveries[min(max(i, 0), len(r.Recoveries)-1)]
-}
-
 func (r Report) String() string {
-	round := func(share float64) time.Duration { return r.Quantile(share).Round(100 * time.Microsecond) }
-	return fmt.Sprintf("%d kills, %d jobs recovered: p50 %v, p99 %v, max %v",
-		r.Kills, len(r.Recoveries), round(0.50), round(0.99), round(1))
+	text := fmt.Sprintf("%d kills, %d jobs recovered", r.Kills, len(r.Recoveries))
+	if n := len(r.Recoveries); n > 0 {
+		text += fmt.Sprintf(": p50 %v, p99 %v, max %v", r.Recoveries[n/2], r.Recoveries[n*99/100], r.Recoveries[n-1])
+	}
+	return text
 }
 
 // Run kills workers in the middle of jobs, as often as cfg says, and measures. A victim is idle in its jobs'
@@ -73,11 +64,6 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			if err := b.spawn(ctx); err != nil {
 				return err
 			}
-		}
-		if b.cfg.Busy {
-			rest, stop := context.WithCancel(ctx)
-			defer stop()
-			go b.feed(rest)
 		}
 		for range b.cfg.Kills {
 			if err := b.round(ctx); err != nil {
@@ -168,7 +154,7 @@ func (b *bench) hold(ctx context.Context) error {
 	var msgs []fifo.Message
 	for range b.cfg.Lanes - len(b.holder) {
 		b.count++
-		msgs = append(msgs, fifo.Message{Queue: queueHeld, GroupID: fmt.Sprint(b.count)})
+		msgs = append(msgs, fifo.Message{Queue: heldQueue, GroupID: fmt.Sprint(b.count)})
 	}
 	if _, err := b.client.Enqueue(ctx, msgs...); err != nil {
 		return err
@@ -208,28 +194,5 @@ func (b *bench) next(ctx context.Context) (start, error) {
 		return s, nil
 	case <-ctx.Done():
 		return start{}, context.Cause(ctx)
-	}
-}
-
-// feed keeps short jobs waiting in more groups than there are lanes. It announces nothing: that would have workers look
-// around more often than a backlog does.
-func (b *bench) feed(ctx context.Context) {
-	const groups, depth = 100, 20
-	client := fifo.Open(b.pool, &fifo.Config{PollOnly: true})
-	defer func() { _ = client.Close() }()
-	msgs := make([]fifo.Message, groups*depth)
-	for i := range msgs {
-		msgs[i] = fifo.Message{Queue: queueRest, GroupID: fmt.Sprint(i % groups)}
-	}
-	for ctx.Err() == nil {
-		var waiting int
-		err := b.pool.QueryRow(ctx, "SELECT count(*) FROM pgfifo.jobs WHERE queue = $1", queueRest).Scan(&waiting)
-		if err == nil && waiting < len(msgs) {
-			_, err = client.Enqueue(ctx, msgs...)
-		}
-		if err != nil && ctx.Err() == nil {
-			b.cfg.Logf("feed: %v", err)
-		}
-		_ = pause.For(ctx, 20*time.Millisecond)
 	}
 }

@@ -19,9 +19,7 @@ import (
 )
 
 const (
-	queueHeld = "killbench"      // jobs that run until their worker is killed
-	queueRest = "killbench-rest" // short jobs beside them
-
+	heldQueue     = "killbench" // of Run
 	assignmentEnv = "PGFIFO_KILLBENCH_WORKER"
 )
 
@@ -29,8 +27,11 @@ const (
 type assignment struct {
 	Name  string
 	URL   string
+	Queue string
 	Lanes int
-	Crowd *crowd // nil: of Run
+	Jobs  int  // at once, with the lease of a session
+	Tx    bool // a first attempt has the job's transaction
+	GoOn  bool // a second attempt goes on, too
 }
 
 // Main makes the process a worker of Run, if that is what it was started for, and does not return then.
@@ -56,10 +57,7 @@ func work(text string) error {
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		return err
 	}
-	slog.SetLogLoggerLevel(slog.LevelWarn)
-	if a.Crowd != nil {
-		slog.SetLogLoggerLevel(slog.LevelError) // each lost attempt is a warning
-	}
+	slog.SetLogLoggerLevel(slog.LevelError) // each lost attempt is a warning
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, a.URL)
 	if err != nil {
@@ -68,39 +66,27 @@ func work(text string) error {
 	defer pool.Close()
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()
-	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes}
-	if a.Crowd != nil {
-		worker.SessionConcurrency = a.Crowd.Jobs
-		worker.Handle(a.Crowd.Queue, a.Crowd.hold)
-		return worker.Run(ctx)
-	}
-	worker.Handle(queueHeld, hold)
-	worker.Handle(queueRest, func(ctx context.Context, job *fifo.Job) error {
-		return pause.For(ctx, time.Millisecond)
-	})
+	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes, SessionConcurrency: a.Jobs}
+	worker.Handle(a.Queue, a.hold)
 	return worker.Run(ctx)
 }
 
-// tell tells the parent that a job has started.
-func tell(job *fifo.Job) error {
-	_, err := fmt.Fprintln(os.Stdout, job.ID, time.Now().UnixNano())
-	return err
-}
-
 // hold tells the parent that a job has started. The first attempt goes on until its worker is killed.
-func hold(ctx context.Context, job *fifo.Job) error {
-	if err := tell(job); err != nil {
+func (a assignment) hold(ctx context.Context, job *fifo.Job) error {
+	if _, err := fmt.Fprintln(os.Stdout, job.ID, time.Now().UnixNano()); err != nil {
 		return err
 	}
-	if job.Attempt() > 1 {
+	if job.Attempt() > 1 && !a.GoOn {
 		return nil
 	}
-	tx, err := job.PgxTx(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, "SELECT 1"); err != nil {
-		return err
+	if a.Tx {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "SELECT 1"); err != nil {
+			return err
+		}
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
@@ -123,7 +109,7 @@ type process struct {
 // spawn starts a worker process of Run.
 func (b *bench) spawn(ctx context.Context) error {
 	// Beside the lanes, one connection looks for work, and one listens.
-	return b.start(ctx, assignment{URL: b.cfg.URL, Lanes: b.cfg.Lanes}, b.cfg.Lanes+2)
+	return b.start(ctx, assignment{Queue: heldQueue, Lanes: b.cfg.Lanes, Tx: true}, b.cfg.Lanes+2)
 }
 
 // start starts a worker process and waits until it has so many connections.
@@ -135,7 +121,7 @@ func (b *bench) start(ctx context.Context, a assignment, connections int) error 
 		return err
 	}
 	b.count++
-	a.Name = fmt.Sprintf("killbench-%d", b.count)
+	a.URL, a.Name = b.cfg.URL, fmt.Sprintf("killbench-%d", b.count)
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -15,7 +16,7 @@ type plot struct {
 	mu      sync.Mutex
 	commits int
 	replies int
-	match   func(sql string) bool
+	text    string // of the statements whose replies are to be lost
 
 	lostCommits, lostReplies atomic.Int64
 }
@@ -26,10 +27,10 @@ func (p *plot) loseCommits(n int) {
 	p.commits = n
 }
 
-func (p *plot) loseReplies(n int, match func(sql string) bool) {
+func (p *plot) loseReplies(n int, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.replies, p.match = n, match
+	p.replies, p.text = n, text
 }
 
 // takeCommit reports whether the answer to this COMMIT is to be lost.
@@ -48,7 +49,7 @@ func (p *plot) takeCommit() bool {
 func (p *plot) takeReply(texts []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.replies == 0 || !slices.ContainsFunc(texts, p.match) {
+	if p.replies == 0 || !slices.ContainsFunc(texts, func(sql string) bool { return strings.Contains(sql, p.text) }) {
 		return false
 	}
 	p.replies--

@@ -1,12 +1,14 @@
 package netfault
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,25 +91,13 @@ func (n *Net) run(args ...string) error {
 // listens at it. Nothing else can be reached.
 func (n *Net) HostIP() string { return n.hostIP.String() }
 
-// Enter has a command that is not started yet run in the namespace. Its process is the command's own, so signals reach
-// it.
-func (n *Net) Enter(cmd *exec.Cmd) error {
+// Run starts a command in the namespace. Its process is the command's own, so signals reach it.
+func (n *Net) Run(cmd *exec.Cmd) error {
 	if cmd.Err != nil {
 		return cmd.Err
 	}
-	args := []string{n.ip, "netns", "exec", n.name, cmd.Path} // which replaces itself
-	if len(cmd.Args) > 1 {
-		args = append(args, cmd.Args[1:]...)
-	}
-	cmd.Path, cmd.Args = n.ip, args
-	return nil
-}
-
-// Run starts a command in the namespace.
-func (n *Net) Run(cmd *exec.Cmd) error {
-	if err := n.Enter(cmd); err != nil {
-		return err
-	}
+	cmd.Args = append([]string{n.ip, "netns", "exec", n.name, cmd.Path}, cmd.Args[1:]...) // which replaces itself
+	cmd.Path = n.ip
 	return cmd.Start()
 }
 
@@ -179,4 +169,31 @@ func freeSubnet(id uint32) (net.IP, error) {
 
 func address(subnet net.IP, host byte) net.IP {
 	return net.IPv4(subnet[0], subnet[1], subnet[2], subnet[3]+host)
+}
+
+// isRouted reports whether a route of this machine, the default aside, covers an address: it is somebody's.
+func isRouted(ip net.IP) (bool, error) {
+	file, err := os.Open("/proc/net/route")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	lines.Scan() // the heading
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 8 {
+			return false, fmt.Errorf("/proc/net/route: %q", lines.Text())
+		}
+		to, err1 := strconv.ParseUint(fields[1], 16, 32)
+		mask, err2 := strconv.ParseUint(fields[7], 16, 32)
+		if err1 != nil || err2 != nil {
+			return false, fmt.Errorf("/proc/net/route: %q", lines.Text())
+		}
+		// The file has the bytes of the network in the machine's order.
+		if mask != 0 && uint64(binary.NativeEndian.Uint32(ip))&mask == to {
+			return true, nil
+		}
+	}
+	return false, lines.Err()
 }

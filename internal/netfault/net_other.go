@@ -19,9 +19,6 @@ func NewNet() (*Net, error) {
 // HostIP returns nothing.
 func (*Net) HostIP() string { return "" }
 
-// Enter returns ErrNoNet.
-func (*Net) Enter(*exec.Cmd) error { return ErrNoNet }
-
 // Run returns ErrNoNet.
 func (*Net) Run(*exec.Cmd) error { return ErrNoNet }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,9 +79,7 @@ func (p *Proxy) LostCommits() int { return int(p.plot.lostCommits.Load()) }
 
 // LoseReplies is LoseCommits for statements that commit by themselves: the next n whose text contains the given one, if
 // they succeed, and not in an open transaction. Nothing of the answer arrives, no rows either.
-func (p *Proxy) LoseReplies(n int, text string) {
-	p.plot.loseReplies(n, func(sql string) bool { return strings.Contains(sql, text) })
-}
+func (p *Proxy) LoseReplies(n int, text string) { p.plot.loseReplies(n, text) }
 
 // LostReplies returns how many answers LoseReplies has lost so far.
 func (p *Proxy) LostReplies() int { return int(p.plot.lostReplies.Load()) }
@@ -115,8 +112,7 @@ func (p *Proxy) accept() {
 			return
 		}
 		if err != nil { // out of files, say: the next one may fare better
-			timer := time.NewTimer(10 * time.Millisecond)
-			<-timer.C
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		p.running.Go(func() { p.serve(client) })

@@ -96,18 +96,3 @@ func TestEmbeddedIsGivenUp(t *testing.T) {
 	_, err := s.start(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
-
-func TestInstall(t *testing.T) {
-	t.Parallel()
-	has := func(program string) func(string) (string, error) {
-		return func(name string) (string, error) {
-			if name != program {
-				return "", exec.ErrNotFound
-			}
-			return "/bin/" + name, nil
-		}
-	}
-	require.Equal(t, "`apk add postgresql`", install(has("apk")))
-	require.Equal(t, "the package manager (Debian's: `apt-get update && apt-get install -y postgresql`)",
-		install(has("none")))
-}

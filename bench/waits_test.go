@@ -7,41 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSkew(t *testing.T) {
-	t.Parallel()
-	results := run(t, "skew", "-jobs", "400", "-groups", "40", "-lanes", "4", "-rounds", "1",
-		"-for", "300ms", "-load", "0.2")
-	require.Len(t, results, 4)
-	for i, r := range results {
-		require.Positive(t, r.P99)
-		require.Positive(t, r.Extra["cold_p99_ms"])
-		require.GreaterOrEqual(t, r.Extra["max_ms"], r.Extra["cold_max_ms"])
-		require.Len(t, r.Goal, 1-i%2, "rounds are counted only while lanes are busy")
-	}
-}
-
-func TestLookback(t *testing.T) {
-	t.Parallel()
-	results := run(t, "lookback", "-backlog", "2000", "-groups", "7", "-lanes", "2", "-rounds", "2")
-	require.Len(t, results, 2)
-	require.Equal(t, "pgfifo, alone", results[0].RatioTo)
-	require.Positive(t, results[0].Ratio)
-	for _, r := range results {
-		require.Positive(t, r.P50)
-		require.LessOrEqual(t, r.Extra["earliest_ms"], r.Extra["max_ms"])
-	}
-	require.Zero(t, results[1].Extra["of_first_group_before"])
-}
-
-func TestLongJob(t *testing.T) {
-	t.Parallel()
-	results := run(t, "long-job", "-for", "600ms", "-window", "300ms", "-rate", "100", "-groups", "10", "-lanes", "5")
-	require.Len(t, results, 1)
-	require.Positive(t, results[0].P50)
-	require.GreaterOrEqual(t, results[0].Extra["worst_p99_ms"], results[0].Extra["best_p99_ms"])
-	require.Positive(t, results[0].Extra["server_claim_ms"], "the statements of internal/lease are not recognized")
-}
-
 // history makes a traffic of which the starts are known: a string of groups, one lane, each job settled before the
 // next.
 func history(starts string) *traffic {
@@ -120,21 +85,4 @@ func TestShapes(t *testing.T) {
 	require.InDelta(t, 0.01, shares["even"], 0.01)
 	require.InDelta(t, 0.24, shares["zipf 1.1"], 0.03) // one over the sum of k to the power of -1.1 up to 100
 	require.InDelta(t, 0.5, shares["half in one"], 0.03)
-}
-
-func TestSessions(t *testing.T) {
-	t.Parallel()
-	results := run(t, "sessions", "-crowd", "60", "-takes", "1s", "-crowd-lanes", "8", "-long", "3", "-for", "500ms",
-		"-rate", "100", "-groups", "20", "-drain", "100", "-jobs", "200", "-rounds", "1", "-lanes", "4",
-		"-at-once", "4,20",
-		"-killed", "12", "-few", "2", "-kills", "1")
-	require.Len(t, results, 3+2+3+4)
-	crowd, long, kill := results[2], results[4], results[11]
-	require.InDelta(t, 60, crowd.Extra["at_once"], 0)
-	require.InDelta(t, 1, crowd.Extra["advisory_locks"], 0)
-	require.LessOrEqual(t, crowd.Extra["connections"], 20.0)
-	require.Positive(t, long.P99)
-	require.Zero(t, long.Extra["old_transactions"])
-	require.InDelta(t, 3, results[3].Extra["old_transactions"], 0)
-	require.InDelta(t, 12, kill.Extra["recovered"], 0)
 }
