@@ -39,6 +39,7 @@ type crew struct {
 	laneSetback, scoutSetback atomic.Pointer[setback]
 
 	scoutConn, listenConn *pgx.Conn // the first ones
+	beside                sync.Map  // by connection, whose it is: the scout or the listener
 }
 
 // settlers is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one
@@ -178,6 +179,7 @@ func (c *crew) run(ctx context.Context) error {
 		c.runBeside(ctx, newRedialer(c.log, "scout", &c.scoutSetback), &c.scoutConn, c.scout.Run)
 	})
 	beside.Go(func() { c.runHeartbeat(aside) })
+	beside.Go(func() { c.runStranded(aside) })
 	if c.set.sweeps {
 		beside.Go(func() { c.runSweeper(ctx) })
 	}
@@ -299,7 +301,9 @@ func (c *crew) runBeside(
 		}
 		if err == nil {
 			began := time.Now()
+			c.beside.Store(conn, retry.who)
 			err = run(ctx, conn)
+			c.beside.Delete(conn)
 			closeConn(conn)
 			if time.Since(began) > tuning.Wait {
 				retry.reset()
@@ -349,6 +353,41 @@ func (c *crew) runHeartbeat(ctx context.Context) {
 		for _, s := range c.seats {
 			s.beat(ctx)
 		}
+	}
+}
+
+// runStranded gives up the connections on which an answer is owed that will not come.
+func (c *crew) runStranded(ctx context.Context) {
+	tick := time.NewTicker(c.set.bounds.Silence / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var looks errgroup.Group
+		looks.SetLimit(parallelDials())
+		look := func(who string, cut func(context.Context) error) {
+			looks.Go(func() error {
+				ctx, cancel := context.WithTimeout(ctx, min(grace, c.set.bounds.Silence))
+				defer cancel()
+				if err := cut(ctx); err != nil {
+					c.log.Warn("pgfifo: a connection is given up", "who", who, "error", err)
+				}
+				return nil
+			})
+		}
+		for _, s := range c.seats {
+			if at := s.at.Load(); at != nil && (*at).Unanswered() >= c.set.bounds.Silence {
+				look("lane", (*at).CutStranded)
+			}
+		}
+		c.beside.Range(func(conn, who any) bool {
+			look(who.(string), func(ctx context.Context) error { return c.dialer.CutStranded(ctx, conn.(*pgx.Conn)) })
+			return true
+		})
+		_ = looks.Wait()
 	}
 }
 

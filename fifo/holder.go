@@ -29,6 +29,8 @@ type holder interface {
 	Running() time.Duration
 	Beat(ctx context.Context) error
 	HungUp() bool
+	Unanswered() time.Duration
+	CutStranded(ctx context.Context) error
 	Spoiled() bool
 	Closed() bool
 	Close() error

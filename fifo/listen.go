@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // listen hears what producers announce, on a connection of its own: a session that listens inside a long transaction
@@ -20,12 +22,27 @@ func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
 	}
 	c.scout.Hurry()
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := c.notification(ctx, conn)
 		if err != nil {
 			return err
 		}
-		c.hear(ctx, conn, n.Payload)
+		if n != nil {
+			c.hear(ctx, conn, n.Payload)
+		}
 	}
+}
+
+// notification waits for the next notice, or returns nil: there was none for long, and the server is still there.
+func (c *crew) notification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	wait, stop := context.WithTimeout(ctx, tuning.Long)
+	defer stop()
+	n, err := conn.WaitForNotification(wait)
+	if err == nil || wait.Err() == nil || ctx.Err() != nil {
+		return n, err
+	}
+	answer, stop := context.WithTimeout(ctx, c.set.bounds.Silence)
+	defer stop()
+	return nil, conn.Ping(answer)
 }
 
 // hear acts on a notice. Any role may send one, so it is checked like any input; the worst it can do is to make the

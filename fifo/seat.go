@@ -56,7 +56,10 @@ func (s *seat) dial(ctx context.Context) error {
 // connected reports whether the seat has a connection, as far as is known without asking the server.
 func (s *seat) connected() bool {
 	lane := s.at.Load()
-	return lane != nil && !(*lane).HungUp()
+	if lane == nil || (*lane).HungUp() {
+		return false
+	}
+	return (*lane).Running() > 0 || (*lane).Unanswered() < s.crew.set.bounds.Silence
 }
 
 // run works jobs until ctx is done.

@@ -308,6 +308,22 @@ func (b *Borrower) Running() time.Duration {
 	return 0
 }
 
+// Unanswered is Lane.Unanswered, of the lane that is borrowed. The session bounds what it waits for.
+func (b *Borrower) Unanswered() time.Duration {
+	if lane := b.lane.Load(); lane != nil {
+		return lane.Unanswered()
+	}
+	return 0
+}
+
+// CutStranded is Lane.CutStranded, of the lane that is borrowed.
+func (b *Borrower) CutStranded(ctx context.Context) error {
+	if lane := b.lane.Load(); lane != nil {
+		return lane.CutStranded(ctx)
+	}
+	return nil
+}
+
 // Beat is Lane.Beat, of the lane that is borrowed.
 func (b *Borrower) Beat(ctx context.Context) error {
 	if lane := b.lane.Load(); lane != nil {

@@ -87,7 +87,7 @@ func (b Bounds) connConfig(
 		if lane {
 			return newStream(conn), nil
 		}
-		return &hearing{Conn: conn}, nil
+		return newHearing(conn), nil
 	}
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {

@@ -80,6 +80,9 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	if !l.pooled { // of a shared session, nobody knows the process
 		l.pid, err = d.own(ctx, l.pg())
 	}
+	if h, ok := l.pg().Conn().(*hearing); ok {
+		h.pid = l.pid
+	}
 	if err == nil && !l.pooled {
 		err = bounds.apply(ctx, l.pg(), d.Logger)
 	}

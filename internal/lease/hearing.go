@@ -10,7 +10,14 @@ import (
 // A hearing is a connection that tells when something has come from the server.
 type hearing struct {
 	net.Conn
-	heard atomic.Pointer[func()] // is told; or nil
+	stream *stream                // the same
+	pid    uint32                 // of the server's process; 0: not known
+	heard  atomic.Pointer[func()] // is told; or nil
+}
+
+func newHearing(conn net.Conn) *hearing {
+	s := newStream(conn)
+	return &hearing{Conn: s, stream: s}
 }
 
 func (h *hearing) Read(b []byte) (int, error) {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -38,6 +40,8 @@ type stream struct {
 	writeBy time.Time
 	alive   time.Time // when the server certainly was not waiting for the worker, at last
 	taken   int       // bytes read since then
+	asked   time.Time // when the server began to owe an answer, the last time
+	idle    time.Time // the asked of an answer on which the server did not work: see stranded
 
 	spoiled     atomic.Bool // a statement changed the session for longer than its transaction
 	deallocated atomic.Bool // or took prepared statements away
@@ -168,6 +172,7 @@ func (s *stream) say(b []byte) {
 func (s *stream) owe() {
 	if s.owed == 0 {
 		s.live()
+		s.asked = s.alive
 	}
 	s.owed++
 }
@@ -378,7 +383,11 @@ func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
 	if l.control == nil {
 		return false, false, ErrNoControl
 	}
-	pid := int32(l.pid) //nolint:gosec // as PostgreSQL has it
-	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)
+	return activity(ctx, l.control, l.pid)
+}
+
+func activity(ctx context.Context, control *pgxpool.Pool, pid uint32) (active, writing bool, err error) {
+	process := int32(pid) //nolint:gosec // as PostgreSQL has it
+	err = control.QueryRow(ctx, activitySQL, process).Scan(&active, &writing)
 	return active, writing, err
 }

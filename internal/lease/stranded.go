@@ -1,0 +1,68 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A session is stranded if the server owes it an answer that will not come, although both sockets are in order: a proxy
+// between them has lost its other side, say, or its server. A lock on a table, and a standby that a COMMIT waits for,
+// keep an answer away as well. So another session is asked whether the server works on the statement.
+
+var errStranded = errors.New("lease: the server owes the session an answer, and works on none")
+
+// Unanswered returns for how long the server has owed the lane an answer, or 0. Any goroutine may call it.
+func (l *Lane) Unanswered() time.Duration { return l.stream.unanswered() }
+
+// CutStranded gives the connection up if the lane is stranded, and returns an error then. It is to be called again and
+// again: what it finds once may be an answer that is on its way. Any goroutine may call it.
+func (l *Lane) CutStranded(ctx context.Context) error {
+	if l.control == nil || !l.stream.stranded(ctx, l.control, l.pid, l.silent) {
+		return nil
+	}
+	return l.cut(errStranded)
+}
+
+// CutStranded is Lane.CutStranded for a connection that Connect has opened.
+func (d *Dialer) CutStranded(ctx context.Context, conn *pgx.Conn) error {
+	h, ok := conn.PgConn().Conn().(*hearing)
+	if !ok || d.Control == nil || !h.stream.stranded(ctx, d.Control, h.pid, d.Bounds.WithDefaults().Silence) {
+		return nil
+	}
+	_ = h.Close()
+	return errStranded
+}
+
+// stranded reports whether the server owes an answer for longer than silence, and did not work on it this time and the
+// time before.
+func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, pid uint32, silence time.Duration) bool {
+	if pid == 0 || s.unanswered() < silence { // of a shared session, nobody knows the process
+		return false
+	}
+	s.mu.Lock()
+	asked := s.asked
+	s.mu.Unlock()
+	active, _, err := activity(ctx, control, pid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if active || err != nil && !errors.Is(err, pgx.ErrNoRows) || s.owed == 0 || !s.asked.Equal(asked) {
+		s.idle = time.Time{}
+		return false
+	}
+	again := s.idle.Equal(asked)
+	s.idle = asked
+	return again
+}
+
+func (s *stream) unanswered() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owed == 0 || s.asked.IsZero() {
+		return 0
+	}
+	return time.Since(s.asked)
+}
