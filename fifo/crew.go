@@ -356,7 +356,8 @@ func (c *crew) runHeartbeat(ctx context.Context) {
 	}
 }
 
-// runStranded gives up the connections on which an answer is owed that will not come.
+// runStranded gives up the connections on which an answer is owed that will not come: of the lanes, while no handler
+// runs, and of the scout. The listener asks nothing: it looks after its own.
 func (c *crew) runStranded(ctx context.Context) {
 	tick := time.NewTicker(c.set.bounds.Silence / 4)
 	defer tick.Stop()
@@ -379,9 +380,11 @@ func (c *crew) runStranded(ctx context.Context) {
 			})
 		}
 		for _, s := range c.seats {
-			if at := s.at.Load(); at != nil && (*at).Unanswered() >= c.set.bounds.Silence {
-				look("lane", (*at).CutStranded)
+			at := s.at.Load()
+			if at == nil || (*at).Running() > 0 || (*at).Unanswered() < c.set.bounds.Silence {
+				continue // or the handler has not read an answer
 			}
+			look("lane", (*at).CutStranded)
 		}
 		c.beside.Range(func(conn, who any) bool {
 			look(who.(string), func(ctx context.Context) error { return c.dialer.CutStranded(ctx, conn.(*pgx.Conn)) })

@@ -12,7 +12,8 @@ import (
 // holds:
 //
 //   - Run is under way and was not told to stop.
-//   - At least one lane has a connection, as far as is known without asking. A lane that has none takes no jobs, and
+//   - At least one lane has a connection, as far as is known without asking, and does not wait for an answer to a
+//     statement of the worker's own for longer than Silence, behind a lock say. A lane that has none takes no jobs, and
 //     leaves them to the others; Stats.Lanes counts those that have one. The end of a session shows at once, where the
 //     system tells of it (as Linux does). With SessionLease all lanes have one session, and lose it together.
 //   - The worker has looked for work with success, no longer ago than twice PollInterval and 2 seconds: 4 seconds by
@@ -65,7 +66,7 @@ func (c *crew) lanesReady() error {
 	if c.connected() > 0 {
 		return nil
 	}
-	return because("no lane has a connection", c.laneSetback.Load(), time.Time{})
+	return because("no lane has a connection that answers", c.laneSetback.Load(), time.Time{})
 }
 
 func (c *crew) lookReady() error {

@@ -19,7 +19,8 @@ var errStranded = errors.New("lease: the server owes the session an answer, and 
 func (l *Lane) Unanswered() time.Duration { return l.stream.unanswered() }
 
 // CutStranded gives the connection up if the lane is stranded, and returns an error then. It is to be called again and
-// again: what it finds once may be an answer that is on its way. Any goroutine may call it.
+// again: what it finds once may be an answer that is on its way. Any goroutine may call it, while no handler runs: a
+// handler may leave an answer unread.
 func (l *Lane) CutStranded(ctx context.Context) error {
 	if l.control == nil || !l.stream.stranded(ctx, l.control, l.pid, l.silent) {
 		return nil
