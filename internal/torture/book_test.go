@@ -1,10 +1,14 @@
 package torture
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A book is a history in the making, in milliseconds.
@@ -130,7 +134,7 @@ func (b *book) later(ms int64) *book {
 
 // seal puts effects into their places, and makes the chains.
 func (b *book) seal() *history {
-	slices.SortStableFunc(b.effects, func(x, y effect) int { return compare(int64(x.group), int64(y.group)) })
+	slices.SortStableFunc(b.effects, func(x, y effect) int { return cmp.Compare(int64(x.group), int64(y.group)) })
 	for i := range b.effects {
 		e := &b.effects[i]
 		c := b.chains[e.group]
@@ -139,4 +143,45 @@ func (b *book) seal() *history {
 		b.chains[e.group] = chain{e.place, sum[:]}
 	}
 	return b.history
+}
+
+// brokenBy returns the invariants that the checkers find broken, each once.
+func brokenBy(h *history) (names []string) {
+	for _, v := range check(h).violations() {
+		names = append(names, v.Invariant)
+	}
+	return names
+}
+
+func TestSoundHistory(t *testing.T) {
+	t.Parallel()
+	c := check(newBook().seal())
+	require.Empty(t, c.breaches)
+	for _, inv := range []string{"I1", "I2", "I3", "I3-fence", "I4", "I5", "I6", "I8", "I9"} {
+		require.NotZero(t, c.checked[inv], inv)
+	}
+}
+
+// A flaw makes a history that is sound but for one thing.
+type flaw struct {
+	breaks string // the invariant; "" for those that are sound: what is excused, and by how little
+	do     func(b *book)
+}
+
+// judge shows that the checkers tell broken histories from sound ones.
+func judge(t *testing.T, flaws map[string]flaw) {
+	t.Helper()
+	for name, x := range flaws {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBook()
+			x.do(b)
+			h := b.seal()
+			if x.breaks == "" {
+				require.Empty(t, check(h).breaches)
+				return
+			}
+			require.Equal(t, []string{x.breaks}, brokenBy(h), "%+v", check(h).breaches)
+		})
+	}
 }

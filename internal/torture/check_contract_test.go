@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 )
@@ -50,7 +51,7 @@ func TestBrokenContractHistories(t *testing.T) {
 					})
 				}
 			}
-			slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
+			slices.SortStableFunc(b.events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 		}},
 		"a handler fails, and its worker is killed before it says so": {"I6", func(b *book) {
 			b.givenBack("error")

@@ -1,6 +1,9 @@
 package torture
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // overlap has a job of w1 that goes on while w2 begins with it anew. The functions are called before and after that.
 func (b *book) overlap(before func(), after ...func()) {
@@ -196,7 +199,7 @@ func (b *book) besidePoison() {
 		}
 	}
 	b.done(0, 11, 2, 3)
-	slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
+	slices.SortStableFunc(b.events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 }
 
 // behindPoison has an innocent in the first two processes that a job kills. The first time, the job is behind the head

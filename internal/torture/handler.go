@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/rpc"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -28,7 +29,7 @@ type handlers struct {
 	client   *fifo.Client
 	pool     *pgxpool.Pool // of that
 	book     *journal
-	hub      *hubClient
+	hub      *rpc.Client
 	soak     bool
 	bounce   [2]atomic.Pointer[context.CancelFunc] // end the runs of the workers, each of which is followed by another
 	gate     gate                                  // of slow handlers
@@ -342,8 +343,9 @@ func (a *attempt) lasting(ctx context.Context, token int64, phase string) error 
 
 // call writes to the sink.
 func (a *attempt) call(token int64, phase string) error {
-	accepted, err := a.hub.write(a.name, a.group, a.job.ID, a.job.Attempt(), token, phase)
-	if err != nil {
+	accepted := false
+	c := Call{a.name, a.group, a.job.ID, token, a.job.Attempt(), phase}
+	if err := a.hub.Call(hubName+".Write", c, &accepted); err != nil {
 		return err
 	}
 	word := "accepted"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/rpc"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 )
 
 // work is the life of a worker process, until it is told to stop, its death, or that of its parent.
-func work(o order, book *journal) error {
+func work(o order, book *journal, hub *rpc.Client) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	pool, err := o.connect(ctx, o.Lanes)
@@ -26,10 +27,14 @@ func work(o order, book *journal) error {
 	defer pool.Close()
 	h := &handlers{
 		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, book: book,
-		hub: &hubClient{path: o.Hub}, settings: settings(o), soak: o.Soak,
+		hub: hub, settings: settings(o), soak: o.Soak,
 	}
 	client := fifo.Open(pool, &fifo.Config{
-		Logger: logger(troubles{book}),
+		Logger: logger(func(line string) {
+			if !attemptLines.MatchString(line) {
+				book.write(evTrouble, 0, 0, 0, 0, line)
+			}
+		}),
 		Hooks: []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(book, job, outcome, err)
 			h.waiting.settled(job.ID, job.Attempt())
@@ -67,7 +72,7 @@ func work(o order, book *journal) error {
 	}
 	if o.Soak {
 		debug.SetGCPercent(-1) // it would close what somebody has forgotten
-		h.hub.close()
+		_ = hub.Close()
 		_ = client.Close()
 		more := leftovers(pool, before)
 		book.write(evLeft, 0, 0, 0, int64(len(more)), strings.Join(more, "; "))
