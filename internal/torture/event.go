@@ -62,7 +62,6 @@ type event struct {
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
-	buf  []byte
 }
 
 func openJournal(path string) (*journal, error) {
@@ -70,38 +69,25 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: file}, err
 }
 
-// write appends an event as of now. A log that cannot be written makes the run worthless, so it ends the process.
+// write appends an event.
 func (j *journal) write(k kind, group int32, job int64, attempt int, arg int64, word string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	b := strconv.AppendInt(j.buf[:0], now(), 10)
-	b = append(append(b, ' '), k.String()...)
-	b = strconv.AppendInt(append(b, ' '), int64(group), 10)
-	b = strconv.AppendInt(append(b, ' '), job, 10)
-	b = strconv.AppendInt(append(b, ' '), int64(attempt), 10)
-	b = strconv.AppendInt(append(b, ' '), arg, 10)
-	b = append(append(b, ' '), strings.ReplaceAll(word, "\n", " ")...)
-	j.flush(append(b, '\n'))
+	j.line("%v %d %d %d %d %s", k, group, job, attempt, arg, word)
 }
 
-// line appends a line as of now.
+// line appends a line as of now. A log that cannot be written makes the run worthless, so it ends the process.
 func (j *journal) line(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	at := now()
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
-	j.flush(fmt.Appendln(strconv.AppendInt(j.buf[:0], now(), 10), "", text))
-}
-
-// log is told what the library logs.
-func (j *journal) log(line string) { j.line("log 0 - %s", line) }
-
-func (j *journal) flush(b []byte) {
-	j.buf = b
-	if _, err := j.file.Write(b); err != nil {
+	if _, err := fmt.Fprintf(j.file, "%d %s\n", at, text); err != nil { // which is one write
 		fmt.Fprintln(os.Stderr, "torture: event log:", err)
 		os.Exit(3)
 	}
 }
+
+// log is told what the library logs.
+func (j *journal) log(line string) { j.line("log 0 - %s", line) }
 
 // lines calls f with each whole line of a log. The last one may be cut off: its process was killed as it wrote over the
 // end of a page, or the disk was full.

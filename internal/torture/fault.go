@@ -313,13 +313,15 @@ func (r *run) mark(what, proc string, pid int64, note string) {
 	r.book.line("%s %s %d %s", what, proc, pid, note)
 }
 
-func waited(c <-chan struct{}, limit time.Duration) bool {
+// waited reports whether a channel was closed in time.
+func waited(ctx context.Context, c <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-c:
 		return true
 	case <-timer.C:
-		return false
+	case <-ctx.Done():
 	}
+	return false
 }

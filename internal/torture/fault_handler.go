@@ -30,8 +30,8 @@ func injectStubborn(ctx context.Context, r *run, _ *rand.Rand) error {
 }
 
 // workStubborn works the queue of the handlers that do not end, until ctx is done.
-func (h *handlers) workStubborn(ctx context.Context, o order) {
-	worker := h.newWorker(o)
+func (h *handlers) workStubborn(ctx context.Context) {
+	worker := h.newWorker()
 	worker.Concurrency, worker.JobTimeout, worker.AbandonAfter = 1, timeout, abandon
 	worker.DrainTimeout, worker.SweepInterval, worker.GroupIdle = time.Second, -1, 0
 	worker.Handle(queueStubborn, h.handle)

@@ -38,7 +38,7 @@ func settings(o order) []setting {
 
 // set changes a setting: its job is to be done all the same.
 func (a *attempt) set(ctx context.Context) error {
-	list := a.settings
+	list := settings(a.order)
 	s := list[int(a.N)%len(list)]
 	if a.job.Queue != queuePlain && a.job.Queue != queueSeveral && !s.shared {
 		return nil

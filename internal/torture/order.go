@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,23 +82,10 @@ const poolPrefix = "pool-"
 
 // untilOrphaned reads what the harness says, a word a line, and ends the process when the harness has ended.
 func untilOrphaned(heard func(word string)) {
-	var rest []byte
-	buf := make([]byte, 256)
-	for {
-		n, err := os.Stdin.Read(buf)
-		rest = append(rest, buf[:n]...)
-		for {
-			word, after, ok := strings.Cut(string(rest), "\n")
-			if !ok {
-				break
-			}
-			heard(word)
-			rest = []byte(after)
-		}
-		if err != nil {
-			os.Exit(2)
-		}
+	for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
+		heard(scan.Text())
 	}
+	os.Exit(2)
 }
 
 // logger passes the library's warnings on.

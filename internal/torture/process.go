@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -177,7 +178,7 @@ func (r *run) stopWorkers() (late []string) {
 		p.tell("stop")
 	}
 	for _, p := range slots {
-		if !waited(p.exited, stopWithin) {
+		if !waited(context.Background(), p.exited, stopWithin) {
 			late = append(late, p.name)
 			r.kill(p)
 		}

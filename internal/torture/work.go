@@ -98,7 +98,7 @@ func (r *run) work(ctx context.Context) error {
 		defer close(injected)
 		r.injectAll(ctx, faults)
 	}()
-	stuck := r.await(ctx, "the end of the faults", 0, func() bool { return waited(injected, 0) })
+	stuck := r.await(ctx, "the end of the faults", 0, func() bool { return waited(ctx, injected, 0) })
 	if !stuck {
 		stuck = r.await(ctx, "the producers", 0, func() bool {
 			return !slices.ContainsFunc(producers, func(p *process) bool { return !p.ended() })
