@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -60,7 +61,7 @@ func (c *checker) account(b breach) []string {
 	if len(told) > 0 && first == forever { // no handler ran
 		first = told[0].at
 	}
-	slices.SortStableFunc(told, func(a, b line) int { return compare(a.at, b.at) })
+	slices.SortStableFunc(told, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	if len(told) > accountLines { // the last ones before the breach matter most
 		told = slices.Concat(told[:accountLines/3], []line{{told[accountLines/3].at, "..."}},
 			told[len(told)-2*accountLines/3:])

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -114,7 +115,7 @@ func check(h *history) *checker {
 	c.checkProgress()
 	c.checkServerLog()
 	c.checkSoak()
-	slices.SortStableFunc(c.breaches, func(a, b breach) int { return compare(a.at, b.at) })
+	slices.SortStableFunc(c.breaches, func(a, b breach) int { return cmp.Compare(a.at, b.at) })
 	return c
 }
 

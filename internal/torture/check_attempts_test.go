@@ -17,36 +17,26 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		"a lost attempt is not counted, which could not be marked": {"", func(b *book) {
 			b.event(2, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`).lost(1)
 		}},
-		"a lost attempt is not counted, and an operator had it locked": {"", func(b *book) {
-			b.warm()
-			b.looked("g1")
-		}},
+		"a lost attempt is not counted, and an operator had it locked": {"", func(b *book) { b.warm().looked("g1") }},
 		"a lost attempt is not counted, and an operator had another one locked": {"I6", func(b *book) {
-			b.warm()
-			b.looked("g11")
+			b.warm().looked("g11")
 		}},
 		"a lost attempt is not counted, and another worker's session ended": {"", func(b *book) {
-			b.warm()
-			b.endedBeside("w1")
+			b.warm().endedBeside("w1")
 		}},
 		"a lost attempt is not counted, and a session ended of what is no worker": {"I6", func(b *book) {
-			b.warm()
-			b.endedBeside("p1")
+			b.warm().endedBeside("p1")
 		}},
 		"a lost attempt is not counted, the first of its process, and another worker's session ended": {
 			"I6", func(b *book) { b.endedBeside("w1") },
 		},
-		"a lost attempt is not counted, by bad luck": {"", func(b *book) { b.warm(); b.lost(1) }},
-		"a lost attempt is not counted, and a lower id became the head": {"", func(b *book) {
-			b.warm()
-			b.lower(true)
-		}},
+		"a lost attempt is not counted, by bad luck":                    {"", func(b *book) { b.warm(); b.lost(1) }},
+		"a lost attempt is not counted, and a lower id became the head": {"", func(b *book) { b.warm().lower(true) }},
 		"a lost attempt is not counted, and a lower id ran before": {"I6", func(b *book) {
-			b.warm()
-			b.lower(false)
+			b.warm().lower(false)
 		}},
 		"a lost attempt is not counted, and evidence was taken away": {"", func(b *book) {
-			b.warm().send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(1500)
+			b.warm().send(10, 10, 1, resOK).starts(2, 10, 1, 1).later(1500)
 			b.mark(faultKill, "w3", 0).mark(faultVacuum, "", 0).done(0, 10, 1, 1)
 		}},
 		"a lost attempt is not counted, and evidence was taken away before": {"I6", func(b *book) {
@@ -54,8 +44,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 		}},
 		"a second lost attempt is not counted, and evidence was taken away": {"I6", func(b *book) {
 			b.warm().send(10, 10, 1, resOK).run(0, 10, 1, 1, "error", "retried")
-			b.event(2, evStart, 1, 10, 2, 10, "-").mark(faultKill, "w3", 0).mark(faultVacuum, "", 0)
-			b.done(0, 10, 1, 2)
+			b.starts(2, 10, 1, 2).mark(faultKill, "w3", 0).mark(faultVacuum, "", 0).done(0, 10, 1, 2)
 		}},
 		"a batch dies, and its head is charged": {"", func(b *book) { b.batchDies(2, 1, 1) }},
 		"a batch dies, and nobody is charged":   {"I6", func(b *book) { b.batchDies(1, 1, 1) }},

@@ -7,9 +7,9 @@ import (
 
 // lostAlone has an attempt of a live worker that is lost, and the job runs again.
 func (b *book) lostAlone(meanwhile func()) {
-	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
+	b.running()
 	meanwhile()
-	b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "unknown").done(1, 10, 1, 2)
+	b.ends(0, 10, 1, 1, "error", "unknown").done(1, 10, 1, 2)
 }
 
 // uncounted has the number of the attempt behind that of lostAlone be the same.
@@ -33,12 +33,10 @@ func TestCauses(t *testing.T) {
 			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "ok", "returned").later(300)
 			b.event(0, evSettled, 1, 10, 1, 0, "unknown").done(1, 10, 1, 1)
 		}},
-		"nothing was done":      {"I6", func(b *book) { b.lostAlone(func() {}) }},
-		"its session was ended": {"", func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) }) }},
-		"another session was ended": {"I6", func(b *book) {
-			b.lostAlone(func() { b.mark(faultTerminate, "w1", 72) })
-		}},
-		"another process was hit": {"I6", func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w2", 0) }) }},
+		"nothing was done":          {"I6", func(b *book) { b.lostAlone(func() {}) }},
+		"its session was ended":     {"", func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 71) }) }},
+		"another session was ended": {"I6", func(b *book) { b.lostAlone(func() { b.mark(faultTerminate, "w1", 72) }) }},
+		"another process was hit":   {"I6", func(b *book) { b.lostAlone(func() { b.mark(faultReset, "w2", 0) }) }},
 		"a session of its pool was ended": {"I6", func(b *book) {
 			b.lostAlone(func() { b.mark(faultTerminate, "pool-w1", 90) })
 		}},
@@ -47,16 +45,14 @@ func TestCauses(t *testing.T) {
 			b.lostAlone(func() { b.mark(faultHold, "w1", 0).later(5500) })
 		}},
 		"something was done long before": {"I6", func(b *book) {
-			b.mark(faultReset, "w1", 0).later(7000)
-			b.lostAlone(func() {})
+			b.mark(faultReset, "w1", 0).later(7000).lostAlone(func() {})
 		}},
 		"something was done when it was over": {"I6", func(b *book) {
 			b.lostAlone(func() {})
 			b.mark(faultReset, "w1", 0)
 		}},
 		"it was cut off when it began": {"", func(b *book) {
-			b.mark("cut", "w1", 0)
-			b.lostAlone(func() { b.later(100).mark("healed", "w1", 0) })
+			b.mark("cut", "w1", 0).lostAlone(func() { b.later(100).mark("healed", "w1", 0) })
 		}},
 		"it was frozen": {"", func(b *book) {
 			b.lostAlone(func() { b.mark(faultStop, "w1", 0).later(1000).mark("cont", "w1", 0) })
@@ -75,8 +71,7 @@ func TestCauses(t *testing.T) {
 			b.alone(func() { b.event(0, evLost, 1, 10, 1, 0, "-") })
 		}},
 		"it was short, and is not counted, by bad luck": {"", func(b *book) {
-			b.warmIn(0)
-			b.lostAlone(func() { b.mark(faultReset, "w1", 0) })
+			b.warmIn(0).lostAlone(func() { b.mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},
 		"it was long, and is not counted": {"I6", func(b *book) {
@@ -84,13 +79,11 @@ func TestCauses(t *testing.T) {
 			b.uncounted()
 		}},
 		"it was long, and is not counted, but the server was busy": {"", func(b *book) {
-			b.warmIn(0)
-			b.lostAlone(func() { b.later(1500).noted(markSlow, "", "1.5s").mark(faultReset, "w1", 0) })
+			b.warmIn(0).lostAlone(func() { b.later(1500).noted(markSlow, "", "1.5s").mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},
 		"it was long, and is not counted, and the server was busy for a part of it": {"I6", func(b *book) {
-			b.warmIn(0)
-			b.lostAlone(func() { b.later(1500).noted(markSlow, "", "1s").mark(faultReset, "w1", 0) })
+			b.warmIn(0).lostAlone(func() { b.later(1500).noted(markSlow, "", "1s").mark(faultReset, "w1", 0) })
 			b.uncounted()
 		}},
 		"it was given back, and its worker died before it said so": {"", func(b *book) {

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 )
@@ -12,8 +13,7 @@ func TestBrokenContractHistories(t *testing.T) {
 		"as many jobs at once as a limit says":   {"", func(b *book) { b.atOnce(limit) }},
 		"one job more at once than a limit says": {"I13", func(b *book) { b.atOnce(limit + 1) }},
 		"one more, and the session of another was ended": {"", func(b *book) {
-			b.mark(faultTerminate, "w1", 70)
-			b.atOnce(limit + 1)
+			b.mark(faultTerminate, "w1", 70).atOnce(limit + 1)
 			for i := range b.events {
 				if e := &b.events[i]; e.job == 30 && e.kind == evSettled {
 					e.word = "unknown"
@@ -26,21 +26,18 @@ func TestBrokenContractHistories(t *testing.T) {
 			b.done(1, 30, 5, 2)
 		}},
 		"a handler gives a job back, and that counts": {"I6", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, wordAway).event(0, evSettled, 1, 10, 1, 0, "retried")
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway).ends(0, 10, 1, 1, wordAway, "retried")
 			b.done(0, 10, 1, 2)
 		}},
 		"a handler gives a job back": {"", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway)
-			b.event(0, evEnd, 1, 10, 1, 0, wordAway).event(0, evSettled, 1, 10, 1, 0, "snoozed")
+			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, doAway).ends(0, 10, 1, 1, wordAway, "snoozed")
 			b.done(0, 10, 1, 1)
 		}},
 		"a handler gives a job back, and its worker is killed before it says so": {"", func(b *book) {
 			b.givenBack(wordAway)
 		}},
 		"a handler gives a job back, and its worker is not told": {"", func(b *book) {
-			b.mark(faultReset, "w3", 0)
-			b.givenBack(wordAway)
+			b.mark(faultReset, "w3", 0).givenBack(wordAway)
 			for i := range b.events {
 				if e := &b.events[i]; e.kind == evEnd && e.word == wordAway {
 					e.kind, e.word = evSettled, "unknown"
@@ -50,11 +47,9 @@ func TestBrokenContractHistories(t *testing.T) {
 					})
 				}
 			}
-			slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
+			slices.SortStableFunc(b.events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 		}},
-		"a handler fails, and its worker is killed before it says so": {"I6", func(b *book) {
-			b.givenBack("error")
-		}},
+		"a handler fails, and its worker is killed before it says so": {"I6", func(b *book) { b.givenBack("error") }},
 		"a duplicate":                                 {"", func(b *book) { b.twins(resOK, 10, true) }},
 		"a duplicate of another job":                  {"I14", func(b *book) { b.twins(resOK, 4, true) }},
 		"a duplicate of a message that was not there": {"I14", func(b *book) { b.twins(resFailed, 10, true) }},
@@ -79,18 +74,16 @@ func (b *book) atOnce(n int) {
 		b.send(int64(30+i), int64(30+i), int32(10*i+5), resOK)
 	}
 	for i := range n {
-		b.event(0, evStart, int32(10*i+5), int64(30+i), 1, int64(30+i), "-")
+		b.starts(0, int64(30+i), int32(10*i+5), 1)
 	}
 	for i := range n {
-		b.event(0, evEnd, int32(10*i+5), int64(30+i), 1, 0, "ok")
-		b.event(0, evSettled, int32(10*i+5), int64(30+i), 1, 0, "succeeded")
-		b.effect(int32(10*i+5), int64(30+i), 1)
+		b.comes(0, int64(30+i), int32(10*i+5), 1, "ok", "succeeded")
 	}
 }
 
 // givenBack has a handler end with that word, and its worker killed. The attempt is not counted.
 func (b *book) givenBack(word string) {
-	b.warm().send(10, 10, 1, resOK).run(2, 10, 1, 1, "error", "retried").event(2, evStart, 1, 10, 2, 10, "-")
+	b.warm().send(10, 10, 1, resOK).run(2, 10, 1, 1, "error", "retried").starts(2, 10, 1, 2)
 	b.event(2, evEnd, 1, 10, 2, 0, word).mark(faultKill, "w3", 0).done(0, 10, 1, 2)
 }
 
@@ -125,7 +118,6 @@ func (b *book) replaced(first result, as int64) {
 	if first == resOK { // undo what twins has run
 		b.events, b.effects = b.events[:len(b.events)-4], b.effects[:len(b.effects)-1]
 	}
-	b.event(0, evStart, 1, 10, 1, as, "-").event(0, evTx, 1, 10, 1, 70, "-").event(0, evEnd, 1, 10, 1, 0, "ok")
-	b.event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
+	b.event(0, evStart, 1, 10, 1, as, "-").event(0, evTx, 1, 10, 1, 70, "-").comes(0, 10, 1, 1, "ok", "succeeded")
 	b.effects[len(b.effects)-1].msg = as
 }

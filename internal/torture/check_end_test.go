@@ -19,11 +19,10 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.mark(faultKill, "w3", 0).later(16_000).mark("gone", "w3", 0)
 		}},
 		"a killed process's job waits for long": {"I7", func(b *book) {
-			b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").mark(faultKill, "w3", 0).later(26_000)
-			b.done(0, 10, 1, 2)
+			b.send(10, 10, 1, resOK).starts(2, 10, 1, 1).mark(faultKill, "w3", 0).later(26_000).done(0, 10, 1, 2)
 		}},
 		"a killed process's job waits for the server": {"", func(b *book) {
-			b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").mark(faultKill, "w3", 0)
+			b.send(10, 10, 1, resOK).starts(2, 10, 1, 1).mark(faultKill, "w3", 0)
 			b.mark(faultRestart, "", 0).later(26_000).mark("resumed", "", 0).done(0, 10, 1, 2)
 		}},
 		"a session holds a group and does not work": {"I8", func(b *book) { b.locked(99) }},
@@ -44,9 +43,7 @@ func TestBrokenEndHistories(t *testing.T) {
 			b.alone(func() { b.lockedAs(71, "plain/g2") })
 		}},
 		"a group stays locked after a slow job": {"I8", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
-			b.locked(71).event(0, evEnd, 1, 10, 1, 0, "ok").event(0, evSettled, 1, 10, 1, 0, "succeeded")
-			b.effect(1, 10, 1).locked(71)
+			b.running().locked(71).comes(0, 10, 1, 1, "ok", "succeeded").locked(71)
 		}},
 		"jobs are left":                        {"I8", func(b *book) { b.end.Jobs = 1 }},
 		"groups are locked at the end":         {"I8", func(b *book) { b.end.Locked = 1 }},

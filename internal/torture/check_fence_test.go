@@ -20,14 +20,13 @@ func TestFormerHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBook()
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").mark(faultStop, "w1", 0).later(3500)
-			b.event(1, evStart, 1, 10, 2, 10, "-").event(1, evFence, 1, 10, 2, 200, "-")
-			b.event(1, evEnd, 1, 10, 2, 0, "ok").event(1, evSettled, 1, 10, 2, 0, "succeeded").effect(1, 10, 2)
+			b.send(10, 10, 1, resOK).starts(0, 10, 1, 1).mark(faultStop, "w1", 0).later(3500)
+			b.starts(1, 10, 1, 2).event(1, evFence, 1, 10, 2, 200, "-").comes(1, 10, 1, 2, "ok", "succeeded")
 			b.later(2000).mark("cont", "w1", 0)
 			if x.token != 0 {
 				b.event(0, evFence, 1, 10, 1, x.token, "-")
 			}
-			b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "unknown")
+			b.ends(0, 10, 1, 1, "error", "unknown")
 			require.Equal(t, x.broken, brokenBy(b.seal()))
 		})
 	}
@@ -59,7 +58,7 @@ func TestBrokenFenceHistories(t *testing.T) {
 			b.send(10, 10, 1, resOK)
 			for i := range int64(2) {
 				attempt := int32(i + 1)
-				b.event(0, evStart, 1, 10, attempt, 10, "-").event(0, evTx, 1, 10, attempt, 71+i, "-")
+				b.starts(0, 10, 1, attempt).event(0, evTx, 1, 10, attempt, 71+i, "-")
 				b.event(0, evFence, 1, 10, attempt, 200, "-")
 				b.event(0, evEnd, 1, 10, attempt, 0, []string{"error", "ok"}[i])
 				b.event(0, evSettled, 1, 10, attempt, 0, []string{"retried", "succeeded"}[i])

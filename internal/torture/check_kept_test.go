@@ -6,25 +6,13 @@ const keptGroup = 7 // of queueKept
 
 // begins begins an attempt of a job of a group that a session has, with the claim's token.
 func (b *book) begins(proc int32, job int64, attempt int32, token int64) *book {
-	b.event(proc, evStart, keptGroup, job, attempt, job, "-")
-	return b.event(proc, evFence, keptGroup, job, attempt, token, "-")
-}
-
-// comes ends it.
-func (b *book) comes(proc int32, job int64, attempt int32, word, outcome string) *book {
-	b.event(proc, evEnd, keptGroup, job, attempt, 0, word)
-	b.event(proc, evSettled, keptGroup, job, attempt, 0, outcome)
-	if outcome == "succeeded" {
-		b.effect(keptGroup, job, attempt)
-	}
-	return b
+	return b.starts(proc, job, keptGroup, attempt).event(proc, evFence, keptGroup, job, attempt, token, "-")
 }
 
 // severed has the session that holds w1's groups end in the middle of a job, whose handler is told, or not. The next
 // functions say what follows.
 func (b *book) severed(told bool, then ...func()) {
-	b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200)
-	b.noted(faultTerminate, "w1", noteHolds)
+	b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200).noted(faultTerminate, "w1", noteHolds)
 	b.marks[len(b.marks)-1].pid = 99
 	b.later(100)
 	if told {
@@ -37,12 +25,12 @@ func (b *book) severed(told bool, then ...func()) {
 
 // takes has w2 take the job over, and do it.
 func (b *book) takes(attempt int32) func() {
-	return func() { b.begins(1, 10, attempt, 201).comes(1, 10, attempt, "ok", "succeeded") }
+	return func() { b.begins(1, 10, attempt, 201).comes(1, 10, keptGroup, attempt, "ok", "succeeded") }
 }
 
 // former has the former holder end.
 func (b *book) former(word, outcome string) func() {
-	return func() { b.comes(0, 10, 1, word, outcome) }
+	return func() { b.comes(0, 10, keptGroup, 1, word, outcome) }
 }
 
 // keptBy has a group's row name a session of that process for twelve seconds.
@@ -68,18 +56,16 @@ func TestBrokenKeptHistories(t *testing.T) {
 		}},
 		"a session ends, and its job is completed although somebody has it": {"I5", func(b *book) {
 			b.severed(true, func() { b.begins(1, 10, 2, 201) }, b.former("ok", "succeeded"), func() {
-				b.comes(1, 10, 2, "error", "returned")
+				b.comes(1, 10, keptGroup, 2, "error", "returned")
 			})
 		}},
 		"a session ends, and the lost attempt is not counted": {"I6", func(b *book) {
 			b.severed(true, b.takes(1), b.former("error", "unknown"))
 		}},
 		"a session ends that is no holder's, and the job runs beside itself": {"I3", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
-			b.noted(faultTerminate, "w1", noteHolds)
+			b.running().noted(faultTerminate, "w1", noteHolds)
 			b.marks[len(b.marks)-1].pid = 99
-			b.done(1, 10, 1, 2)
-			b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "returned")
+			b.done(1, 10, 1, 2).ends(0, 10, 1, 1, "error", "returned")
 		}},
 		"two handlers at once": {"I3", func(b *book) {
 			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200)
@@ -87,13 +73,12 @@ func TestBrokenKeptHistories(t *testing.T) {
 			b.former("error", "returned")()
 		}},
 		"a lost attempt is not counted, and the server went down": {"I6", func(b *book) {
-			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200).restart()
-			b.event(0, evLost, keptGroup, 10, 1, 0, "-")
+			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200).restart().event(0, evLost, keptGroup, 10, 1, 0, "-")
 			b.former("error", "unknown")()
 			b.takes(1)()
 		}},
 		"a lost attempt is not counted, and another worker's session ended": {"I6", func(b *book) {
-			b.warm().send(10, 10, keptGroup, resOK).event(2, evStart, keptGroup, 10, 1, 10, "-").later(1500).kill()
+			b.warm().send(10, 10, keptGroup, resOK).starts(2, 10, keptGroup, 1).later(1500).kill()
 			b.mark(faultTerminate, "w1", 77)
 			b.takes(1)()
 		}},
@@ -105,8 +90,8 @@ func TestBrokenKeptHistories(t *testing.T) {
 			b.severed(true, func() { b.event(0, evMark, keptGroup, 10, 1, -1, "-") }, b.former("ok", "succeeded"))
 		}},
 		"a later claim has a lower token": {"I3-fence", func(b *book) {
-			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 201).comes(0, 10, 1, "error", "retried")
-			b.begins(0, 10, 2, 200).comes(0, 10, 2, "ok", "succeeded")
+			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 201).comes(0, 10, keptGroup, 1, "error", "retried")
+			b.begins(0, 10, 2, 200).comes(0, 10, keptGroup, 2, "ok", "succeeded")
 		}},
 		"a handler begins late, with a lower token, as its process was frozen": {"", func(b *book) {
 			b.send(10, 10, keptGroup, resOK).mark(faultStop, "w1", 0).later(6000)
@@ -121,8 +106,7 @@ func TestBrokenKeptHistories(t *testing.T) {
 		"a session has a group and does not work it": {"I8", func(b *book) { b.keptBy("w1") }},
 		"a session that is dead has a group":         {"I8", func(b *book) { b.keptBy("nobody") }},
 		"a session has a group and works it": {"", func(b *book) {
-			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200)
-			b.keptBy("w1")
+			b.send(10, 10, keptGroup, resOK).begins(0, 10, 1, 200).keptBy("w1")
 			b.former("ok", "succeeded")()
 		}},
 		"a group is a session's at the end": {"I8", func(b *book) { b.end.Kept = 1 }},
@@ -135,10 +119,9 @@ func (b *book) keptAtOnce(n int64) {
 		b.send(10+i, 10+i, int32(12+20*i), resOK)
 	}
 	for i := range n {
-		b.event(0, evStart, int32(12+20*i), 10+i, 1, 10+i, "-")
+		b.starts(0, 10+i, int32(12+20*i), 1)
 	}
 	for i := range n {
-		b.event(0, evEnd, int32(12+20*i), 10+i, 1, 0, "ok").event(0, evSettled, int32(12+20*i), 10+i, 1, 0, "succeeded")
-		b.effect(int32(12+20*i), 10+i, 1)
+		b.comes(0, 10+i, int32(12+20*i), 1, "ok", "succeeded")
 	}
 }

@@ -36,8 +36,7 @@ func TestBrokenLossHistories(t *testing.T) {
 		"a spawned job is not there":                         {"I1", func(b *book) { b.spawn("ok", false) }},
 		"a job is spawned by an attempt that was undone, and another message has its place": {"", func(b *book) {
 			b.event(0, evStart, 1, 10, 1, 10, doSpawn).event(0, evSpawn, 1, 10, 1, 10+children, "20")
-			b.event(0, evEnd, 1, 10, 1, 0, "ok").event(0, evSettled, 1, 10, 1, 0, "returned")
-			b.replaced(resOK, 11)
+			b.ends(0, 10, 1, 1, "ok", "returned").replaced(resOK, 11)
 		}},
 		"a child is spawned twice": {"I5", func(b *book) {
 			b.spawn("ok", true)

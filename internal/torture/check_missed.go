@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -140,7 +141,7 @@ func (c *checker) checkMissed(lost int, raced map[lostSession]*turn) {
 		return
 	}
 	turns := slices.Collect(maps.Values(raced))
-	first := slices.MinFunc(turns, func(a, b *turn) int { return compare(a.start, b.start) })
+	first := slices.MinFunc(turns, func(a, b *turn) int { return cmp.Compare(a.start, b.start) })
 	c.broken("I6", first.start, first.group, []int64{first.job},
 		"of %d lost attempts those of %d sessions are not counted, and bad luck does not explain it; "+
 			"the first is attempt %d of job %d",

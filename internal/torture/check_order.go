@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -193,8 +194,8 @@ func (c *checker) checkIDs() {
 	}
 	for group, byInvoke := range groups {
 		byBack := slices.Clone(byInvoke)
-		slices.SortFunc(byBack, func(a, b *enqueue) int { return compare(a.back, b.back) })
-		slices.SortFunc(byInvoke, func(a, b *enqueue) int { return compare(a.invoke, b.invoke) })
+		slices.SortFunc(byBack, func(a, b *enqueue) int { return cmp.Compare(a.back, b.back) })
+		slices.SortFunc(byInvoke, func(a, b *enqueue) int { return cmp.Compare(a.invoke, b.invoke) })
 		var highest *enqueue
 		for _, e := range byInvoke {
 			for len(byBack) > 0 && byBack[0].back < e.invoke {

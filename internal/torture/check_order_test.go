@@ -12,8 +12,7 @@ func TestBrokenOrderHistories(t *testing.T) {
 			b.two()
 			n := len(b.enqueues)
 			b.enqueues[n-1].invoke, b.enqueues[n-1].back = b.enqueues[n-2].invoke, b.enqueues[n-2].back
-			b.run(0, 11, 1, 1, "ok", "succeeded").run(0, 10, 1, 1, "ok", "succeeded").effect(1, 11, 1)
-			b.effect(1, 10, 1)
+			b.run(0, 11, 1, 1, "ok", "succeeded").run(0, 10, 1, 1, "ok", "succeeded").effect(1, 11, 1).effect(1, 10, 1)
 		}},
 		"a failed head is overtaken": {"I4", func(b *book) {
 			b.two()
@@ -32,8 +31,7 @@ func TestBrokenOrderHistories(t *testing.T) {
 		"another order of enqueues that overlapped": {"", func(b *book) {
 			b.two()
 			b.enqueues[len(b.enqueues)-2].back = (b.now + 3) * ms
-			b.run(0, 11, 1, 1, "ok", "succeeded").run(0, 10, 1, 1, "ok", "succeeded").effect(1, 11, 1)
-			b.effect(1, 10, 1)
+			b.run(0, 11, 1, 1, "ok", "succeeded").run(0, 10, 1, 1, "ok", "succeeded").effect(1, 11, 1).effect(1, 10, 1)
 		}},
 		"a late commit is passed over for too long": {"I4", func(b *book) {
 			b.two()
@@ -48,16 +46,15 @@ func TestBrokenOrderHistories(t *testing.T) {
 			b.run(0, 11, 1, 1, "ok", "succeeded").effect(1, 10, 1).effect(1, 11, 1)
 		}},
 		"a batch begins again": {"", func(b *book) {
-			b.twoIn(3).event(0, evStart, 3, 10, 1, 10, "-").event(0, evEnd, 3, 10, 1, 0, "ok")
-			b.event(0, evStart, 3, 11, 1, 11, "-").event(0, evEnd, 3, 11, 1, 0, "panic")
+			b.twoIn(3).starts(0, 10, 3, 1).event(0, evEnd, 3, 10, 1, 0, "ok")
+			b.starts(0, 11, 3, 1).event(0, evEnd, 3, 11, 1, 0, "panic")
 			b.event(0, evSettled, 3, 10, 1, 0, "returned").event(0, evSettled, 3, 11, 1, 0, "returned")
-			b.run(1, 10, 3, 1, "ok", "succeeded").run(1, 11, 3, 1, "ok", "succeeded").effect(3, 10, 1)
-			b.effect(3, 11, 1)
+			b.run(1, 10, 3, 1, "ok", "succeeded").run(1, 11, 3, 1, "ok", "succeeded").effect(3, 10, 1).effect(3, 11, 1)
 		}},
-		"relaxed completions are taken back by a crash of the server": {"", func(b *book) {
-			b.takenBack(8, 10, 11)
+		"relaxed completions are taken back by a crash of the server": {"", func(b *book) { b.takenBack(8, 10, 11) }},
+		"they are, in another queue": {"I4", func(b *book) {
+			b.takenBack(20, 10, 11)
 		}},
-		"they are, in another queue":      {"I4", func(b *book) { b.takenBack(20, 10, 11) }},
 		"they run again in another order": {"I4", func(b *book) { b.takenBack(8, 11, 10) }},
 		"the chain is not that of the effects": {"I4", func(b *book) {
 			b.chains[0] = chain{hash: []byte("somebody wrote to it")}

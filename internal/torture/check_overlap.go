@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -143,16 +144,8 @@ func (c *checker) aliveAt(at int64) (turns []*turn) {
 
 // firstAfter returns the index of the first turn that began after that time.
 func (c *checker) firstAfter(at int64) int {
-	lo, hi := 0, len(c.turns)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if c.turns[mid].start <= at {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	n, _ := slices.BinarySearchFunc(c.turns, at+1, func(t *turn, at int64) int { return cmp.Compare(t.start, at) })
+	return n
 }
 
 // checkFence: of two attempts of a group that asked for tokens, or of a job where several of its group may run, the
@@ -216,4 +209,50 @@ func (c *checker) checkFence() {
 		}
 		newest[of] = max(newest[of], i)
 	}
+}
+
+// checkLimit: I13, no more jobs of a limited queue run at once than its limit says, nor of a group than that of its
+// queue.
+func (c *checker) checkLimit() {
+	limited := make(map[string][]*turn)
+	for _, t := range c.turns {
+		if queues[t.queue].settings.Limit > 0 {
+			limited[t.queue] = append(limited[t.queue], t)
+		}
+	}
+	for name, turns := range limited {
+		c.count("jobs at once of the queue "+name+", at most", c.atOnce(turns, queues[name].settings.Limit))
+	}
+	most := 0
+	for _, turns := range c.byGroup {
+		if turns[0].queue == queueSeveral {
+			most = max(most, c.atOnce(turns, severalOf))
+		}
+	}
+	c.count("jobs at once of a group of the queue of several, at most", most)
+}
+
+// atOnce returns how many of the turns were under way at once, which is to be no more than a limit. Those that have
+// lost their sessions count as long as I3 does not excuse them.
+func (c *checker) atOnce(turns []*turn, limit int) (most int) {
+	var open []*turn
+	for _, b := range turns {
+		c.did("I13", 1)
+		still, beside := open[:0], []int64{b.job}
+		for _, a := range open {
+			if !a.alive(b.start) {
+				continue
+			}
+			still = append(still, a)
+			if c.mayOverlap(a, b) == "" && (a.recorded() || a.lost >= b.start+late) {
+				beside = append(beside, a.job)
+			}
+		}
+		open = append(still, b)
+		most = max(most, len(beside))
+		if len(beside) > limit {
+			c.broken("I13", b.start, b.group, beside, "%d jobs ran at once where the limit is %d", len(beside), limit)
+		}
+	}
+	return most
 }

@@ -24,8 +24,7 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.overlap(func() { b.mark(faultStop, "w1", 0) }, func() { b.later(5000).mark("cont", "w1", 0) })
 		}},
 		"a handler starts too late, because its process was frozen since its claim": {"", func(b *book) {
-			b.mark(faultStop, "w2", 0).later(4000).mark("cont", "w2", 0)
-			b.overlap(func() {})
+			b.mark(faultStop, "w2", 0).later(4000).mark("cont", "w2", 0).overlap(func() {})
 			b.events[len(b.events)-3].word = "unknown"
 			b.effects = b.effects[:len(b.effects)-1]
 			b.effect(1, 10, 1)
@@ -49,10 +48,8 @@ func TestBrokenOverlapHistories(t *testing.T) {
 			b.alone(func() { b.mark("cut", "w1", 0).later(1300).event(0, evLost, 1, 10, 1, 0, "-").later(5000) })
 		}},
 		"a handler is told of a terminate when its process has begun the next attempt": {"", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
-			b.mark(faultTerminate, "w1", 71).event(0, evStart, 1, 10, 2, 10, "-").later(10)
-			b.event(0, evLost, 1, 10, 1, 0, "-").later(5000).event(0, evEnd, 1, 10, 2, 0, "ok")
-			b.event(0, evSettled, 1, 10, 2, 0, "succeeded").effect(1, 10, 2)
+			b.running().mark(faultTerminate, "w1", 71).starts(0, 10, 1, 2).later(10)
+			b.event(0, evLost, 1, 10, 1, 0, "-").later(5000).comes(0, 10, 1, 2, "ok", "succeeded")
 		}},
 		"a handler in a statement is not told that what is sent is lost": {"", func(b *book) {
 			b.alone(func() {
@@ -71,17 +68,16 @@ func TestBrokenOverlapHistories(t *testing.T) {
 		}},
 		"a handler with rows open for long is told": {"", func(b *book) {
 			b.alone(func() {
-				b.event(0, evRows, 1, 10, 1, 20e6, "-").later(1300).event(0, evLost, 1, 10, 1, 0, "-")
-				b.later(4000)
+				b.event(0, evRows, 1, 10, 1, 20e6, "-").later(1300).event(0, evLost, 1, 10, 1, 0, "-").later(4000)
 			})
 			b.again()
 		}},
 		"a handler with rows open for long is killed": {"", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evRows, 1, 10, 1, 200, "-")
+			b.send(10, 10, 1, resOK).starts(0, 10, 1, 1).event(0, evRows, 1, 10, 1, 200, "-")
 			b.later(5000).mark(faultKill, "w1", 0).done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long returns, and its worker is killed before it tells": {"", func(b *book) {
-			b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evRows, 1, 10, 1, 200, "-")
+			b.send(10, 10, 1, resOK).starts(0, 10, 1, 1).event(0, evRows, 1, 10, 1, 200, "-")
 			b.later(5000).event(0, evEnd, 1, 10, 1, 0, "ok").later(20).mark(faultKill, "w1", 0).done(1, 10, 1, 2)
 		}},
 		"a handler with rows open for long has its session ended": {"", func(b *book) {

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -137,7 +138,7 @@ func (c *checker) waits() (list []wait) {
 			})
 		}
 	}
-	slices.SortFunc(list, func(a, b wait) int { return compare(a.turn.start, b.turn.start) })
+	slices.SortFunc(list, func(a, b wait) int { return cmp.Compare(a.turn.start, b.turn.start) })
 	return list
 }
 

@@ -37,8 +37,7 @@ func TestBrokenProgressHistories(t *testing.T) {
 		"a job waits for long":    {"I12", func(b *book) { b.many(10, 1, 13_000) }},
 		"a job waits for a while": {"", func(b *book) { b.many(10, 1, 1500) }},
 		"a job waits for the server": {"", func(b *book) {
-			b.send(10, 10, 1, resOK).mark(faultRestart, "", 0).later(13_000).mark("resumed", "", 0)
-			b.done(0, 10, 1, 1)
+			b.send(10, 10, 1, resOK).mark(faultRestart, "", 0).later(13_000).mark("resumed", "", 0).done(0, 10, 1, 1)
 		}},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
@@ -46,13 +45,11 @@ func TestBrokenProgressHistories(t *testing.T) {
 			b.later(13_000).done(0, 10, 1, 1)
 		}},
 		"jobs wait beside a group in trouble": {"I12", func(b *book) {
-			b.many(10, 30, 5)
-			b.clash(3)
+			b.many(10, 30, 5).clash(3)
 			b.many(50, 30, 600).mark("cleared", "", 0).bury(2, 900, 1)
 		}},
 		"jobs do not wait beside a group in trouble": {"", func(b *book) {
-			b.many(10, 30, 5)
-			b.clash(3)
+			b.many(10, 30, 5).clash(3)
 			b.many(50, 30, 10).mark("cleared", "", 0).bury(2, 900, 1)
 		}},
 		"delayed jobs start late":       {"I12", func(b *book) { b.many(10, 30, 5); b.delayed(1500) }},

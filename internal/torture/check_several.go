@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -37,7 +38,7 @@ func (c *checker) checkSeveral() {
 			}
 			c.checkHeld(turns, t, between)
 		}
-		slices.SortFunc(firsts, func(a, b *turn) int { return compare(a.mark, b.mark) })
+		slices.SortFunc(firsts, func(a, b *turn) int { return cmp.Compare(a.mark, b.mark) })
 		for i, t := range firsts {
 			j := i - 1
 			for j >= 0 && firsts[j].job < t.job {
@@ -66,7 +67,7 @@ func (c *checker) checkHeld(turns []*turn, t *turn, between func(from, to int64)
 		return
 	}
 	from, until := t.settled+marking, mine[i].start-late
-	first, _ := slices.BinarySearchFunc(turns, from, func(t *turn, at int64) int { return compare(t.start, at) })
+	first, _ := slices.BinarySearchFunc(turns, from, func(t *turn, at int64) int { return cmp.Compare(t.start, at) })
 	if from < until {
 		c.count("failed jobs that held their group for long, of which several may run", 1)
 	}

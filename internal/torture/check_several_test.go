@@ -7,17 +7,8 @@ import (
 
 // marked begins an attempt of a group of which several jobs may run at once, that was marked by that transaction.
 func (b *book) marked(proc int32, job int64, attempt int32, mark int64) *book {
-	b.event(proc, evStart, 4, job, attempt, job, "-").event(proc, evTx, 4, job, attempt, 70+job, "-")
+	b.starts(proc, job, 4, attempt).event(proc, evTx, 4, job, attempt, 70+job, "-")
 	return b.event(proc, evMark, 4, job, attempt, mark, "-")
-}
-
-// ends ends it.
-func (b *book) ends(proc int32, job int64, attempt int32, word, outcome string) *book {
-	b.event(proc, evEnd, 4, job, attempt, 0, word).event(proc, evSettled, 4, job, attempt, 0, outcome)
-	if outcome == "succeeded" {
-		b.effect(4, job, attempt)
-	}
-	return b
 }
 
 // several has so many jobs under way at once, and the last one is done first.
@@ -29,22 +20,22 @@ func (b *book) several(n int64) {
 		b.marked(0, job, 1, 500+job)
 	}
 	for job := 10 + n - 1; job >= 10; job-- {
-		b.ends(0, job, 1, "ok", "succeeded")
+		b.comes(0, job, 4, 1, "ok", "succeeded")
 	}
 }
 
 // inOrder has two jobs started, whose stamps are in the other order, with those marks.
 func (b *book) inOrder(first, second int64) {
-	b.twoIn(4).marked(1, 11, 1, second).marked(0, 10, 1, first).ends(0, 10, 1, "ok", "succeeded")
-	b.ends(1, 11, 1, "ok", "succeeded")
+	b.twoIn(4).marked(1, 11, 1, second).marked(0, 10, 1, first).comes(0, 10, 4, 1, "ok", "succeeded")
+	b.comes(1, 11, 4, 1, "ok", "succeeded")
 }
 
 // held has a job that fails and is tried again after three seconds, and the next one start so many milliseconds after
 // that has failed.
 func (b *book) held(after int64) {
-	b.twoIn(4).marked(0, 10, 1, 500).ends(0, 10, 1, "error", "retried").later(after).marked(1, 11, 1, 501)
-	b.ends(1, 11, 1, "ok", "succeeded").later(3000-after).marked(0, 10, 2, 502)
-	b.ends(0, 10, 2, "ok", "succeeded")
+	b.twoIn(4).marked(0, 10, 1, 500).comes(0, 10, 4, 1, "error", "retried").later(after).marked(1, 11, 1, 501)
+	b.comes(1, 11, 4, 1, "ok", "succeeded").later(3000-after).marked(0, 10, 2, 502)
+	b.comes(0, 10, 4, 2, "ok", "succeeded")
 }
 
 // waits has jobs 10 and 11 run, and those of beside, and job 15 start so many milliseconds later: when one of three has
@@ -59,12 +50,12 @@ func (b *book) waits(later int64, beside ...int64) {
 	}
 	b.later(later)
 	if len(beside) > 0 {
-		b.ends(0, 10, 1, "ok", "succeeded")
+		b.comes(0, 10, 4, 1, "ok", "succeeded")
 		jobs = jobs[1:]
 	}
 	b.marked(0, 15, 1, 515)
 	for _, job := range append([]int64{15}, jobs...) {
-		b.ends(0, job, 1, "ok", "succeeded")
+		b.comes(0, job, 4, 1, "ok", "succeeded")
 	}
 }
 
@@ -72,7 +63,7 @@ func (b *book) waits(later int64, beside ...int64) {
 func (b *book) dies(next int32, meanwhile func()) {
 	b.warm().send(10, 10, 4, resOK).marked(2, 10, 1, 500).kill()
 	meanwhile()
-	b.marked(0, 10, next, 501).ends(0, 10, next, "ok", "succeeded")
+	b.marked(0, 10, next, 501).comes(0, 10, 4, next, "ok", "succeeded")
 }
 
 // Where several jobs of a group may run at once: I3, I4, I6 and I13.
@@ -83,7 +74,7 @@ func TestBrokenSeveralHistories(t *testing.T) {
 		"one more at once than a group's limit says": {"I13", func(b *book) { b.several(severalOf + 1) }},
 		"two attempts of a job at once": {"I3", func(b *book) {
 			b.send(10, 10, 4, resOK).marked(0, 10, 1, 500).marked(1, 10, 2, 501)
-			b.ends(1, 10, 2, "ok", "succeeded").ends(0, 10, 1, "error", "returned")
+			b.comes(1, 10, 4, 2, "ok", "succeeded").comes(0, 10, 4, 1, "error", "returned")
 		}},
 		"stamps are in another order than starts": {"", func(b *book) { b.inOrder(500, 501) }},
 		"starts in another order":                 {"I4", func(b *book) { b.inOrder(501, 500) }},
@@ -92,8 +83,7 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			b.enqueues[len(b.enqueues)-2].back = b.enqueues[len(b.enqueues)-1].invoke + 1
 		}},
 		"starts in another order, and a session was lost meanwhile": {"", func(b *book) {
-			b.mark(faultTerminate, "w1", 99)
-			b.inOrder(501, 500)
+			b.mark(faultTerminate, "w1", 99).inOrder(501, 500)
 		}},
 		"a job starts while the head backs off": {"I4", func(b *book) { b.held(1500) }},
 		"a job starts while the head backs off, or was lost before its handler began": {"", func(b *book) {
@@ -124,12 +114,11 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			}
 		}},
 		"a handler begins without a mark": {"I6", func(b *book) {
-			b.send(10, 10, 4, resOK).marked(0, 10, 1, -1).ends(0, 10, 1, "ok", "succeeded")
+			b.send(10, 10, 4, resOK).marked(0, 10, 1, -1).comes(0, 10, 4, 1, "ok", "succeeded")
 		}},
 		"a handler begins without a mark, and the log says so": {"", func(b *book) {
-			b.send(10, 10, 4, resOK)
-			b.event(0, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)
-			b.marked(0, 10, 1, -1).ends(0, 10, 1, "ok", "succeeded")
+			b.send(10, 10, 4, resOK).event(0, evTrouble, 0, 0, 0, 0, `level=WARN msg="pgfifo: attempt not marked"`)
+			b.marked(0, 10, 1, -1).comes(0, 10, 4, 1, "ok", "succeeded")
 		}},
 		"a lost attempt is counted":     {"", func(b *book) { b.dies(2, func() {}) }},
 		"a lost attempt is not counted": {"I6", func(b *book) { b.dies(1, func() {}) }},
@@ -143,14 +132,14 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			b.twoIn(4)
 			for i, job := range []int64{10, 11} {
 				b.marked(0, job, 1, 500+job).event(0, evFence, 4, job, 1, 201-int64(i), "-")
-				b.write("w1", 4, job, 1, 201-int64(i), true).ends(0, job, 1, "ok", "succeeded")
+				b.write("w1", 4, job, 1, 201-int64(i), true).comes(0, job, 4, 1, "ok", "succeeded")
 			}
 		}},
 		"a later attempt has the lower token": {"I3-fence", func(b *book) {
 			b.send(10, 10, 4, resOK)
 			for i := range int64(2) {
 				b.marked(0, 10, int32(1+i), 500+i).event(0, evFence, 4, 10, int32(1+i), 201-i, "-")
-				b.ends(0, 10, int32(1+i), []string{"error", "ok"}[i], []string{"retried", "succeeded"}[i])
+				b.comes(0, 10, 4, int32(1+i), []string{"error", "ok"}[i], []string{"retried", "succeeded"}[i])
 			}
 		}},
 		"a job waits for long for whom there is room":    {"I12", func(b *book) { b.waits(13_000) }},

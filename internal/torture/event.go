@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,32 +16,31 @@ type kind uint8
 
 // What workers log, with what arg and word mean.
 const (
-	evNone     kind = iota
-	evStart         // a handler began with a job; arg: its message's number; word: what it is to do
-	evTx            // it has the transaction; arg: the server process
-	evMark          // its attempt was marked before; arg: by which transaction
-	evFence         // it has its fencing token; arg: that
-	evWrite         // it called the sink; arg: the token; word: accepted or refused
-	evSpawn         // it enqueued a job in its transaction; arg: that job's number; word: its id
-	evRows          // it has rows open from now on; arg: of so many bytes
-	evRead          // it has read them
-	evEnd           // it ended; word: ok, away, or why not
-	evLost          // its context was cancelled with ErrLost
-	evTold          // its context was cancelled with ErrJobTimeout
-	evAmiss         // the session of its transaction is not as it should be; word: what is wrong
-	evSettled       // the job's outcome; word: that
-	evExit          // the process is about to end itself
-	evStall         // the process did not get to run; arg: for how long
-	evTrouble       // the library logged a warning or an error
-	evUp            // the worker has begun
-	evDown          // the worker has stopped as told
-	evLeft          // and has looked at what it has left behind; arg: how many things; word: those
-	evPrepared      // a handler has looked at its session; arg: how many prepared statements it has
-	evMemory        // what the process has; arg: bytes; word: of what
+	evStart    kind = iota // a handler began with a job; arg: its message's number; word: what it is to do
+	evTx                   // it has the transaction; arg: the server process
+	evMark                 // its attempt was marked before; arg: by which transaction
+	evFence                // it has its fencing token; arg: that
+	evWrite                // it called the sink; arg: the token; word: accepted or refused
+	evSpawn                // it enqueued a job in its transaction; arg: that job's number; word: its id
+	evRows                 // it has rows open from now on; arg: of so many bytes
+	evRead                 // it has read them
+	evEnd                  // it ended; word: ok, away, or why not
+	evLost                 // its context was cancelled with ErrLost
+	evTold                 // its context was cancelled with ErrJobTimeout
+	evAmiss                // the session of its transaction is not as it should be; word: what is wrong
+	evSettled              // the job's outcome; word: that
+	evExit                 // the process is about to end itself
+	evStall                // the process did not get to run; arg: for how long
+	evTrouble              // the library logged a warning or an error
+	evUp                   // the worker has begun
+	evDown                 // the worker has stopped as told
+	evLeft                 // and has looked at what it has left behind; arg: how many things; word: those
+	evPrepared             // a handler has looked at its session; arg: how many prepared statements it has
+	evMemory               // what the process has; arg: bytes; word: of what
 )
 
 var kindNames = []string{
-	"none", "start", "tx", "mark", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
+	"start", "tx", "mark", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
 	"exit", "stall", "trouble", "up", "down", "left", "prepared", "memory",
 }
 
@@ -62,7 +62,6 @@ type event struct {
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
-	buf  []byte
 }
 
 func openJournal(path string) (*journal, error) {
@@ -70,34 +69,25 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: file}, err
 }
 
-// write appends an event as of now. A log that cannot be written makes the run worthless, so it ends the process.
+// write appends an event.
 func (j *journal) write(k kind, group int32, job int64, attempt int, arg int64, word string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	b := strconv.AppendInt(j.buf[:0], now(), 10)
-	b = append(append(b, ' '), k.String()...)
-	b = strconv.AppendInt(append(b, ' '), int64(group), 10)
-	b = strconv.AppendInt(append(b, ' '), job, 10)
-	b = strconv.AppendInt(append(b, ' '), int64(attempt), 10)
-	b = strconv.AppendInt(append(b, ' '), arg, 10)
-	b = append(append(b, ' '), strings.ReplaceAll(word, "\n", " ")...)
-	j.flush(append(b, '\n'))
+	j.line("%v %d %d %d %d %s", k, group, job, attempt, arg, word)
 }
 
-// line appends a line as of now.
+// line appends a line as of now. A log that cannot be written makes the run worthless, so it ends the process.
 func (j *journal) line(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.flush(fmt.Appendf(strconv.AppendInt(j.buf[:0], now(), 10), " "+format+"\n", args...))
-}
-
-func (j *journal) flush(b []byte) {
-	j.buf = b
-	if _, err := j.file.Write(b); err != nil {
+	at := now()
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	if _, err := fmt.Fprintf(j.file, "%d %s\n", at, text); err != nil { // which is one write
 		fmt.Fprintln(os.Stderr, "torture: event log:", err)
 		os.Exit(3)
 	}
 }
+
+// log is told what the library logs.
+func (j *journal) log(line string) { j.line("log 0 - %s", line) }
 
 // lines calls f with each whole line of a log. The last one may be cut off: its process was killed as it wrote over the
 // end of a page, or the disk was full.
@@ -143,20 +133,15 @@ func readEvents(path string, proc int32) (events []event, err error) {
 				return err
 			}
 		}
-		k := evNone
-		for i, name := range kindNames {
-			if name == f[1] {
-				k = kind(i)
-			}
-		}
-		if k == evNone {
+		k := slices.Index(kindNames, f[1])
+		if k < 0 {
 			return fmt.Errorf("event %q", f[1])
 		}
 		if _, ok := words[f[6]]; !ok { // not to keep the line
 			words[f[6]] = strings.Clone(f[6])
 		}
 		events = append(events, event{
-			at: n[0], kind: k, group: int32(n[1]), job: n[2], attempt: int32(n[3]), arg: n[4],
+			at: n[0], kind: kind(k), group: int32(n[1]), job: n[2], attempt: int32(n[3]), arg: n[4],
 			word: words[f[6]], proc: proc,
 		})
 		return nil

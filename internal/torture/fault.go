@@ -56,6 +56,7 @@ const (
 	slow      trait = 1 << iota // it takes a while; others are injected meanwhile
 	light                       // no worker process is needed for it
 	exclusive                   // it takes the server, or all workers, down: nothing that lasts goes on meanwhile
+	undaunted                   // it goes on meanwhile all the same
 	freezing                    // it stops a process
 )
 
@@ -63,8 +64,8 @@ func (k *Kind) is(t trait) bool { return k.traits&t != 0 }
 
 // Kinds are all faults that there are.
 var Kinds = []*Kind{
-	{"kills", faultKill, injectKill, 0, "SIGKILLs of worker processes"},
-	{"stops", faultStop, injectStop, slow | freezing, "SIGSTOPs of worker processes for longer than every timeout"},
+	{"kills", faultKill, toOne(anyone, injectKill), 0, "SIGKILLs of worker processes"},
+	{"stops", faultStop, toOne(stoppable, injectStop), slow | freezing, "SIGSTOPs of workers, longer than any timeout"},
 	{"terminates", faultTerminate, injectTerminate, 0, "sessions of workers and producers, ended"},
 	{"severs", faultSever, injectSever, 0, "sessions that hold groups of workers, ended"},
 	{"leases", faultLease, injectLease, light, "changes of the lease of a queue"},
@@ -73,17 +74,17 @@ var Kinds = []*Kind{
 	{"partitions", faultPartition, injectPartition, slow, "times that two worker processes are cut off for as long"},
 	{"lost-commits", faultLose, injectLose, 0, "COMMITs whose answer is lost"},
 	{"resets", faultReset, injectReset, 0, "resets of all connections of two worker processes"},
-	{"latency", faultLatency, injectLatency, slow | light, "spells of slow connections of two worker processes"},
-	{"holds", faultHold, injectHold, slow, "times that handlers take longer than every timeout, with nothing wrong"},
+	{"latency", faultLatency, injectLatency, slow | light | undaunted, "spells of slow connections of two workers"},
+	{"holds", faultHold, toOne(anyone, injectHold), slow, "handlers slower than any timeout, with nothing wrong"},
 	{"sweeps", faultSweep, injectSweep, slow | freezing, "SIGSTOPs of worker processes in the middle of a sweep"},
-	{"reads", faultRead, injectRead, slow, "times that handlers keep rows open for longer than every timeout"},
+	{"reads", faultRead, toOne(anyone, injectRead), slow, "handlers that keep rows open for longer than that"},
 	{"operators", faultOperator, injectOperator, 0, "locks, deletions and purges of an operator that are rolled back"},
 	{"clashes", faultClash, injectClash, slow | light, "jobs that cannot be given up: a dead letter is in the way"},
 	{"vacuums", faultVacuum, injectVacuum, exclusive, "SIGKILLs of all workers, with VACUUM and CHECKPOINT behind"},
 	{"notices", faultNotices, injectNotices, slow | light, "spells in which the server's queue of notices is full"},
 	{"stubborn", faultStubborn, injectStubborn, 0, "handlers that never end; in a soak, late"},
-	{"outages", faultOutage, injectOutage, slow | light, "spells in which all handlers of a queue say Unavailable"},
-	{"bounces", faultBounce, injectBounce, 0, "workers that are stopped, and started again in the same process"},
+	{"outages", faultOutage, injectOutage, slow | light | undaunted, "spells in which handlers say Unavailable"},
+	{"bounces", faultBounce, toOne(anyone, injectBounce), 0, "workers that stop, and start again in their process"},
 }
 
 // plan returns all faults of the run, in the order in which they are to be injected.
@@ -213,7 +214,7 @@ func (r *run) inject(ctx context.Context, f *Kind, rng *rand.Rand) {
 	defer r.trying(f)()
 	var err error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; {
-		if err = f.inject(ctx, r, rng); err == nil {
+		if err = r.try(ctx, f, rng); err == nil {
 			r.mu.Lock()
 			r.injected[f.name]++
 			n := r.injected[f.name]
@@ -255,14 +256,32 @@ func (r *run) trials() (names []string) {
 	return names
 }
 
-// takeDown waits until nothing goes on that needs the server and the workers, which are about to be taken down. The
-// returned function is called when they are up again.
-func (r *run) takeDown() (up func()) {
-	r.server.Lock()
-	r.down.Store(true)
-	return func() {
-		r.down.Store(false)
-		r.server.Unlock()
+// try injects a fault, if it can be done at the moment.
+func (r *run) try(ctx context.Context, f *Kind, rng *rand.Rand) error {
+	switch {
+	case f.is(exclusive):
+		r.server.Lock()
+		defer r.server.Unlock()
+		r.down.Store(true)
+		defer r.down.Store(false)
+	case !f.is(undaunted):
+		r.server.RLock()
+		defer r.server.RUnlock()
+	}
+	return f.inject(ctx, r, rng)
+}
+
+// toOne is what is done to one worker process, and to its slow handlers, which go on then.
+func toOne(wanted func(*process) bool, inject func(context.Context, *run, *rand.Rand, *process) error,
+) func(context.Context, *run, *rand.Rand) error {
+	return func(ctx context.Context, r *run, rng *rand.Rand) error {
+		p := r.reserve(rng.IntN, wanted)
+		if p == nil {
+			return errNotNow
+		}
+		defer r.release(p)
+		defer p.tell("go")
+		return inject(ctx, r, rng, p)
 	}
 }
 
@@ -294,13 +313,15 @@ func (r *run) mark(what, proc string, pid int64, note string) {
 	r.book.line("%s %s %d %s", what, proc, pid, note)
 }
 
-func waited(c <-chan struct{}, limit time.Duration) bool {
+// waited reports whether a channel was closed in time.
+func waited(ctx context.Context, c <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-c:
 		return true
 	case <-timer.C:
-		return false
+	case <-ctx.Done():
 	}
+	return false
 }

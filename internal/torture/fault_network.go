@@ -35,8 +35,6 @@ const noteLoss = " is lost"
 // injectPartition cuts worker processes off for longer than every timeout: by taking down the link of the network
 // namespace, or with the proxy, which loses what goes in one direction and keeps the connections open.
 func injectPartition(ctx context.Context, r *run, rng *rand.Rand) error {
-	r.server.RLock()
-	defer r.server.RUnlock()
 	w := byProxy
 	if r.net != nil && rng.IntN(3) > 0 {
 		w = byNet
@@ -49,8 +47,7 @@ func injectPartition(ctx context.Context, r *run, rng *rand.Rand) error {
 	defer r.releaseAll(w, victims)
 	var held []int32
 	for _, p := range victims {
-		r.linger(ctx, p)
-		held = append(held, r.hub.held(p.name)...)
+		held = append(held, r.linger(ctx, p, "linger", anyGroup)...)
 	}
 	note := "the link is down"
 	if w == byProxy {

@@ -46,8 +46,6 @@ func (r *run) shortenNotices(ctx context.Context) error {
 // injectNotices fills the server's queue of notices, as any session of the cluster does that listens in a transaction
 // that it leaves open. No enqueue, and no caller's COMMIT, may fail by that.
 func injectNotices(ctx context.Context, r *run, _ *rand.Rand) error {
-	r.server.RLock()
-	defer r.server.RUnlock()
 	conn, err := pgx.ConnectConfig(ctx, r.pool.Config().ConnConfig)
 	if err != nil {
 		return errNotNow

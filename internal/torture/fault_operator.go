@@ -26,8 +26,6 @@ const (
 // would be, and rolls it back. Meanwhile workers try to claim those groups, as more is enqueued to them. No job has
 // been tried by that, and none may be charged.
 func injectOperator(ctx context.Context, r *run, rng *rand.Rand) error {
-	r.server.RLock()
-	defer r.server.RUnlock()
 	tx, err := r.client.DB().BeginTx(ctx, nil)
 	if err != nil {
 		return err

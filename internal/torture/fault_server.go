@@ -3,8 +3,10 @@ package torture
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
@@ -29,7 +31,7 @@ func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 		if p == nil {
 			return errNotNow
 		}
-		r.linger(ctx, p)
+		r.linger(ctx, p, "linger", anyGroup)
 		defer r.release(p)
 		defer p.tell("go")
 		who = p.name
@@ -41,28 +43,20 @@ func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var pids []int64
-	var names []string
-	for rows.Next() {
-		var pid int64
-		var name string
-		if err := rows.Scan(&pid, &name); err != nil {
-			return err
-		}
-		pids, names = append(pids, pid), append(names, name)
+	type session struct {
+		PID  int64
+		Name string
 	}
-	if rows.Err() != nil || len(pids) == 0 {
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[session])
+	if err != nil || len(list) == 0 {
 		return errNotNow
 	}
-	i := rng.IntN(len(pids))
-	rows.Close()
-	return r.terminate(ctx, names[i], pids[i])
+	one := list[rng.IntN(len(list))]
+	return r.terminate(ctx, one.Name, one.PID)
 }
 
 // injectRestart ends the server at once, and starts it again.
 func injectRestart(ctx context.Context, r *run, rng *rand.Rand) error {
-	defer r.takeDown()()
 	r.mark(faultRestart, "", 0, "")
 	if err := r.srv.Halt(); err != nil {
 		return err
@@ -77,7 +71,6 @@ func injectRestart(ctx context.Context, r *run, rng *rand.Rand) error {
 
 // injectCrash kills a server process: PostgreSQL then ends all sessions, and recovers.
 func injectCrash(ctx context.Context, r *run, _ *rand.Rand) error {
-	defer r.takeDown()()
 	var pid int64
 	var began, again time.Time
 	err := r.pool.QueryRow(ctx, `SELECT pid, pg_postmaster_start_time() FROM pg_stat_activity
@@ -106,5 +99,37 @@ func injectCrash(ctx context.Context, r *run, _ *rand.Rand) error {
 	if !ok {
 		return errNotNow
 	}
+	return nil
+}
+
+// injectVacuum kills all worker processes at once, and has the server vacuum, freeze and write out everything before
+// there are others: what could be read off the rows about attempts that died is gone then.
+func injectVacuum(ctx context.Context, r *run, rng *rand.Rand) error {
+	r.mu.Lock()
+	all := slices.Clone(r.slots)
+	r.mu.Unlock()
+	r.linger(ctx, all[rng.IntN(len(all))], "linger", anyGroup)
+	r.staff.Lock()
+	defer r.staff.Unlock()
+	r.mu.Lock()
+	all = slices.Clone(r.slots)
+	r.mu.Unlock()
+	r.mark("idle", "", 0, "")
+	defer func() { r.mark("staffed", "", 0, "") }()
+	for _, p := range all {
+		if !p.ended() {
+			r.kill(p)
+		}
+	}
+	const holding = `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'w%' AND backend_xid IS NOT NULL`
+	n := -1
+	until(ctx, goneWithin, func() bool { return r.pool.QueryRow(ctx, holding).Scan(&n) == nil && n == 0 })
+	for _, sql := range []string{"CHECKPOINT", "VACUUM (FREEZE) pgfifo.jobs", "VACUUM (FREEZE) pgfifo.queue_groups"} {
+		if _, err := r.pool.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	r.mark(faultVacuum, "", 0, "")
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,19 +27,16 @@ const (
 
 // injectSever ends the session that holds the groups of a worker, often in the middle of jobs.
 func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
-	r.server.RLock()
-	defer r.server.RUnlock()
 	p := r.reserve(rng.IntN, func(p *process) bool { return keepsAt(p.slot) })
 	if p == nil {
 		return errNotNow
 	}
-	lasts := time.Duration(0) // handlers go on for so long, though their job is lost
-	switch rng.IntN(4) {
-	case 0:
-		r.lingerKept(ctx, p)
+	lasts, how := time.Duration(0), rng.IntN(4)
+	if how < 2 {
+		r.linger(ctx, p, "linger", func(group int32) bool { return keeps(queueOf(group, r.cfg.Batch > 1)) })
+	}
+	if how == 0 { // handlers go on for so long, though their job is lost
 		lasts = time.Duration(learnt) + time.Second
-	case 1:
-		r.lingerKept(ctx, p)
 	}
 	defer r.children.Go(func() {
 		_ = pause.For(ctx, lasts)
@@ -55,17 +51,6 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 		return err
 	}
 	return r.terminate(ctx, p.name, pid)
-}
-
-// lingerKept is linger, of a handler whose group a session has.
-func (r *run) lingerKept(ctx context.Context, p *process) {
-	p.tell("linger")
-	until(ctx, 1500*time.Millisecond, func() bool {
-		r.feed()
-		return p.ended() || slices.ContainsFunc(r.hub.held(p.name), func(group int32) bool {
-			return keeps(queueOf(group, r.cfg.Batch > 1))
-		})
-	})
 }
 
 // terminate ends a session of a process.
@@ -91,8 +76,6 @@ func (r *run) terminate(ctx context.Context, name string, pid int64) error {
 
 // injectLease gives a queue the other lease. Workers that run go on with the one that they have.
 func injectLease(ctx context.Context, r *run, _ *rand.Rand) error {
-	r.server.RLock()
-	defer r.server.RUnlock()
 	queue := r.client.Queue(queueMixed)
 	from, err := queue.Settings(ctx)
 	if err != nil {

@@ -1,23 +1,26 @@
 package torture
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // overlap has a job of w1 that goes on while w2 begins with it anew. The functions are called before and after that.
 func (b *book) overlap(before func(), after ...func()) {
-	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
+	b.running()
 	before()
 	b.done(1, 10, 1, 2)
 	for _, f := range after {
 		f()
 	}
-	b.event(0, evEnd, 1, 10, 1, 0, "error").event(0, evSettled, 1, 10, 1, 0, "returned")
+	b.ends(0, 10, 1, 1, "error", "returned")
 }
 
 // alone has a job that goes on while something happens.
 func (b *book) alone(meanwhile func()) {
-	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evTx, 1, 10, 1, 71, "-")
+	b.running()
 	meanwhile()
-	b.event(0, evEnd, 1, 10, 1, 0, "ok").event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
+	b.comes(0, 10, 1, 1, "ok", "succeeded")
 }
 
 // again has the attempt of alone be lost, and the job run again.
@@ -29,8 +32,8 @@ func (b *book) again() {
 
 // tokens has an attempt that asks for a token.
 func (b *book) tokens(job int64, attempt int32, token int64, word, outcome string) *book {
-	b.event(0, evStart, 1, job, attempt, job, "-").event(0, evFence, 1, job, attempt, token, "-")
-	return b.event(0, evEnd, 1, job, attempt, 0, word).event(0, evSettled, 1, job, attempt, 0, outcome)
+	b.starts(0, job, 1, attempt).event(0, evFence, 1, job, attempt, token, "-")
+	return b.ends(0, job, 1, attempt, word, outcome)
 }
 
 func (b *book) two() *book { return b.twoIn(1) }
@@ -66,7 +69,7 @@ func (b *book) passedOver() {
 
 // spawn has a job that enqueues another one in its only attempt.
 func (b *book) spawn(word string, exists bool) {
-	b.send(10, 10, 1, resOK).event(0, evStart, 1, 10, 1, 10, "-").event(0, evSpawn, 1, 10, 1, 10+children, "20")
+	b.send(10, 10, 1, resOK).starts(0, 10, 1, 1).event(0, evSpawn, 1, 10, 1, 10+children, "20")
 	b.event(0, evEnd, 1, 10, 1, 0, word)
 	if word == "ok" {
 		b.event(0, evSettled, 1, 10, 1, 0, "succeeded").effect(1, 10, 1)
@@ -83,12 +86,12 @@ func (b *book) lost(next int32) *book { return b.lostAfter(0, next) }
 
 // lostAfter is lost, with so many milliseconds from the start to the death.
 func (b *book) lostAfter(ms int64, next int32) *book {
-	return b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(ms).kill().done(0, 10, 1, next)
+	return b.send(10, 10, 1, resOK).starts(2, 10, 1, 1).later(ms).kill().done(0, 10, 1, next)
 }
 
 // endedBeside has a job whose worker is killed, which is not counted, and a session ended before its next attempt.
 func (b *book) endedBeside(proc string) {
-	b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(1500).kill().later(1)
+	b.send(10, 10, 1, resOK).starts(2, 10, 1, 1).later(1500).kill().later(1)
 	b.mark(faultTerminate, proc, 77).done(0, 10, 1, 1)
 }
 
@@ -99,7 +102,7 @@ func (b *book) lower(between bool) {
 	if !between {
 		b.run(0, 9, 1, 1, "ok", "succeeded")
 	}
-	b.event(2, evStart, 1, 10, 1, 10, "-").later(1500).kill()
+	b.starts(2, 10, 1, 1).later(1500).kill()
 	if between {
 		b.enqueues[len(b.enqueues)-2].back = b.now * ms
 		b.later(1).run(0, 9, 1, 1, "ok", "succeeded")
@@ -129,8 +132,7 @@ func (b *book) batchDies(next ...int32) {
 		b.send(10+i, 10+i, group, resOK)
 	}
 	for i := range int64(3) {
-		b.event(2, evStart, group, 10+i, 1, 10+i, "-").event(2, evTx, group, 10+i, 1, 71, "-")
-		b.event(2, evEnd, group, 10+i, 1, 0, "ok")
+		b.starts(2, 10+i, group, 1).event(2, evTx, group, 10+i, 1, 71, "-").event(2, evEnd, group, 10+i, 1, 0, "ok")
 	}
 	b.mark(faultKill, "w3", 0)
 	for i, attempt := range next {
@@ -182,8 +184,7 @@ func (b *book) poisonSoon(which int, wait int64) {
 
 // besidePoison has an innocent in each of the processes that a job kills, from the second on.
 func (b *book) besidePoison() {
-	b.send(11, 11, 2, resOK)
-	b.poison(3)
+	b.send(11, 11, 2, resOK).poison(3)
 	n := int32(0)
 	for _, e := range slices.Clone(b.events) {
 		if e.kind == evStart && e.job == 10 {
@@ -196,7 +197,7 @@ func (b *book) besidePoison() {
 		}
 	}
 	b.done(0, 11, 2, 3)
-	slices.SortStableFunc(b.events, func(x, y event) int { return compare(x.at, y.at) })
+	slices.SortStableFunc(b.events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 }
 
 // behindPoison has an innocent in the first two processes that a job kills. The first time, the job is behind the head
@@ -211,11 +212,10 @@ func (b *book) behindPoison() {
 			b.done(0, 9, group, 2)
 		}
 		if i < 2 {
-			b.event(proc, evStart, 2, 11, attempt+int32(i), 11, "-")
+			b.starts(proc, 11, 2, attempt+int32(i))
 		}
 		if i == 0 {
-			b.event(proc, evStart, group, 9, 1, 9, "-").event(proc, evTx, group, 9, 1, 72, "-")
-			b.event(proc, evEnd, group, 9, 1, 0, "ok")
+			b.starts(proc, 9, group, 1).event(proc, evTx, group, 9, 1, 72, "-").event(proc, evEnd, group, 9, 1, 0, "ok")
 		}
 		b.exit(proc, 10, group, attempt).later(poisonWait.Milliseconds())
 	}
@@ -262,8 +262,7 @@ func (b *book) reads(bytes, took int64) *book {
 // start. 0: it is not told, and ends by itself.
 func (b *book) stubborn(told, next int64) {
 	const group = stubbornFrom + 1
-	b.send(10, 10, group, resOK).event(0, evStart, group, 10, 1, 10, doStubborn)
-	b.event(0, evTx, group, 10, 1, 71, "-")
+	b.send(10, 10, group, resOK).event(0, evStart, group, 10, 1, 10, doStubborn).event(0, evTx, group, 10, 1, 71, "-")
 	if told > 0 {
 		b.later(told).event(0, evTold, group, 10, 1, 0, "-")
 	}
@@ -271,13 +270,13 @@ func (b *book) stubborn(told, next int64) {
 	if told > 0 {
 		b.event(0, evSettled, group, 10, 1, 0, "unknown")
 	} else {
-		b.event(0, evEnd, group, 10, 1, 0, "error").event(0, evSettled, group, 10, 1, 0, "retried")
+		b.ends(0, 10, group, 1, "error", "retried")
 	}
 	b.done(1, 10, group, 2)
 }
 
 // looked has a job's worker die, an operator look at the jobs of a group, and nobody count that attempt.
 func (b *book) looked(group string) {
-	b.send(10, 10, 1, resOK).event(2, evStart, 1, 10, 1, 10, "-").later(1500).mark(faultKill, "w3", 0)
+	b.send(10, 10, 1, resOK).starts(2, 10, 1, 1).later(1500).mark(faultKill, "w3", 0)
 	b.noted(faultOperator, "", " lock of 2 jobs of plain/"+group).done(0, 10, 1, 1)
 }

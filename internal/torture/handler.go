@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/rpc"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -20,20 +21,16 @@ import (
 
 // handlers are those of a worker process, with what they need.
 type handlers struct {
-	name     string
-	groups   int32
-	batches  bool
-	settings []setting
-	waiting  waiting
-	client   *fifo.Client
-	pool     *pgxpool.Pool // of that
-	book     *journal
-	hub      *hubClient
-	soak     bool
-	bounce   [2]atomic.Pointer[context.CancelFunc] // end the runs of the workers, each of which is followed by another
-	gate     gate                                  // of slow handlers
-	readers  gate                                  // of those that have rows open
-	down     gate                                  // shut while what the handlers of queuePlain need is down
+	order
+	waiting waiting
+	client  *fifo.Client
+	pool    *pgxpool.Pool // of that
+	book    *journal
+	hub     *rpc.Client
+	bounce  [2]atomic.Pointer[context.CancelFunc] // end the runs of the workers, each of which is followed by another
+	gate    gate                                  // of slow handlers
+	readers gate                                  // of those that have rows open
+	down    gate                                  // shut while what the handlers of queuePlain need is down
 }
 
 // tell is told what the harness wants.
@@ -185,7 +182,7 @@ func (a *attempt) begin(ctx context.Context, begin func(context.Context) (pgx.Tx
 	if _, err := a.tx.Exec(ctx, sql, a.group, job.ID, job.Attempt(), a.N); err != nil {
 		return fmt.Errorf("effect: %w", err)
 	}
-	if a.soak && job.ID%64 == 0 {
+	if a.Soak && job.ID%64 == 0 {
 		var n int64
 		if err := a.tx.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n); err != nil {
 			return fmt.Errorf("prepared statements: %w", err)
@@ -243,7 +240,7 @@ func (a *attempt) act(ctx context.Context) error {
 	}
 	switch a.Do {
 	case doStubborn:
-		if a.soak {
+		if a.Soak {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
@@ -287,11 +284,11 @@ func (a *attempt) mend(ctx context.Context) error {
 // spawn enqueues a job that must exist exactly if this one is done. In a relaxed queue it does not: a crash of the
 // server would take both back, and another job could get the id.
 func (a *attempt) spawn(ctx context.Context) error {
-	if queueOf(a.group, a.batches) == queueRelaxed {
+	if queueOf(a.group, a.Batch > 1) == queueRelaxed {
 		return nil
 	}
 	child := task{N: a.N + children}
-	receipts, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To, a.batches))
+	receipts, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To, a.Batch > 1))
 	if err != nil {
 		return err
 	}
@@ -343,8 +340,9 @@ func (a *attempt) lasting(ctx context.Context, token int64, phase string) error 
 
 // call writes to the sink.
 func (a *attempt) call(token int64, phase string) error {
-	accepted, err := a.hub.write(a.name, a.group, a.job.ID, a.job.Attempt(), token, phase)
-	if err != nil {
+	accepted := false
+	c := Call{a.Name, a.group, a.job.ID, token, a.job.Attempt(), phase}
+	if err := a.hub.Call(hubName+".Write", c, &accepted); err != nil {
 		return err
 	}
 	word := "accepted"

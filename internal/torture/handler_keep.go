@@ -73,18 +73,14 @@ func (a *attempt) keepsake(ctx context.Context) (how string, write func(context.
 	switch n := a.N % 4; {
 	case n == 0 && a.alone:
 		tx, err := a.job.Tx(ctx)
-		return "bun", func(ctx context.Context, args ...any) error {
-			return a.raw(ctx, tx.Tx, args)
-		}, err
+		return "bun", func(ctx context.Context, args ...any) error { return raw(ctx, tx.Tx, args) }, err
 	case n == 1 && a.alone:
 		tx, err := a.job.Tx(ctx)
 		if err != nil {
 			return "", nil, err
 		}
 		inner, err := tx.BeginTx(ctx, nil)
-		return "nested bun", func(ctx context.Context, args ...any) error {
-			return a.raw(ctx, inner.Tx, args)
-		}, err
+		return "nested bun", func(ctx context.Context, args ...any) error { return raw(ctx, inner.Tx, args) }, err
 	case n == 2:
 		objects := a.tx.LargeObjects()
 		return "large object", func(ctx context.Context, _ ...any) error {
@@ -101,7 +97,7 @@ func (a *attempt) keepsake(ctx context.Context) (how string, write func(context.
 }
 
 // raw writes by database/sql.
-func (a *attempt) raw(ctx context.Context, tx *sql.Tx, args []any) error {
+func raw(ctx context.Context, tx *sql.Tx, args []any) error {
 	_, err := tx.ExecContext(ctx, straySQL, args...)
 	return err
 }

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (r *run) history(ctx context.Context) (*history, error) {
 		}
 		h.events = append(h.events, events...)
 	}
-	slices.SortStableFunc(h.events, func(a, b event) int { return compare(a.at, b.at) })
+	slices.SortStableFunc(h.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	for i := range r.cfg.Producers {
 		if err := h.readEnqueues(filepath.Join(r.dir, fmt.Sprint("p", i+1, ".log"))); err != nil {
 			return nil, err
@@ -134,16 +135,6 @@ func (r *run) history(ctx context.Context) (*history, error) {
 		return nil, err
 	}
 	return h, h.readServerLog(r.srv.Log, r.database, filepath.Join(r.dir, "server.log"))
-}
-
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // readEnqueues reads the log of a producer.
@@ -207,63 +198,52 @@ type querier interface {
 // readTables reads what is left in the database.
 func (h *history) readTables(ctx context.Context, db querier) error {
 	h.chains = make(map[int32]chain)
-	var e effect
-	err := each(ctx, db, "SELECT grp, place, job, attempt, msg FROM effects ORDER BY grp, place",
-		[]any{&e.group, &e.place, &e.job, &e.attempt, &e.msg}, func() error {
-			h.effects = append(h.effects, e)
+	var (
+		e       effect
+		group   int32
+		c       chain
+		d       deadLetter
+		id      string
+		payload []byte
+		s       stray
+		left    int64
+	)
+	return errors.Join(
+		each(ctx, db, "SELECT grp, place, job, attempt, msg FROM effects ORDER BY grp, place",
+			[]any{&e.group, &e.place, &e.job, &e.attempt, &e.msg}, func() error {
+				h.effects = append(h.effects, e)
+				return nil
+			}),
+		each(ctx, db, "SELECT grp, length, h FROM chains", []any{&group, &c.length, &c.hash}, func() error {
+			h.chains[group] = chain{c.length, bytes.Clone(c.hash)}
 			return nil
-		})
-	if err != nil {
-		return err
-	}
-	var group int32
-	var c chain
-	err = each(ctx, db, "SELECT grp, length, h FROM chains", []any{&group, &c.length, &c.hash}, func() error {
-		h.chains[group] = chain{c.length, bytes.Clone(c.hash)}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	var d deadLetter
-	var id string
-	var payload []byte
-	err = each(ctx, db, `SELECT id, queue, group_id, attempts, coalesce(jsonb_array_length(failures), 0), payload
-		FROM pgfifo.dead_letters ORDER BY id`,
-		[]any{&d.id, &d.queue, &id, &d.attempts, &d.failures, &payload}, func() error {
-			t, err := readTask(payload)
-			if err != nil {
+		}),
+		each(ctx, db, `SELECT id, queue, group_id, attempts, coalesce(jsonb_array_length(failures), 0), payload
+			FROM pgfifo.dead_letters ORDER BY id`,
+			[]any{&d.id, &d.queue, &id, &d.attempts, &d.failures, &payload}, func() error {
+				t, err := readTask(payload)
+				if err != nil {
+					return err
+				}
+				d.msg, d.do = t.N, t.Do
+				d.group, err = groupFor(d.queue, id, t)
+				h.dead = append(h.dead, d)
 				return err
-			}
-			d.msg, d.do = t.N, t.Do
-			if d.group, err = groupFor(d.queue, id, t); err != nil {
-				return err
-			}
-			h.dead = append(h.dead, d)
-			return nil
-		})
-	if err != nil {
-		return err
-	}
-	var s stray
-	err = each(ctx, db, `SELECT grp, job, attempt, how FROM strays
-		UNION ALL SELECT -1, oid::bigint, 0, 'large object' FROM pg_largeobject_metadata`,
-		[]any{&s.group, &s.job, &s.attempt, &s.how}, func() error {
-			if s.group < 0 {
-				s.job -= strays
-			}
-			h.strays = append(h.strays, s)
-			return nil
-		})
-	if err != nil {
-		return err
-	}
-	var left int64
-	const there = "SELECT id FROM pgfifo.jobs WHERE group_id NOT LIKE 'z%' ORDER BY id"
-	return each(ctx, db, there, []any{&left}, func() error {
-		h.left = append(h.left, left)
-		return nil
-	})
+			}),
+		each(ctx, db, `SELECT grp, job, attempt, how FROM strays
+			UNION ALL SELECT -1, oid::bigint, 0, 'large object' FROM pg_largeobject_metadata`,
+			[]any{&s.group, &s.job, &s.attempt, &s.how}, func() error {
+				if s.group < 0 {
+					s.job -= strays
+				}
+				h.strays = append(h.strays, s)
+				return nil
+			}),
+		each(ctx, db, "SELECT id FROM pgfifo.jobs WHERE group_id NOT LIKE 'z%' ORDER BY id",
+			[]any{&left}, func() error {
+				h.left = append(h.left, left)
+				return nil
+			}))
 }
 
 func each(ctx context.Context, db querier, sql string, to []any, row func() error) error {

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"net/rpc"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,13 @@ func TestHub(t *testing.T) {
 	h, err := newHub(filepath.Join(dir, "hub"), book, true, func() (int64, int64) { return 51, 25 })
 	require.NoError(t, err)
 	defer h.close()
-	c := &hubClient{path: filepath.Join(dir, "hub")}
+	c, err := rpc.Dial("unix", filepath.Join(dir, "hub"))
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	write := func(group int32, job, token int64, phase string) (accepted bool) {
+		require.NoError(t, c.Call(hubName+".Write", Call{"w1", group, job, token, 1, phase}, &accepted))
+		return accepted
+	}
 
 	for _, w := range []struct {
 		group    int32
@@ -39,20 +46,18 @@ func TestHub(t *testing.T) {
 		{4, 8, 10, "once", true},
 		{4, 7, 10, "once", false},
 	} {
-		accepted, err := c.write("w1", w.group, w.job, 1, w.token, w.phase)
-		require.NoError(t, err)
-		require.Equal(t, w.accepted, accepted, "%+v", w)
+		require.Equal(t, w.accepted, write(w.group, w.job, w.token, w.phase), "%+v", w)
 	}
-	require.Equal(t, []int32{2}, h.held("w1"))
-	require.Empty(t, h.held("w2"))
-	_, err = c.write("w1", 2, 7, 1, 5, "second")
-	require.NoError(t, err)
-	require.Empty(t, h.held("w1"))
-	require.Len(t, h.writes, 10)
+	require.Equal(t, []int32{2}, h.held("w1", false))
+	require.Empty(t, h.held("w1", true))
+	require.Empty(t, h.held("w2", false))
+	require.True(t, write(2, 7, 5, "second"))
+	require.Empty(t, h.held("w1", false))
+	require.True(t, write(2, 7, 5, "open"))
+	require.Equal(t, []int32{2}, h.held("w1", true))
+	require.Len(t, h.writes, 11)
 
-	from, count, err := c.ticket()
-	require.NoError(t, err)
-	require.Equal(t, []int64{51, 25}, []int64{from, count})
-	_, err = c.ask("nonsense")
-	require.ErrorContains(t, err, "error")
+	var ticket Ticket
+	require.NoError(t, c.Call(hubName+".Ticket", "p1", &ticket))
+	require.Equal(t, Ticket{51, 25}, ticket)
 }

@@ -1,11 +1,12 @@
 package torture
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
+	"net/rpc"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,11 +44,15 @@ func obey(text string) error {
 	if err != nil {
 		return err
 	}
+	hub, err := rpc.Dial("unix", o.Hub)
+	if err != nil {
+		return err
+	}
 	switch o.Role {
 	case "worker":
-		return work(o, book)
+		return work(o, book, hub)
 	case "producer":
-		return produce(o, book)
+		return produce(o, book, hub)
 	}
 	return fmt.Errorf("no role %q", o.Role)
 }
@@ -77,42 +82,27 @@ const poolPrefix = "pool-"
 
 // untilOrphaned reads what the harness says, a word a line, and ends the process when the harness has ended.
 func untilOrphaned(heard func(word string)) {
-	var rest []byte
-	buf := make([]byte, 256)
-	for {
-		n, err := os.Stdin.Read(buf)
-		rest = append(rest, buf[:n]...)
-		for {
-			word, after, ok := strings.Cut(string(rest), "\n")
-			if !ok {
-				break
-			}
-			heard(word)
-			rest = []byte(after)
-		}
-		if err != nil {
-			os.Exit(2)
-		}
+	for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
+		heard(scan.Text())
 	}
+	os.Exit(2)
 }
 
-// logger passes the library's warnings to a journal.
-func logger(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+// logger passes the library's warnings on.
+func logger(to logLines) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// troubles is the journal as a place for log lines, but for those of attempts, which hooks tell it of, of leases, which
-// the harness changes, and of queues, which are shared out among the workers of a process.
-type troubles struct{ book *journal }
+// logLines is told of each line.
+type logLines func(line string)
 
+func (f logLines) Write(p []byte) (int, error) {
+	f(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// attemptLines are those of attempts, which hooks tell a worker's journal of, of leases, which the harness changes, and
+// of queues, which are shared out among the workers of a process.
 var attemptLines = regexp.MustCompile(
 	`msg="pgfifo: (attempt failed|attempt lost|dead letter|queue is unavailable|the queue's SessionLease was changed|` +
 		`a job waits in a queue that this worker does not handle)`)
-
-func (t troubles) Write(p []byte) (int, error) {
-	if attemptLines.Match(p) {
-		return len(p), nil
-	}
-	t.book.write(evTrouble, 0, 0, 0, 0, strings.TrimSpace(string(p)))
-	return len(p), nil
-}

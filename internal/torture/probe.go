@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/receipt"
 )
 
 // howProbe is how the harness itself sends messages: to groups that are held just then, and will be for a while.
@@ -33,18 +31,12 @@ func (r *run) send(ctx context.Context, how, do string, group int32, delay time.
 	if how == howClash && group%2 == 0 {
 		m.MaxAttempts = 2
 	}
-	r.probes.line("invoke %d %s %d:%d:%d:0", n, how, n, group, delay.Nanoseconds())
-	ids, err := receipt.IDs(r.client.Enqueue(ctx, m))
-	switch {
-	case err == nil:
-		r.probes.line("ok %d %s %d", n, how, ids[0])
-		return ids[0], nil
-	case failed(err):
-		r.probes.line("fail %d %s %s", n, how, strings.ReplaceAll(err.Error(), "\n", " "))
-	default:
-		r.probes.line("unknown %d %s %s", n, how, strings.ReplaceAll(err.Error(), "\n", " "))
+	list := []string{fmt.Sprintf("%d:%d:%d:0", n, group, delay.Nanoseconds())}
+	receipts, err := r.probes.enqueue(n, how, list, func() ([]fifo.Receipt, error) { return r.client.Enqueue(ctx, m) })
+	if err != nil {
+		return 0, err
 	}
-	return 0, err
+	return receipts[0].ID, nil
 }
 
 // spare returns a group of its own for a fault, in the queue whose jobs are worked one by one.

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,6 +66,7 @@ func (r *run) spawn(role, name string, slot int, w way) (*process, error) {
 	p := &process{name: name, slot: slot, way: w, cmd: exec.Command(exe), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), orderEnv+"="+string(text))
 	p.cmd.Stdout, p.cmd.Stderr = errs, errs
+	apart(p.cmd)
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -96,6 +98,9 @@ func (r *run) man(slot int) error {
 	}
 	r.mu.Lock()
 	r.slots[slot] = p
+	if r.stopping { // halt may not have seen it
+		_ = p.cmd.Process.Kill()
+	}
 	r.mu.Unlock()
 	r.children.Go(func() {
 		_ = p.cmd.Wait() // how it ended, its state says
@@ -173,7 +178,7 @@ func (r *run) stopWorkers() (late []string) {
 		p.tell("stop")
 	}
 	for _, p := range slots {
-		if !waited(p.exited, stopWithin) {
+		if !waited(context.Background(), p.exited, stopWithin) {
 			late = append(late, p.name)
 			r.kill(p)
 		}

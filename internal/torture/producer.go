@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/rpc"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -26,17 +27,17 @@ const longestDelay = 1200 * time.Millisecond
 const senders = 3
 
 // produce is the life of a producer process, until there is no more to send.
-func produce(o order, book *journal) error {
+func produce(o order, book *journal, hub *rpc.Client) error {
 	ctx := context.Background()
 	pool, err := o.connect(ctx, senders)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	client := fifo.Open(pool, &fifo.Config{Logger: logger(logLines{book})})
+	client := fifo.Open(pool, &fifo.Config{Logger: logger(book.log)})
 	defer func() { _ = client.Close() }()
 	go untilOrphaned(func(string) {})
-	p := &producer{order: o, pool: pool, client: client, book: book, hub: &hubClient{path: o.Hub}}
+	p := &producer{order: o, pool: pool, client: client, book: book, hub: hub}
 	var before *level
 	if o.Soak {
 		if err := pool.Ping(ctx); err != nil {
@@ -52,21 +53,12 @@ func produce(o order, book *journal) error {
 	all.Wait()
 	if o.Soak {
 		debug.SetGCPercent(-1) // it would close what somebody has forgotten
-		p.hub.close()
-		errs = append(errs, client.Close())
+		errs = append(errs, hub.Close(), client.Close())
 		for _, what := range leftovers(pool, before) {
 			errs = append(errs, errors.New("left behind: "+what))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// logLines is a producer's journal as a place for log lines.
-type logLines struct{ book *journal }
-
-func (l logLines) Write(p []byte) (int, error) {
-	l.book.line("log 0 - %s", strings.ReplaceAll(strings.TrimSpace(string(p)), "\n", " "))
-	return len(p), nil
 }
 
 // A producer is a producer process.
@@ -75,7 +67,7 @@ type producer struct {
 	pool     *pgxpool.Pool
 	client   *fifo.Client
 	book     *journal
-	hub      *hubClient
+	hub      *rpc.Client
 	ops      atomic.Int64
 	prepares atomic.Int64
 }
@@ -83,14 +75,15 @@ type producer struct {
 // run sends the messages of one ticket after the other.
 func (p *producer) run(ctx context.Context) error {
 	for {
-		from, count, err := p.hub.ticket()
-		if err != nil || count == 0 {
+		var t Ticket
+		if err := p.hub.Call(hubName+".Ticket", p.Name, &t); err != nil || t.Count == 0 {
 			return err
 		}
-		rng := rand.New(rand.NewPCG(p.Seed, uint64(from)))
+		rng := rand.New(rand.NewPCG(p.Seed, uint64(t.From)))
 		pick := p.picker(rng)
-		for n := from; n < from+count; {
-			if n+1 < from+count && rng.IntN(100) < 3 {
+		end := t.From + t.Count
+		for n := t.From; n < end; {
+			if n+1 < end && rng.IntN(100) < 3 {
 				p.sendTwins(ctx, rng, n, pick())
 				n += 2
 				continue
@@ -104,7 +97,7 @@ func (p *producer) run(ctx context.Context) error {
 			}
 			var tasks []task
 			var to []int32
-			for ; n < from+count && len(tasks) < size; n++ {
+			for ; n < end && len(tasks) < size; n++ {
 				tasks = append(tasks, newTask(rng, n, p.order))
 				to = append(to, p.place(rng, n, pick()))
 			}
@@ -205,9 +198,19 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 		}
 		list[i] = fmt.Sprint(t.N, ":", to[i], ":", msgs[i].Delay.Nanoseconds(), ":", twins)
 	}
-	op := p.ops.Add(1)
-	p.book.line("invoke %d %s %s", op, how, strings.Join(list, ","))
-	receipts, err := p.enqueue(ctx, how, linger, msgs)
+	_, err := p.book.enqueue(p.ops.Add(1), how, list, func() ([]fifo.Receipt, error) {
+		return p.enqueue(ctx, how, linger, msgs)
+	})
+	if err != nil && !errors.Is(err, errRolledBack) {
+		_ = pause.For(ctx, 20*time.Millisecond) // the server may be down
+	}
+}
+
+// enqueue logs an enqueue of the messages in the list, and what became of it.
+func (j *journal) enqueue(op int64, how string, list []string, call func() ([]fifo.Receipt, error),
+) (receipts []fifo.Receipt, err error) {
+	j.line("invoke %d %s %s", op, how, strings.Join(list, ","))
+	receipts, err = call()
 	switch {
 	case err == nil:
 		for i, got := range receipts {
@@ -218,16 +221,13 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 				list[i] = "=" + list[i]
 			}
 		}
-		p.book.line("ok %d %s %s", op, how, strings.Join(list, ","))
-		return
+		j.line("ok %d %s %s", op, how, strings.Join(list, ","))
 	case failed(err):
-		p.book.line("fail %d %s %s", op, how, strings.ReplaceAll(err.Error(), "\n", " "))
+		j.line("fail %d %s %v", op, how, err)
 	default:
-		p.book.line("unknown %d %s %s", op, how, strings.ReplaceAll(err.Error(), "\n", " "))
+		j.line("unknown %d %s %v", op, how, err)
 	}
-	if !errors.Is(err, errRolledBack) {
-		_ = pause.For(ctx, 20*time.Millisecond) // the server may be down
-	}
+	return receipts, err
 }
 
 // notCommitted is an error before a transaction's COMMIT was sent: nothing of it can be there.

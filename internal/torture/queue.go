@@ -77,34 +77,15 @@ func queueOf(group int32, batches bool) string {
 	case !batches:
 		return queuePlain
 	}
-	switch group % 20 {
-	case 7, 10:
-		return queueKept
-	case 11:
-		return queueKeptWide
-	case 12:
-		return queueKeptLimited
-	case 16:
-		return queueKeptEach
-	case 17:
-		return queueMixed
-	}
-	switch group % 10 {
-	case 3:
-		return queueEach
-	case 4:
-		return queueSeveral
-	case 5:
-		return queueLimited
-	case 6:
-		return queueSlice
-	case 8:
-		return queueRelaxed
-	case 9:
-		return queueWide
-	default:
-		return queuePlain
-	}
+	return queueAt[group%int32(len(queueAt))]
+}
+
+// queueAt are the queues of groups, in turn.
+var queueAt = [...]string{
+	queuePlain, queuePlain, queuePlain, queueEach, queueSeveral,
+	queueLimited, queueSlice, queueKept, queueRelaxed, queueWide,
+	queueKept, queueKeptWide, queueKeptLimited, queueEach, queueSeveral,
+	queueLimited, queueKeptEach, queueMixed, queueRelaxed, queueWide,
 }
 
 // ofGroup reports whether a queue is worked in batches of several jobs of one group.

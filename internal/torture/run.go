@@ -48,8 +48,8 @@ type run struct {
 	super    bool     // the login is a superuser
 	prepare  bool     // transactions can be prepared
 
-	server sync.RWMutex // held for writing while the server, or all workers, are down on purpose
-	down   atomic.Bool  // likewise
+	server sync.RWMutex // held for writing by what is exclusive
+	down   atomic.Bool  // the server, or all workers, are down on purpose
 	staff  sync.RWMutex // held for writing while no process is to follow one that has died
 	clash  sync.Mutex   // while a dead letter is in the way
 	outage sync.Mutex   // while handlers say that something is down
@@ -91,18 +91,13 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.hubs, err = os.MkdirTemp("", "torture-"); err != nil {
 		return err
 	}
-	if r.book, err = openJournal(filepath.Join(r.dir, "faults.log")); err != nil {
-		return err
-	}
-	if r.probes, err = openJournal(filepath.Join(r.dir, "probes.log")); err != nil {
-		return err
-	}
-	if r.locked, err = openJournal(filepath.Join(r.dir, "locks.log")); err != nil {
-		return err
-	}
-	sink, err := openJournal(filepath.Join(r.dir, "sink.log"))
-	if err != nil {
-		return err
+	var sink *journal
+	for name, book := range map[string]**journal{
+		"faults.log": &r.book, "probes.log": &r.probes, "locks.log": &r.locked, "sink.log": &sink,
+	} {
+		if *book, err = openJournal(filepath.Join(r.dir, name)); err != nil {
+			return err
+		}
 	}
 	if r.hub, err = newHub(filepath.Join(r.hubs, "hub"), sink, r.cfg.Batch > 1, r.tickets); err != nil {
 		return err
@@ -217,7 +212,7 @@ func (r *run) openDatabase(ctx context.Context) error {
 	} else {
 		r.locks = true
 	}
-	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(logLines{r.probes})})
+	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(r.probes.log)})
 	for name, q := range queues {
 		if q.settings == (fifo.Settings{}) {
 			continue

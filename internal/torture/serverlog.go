@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"io"
 	"os"
 	"strings"
 )
@@ -25,7 +24,11 @@ func (h *history) readServerLog(path, database, copyTo string) error {
 	if path == "" {
 		return nil
 	}
-	if err := copyFile(path, copyTo); err != nil {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(copyTo, text, 0o600); err != nil {
 		return err
 	}
 	h.logged = true
@@ -53,21 +56,4 @@ func parseServerLine(line, database string) (serverError, bool) {
 		return serverError{}, false
 	}
 	return serverError{who: f[5], state: f[6], text: level + ": " + text}, true
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
 }

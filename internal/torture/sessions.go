@@ -1,5 +1,10 @@
 package torture
 
+import (
+	"context"
+	"time"
+)
+
 // A worker of the queues whose groups a session holds has few lanes, and runs many more jobs at once.
 const (
 	keptLanes   = 2
@@ -55,3 +60,32 @@ func (t *task) asks(queue string) string {
 // heedless reports whether a handler goes on as if nothing were wrong when its context has ended, asks for the
 // transaction, and returns no error.
 func (t *task) heedless() bool { return t.Tx != "" && t.N%2 == 0 }
+
+// keptSQL tells whether the row of a group says that a session runs a job for the nth time.
+const keptSQL = `SELECT count(*) FROM pgfifo.queue_groups
+WHERE queue = $1 AND group_id = $2 AND session IS NOT NULL AND job = $3 AND attempt = $4`
+
+// keptWithin is how long a handler waits for the answer.
+const keptWithin = 500 * time.Millisecond
+
+// kept looks, for some jobs of queues whose groups are a session's, whether others see that by the time when the
+// handler begins. Of a batch the row tells of the head.
+func (a *attempt) kept(ctx context.Context) {
+	if q := a.job.Queue; !keeps(q) || q == queueKeptEach || a.N%4 != 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keptWithin)
+	defer cancel()
+	var n int64
+	if a.pool.QueryRow(ctx, keptSQL, a.job.Queue, a.job.GroupID, a.job.ID, a.job.Attempt()).Scan(&n) == nil {
+		a.note(evMark, 2*n-1, "-")
+	}
+}
+
+// ending returns the context by which a handler asks for the transaction when all else is done.
+func (a *attempt) ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !a.heedless() {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), freeze)
+}

@@ -4,11 +4,16 @@ package torture
 
 import (
 	"os"
+	"os/exec"
 	"syscall"
 )
 
 // canStop says that processes can be stopped and go on.
 const canStop = true
+
+// apart gives a process a group of its own. In that of the harness, the kernel has a stopped one go on when the shell
+// ends that has started the run: that orphans the group.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func suspend(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 

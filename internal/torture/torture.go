@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // Run tortures the queue as cfg says. The error is of the harness itself; what is wrong with the queue is in the
@@ -59,15 +61,9 @@ func Main() {
 
 // until waits for a condition, and reports whether it came true in time.
 func until(ctx context.Context, limit time.Duration, cond func() bool) bool {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	for deadline := time.Now().Add(limit); !cond(); {
-		if time.Now().After(deadline) || ctx.Err() != nil {
+		if time.Now().After(deadline) || pause.For(ctx, 5*time.Millisecond) != nil {
 			return false
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
 		}
 	}
 	return true

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -223,7 +224,7 @@ func (c *checker) readWindows() {
 	}
 	for _, lists := range []map[int32][]window{c.windows, c.frozen} {
 		for _, list := range lists {
-			slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
+			slices.SortFunc(list, func(a, b window) int { return cmp.Compare(a.from, b.from) })
 		}
 	}
 }
@@ -234,7 +235,7 @@ func (c *checker) away(from, until int64) (sum int64) {
 	if n := len(c.down) + len(c.slow) + len(c.unstaffed); n != c.joined {
 		c.joined, c.gone = n, join(slices.Concat(c.down, c.slow, c.unstaffed))
 	}
-	i, _ := slices.BinarySearchFunc(c.gone, from, func(w window, at int64) int { return compare(w.until, at) })
+	i, _ := slices.BinarySearchFunc(c.gone, from, func(w window, at int64) int { return cmp.Compare(w.until, at) })
 	for ; i < len(c.gone) && c.gone[i].from < until; i++ {
 		sum += min(c.gone[i].until, until) - max(c.gone[i].from, from)
 	}
@@ -243,7 +244,7 @@ func (c *checker) away(from, until int64) (sum int64) {
 
 // join returns windows in order that do not overlap and cover the same.
 func join(list []window) (joined []window) {
-	slices.SortFunc(list, func(a, b window) int { return compare(a.from, b.from) })
+	slices.SortFunc(list, func(a, b window) int { return cmp.Compare(a.from, b.from) })
 	for _, w := range list {
 		if last := len(joined) - 1; last >= 0 && w.from <= joined[last].until {
 			joined[last].until = max(joined[last].until, w.until)
@@ -265,7 +266,7 @@ func (c *checker) excuse(proc int32, pid, at int64) string {
 		}
 	}
 	list := c.windows[proc]
-	n, _ := slices.BinarySearchFunc(list, at+1, func(w window, at int64) int { return compare(w.from, at) })
+	n, _ := slices.BinarySearchFunc(list, at+1, func(w window, at int64) int { return cmp.Compare(w.from, at) })
 	for i := n - 1; i >= 0 && list[i].from > at-longestWindow; i-- {
 		if list[i].covers(proc, pid, at) {
 			return list[i].why

@@ -98,7 +98,7 @@ func (r *run) work(ctx context.Context) error {
 		defer close(injected)
 		r.injectAll(ctx, faults)
 	}()
-	stuck := r.await(ctx, "the end of the faults", 0, func() bool { return waited(injected, 0) })
+	stuck := r.await(ctx, "the end of the faults", 0, func() bool { return waited(ctx, injected, 0) })
 	if !stuck {
 		stuck = r.await(ctx, "the producers", 0, func() bool {
 			return !slices.ContainsFunc(producers, func(p *process) bool { return !p.ended() })
@@ -117,7 +117,11 @@ func (r *run) work(ctx context.Context) error {
 	}
 	if stuck {
 		r.enough.Store(true)
-		r.stuck(ctx)
+		groups := r.text(ctx, stuckSQL)
+		r.mark("stuck", "", 0, groups)
+		if groups != "" {
+			r.breach("I8", "stuck groups: %s", groups)
+		}
 		cancel()
 		r.end.Jobs = max(r.jobs(context.WithoutCancel(ctx)), 1)
 		<-injected
@@ -189,7 +193,7 @@ func (r *run) quiet(ctx context.Context) {
 		WHERE datname = current_database() AND application_name <> 'torture' AND backend_xid IS NOT NULL
 		  AND backend_type = 'client backend'` // autovacuum has an id, too, when it truncates a table
 	if !until(ctx, quietWithin, func() bool { return get(holding, &end.Holding) && end.Holding == 0 }) {
-		r.mark("holding", "", 0, r.sessions(ctx))
+		r.mark("holding", "", 0, r.text(ctx, sessionsSQL))
 	}
 	until(ctx, quietWithin, func() bool {
 		free := 0
@@ -204,7 +208,7 @@ func (r *run) quiet(ctx context.Context) {
 		+ (SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL
 		   AND NOT pg_try_advisory_xact_lock_shared(session))` // that of one that is dead is free
 	if !until(ctx, quietWithin, func() bool { return get(kept, &end.Kept) && end.Kept == 0 }) {
-		r.mark("kept", "", 0, r.kept(ctx))
+		r.mark("kept", "", 0, r.text(ctx, keptBySQL))
 	}
 	get("SELECT count(*) FROM pg_prepared_xacts", &end.Prepared)
 	for _, name := range r.stopWorkers() {
@@ -218,51 +222,31 @@ func (r *run) quiet(ctx context.Context) {
 	get(jobsSQL, &end.Jobs)
 }
 
-// sessions says what all sessions do.
-func (r *run) sessions(ctx context.Context) (list string) {
-	const sql = `SELECT coalesce(string_agg(concat_ws(' ', application_name, pid, backend_type, state, wait_event,
+const (
+	// sessionsSQL says what all sessions do.
+	sessionsSQL = `SELECT coalesce(string_agg(concat_ws(' ', application_name, pid, backend_type, state, wait_event,
 		backend_xid, now() - xact_start, left(query, 60)), '; '), '')
 		FROM pg_stat_activity WHERE datname = current_database()`
-	if err := r.pool.QueryRow(ctx, sql).Scan(&list); err != nil {
-		return err.Error()
-	}
-	return strings.Join(strings.Fields(list), " ")
-}
-
-// kept says what is some session's.
-func (r *run) kept(ctx context.Context) (list string) {
-	const sql = `SELECT coalesce(string_agg(x.what || ' ' || CASE WHEN pg_try_advisory_xact_lock_shared(x.session)
+	// keptBySQL says what is some session's.
+	keptBySQL = `SELECT coalesce(string_agg(x.what || ' ' || CASE WHEN pg_try_advisory_xact_lock_shared(x.session)
 			THEN 'of the dead' ELSE 'of the living' END, '; '), '')
 		FROM (SELECT g.queue || '/' || g.group_id || ' job ' || g.job, session FROM pgfifo.queue_groups g
 		      UNION ALL SELECT s.queue || ' slot ' || s.n, session FROM pgfifo.slots s) x (what, session)
 		WHERE x.session IS NOT NULL`
-	if err := r.pool.QueryRow(ctx, sql).Scan(&list); err != nil {
+	// stuckSQL says which groups nobody works.
+	stuckSQL = `SELECT coalesce(string_agg(format('%s: %s jobs, head %s, held by %s', g, n, head, holder), '; '), '')
+		FROM (SELECT j.queue || '/' || j.group_id, count(*), min(j.id),
+			coalesce((SELECT string_agg(concat_ws(' ', a.application_name, a.pid, a.state), ', ')
+				FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND
+					a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
+			FROM pgfifo.jobs j WHERE j.group_id NOT LIKE 'z%' GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10
+		) stuck (g, n, head, holder)`
+)
+
+// text returns what a query says, in one line.
+func (r *run) text(ctx context.Context, sql string) (text string) {
+	if err := r.pool.QueryRow(ctx, sql).Scan(&text); err != nil {
 		return err.Error()
 	}
-	return list
-}
-
-// stuck says which groups nobody works.
-func (r *run) stuck(ctx context.Context) {
-	rows, err := r.pool.Query(ctx, `SELECT j.queue || '/' || j.group_id, count(*), min(j.id),
-		coalesce((SELECT string_agg(a.application_name || ' (' || a.pid || ', ' || coalesce(a.state, '') || ')', ' ')
-		          FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND
-		            a.backend_xid = (array_agg(j.xmax ORDER BY j.id))[1]), 'nobody')
-		FROM pgfifo.jobs j WHERE j.group_id NOT LIKE 'z%' GROUP BY j.queue, j.group_id ORDER BY min(j.id) LIMIT 10`)
-	if err != nil {
-		r.log("stuck groups: %v", err)
-		return
-	}
-	var list []string
-	for rows.Next() {
-		var group, holder string
-		var n, head int64
-		if rows.Scan(&group, &n, &head, &holder) == nil {
-			list = append(list, fmt.Sprintf("%s: %d jobs, head %d, held by %s", group, n, head, holder))
-		}
-	}
-	r.mark("stuck", "", 0, strings.Join(list, "; "))
-	if len(list) > 0 {
-		r.breach("I8", "stuck groups: %s", strings.Join(list, "; "))
-	}
+	return strings.Join(strings.Fields(text), " ")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/rpc"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -13,10 +14,11 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/rest"
 )
 
 // work is the life of a worker process, until it is told to stop, its death, or that of its parent.
-func work(o order, book *journal) error {
+func work(o order, book *journal, hub *rpc.Client) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	pool, err := o.connect(ctx, o.Lanes)
@@ -24,12 +26,13 @@ func work(o order, book *journal) error {
 		return err
 	}
 	defer pool.Close()
-	h := &handlers{
-		name: o.Name, groups: int32(o.Groups), batches: o.Batch > 1, book: book,
-		hub: &hubClient{path: o.Hub}, settings: settings(o), soak: o.Soak,
-	}
+	h := &handlers{order: o, book: book, hub: hub}
 	client := fifo.Open(pool, &fifo.Config{
-		Logger: logger(troubles{book}),
+		Logger: logger(func(line string) {
+			if !attemptLines.MatchString(line) {
+				book.write(evTrouble, 0, 0, 0, 0, line)
+			}
+		}),
 		Hooks: []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(book, job, outcome, err)
 			h.waiting.settled(job.ID, job.Attempt())
@@ -53,13 +56,13 @@ func work(o order, book *journal) error {
 		before = atRest(pool)
 	}
 	var beside sync.WaitGroup
-	beside.Go(func() { h.workStubborn(ctx, o) })
+	beside.Go(func() { h.workStubborn(ctx) })
 	var keptErr error
 	if o.Keeps {
-		beside.Go(func() { keptErr = h.supervise(ctx, h.worker(o, true), &h.bounce[1]) })
+		beside.Go(func() { keptErr = h.supervise(ctx, h.worker(true), &h.bounce[1]) })
 	}
 	book.write(evUp, 0, 0, 0, 0, "-")
-	err = h.supervise(ctx, h.worker(o, false), &h.bounce[0])
+	err = h.supervise(ctx, h.worker(false), &h.bounce[0])
 	beside.Wait()
 	err = errors.Join(err, keptErr)
 	if err == nil {
@@ -67,7 +70,7 @@ func work(o order, book *journal) error {
 	}
 	if o.Soak {
 		debug.SetGCPercent(-1) // it would close what somebody has forgotten
-		h.hub.close()
+		_ = hub.Close()
 		_ = client.Close()
 		more := leftovers(pool, before)
 		book.write(evLeft, 0, 0, 0, int64(len(more)), strings.Join(more, "; "))
@@ -77,17 +80,17 @@ func work(o order, book *journal) error {
 
 // worker returns the worker of the queues whose groups a session holds, or of the others. The first has few lanes, runs
 // many more jobs at once, and has both leases while queueMixed has the other one.
-func (h *handlers) worker(o order, session bool) *fifo.Worker {
-	worker := h.newWorker(o)
+func (h *handlers) worker(session bool) *fifo.Worker {
+	worker := h.newWorker()
 	if session {
 		worker.Concurrency, worker.SessionConcurrency = keptLanes, jobsPerLane*keptLanes
 	}
 	for name, q := range queues {
-		if mayKeep(name) != session || name == queueStubborn || o.Batch == 1 && name != queuePlain {
+		if mayKeep(name) != session || name == queueStubborn || h.Batch == 1 && name != queuePlain {
 			continue
 		}
-		q.BatchJobs *= o.Batch
-		q.BatchGroups *= o.Batch
+		q.BatchJobs *= h.Batch
+		q.BatchGroups *= h.Batch
 		if q.Handler = h.handle; name == queueSlice {
 			q.Handler, q.BatchHandler = nil, h.handleBatch
 		}
@@ -97,48 +100,39 @@ func (h *handlers) worker(o order, session bool) *fifo.Worker {
 }
 
 // newWorker returns a worker with the bounds of all.
-func (h *handlers) newWorker(o order) *fifo.Worker {
+func (h *handlers) newWorker() *fifo.Worker {
 	return &fifo.Worker{
-		Client: h.client, Name: o.Name, Concurrency: o.Lanes, MaxAttempts: mostLives, Retry: retry,
+		Client: h.client, Name: h.Name, Concurrency: h.Lanes, MaxAttempts: mostLives, Retry: retry,
 		Heartbeat: heartbeat, Silence: silence, ServerSilence: serverSilence,
 		SweepInterval: sweepEvery, GroupIdle: groupIdle,
 	}
 }
 
-// A redial is how long a worker waits that could not connect: longer each time. Many that try again and again keep a
-// busy server from answering any of them.
-type redial struct {
-	rest time.Duration
-	last time.Time
-}
-
+// A worker that could not connect waits longer each time. Many that try again and again keep a busy server from
+// answering any of them.
 const leastRedial, mostRedial = 100 * time.Millisecond, 3 * time.Second
-
-func (r *redial) wait(ctx context.Context) error {
-	if time.Since(r.last) > 2*mostRedial {
-		r.rest = leastRedial
-	}
-	err := pause.For(ctx, r.rest/2+rand.N(r.rest))
-	r.rest, r.last = min(2*r.rest, mostRedial), time.Now()
-	return err
-}
 
 // supervise runs a worker until ctx is done, over and over: the server may be down just now, or it is told to bounce.
 func (h *handlers) supervise(ctx context.Context, worker *fifo.Worker, bounce *atomic.Pointer[context.CancelFunc],
 ) error {
-	var again redial
-	for {
+	for failed := 0; ; {
 		running, end := context.WithCancel(ctx)
 		bounce.Store(&end)
+		began := time.Now()
 		err := worker.Run(running)
 		end()
 		if ctx.Err() != nil {
 			return err
 		}
-		if err != nil {
-			h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
-			_ = again.wait(ctx)
+		if err == nil {
+			continue
 		}
+		h.book.write(evTrouble, 0, 0, 0, 0, "worker: "+err.Error())
+		if failed++; time.Since(began) > 2*mostRedial {
+			failed = 1
+		}
+		wait := rest.Nth(failed, leastRedial, mostRedial)
+		_ = pause.For(ctx, wait/2+rand.N(wait))
 	}
 }
 
@@ -240,14 +234,7 @@ func (g *gate) wait(ctx context.Context, limit time.Duration) {
 	g.mu.Lock()
 	open := g.open
 	g.mu.Unlock()
-	if open == nil {
-		return
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-open:
-	case <-timer.C:
-	case <-ctx.Done():
+	if open != nil {
+		waited(ctx, open, limit)
 	}
 }

@@ -25,8 +25,8 @@ type subject struct {
 
 // choose returns the mutants whose names match, behind the controls for them.
 func choose(match *regexp.Regexp) (all []subject) {
-	controls := make(map[string]int) // by the kind of run
-	tests, alone := make(map[string][]string), make(map[string]bool)
+	controls := make(map[string]int) // by the kind of run: the place in all
+	tests := make(map[string][]string)
 	var chosen []subject
 	for _, theme := range mutants.Themes() {
 		for _, m := range theme.Mutants {
@@ -34,40 +34,27 @@ func choose(match *regexp.Regexp) (all []subject) {
 				continue
 			}
 			chosen = append(chosen, subject{m, theme.Name, false})
-			if m.Test.Run != "" {
-				tests[m.Test.Package] = append(tests[m.Test.Package], m.Test.Run)
-				alone[m.Test.Package] = alone[m.Test.Package] || m.Alone
-				continue
-			}
 			i, known := controls[kind(&m)]
 			if !known {
-				controls[kind(&m)] = len(all)
-				c := mutants.Mutant{
-					Name: fmt.Sprintf("control-%d", len(all)+1), Breaks: "nothing", Torture: m.Torture, Alone: m.Alone,
-				}
+				i = len(all)
+				controls[kind(&m)] = i
+				c := mutants.Mutant{Name: fmt.Sprintf("control-%d", i+1), Breaks: "nothing", Torture: m.Torture}
 				all = append(all, subject{c, "the library as it is", true})
-			} else {
-				all[i].Alone = all[i].Alone || m.Alone
 			}
-		}
-	}
-	for _, m := range chosen { // in the order of the list
-		if runs, ok := tests[m.Test.Package]; ok {
-			delete(tests, m.Test.Package)
-			slices.Sort(runs)
-			test := mutants.Test{Package: m.Test.Package, Run: strings.Join(slices.Compact(runs), "|")}
-			c := mutants.Mutant{
-				Name: fmt.Sprintf("control-%d", len(all)+1), Breaks: "nothing", Test: test,
-				Alone: alone[m.Test.Package],
+			all[i].Alone = all[i].Alone || m.Alone
+			if m.Test.Run != "" {
+				runs := append(tests[m.Test.Package], m.Test.Run)
+				slices.Sort(runs)
+				tests[m.Test.Package] = slices.Compact(runs)
+				all[i].Test = mutants.Test{Package: m.Test.Package, Run: strings.Join(tests[m.Test.Package], "|")}
 			}
-			all = append(all, subject{c, "the library as it is", true})
 		}
 	}
 	return append(all, chosen...)
 }
 
-// kind names the run of the harness that is to catch a mutant.
-func kind(m *mutants.Mutant) string { return strings.Join(m.Torture, " ") }
+// kind names the run of the harness that is to catch a mutant, or the package of the test.
+func kind(m *mutants.Mutant) string { return strings.Join(m.Torture, " ") + m.Test.Package }
 
 // A gate runs all subjects.
 type gate struct {

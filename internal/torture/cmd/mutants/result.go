@@ -43,14 +43,16 @@ func (r *result) verdict() string {
 	switch {
 	case r.err != nil:
 		return "FAILED: " + r.err.Error()
+	case r.control && r.ok() && r.Test.Run != "":
+		return fmt.Sprintf("passes: %d tests of package %s", strings.Count(r.Test.Run, "|")+1, r.Test.Package)
 	case r.control && r.ok():
-		return "passes"
+		return "passes: " + strings.Join(r.Torture, " ")
 	case r.control:
 		return "BROKEN: " + by + ": " + r.first
 	case len(r.by) == 0:
 		return fmt.Sprintf("NOT CAUGHT by %d jobs", r.jobs)
 	case r.Test.Run != "":
-		return by
+		return "test " + by
 	}
 	return fmt.Sprintf("%s after %d jobs", by, r.jobs)
 }

@@ -17,26 +17,18 @@ func printTable(to io.Writer, results []result, took time.Duration) error {
 		r := &results[i]
 		if r.theme != theme {
 			theme = r.theme
-			_, _ = fmt.Fprintf(w, "\t\t\t\t\n%s\tcaught by\tjobs\tseconds\t\n", strings.ToUpper(theme))
+			_, _ = fmt.Fprintf(w, "\t\t\t\n%s\tcaught by\tseconds\t\n", strings.ToUpper(theme))
 		}
-		jobs, by := "", strings.Join(r.by, " ")
 		switch {
 		case !r.ok():
 			wrong++
-			by = r.verdict()
 		case r.control:
-			by = "passes: " + strings.Join(r.Torture, " ")
-			if r.Test.Run != "" {
-				by = fmt.Sprintf("passes: %d tests of package %s", strings.Count(r.Test.Run, "|")+1, r.Test.Package)
-			}
 		case r.Test.Run != "":
 			byTest++
-			by = "test " + by
 		default:
 			byHarness++
-			jobs = fmt.Sprint(r.jobs)
 		}
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%.1f\t%s\n", r.Name, by, jobs, r.seconds, r.Breaks)
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%.1f\t%s\n", r.Name, r.verdict(), r.seconds, r.Breaks)
 	}
 	if err := w.Flush(); err != nil {
 		return err
