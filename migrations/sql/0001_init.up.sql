@@ -366,7 +366,8 @@ CREATE FUNCTION pgfifo.enqueue(
 #variable_conflict use_variable
 DECLARE
     -- What Go's unicode.IsPrint says no to, and Unicode has given a meaning or keeps for none.
-    unprintable CONSTANT text COLLATE "C" := '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
+    unprintable CONSTANT text COLLATE "C" :=
+        '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
         || '\u1680\u180E\u2000-\u200F\u2028-\u202F\u205F-\u206F\u3000\uE000-\uF8FF\uFDD0-\uFDEF\uFEFF\uFFF0-\uFFFB'
         || '\uFFFE\uFFFF\U000110BD\U000110CD\U00013430-\U0001343F\U0001BCA0-\U0001BCA3\U0001D173-\U0001D17A'
         || '\U0001FFFE\U0001FFFF\U0002FFFE\U0002FFFF\U0003FFFE\U0003FFFF\U0004FFFE\U0004FFFF'
@@ -479,6 +480,9 @@ BEGIN
     VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0),
             nullif(priority, 0))
     RETURNING jobs.id INTO id;
+    IF id IS NULL THEN
+        RAISE triggered_action_exception USING MESSAGE = 'a trigger keeps the job from being made';
+    END IF;
     IF dedup_id IS NOT NULL THEN
         UPDATE pgfifo.dedup_ids d
         SET job = id, expires = d.expires + (clock_timestamp() - now) -- it may have been waited for

@@ -65,9 +65,12 @@ var effects = []Mutant{
 		Torture: contended, By: []string{"I6", "I5", "I8"},
 	},
 	{
-		Name:    "dead-letter-dropped",
-		Breaks:  "a job that is given up is deleted, and no dead letter made",
-		Edits:   []Edit{{"fifo/sql/bury.sql", "FROM job\n", "FROM job WHERE false\n"}},
+		Name:   "dead-letter-dropped",
+		Breaks: "a job that is given up is deleted, and no dead letter made",
+		Edits: []Edit{
+			{"fifo/sql/bury.sql", "FROM job\n    RETURNING 1", "FROM job WHERE false\n    RETURNING 1"},
+			{"fifo/sql/bury.sql", "NOT EXISTS (SELECT FROM letter)", "false"},
+		},
 		Torture: contended, By: []string{"I1"},
 	},
 	{

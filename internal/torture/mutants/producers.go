@@ -98,7 +98,7 @@ var producers = []Mutant{
 		Name:   "notice-in-the-callers-transaction",
 		Breaks: "an enqueue says its notice in the caller's transaction, which then cannot be prepared",
 		Edits: []Edit{{
-			"fifo/sql/enqueue.sql", "pg_current_xact_id()::text::bigint AS xid",
+			"fifo/sql/enqueued.sql", "pg_current_xact_id()::text::bigint AS xid",
 			"pg_current_xact_id()::text::bigint + (pg_notify('pgfifo', '') IS NULL)::integer AS xid",
 		}},
 		Torture: plain, By: []string{"I10"}, Alone: true,
