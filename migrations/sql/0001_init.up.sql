@@ -458,9 +458,13 @@ BEGIN
         FROM (SELECT) one
         LEFT JOIN pgfifo.queues q ON q.queue = queue COLLATE "C"
         ON CONFLICT (key) DO UPDATE
-        SET job = CASE WHEN d.expires > now THEN d.job END,
-            expires = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.expires ELSE EXCLUDED.expires END,
-            ungrouped = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.ungrouped ELSE EXCLUDED.ungrouped END
+        SET (job, expires, ungrouped) = (
+            SELECT CASE WHEN k.kept THEN d.job END, CASE WHEN k.kept THEN d.expires ELSE EXCLUDED.expires END,
+                   CASE WHEN k.kept THEN d.ungrouped ELSE EXCLUDED.ungrouped END
+            FROM (SELECT d.job IS NOT NULL
+                         AND (d.expires > now
+                              OR d.job IS DISTINCT FROM (SELECT o.job FROM pgfifo.dedup_ids o WHERE o.key = d.key))
+                 ) AS k (kept))
         RETURNING d.key, d.job INTO hash, id;
         IF id IS NOT NULL THEN
             duplicate := true;
