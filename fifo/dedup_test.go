@@ -169,6 +169,42 @@ func TestDedupAtOnce(t *testing.T) {
 	})
 }
 
+// However long the first one's transaction was open: the second is a duplicate, by whichever way it comes.
+func TestDedupBehindALongTransaction(t *testing.T) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, again bool) {
+		pgtest.OverEach(t, []string{"client", "function"}, func(t *testing.T, by string) {
+			b := newBed(t)
+			require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{DedupWindow: time.Second}))
+			if again { // the id is there, and has expired
+				b.receipts(deduped("g", "a"))
+				b.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp()")
+			}
+			tx := b.begin()
+			first := b.receiptsIn(tx, deduped("g", "a"))[0]
+			require.False(t, first.Duplicate)
+			time.Sleep(1100 * time.Millisecond) // its window is over
+			var got fifo.Receipt
+			second := beside(func() error {
+				if by == "function" {
+					const call = "SELECT * FROM pgfifo.enqueue('q', 'g', 'x', dedup_id => 'a')"
+					return b.pool.QueryRow(t.Context(), call).Scan(&got.ID, &got.Duplicate, &got.Replaced)
+				}
+				all, err := b.client.Enqueue(t.Context(), deduped("g", "a"))
+				if err == nil {
+					got = all[0]
+				}
+				return err
+			})
+			await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
+			require.NoError(t, tx.Commit(t.Context()))
+			require.NoError(t, receive(t, second, "the second producer"))
+			require.Equal(t, fifo.Receipt{ID: first.ID, Duplicate: true}, got)
+			b.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp()")
+			require.False(t, b.receipts(deduped("g", "a"))[0].Duplicate, "whoever has not waited")
+		})
+	})
+}
+
 // What is undone to a savepoint was not taken: neither for the transaction itself nor for one that waits for it.
 func TestDedupSavepoint(t *testing.T) {
 	b := newBed(t)

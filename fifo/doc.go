@@ -246,8 +246,9 @@
 // SELECT list of a query it is called in the order of the ORDER BY, if that does not use its result and the query has
 // no DISTINCT or UNION, and no function that returns sets, beside which it is called once more for each set. Behind
 // FROM or LATERAL it is called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each
-// column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large 54000. Hooks are not
-// called, and nobody is notified: workers find the job at their next look, after PollInterval at most.
+// column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large 54000, and a job that a
+// trigger of yours keeps from being made 09000. Hooks are not called, and nobody is notified: workers find the job at
+// their next look, after PollInterval at most.
 //
 // # Several queues in one worker
 //

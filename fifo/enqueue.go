@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -45,11 +47,12 @@ type Receipt struct {
 // A Message with Replace takes one round trip more if it is a duplicate. The job whose payload it replaces does not
 // begin until the transaction has ended, and the others of its group wait for that.
 //
-// It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If it fails because the
-// connection broke, the jobs may have been enqueued all the same; so may those of a transaction whose commit failed
-// that way. Messages with a DedupID can be sent again then, within its window. Whether to send others again is for the
-// caller to decide, by looking: pgconn.SafeToRetry, of pgx 5.12 at least, also says true of a COMMIT that was sent and
-// whose answer was lost.
+// It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If a trigger of yours keeps
+// one of the jobs from being made, that is an error, and none is made. If it fails because the connection broke, the
+// jobs may have been enqueued all the same; so may those of a transaction whose commit failed that way. Messages with a
+// DedupID can be sent again then, within its window. Whether to send others again is for the caller to decide, by
+// looking: pgconn.SafeToRetry, of pgx 5.12 at least, also says true of a COMMIT that was sent and whose answer was
+// lost.
 func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error) {
 	return c.enqueue(ctx, c.all(), msgs)
 }
@@ -149,7 +152,11 @@ func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err
 	return fresh, xid, err
 }
 
-var enqueueNewSQL = "WITH job AS (" + statement("enqueue") + ")" + statement("enqueue_new")
+var (
+	jobSQL        = "WITH job AS (" + statement("enqueue") + ")"
+	enqueueSQL    = jobSQL + statement("enqueued")
+	enqueueNewSQL = jobSQL + statement("enqueue_new") + statement("enqueued")
+)
 
 func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, xid int64, err error) {
 	var sql string
@@ -163,14 +170,22 @@ func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, 
 	case len(b) == 1 && !c.cfg.CommitOrder && b[0].priority == 0:
 		sql, args = statement("enqueue_one"), b[0].values()
 	default:
-		sql, args = statement("enqueue"), b.columns(c.cfg.CommitOrder)
+		sql, args = enqueueSQL, b.columns(c.cfg.CommitOrder)
 	}
 	ids := make([]int64, 0, len(b))
 	err = each(ctx, db, c.schema.Qualify(sql), func(r row) error {
-		var id int64
-		err := r.Scan(&id, &xid)
-		ids = append(ids, id)
-		return err
+		var list string
+		if err := r.Scan(&list, &xid); err != nil {
+			return err
+		}
+		for text := range strings.SplitSeq(list, ",") {
+			id, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		return nil
 	}, args...)
 	if err == nil && len(ids) != len(b) {
 		err = fmt.Errorf("%d jobs for %d messages", len(ids), len(b))

@@ -7,14 +7,14 @@ import (
 )
 
 // A job that is parked until 'infinity' is listed with a time that Go has, and one since '-infinity' as not delayed. So
-// is the time of an enqueue that was written by hand, and '-infinity' is none.
+// is the time of an enqueue or a death that was written by hand, and '-infinity' is none.
 const (
 	jobsSQL     = fromJobsSQL + "pgfifo.jobs WHERE "
 	fromJobsSQL = listSQL + `
 		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
 		FROM `
 	deadLettersSQL = listSQL + `
-		NULL::timestamptz, died_at
+		NULL::timestamptz, nullif(least(died_at, timestamptz '9999-12-31 UTC'), '-infinity')
 		FROM pgfifo.dead_letters WHERE `
 	listSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),
 		nullif(least(enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity'), failures, coalesce(priority, 0),`

@@ -79,10 +79,12 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 // Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
 // comes before its groups.
 func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
-	const sql = "SELECT queue, group_id, reason, paused_at, coalesce(job, 0), by_hand FROM pgfifo.pauses " +
-		"WHERE NOT limited ORDER BY queue, group_id"
+	const sql = `SELECT queue, group_id, reason, nullif(least(paused_at, timestamptz '9999-12-31 UTC'), '-infinity'),
+		coalesce(job, 0), by_hand FROM pgfifo.pauses WHERE NOT limited ORDER BY queue, group_id`
 	return readAll(ctx, c.all(), "list pauses of", sql, func(r row) (p Pause, err error) {
-		err = r.Scan(&p.Queue, &p.GroupID, &p.Reason, &p.PausedAt, &p.Job, &p.ByHand)
+		var pausedAt *time.Time
+		err = r.Scan(&p.Queue, &p.GroupID, &p.Reason, &pausedAt, &p.Job, &p.ByHand)
+		p.PausedAt = orZero(pausedAt)
 		return p, err
 	})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
-// and run in psql as they are, but for enqueue_new.sql.
+// and run in psql as they are, but for enqueue_new.sql and enqueued.sql.
 //
 //go:embed sql/*.sql
 var files embed.FS

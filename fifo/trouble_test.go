@@ -37,6 +37,11 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 				"CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
 			"DROP TRIGGER refuse ON pgfifo.jobs",
 		},
+		"a trigger that keeps the dead letter from being made": {
+			strings.NewReplacer("OLD.", "NEW.", "RAISE EXCEPTION ''not this one''", "RETURN NULL").Replace(raise) +
+				"CREATE TRIGGER refuse BEFORE INSERT ON pgfifo.dead_letters FOR EACH ROW EXECUTE FUNCTION refuse()",
+			"DROP TRIGGER refuse ON pgfifo.dead_letters",
+		},
 		"a value that cannot be read": {
 			"UPDATE pgfifo.jobs SET failures = '1' WHERE group_id = 'bad'",
 			"UPDATE pgfifo.jobs SET failures = NULL WHERE group_id = 'bad'",

@@ -77,3 +77,46 @@ func TestVerbsOnInfiniteTimes(t *testing.T) {
 		}
 	}
 }
+
+// Nor does such a time of a death or of a pause.
+func TestInfiniteDeathsAndPauses(t *testing.T) {
+	b := newBed(t)
+	q := b.client.Queue("q")
+	for at, year := range map[string]int{"infinity": 9999, "-infinity": 1} {
+		ids := b.send("g", "1", "2", "3")
+		require.NoError(t, q.Bury(t.Context(), ids[0], ""))
+		require.NoError(t, q.Bury(t.Context(), ids[1], ""))
+		b.exec("UPDATE pgfifo.dead_letters SET died_at = '"+at+"' WHERE id = $1", ids[0])
+		letters := b.deadLetters()
+		require.Len(t, letters, 2)
+		require.Equal(t, year, letters[0].DiedAt.UTC().Year())
+		why, err := q.WhyJob(t.Context(), ids[0])
+		require.NoError(t, err)
+		require.Equal(t, year, why.Since.UTC().Year())
+		require.NotEmpty(t, why.Reason())
+		require.ErrorIs(t, q.Delete(t.Context(), ids[0]), fifo.ErrJobNotFound, "it is a dead letter")
+		_, _, err = q.Group("g").Redrive(t.Context(), fifo.Redrive{
+			Letters: fifo.Letters{IDs: ids[:1]}, Headers: fifo.Headers{"a": "b"},
+		})
+		require.NoError(t, err)
+
+		for _, paused := range []fifo.Scope{q, q.Group("g")} {
+			require.NoError(t, pausing(paused.Pause(t.Context(), "")))
+			b.exec("UPDATE pgfifo.pauses SET paused_at = '" + at + "'")
+			pauses, err := b.client.Pauses(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, year, only(t, pauses).PausedAt.UTC().Year())
+			why := b.why("g")
+			require.Equal(t, year, why.Since.UTC().Year())
+			require.NotEmpty(t, why.Reason())
+			was, _, err := paused.Pause(t.Context(), "again")
+			require.NoError(t, err)
+			require.True(t, was)
+			resumed, err := paused.Resume(t.Context())
+			require.NoError(t, err)
+			require.True(t, resumed)
+		}
+		b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.dead_letters")
+	}
+	b.ledger.sent = nil
+}

@@ -9,7 +9,8 @@
 -- Whoever takes a key second waits until the first one's transaction has ended, and then finds its job, or takes the
 -- key itself. ON CONFLICT evaluates SET with the row as it is when it has been locked. Keys are taken in one order, so
 -- that calls cannot deadlock with each other. One that has expired by this server's clock, or that was taken and not
--- used, is taken anew.
+-- used, is taken anew. But one whose job this statement's snapshot has not, because it waited for that job's
+-- transaction, is remembered, however long that was open.
 --
 -- Ids are printable, so no two keys are made of the same text.
 WITH message AS (
@@ -27,11 +28,13 @@ WITH message AS (
     FROM message m
     ORDER BY m.key, m.n
     ON CONFLICT (key) DO UPDATE
-    SET job = CASE WHEN d.expires > statement_timestamp() THEN d.job END,
-        expires = CASE WHEN d.expires > statement_timestamp() AND d.job IS NOT NULL
-                       THEN d.expires ELSE EXCLUDED.expires END,
-        ungrouped = CASE WHEN d.expires > statement_timestamp() AND d.job IS NOT NULL
-                         THEN d.ungrouped ELSE EXCLUDED.ungrouped END
+    SET (job, expires, ungrouped) = (
+        SELECT CASE WHEN k.kept THEN d.job END, CASE WHEN k.kept THEN d.expires ELSE EXCLUDED.expires END,
+               CASE WHEN k.kept THEN d.ungrouped ELSE EXCLUDED.ungrouped END
+        FROM (SELECT d.job IS NOT NULL
+                     AND (d.expires > statement_timestamp()
+                          OR d.job IS DISTINCT FROM (SELECT o.job FROM pgfifo.dedup_ids o WHERE o.key = d.key))
+             ) AS k (kept))
     RETURNING d.key, d.job
 )
 SELECT m.n, t.key, t.job

@@ -1,12 +1,11 @@
--- Enqueues messages: all or none, one statement, one round trip, however many there are.
+-- Enqueues messages: all or none, one statement, one round trip, however many there are. Behind it stands enqueued.sql.
 --
 -- $1 queues, $2 group ids, $3 payloads, $4 delays in microseconds, $5 maximum attempts (0: the worker's default), $7
 -- headers, $8 when to run, in microseconds since 1970 (0: when the delay is over), $9 priorities (0: none), all of one
 -- length, or NULL for none; $6 whether in the order of commits (NULL: none of them).
 --
 -- It inserts into one table and locks nothing that exists, so it never waits: not for a running job, whatever that
--- job does, nor for another producer. Ids are drawn in the order of the messages; the answer is in any order. xid is
--- the transaction's id, the same in each row.
+-- job does, nor for another producer. Ids are drawn in the order of the messages; the answer is in any order.
 --
 -- In the order of commits, producers of one group wait for each other: the second draws its ids when the first has
 -- committed or rolled back, so order by id is order by commit. The lock is an advisory one that belongs to the
@@ -34,4 +33,4 @@ WHERE CASE WHEN $6::boolean[] IS NOT NULL
            ELSE true
       END
 ORDER BY m.n
-RETURNING id, pg_current_xact_id()::text::bigint AS xid
+RETURNING id

@@ -1,23 +1,30 @@
 -- Records the last attempt of a job and moves it to another queue, as a new message at the end of the group with the
 -- same id there; its own group goes on. Run in the transaction that holds the job, after the handler's writes are
--- undone: one row.
+-- undone: one row, or an error.
 --
 -- $1 to $9 are those of bury.sql, $10 the other queue. No row: somebody else has counted the attempt. Payload, headers,
 -- failures and priority are kept; headers say where it was, over those of an earlier move. It inserts a row that nobody
--- else can have, so it waits for nobody. See the trigger draw_after_xid for its id.
+-- else can have, so it waits for nobody. See the trigger draw_after_xid for its id. If a trigger of the user's
+-- keeps that row from being made, it is an error, as in bury.sql.
 WITH job AS (
     DELETE FROM pgfifo.jobs
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
     RETURNING *
+), moved AS (
+    INSERT INTO pgfifo.jobs (queue, group_id, payload, priority, headers, failures)
+    SELECT $10, group_id, payload, priority,
+           CASE WHEN pg_catalog.jsonb_typeof(headers) = 'object' THEN headers ELSE '{}' END
+           || pg_catalog.jsonb_build_object(
+                  'pgfifo-origin-queue', queue::text, 'pgfifo-origin-id', id::text,
+                  'pgfifo-origin-attempts', (attempts + 1)::text, 'pgfifo-origin-error', $6::text),
+           CASE WHEN jsonb_array_length(failures) >= $9::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
+           || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+                  'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),
+                  'worker', $8::text, 'at', statement_timestamp()))
+    FROM job
+    RETURNING 1
 )
-INSERT INTO pgfifo.jobs (queue, group_id, payload, priority, headers, failures)
-SELECT $10, group_id, payload, priority,
-       CASE WHEN pg_catalog.jsonb_typeof(headers) = 'object' THEN headers ELSE '{}' END
-       || pg_catalog.jsonb_build_object(
-              'pgfifo-origin-queue', queue::text, 'pgfifo-origin-id', id::text,
-              'pgfifo-origin-attempts', (attempts + 1)::text, 'pgfifo-origin-error', $6::text),
-       CASE WHEN jsonb_array_length(failures) >= $9::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
-       || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-              'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),
-              'worker', $8::text, 'at', statement_timestamp()))
+SELECT CASE WHEN NOT EXISTS (SELECT FROM moved)
+            THEN ('pgfifo: no job was made of job ' || job.id::text)::integer
+       END
 FROM job

@@ -65,7 +65,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
        hold.held, coalesce(hold.pid, 0) AS pid, coalesce(hold.application_name, '') AS application_name,
        coalesce(host(hold.client_addr), '') AS client_addr, hold.since AS held_since,
        CASE WHEN hold.held THEN hold.since
-            WHEN p.queue IS NOT NULL THEN p.paused_at
+            WHEN p.queue IS NOT NULL THEN nullif(least(p.paused_at, timestamptz '9999-12-31 UTC'), '-infinity')
             WHEN walk.run_at > statement_timestamp() THEN NULL
             ELSE nullif(greatest(walk.run_at, least(walk.enqueued_at, timestamptz '9999-12-31 UTC')), '-infinity')
        END AS since,

@@ -9,7 +9,8 @@
 -- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs, or a session: see
 -- purge.sql.
 --
--- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row.
+-- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row. If a trigger
+-- of the user's keeps rows from being made, it is an error (of a text that is no boolean).
 WITH locked AS MATERIALIZED (
     SELECT j.group_id, j.id, coalesce($4::text, j.group_id) AS to_group
     FROM pgfifo.jobs j
@@ -46,4 +47,8 @@ WITH locked AS MATERIALIZED (
 )
 SELECT m.group_id, pg_catalog.count(*) AS jobs, min(m.id) AS first, pg_current_xact_id()::text::bigint AS xid
 FROM moved m
+WHERE (SELECT CASE WHEN g.jobs = n.jobs THEN true
+                   ELSE ('pgfifo: ' || n.jobs::text || ' jobs made of ' || g.jobs::text)::boolean
+              END
+       FROM (SELECT pg_catalog.count(*) AS jobs FROM gone) g, (SELECT pg_catalog.count(*) AS jobs FROM moved) n)
 GROUP BY m.group_id

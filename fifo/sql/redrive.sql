@@ -16,7 +16,8 @@
 --
 -- At the end, ids are drawn in the order of the old ones, by the column's default: see the trigger draw_after_xid. So
 -- the nth job of a group is that of its nth letter. They are paired as arrays: a join would look at each pair of a
--- group.
+-- group. If a trigger of the user's keeps jobs from being made, the last letters have none, which is an error (of a
+-- text that is no number).
 WITH chosen AS (
     SELECT d.queue, d.group_id, d.id
     FROM pgfifo.dead_letters d
@@ -62,7 +63,9 @@ WITH chosen AS (
 ), job AS (
     SELECT group_id, id FROM back UNION ALL SELECT group_id, id FROM tail
 )
-SELECT p.group_id, p.id, p.job_id, pg_current_xact_id()::text::bigint AS xid
+SELECT p.group_id, p.id,
+       coalesce(p.job_id, ('pgfifo: fewer jobs than dead letters: none for ' || p.id::text)::bigint) AS job_id,
+       pg_current_xact_id()::text::bigint AS xid
 FROM unnest((SELECT pg_catalog.array_agg(l.group_id::text ORDER BY l.group_id, l.id) FROM letter l),
             (SELECT pg_catalog.array_agg(l.id ORDER BY l.group_id, l.id) FROM letter l),
             (SELECT pg_catalog.array_agg(j.id ORDER BY j.group_id, j.id) FROM job j))

@@ -7,6 +7,8 @@
 -- A DELETE wants a stronger lock than that: a transaction that has just referred to the job by a foreign key is in its
 -- way. It is not waited for: no row.
 --
+-- A dead letter that a trigger of the user's keeps from being made is an error (of a text that is no boolean).
+--
 -- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
 -- for what becomes due: it becomes due now, unless somebody has it locked, or a session runs it.
 WITH locked AS MATERIALIZED (
@@ -29,6 +31,7 @@ WITH locked AS MATERIALIZED (
            END
     FROM gone
     WHERE $4::boolean
+    RETURNING 1
 ), next AS (
     SELECT j.id
     FROM pgfifo.jobs j
@@ -46,4 +49,9 @@ WITH locked AS MATERIALIZED (
     FROM next n
     WHERE j.queue = $1 AND j.group_id = $2 AND j.id = n.id
 )
-SELECT pg_current_xact_id()::text::bigint AS xid FROM gone
+SELECT pg_current_xact_id()::text::bigint AS xid
+FROM gone
+WHERE CASE WHEN $4::boolean AND NOT EXISTS (SELECT FROM letter)
+           THEN ('pgfifo: no dead letter was made of job ' || gone.id::text)::boolean
+           ELSE true
+      END

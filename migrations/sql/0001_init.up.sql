@@ -275,9 +275,9 @@ BEGIN
     FROM (SELECT j.queue, j.group_id, j.id
           FROM pgfifo.jobs j
           WHERE j.id + 0 = (SELECT d.job FROM pgfifo.dedup_ids d WHERE d.key = key) OFFSET 0) o
-    WHERE o.queue = queue
-      AND (o.group_id = group_id
-           OR group_id = '' AND (SELECT d.ungrouped FROM pgfifo.dedup_ids d WHERE d.key = key));
+    WHERE o.queue = queue COLLATE "C"
+      AND (o.group_id = group_id COLLATE "C"
+           OR group_id COLLATE "C" = '' AND (SELECT d.ungrouped FROM pgfifo.dedup_ids d WHERE d.key = key));
     LOOP
         SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295, j.xmax = g.xmax
         INTO next, ago, same -- xmax may change: it is read once
@@ -345,6 +345,10 @@ REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb) F
 -- Receipt. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql
 -- does. NULL is what is not said. What is refused is an error of class 22, a payload that is too large one of class 54.
 --
+-- Inside, arguments and variables have the collation that the caller's have, which may be of a column: one that differs
+-- from the tables', or in which different names are equal. Hence COLLATE "C" where a name is compared, matched or
+-- hashed.
+--
 -- It notifies nobody: a commit never waits for that. Workers find the job when they look, once every PollInterval.
 CREATE FUNCTION pgfifo.enqueue(
     queue text, group_id text, payload bytea,
@@ -362,7 +366,8 @@ CREATE FUNCTION pgfifo.enqueue(
 #variable_conflict use_variable
 DECLARE
     -- What Go's unicode.IsPrint says no to, and Unicode has given a meaning or keeps for none.
-    unprintable CONSTANT text := '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
+    unprintable CONSTANT text COLLATE "C" :=
+        '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
         || '\u1680\u180E\u2000-\u200F\u2028-\u202F\u205F-\u206F\u3000\uE000-\uF8FF\uFDD0-\uFDEF\uFEFF\uFFF0-\uFFFB'
         || '\uFFFE\uFFFF\U000110BD\U000110CD\U00013430-\U0001343F\U0001BCA0-\U0001BCA3\U0001D173-\U0001D17A'
         || '\U0001FFFE\U0001FFFF\U0002FFFE\U0002FFFF\U0003FFFE\U0003FFFF\U0004FFFE\U0004FFFF'
@@ -371,7 +376,7 @@ DECLARE
         || '\U000E0000-\U000E00FF\U000E01F0-\U0010FFFF]';
     now    CONSTANT timestamptz := clock_timestamp(); -- a procedure's statement may have begun long ago
     latest CONSTANT timestamptz := greatest(now + interval '365 days', now + interval '8760 hours'); -- or summer time
-    names  text[];
+    names  text[] COLLATE "C";
     due    timestamptz := coalesce(run_at, now + delay);
     size   bigint := octet_length(payload);
     bad    text;
@@ -451,11 +456,15 @@ BEGIN
                                                         ELSE '' END || E'\n' || dedup_id, 'UTF8')),
                now + coalesce(q.dedup_window, 300000000)::float8 * interval '1 microsecond', nullif(ungrouped, false)
         FROM (SELECT) one
-        LEFT JOIN pgfifo.queues q ON q.queue = queue
+        LEFT JOIN pgfifo.queues q ON q.queue = queue COLLATE "C"
         ON CONFLICT (key) DO UPDATE
-        SET job = CASE WHEN d.expires > now THEN d.job END,
-            expires = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.expires ELSE EXCLUDED.expires END,
-            ungrouped = CASE WHEN d.expires > now AND d.job IS NOT NULL THEN d.ungrouped ELSE EXCLUDED.ungrouped END
+        SET (job, expires, ungrouped) = (
+            SELECT CASE WHEN k.kept THEN d.job END, CASE WHEN k.kept THEN d.expires ELSE EXCLUDED.expires END,
+                   CASE WHEN k.kept THEN d.ungrouped ELSE EXCLUDED.ungrouped END
+            FROM (SELECT d.job IS NOT NULL
+                         AND (d.expires > now
+                              OR d.job IS DISTINCT FROM (SELECT o.job FROM pgfifo.dedup_ids o WHERE o.key = d.key))
+                 ) AS k (kept))
         RETURNING d.key, d.job INTO hash, id;
         IF id IS NOT NULL THEN
             duplicate := true;
@@ -467,13 +476,17 @@ BEGIN
         END IF;
     END IF;
     IF commit_order AND NOT coalesce(ungrouped, false) THEN -- see fifo/sql/enqueue.sql
-        PERFORM pg_advisory_xact_lock(hashtextextended('pgfifo ' || queue || '/' || group_id, length(queue)::bigint));
+        PERFORM pg_advisory_xact_lock(hashtextextended(('pgfifo ' || queue || '/' || group_id) COLLATE "C",
+                                                       length(queue)::bigint));
     END IF;
     due := coalesce(run_at, clock_timestamp() + delay);
     INSERT INTO pgfifo.jobs (queue, group_id, payload, headers, run_at, max_attempts, priority)
     VALUES (queue, group_id, payload, nullif(headers, '{}'), CASE WHEN due > now THEN due END, nullif(max_attempts, 0),
             nullif(priority, 0))
     RETURNING jobs.id INTO id;
+    IF id IS NULL THEN
+        RAISE triggered_action_exception USING MESSAGE = 'a trigger keeps the job from being made';
+    END IF;
     IF dedup_id IS NOT NULL THEN
         UPDATE pgfifo.dedup_ids d
         SET job = id, expires = d.expires + (clock_timestamp() - now) -- it may have been waited for

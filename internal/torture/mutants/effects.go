@@ -40,7 +40,9 @@ var effects = []Mutant{
 			"SELECT * FROM pgfifo.jobs\n    WHERE queue = $1 AND group_id = $2 AND id = $3 AND "+
 				"attempts = $4::integer")),
 	plant("dead-letter-dropped", "a job that is given up is deleted, and no dead letter made",
-		run(contended, "I1"), in("fifo/sql/bury.sql", "FROM job\n", "FROM job WHERE false\n")),
+		run(contended, "I1"),
+		in("fifo/sql/bury.sql", "FROM job\n    RETURNING 1", "FROM job WHERE false\n    RETURNING 1"),
+		in("fifo/sql/bury.sql", "NOT EXISTS (SELECT FROM letter)", "false")),
 	plant("swallowed-error-taken-for-success",
 		"a handler that returns nil although a statement failed has not failed: the COMMIT is a rollback",
 		run(contended, "I1"),

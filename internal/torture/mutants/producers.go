@@ -56,7 +56,7 @@ var producers = []Mutant{
 	plant("notice-in-the-callers-transaction",
 		"an enqueue says its notice in the caller's transaction, which then cannot be prepared",
 		run(plain, "I10").alone(),
-		in("fifo/sql/enqueue.sql", "pg_current_xact_id()::text::bigint AS xid",
+		in("fifo/sql/enqueued.sql", "pg_current_xact_id()::text::bigint AS xid",
 			"pg_current_xact_id()::text::bigint + (pg_notify('pgfifo', '') IS NULL)::integer AS xid")),
 	plant("ungrouped-in-one-group", "messages of no group wait for each other",
 		test("fifo", "TestUngrouped"),
