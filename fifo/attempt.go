@@ -16,7 +16,7 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// An attempt is what a lane did with what it claimed, to be settled with its next step.
+// An attempt is a claim that is being worked: its results so far, and the calls that will settle them in the next step.
 type attempt struct {
 	results []result     // of the jobs whose handlers ran or whose lost attempts were found
 	ran     bool         // a handler ran
@@ -36,6 +36,9 @@ type result struct {
 	outcome Outcome
 	failure *failure // why, unless it succeeded
 	moved   string   // to this queue of dead letters
+
+	delayed bool          // Retry was asked, which is a hook
+	delay   time.Duration // and said this
 }
 
 // A failure is why an attempt failed.
@@ -57,12 +60,12 @@ func (a *attempt) add(r result) *result {
 	return &a.results[len(a.results)-1]
 }
 
-// revoke says of all jobs so far that nothing is recorded of them, because their transaction is undone or lost.
+// revoke marks all results so far as not recorded: the transaction was undone or lost.
 func (a *attempt) revoke(outcome Outcome, kind string, why error) {
 	a.calls = nil
 	for i := range a.results {
 		r := &a.results[i]
-		r.outcome, r.failure = outcome, &failure{kind: kind, err: why}
+		r.outcome, r.failure, r.delayed = outcome, &failure{kind: kind, err: why}, false
 		r.place.outcome = schedule.Outcome{Missed: outcome == Unknown, More: outcome != Unknown}
 	}
 }
@@ -226,10 +229,12 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 	return nil // the locks alone tell of a crash then, as they do of most jobs
 }
 
-// lend lends the lane to a handler of the given jobs, and returns the handler's error, and whether what it did can be
-// committed. cause is that of the handler's context. A handler that is abandoned keeps its Jobs: the tasks have copies
-// then.
-func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Context) error) (err, held, cause error) {
+// lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
+// can be committed, else it says why not. cause is that of the handler's context. A handler that is abandoned keeps its
+// Jobs: the tasks have copies then.
+func (s *seat) lend(
+	ctx context.Context, tasks []task, handler func(context.Context) error,
+) (err, notHeld, cause error) {
 	c := s.crew
 	hctx, stop := context.WithCancelCause(ctx)
 	unwatch := s.watch(stop, tasks)
@@ -251,7 +256,7 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 	s.doing.Store(jobs[0])
 	c.worker.stats.running.Add(int64(len(tasks)))
 	var gone error
-	held = s.lane.Lend(func() {
+	notHeld = s.lane.Lend(func() {
 		err, gone = s.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
 	})
 	c.worker.stats.running.Add(-int64(len(tasks)))
@@ -263,7 +268,7 @@ func (s *seat) lend(ctx context.Context, tasks []task, handler func(context.Cont
 	for i, job := range jobs {
 		s.restore(job, tasks[i].held)
 	}
-	return err, held, cause
+	return err, notHeld, cause
 }
 
 // restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
@@ -343,7 +348,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 // fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
 // not counted.
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
-	r := a.add(result{job: t.job, place: t.place, failure: f})
+	r := a.add(result{job: t.job, place: t.place, failure: f, delayed: true, delay: delay})
 	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
 	t.place.failed(r, delay, t.held.More)
 }

@@ -24,30 +24,30 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		}
 		before := len(a.results)
 		job, one := t.job, [1]task{t}
-		err, held, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h(ctx, job) })
+		err, notHeld, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h(ctx, job) })
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
 		last = last || s.lane.Spoiled()
-		if err == nil && held == nil && !last {
-			held = s.lane.Keep(ctx)
+		if err == nil && notHeld == nil && !last {
+			notHeld = s.lane.Keep(ctx)
 		}
 		switch {
-		case errors.Is(held, lease.ErrLost):
+		case errors.Is(notHeld, lease.ErrLost):
 			a.add(result{job: t.job, place: t.place})
-			a.revoke(Unknown, KindLost, errors.Join(held, err))
+			a.revoke(Unknown, KindLost, errors.Join(notHeld, err))
 			return
-		case errors.Is(held, lease.ErrUnsettled):
+		case errors.Is(notHeld, lease.ErrUnsettled):
 			a.add(result{job: t.job, place: t.place})
-			a.revoke(Returned, KindError, held)
+			a.revoke(Returned, KindError, notHeld)
 			a.broken = true
 			return
-		case err == nil && held == nil:
+		case err == nil && notHeld == nil:
 			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
 			done = append(done, t)
 			probed = s.answered(a.results[before:])
 			continue
 		case err == nil:
-			err = held
+			err = notHeld
 		}
 		stopped = t.place
 		if undone := s.lane.Undo(ctx); undone != nil { // and so are those before it
@@ -86,24 +86,24 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
 	for i := range tasks {
 		jobs[i] = tasks[i].job
 	}
-	err, held, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h(ctx, jobs) })
+	err, notHeld, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h(ctx, jobs) })
 	named, is := batchError(err)
 	if is && len(named) == 0 { // no job has failed
 		err = nil
 	}
 	switch {
-	case errors.Is(held, lease.ErrLost):
+	case errors.Is(notHeld, lease.ErrLost):
 		s.giveBack(a, tasks)
-		a.revoke(Unknown, KindLost, errors.Join(held, err))
+		a.revoke(Unknown, KindLost, errors.Join(notHeld, err))
 		return
-	case held == nil && (err == nil || names(named, tasks)):
+	case notHeld == nil && (err == nil || names(named, tasks)):
 		s.partly(a, tasks, named, cause)
 		return
 	case err == nil:
-		err = held
+		err = notHeld
 	}
 	a.broken = s.lane.Undo(ctx) != nil
-	if len(tasks) == 1 || uncounted(err) && !errors.As(err, &named) {
+	if len(tasks) == 1 || uncounted(err) && !errors.As(err, new(BatchError)) {
 		all := make(BatchError, len(tasks))
 		for i := range tasks {
 			all[tasks[i].job.ID] = err

@@ -18,7 +18,7 @@ type seat struct {
 	queue *Queue // of the present attempt, or the last one: its own goroutine's, too
 
 	at      atomic.Pointer[holder]  // nil: it has no connection
-	doing   atomic.Pointer[Job]     // the job whose handler it ran last
+	doing   atomic.Pointer[Job]     // whose handler runs, or whose outcome is not known yet; or nil
 	telling atomic.Pointer[attempt] // of which hooks or loggers are told; nil: of none
 	ended   atomic.Bool             // it takes no more, and nothing of it is under way
 	beating atomic.Bool
@@ -137,6 +137,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, request)
 		recorded, late := s.settle(bg, a, claim, settled, err)
+		s.doing.Store(nil)
 		if err != nil || next == nil {
 			s.lane.Forfeit(bg)
 		}

@@ -199,7 +199,10 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	if failed == nil {
 		return s.lane.Record(ctx, p.held)
 	}
-	delay := s.delay(p, failed.job, failed.failure.err)
+	if !failed.delayed {
+		failed.delayed, failed.delay = true, s.delay(p, failed.job, failed.failure.err)
+	}
+	delay := failed.delay
 	if err := s.lane.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
 		return err
 	}

@@ -204,3 +204,20 @@ func TestRecordedOnce(t *testing.T) {
 		require.Equal(t, 1, job.Attempts)
 	})
 }
+
+// A failure that is recorded on another connection asks Retry once: it is a hook, which may count.
+func TestRetryIsAskedOnce(t *testing.T) {
+	b := newBed(t)
+	b.send("g", nil)
+	asked := 0
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.Attempts > 0 {
+			return nil
+		}
+		return errors.Join(errOnPurpose, exec(ctx, job, "ROLLBACK"))
+	}, oneLane, func(w *fifo.Worker) {
+		w.Retry = func(*fifo.Job, error) time.Duration { asked++; return 0 }
+	}))
+	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+	require.Equal(t, 1, asked)
+}
