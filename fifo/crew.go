@@ -19,6 +19,17 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+// How a job goes through this package:
+//
+//	Worker.Run → a crew for each lease → its seats, a goroutine each → seat.work, again and again:
+//
+//	Turns.Next ─▶ holder.Step ─▶ attempt ─▶ handlers ─▶ holder.Step ─▶ settle ─▶ Turns.Done
+//	a turn        claims it                             settles, and   hooks, log, and what
+//	                                                    claims next    the step could not record
+//
+// A holder is a lease.Lane, or with Settings.SessionLease a lease.Borrower. A turn (package schedule) is a group's, and
+// a place is that group in a claim. A task is a job of it that is held, and a result is what became of that.
+
 // A crew is what runs between the start and the end of Run: the lanes with a job each, and the scout, the listener, the
 // heartbeat and the sweeper beside them.
 type crew struct {

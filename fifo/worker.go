@@ -312,7 +312,7 @@ type Stats struct {
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters, or moved to a DeadLetterQueue
-	Returned  int64 // jobs given back: the worker stopped, or a job before them in their batch failed
+	Returned  int64 // jobs whose attempt was given back: the worker stopped, or their batch failed
 	Snoozed   int64 // jobs that their handlers gave back until later
 	Blocked   int64 // times that a job which has used up its attempts has stopped its group
 	Discarded int64 // jobs that were given up and deleted
