@@ -13,7 +13,7 @@ import (
 )
 
 // A Tx is a transaction of database/sql that the caller began and will end: a bun.Tx, a *bun.Tx or a *sql.Tx, of any
-// PostgreSQL driver. A *sql.DB or *bun.DB is not one, on purpose.
+// PostgreSQL driver, bun's own (pgdriver) among them. A *sql.DB or *bun.DB is not one, on purpose.
 type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	Commit() error
