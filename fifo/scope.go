@@ -144,6 +144,9 @@ func (s Scope) onPool(ctx context.Context, verb string, f func(*pgxpool.Conn) er
 	if err := s.validate(); err != nil {
 		return err
 	}
+	if s.client.err != nil {
+		return s.client.err
+	}
 	conn, err := s.client.acquire(ctx, conforming.Encoding)
 	if err != nil {
 		return s.failed(verb, err)
