@@ -31,7 +31,8 @@ type Client struct {
 	err      error // of the configuration: every call returns it
 	closed   atomic.Bool
 	checked  atomic.Bool // the schema's version is right
-	asked    atomic.Bool // a transaction of database/sql has the right settings
+	conforms atomic.Bool // a connection of the pool has the right settings
+	asked    atomic.Bool // so has a transaction of database/sql
 	announce announcer
 }
 
@@ -142,13 +143,26 @@ func (c *Client) acquire(ctx context.Context, look func(*pgconn.PgConn) error) (
 	return conn, nil
 }
 
-// checkPool returns what is wrong with a connection of the pool, or with its database.
+// checkPool returns what is wrong with a connection of the pool, or with its database. It asks once, because a worker
+// can begin while all connections are in use.
 func (c *Client) checkPool(ctx context.Context) error {
-	conn, err := c.acquire(ctx, conforming.Check)
+	if c.err != nil || c.conforms.Load() {
+		return c.err
+	}
+	conn, err := c.connect(ctx)
 	if err == nil {
 		conn.Release()
 	}
 	return err
+}
+
+// connect returns a connection of the pool on which nothing is wrong with any setting.
+func (c *Client) connect(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := c.acquire(ctx, conforming.Check)
+	if err == nil {
+		c.conforms.Store(true)
+	}
+	return conn, err
 }
 
 // checkTx is check in a transaction of the caller's, on a connection on which texts arrive as they are sent. One of pgx

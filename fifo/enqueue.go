@@ -10,8 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
-
-	"github.com/pgfifo/pgfifo/internal/conforming"
 )
 
 // A Tx is a transaction of database/sql that the caller began and will end: a bun.Tx, a *bun.Tx or a *sql.Tx, of any
@@ -138,7 +136,7 @@ func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err
 		}
 		return s.client.insert(ctx, s.in.db, b)
 	}
-	conn, err := s.client.acquire(ctx, conforming.Check)
+	conn, err := s.client.connect(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
