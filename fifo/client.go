@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
@@ -30,7 +31,8 @@ type Client struct {
 	err      error // of the configuration: every call returns it
 	closed   atomic.Bool
 	checked  atomic.Bool // the schema's version is right
-	conforms atomic.Bool // so is a connection of the pool
+	conforms atomic.Bool // a connection of the pool has the right settings
+	asked    atomic.Bool // so has a transaction of database/sql
 	announce announcer
 }
 
@@ -66,8 +68,8 @@ type Config struct {
 }
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
-// call that needs it, and so is one with standard_conforming_strings off. The caller still owns pool, and closes it
-// after the Client. Open panics if pool is nil.
+// call that needs it. So is a connection with standard_conforming_strings off or a client_encoding that is not UTF8:
+// ErrNonconforming. The caller still owns pool, and closes it after the Client. Open panics if pool is nil.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	if pool == nil {
 		panic("fifo: Open: nil pool")
@@ -89,9 +91,9 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 }
 
 // DB returns a bun.DB over the client's pool, for the caller's own queries. Close closes it. Its queries fail with
-// ErrNonconforming on a connection where bun's quoting would not hold. Its models and query hooks are those of Job.Tx,
-// too. Leave it to the pool to bound and to keep connections: with SetMaxOpenConns or SetMaxIdleConns, Job.Tx returns
-// an error.
+// ErrNonconforming on a connection where bun's quoting would not hold, or texts would not arrive as they are. Its
+// models and query hooks are those of Job.Tx, too. Leave it to the pool to bound and to keep connections: with
+// SetMaxOpenConns or SetMaxIdleConns, Job.Tx returns an error.
 //
 // Put writes that must not happen twice into a transaction: outside one, database/sql may run a statement again if its
 // answer was lost with the connection.
@@ -121,25 +123,70 @@ func (c *Client) check(ctx context.Context, db rowQuerier) error {
 	return nil
 }
 
-// checkPool is check on a connection of the pool, whose syntax of strings has to be the standard's too. What runs in a
-// transaction of the caller's needs no such look, nor do the verbs of a Scope: they send parameters.
-func (c *Client) checkPool(ctx context.Context) error {
-	if c.err != nil || c.conforms.Load() {
-		return c.check(ctx, c.pool)
+// acquire returns a connection of the pool that look finds nothing wrong with, and to whose database check does not
+// either. The pool has many: each is looked at.
+func (c *Client) acquire(ctx context.Context, look func(*pgconn.PgConn) error) (*pgxpool.Conn, error) {
+	if c.err != nil {
+		return nil, c.err
 	}
 	conn, err := c.pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer conn.Release()
-	if err := conforming.Check(conn.Conn().PgConn()); err != nil {
-		return err
+	if err = look(conn.Conn().PgConn()); err == nil {
+		err = c.check(ctx, conn)
 	}
-	if err := c.check(ctx, conn); err != nil {
-		return err
+	if err != nil {
+		conn.Release()
+		return nil, err
 	}
-	c.conforms.Store(true)
-	return nil
+	return conn, nil
+}
+
+// checkPool returns what is wrong with a connection of the pool, or with its database. It asks once, because a worker
+// can begin while all connections are in use.
+func (c *Client) checkPool(ctx context.Context) error {
+	if c.err != nil || c.conforms.Load() {
+		return c.err
+	}
+	conn, err := c.connect(ctx)
+	if err == nil {
+		conn.Release()
+	}
+	return err
+}
+
+// connect returns a connection of the pool on which nothing is wrong with any setting.
+func (c *Client) connect(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := c.acquire(ctx, conforming.Check)
+	if err == nil {
+		c.conforms.Store(true)
+	}
+	return conn, err
+}
+
+// checkTx is check in a transaction of the caller's, on a connection on which texts arrive as they are sent. One of pgx
+// tells that by itself; one of database/sql is asked once, so others of the same client have to be like it.
+func (c *Client) checkTx(ctx context.Context, tx *callerTx) error {
+	if tx.pgxTx != nil {
+		if conn := tx.pgxTx.Conn(); conn != nil {
+			if err := conforming.Encoding(conn.PgConn()); err != nil {
+				return err
+			}
+		}
+		return c.check(ctx, tx.db)
+	}
+	if c.err == nil && !c.asked.Load() {
+		var strings, encoding string
+		if err := tx.db.QueryRow(ctx, conforming.SettingsSQL).Scan(&strings, &encoding); err != nil {
+			return err
+		}
+		if err := conforming.Settings(strings, encoding); err != nil {
+			return err
+		}
+		c.asked.Store(true)
+	}
+	return c.check(ctx, tx.db)
 }
 
 // A connector is the pool's, and looks at each connection that it gives: the setting may differ between them, and

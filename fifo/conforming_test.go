@@ -2,11 +2,13 @@ package fifo_test
 
 import (
 	"context"
+	"database/sql"
 	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -49,7 +51,8 @@ func switchOff(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Wherever the setting comes from, nothing is sent in which a value could leave its quotes. The verbs send parameters.
+// Wherever the setting comes from, nothing is sent in which a value could leave its quotes. The verbs send parameters,
+// and a driver of database/sql may write them into the text.
 func TestNonconformingStrings(t *testing.T) {
 	pgtest.OverAll(t, map[string]func(*bed) *pgxpool.Pool{
 		"connection string": func(b *bed) *pgxpool.Pool {
@@ -74,10 +77,18 @@ func TestNonconformingStrings(t *testing.T) {
 	}, func(t *testing.T, open func(*bed) *pgxpool.Pool) {
 		b := withDeadLetters(t)
 		pool := open(b)
+		db := stdlib.OpenDBFromPool(pool)
+		defer func() { require.NoError(t, db.Close()) }()
 		for call, do := range map[string]func(*fifo.Client) error{
 			"Enqueue": func(c *fifo.Client) error {
 				_, err := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: escaping})
 				return err
+			},
+			"EnqueueTx": func(c *fifo.Client) error {
+				tx, err := db.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				defer func() { _ = tx.Rollback() }()
+				return second(c.EnqueueTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: escaping}))
 			},
 			"DB": func(c *fifo.Client) error {
 				_, err := c.DB().ExecContext(t.Context(), "SELECT ?", escaping)
@@ -165,4 +176,131 @@ func TestStringsCeaseToConform(t *testing.T) {
 	require.NoError(t, err, "the connection is as good as before")
 	require.Equal(t, int64(1), n)
 	b.ledger.sent = nil
+}
+
+// latin are the ways in which a connection comes to another encoding.
+var latin = map[string]func(*bed) *pgxpool.Pool{
+	"connection string": func(b *bed) *pgxpool.Pool {
+		return b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1" })
+	},
+	"SQL_ASCII": func(b *bed) *pgxpool.Pool {
+		return b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "SQL_ASCII" })
+	},
+	"database": func(b *bed) *pgxpool.Pool {
+		b.latinByDefault()
+		return b.pooled(func(*pgxpool.Config) {})
+	},
+	"AfterConnect": func(b *bed) *pgxpool.Pool {
+		return b.pooled(func(cfg *pgxpool.Config) { cfg.AfterConnect = toLatin })
+	},
+}
+
+func (b *bed) latinByDefault() {
+	b.t.Helper()
+	b.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET client_encoding = LATIN1',
+		current_database()); END $$`)
+}
+
+func toLatin(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SET client_encoding = 'LATIN1'")
+	return err
+}
+
+// In another encoding one group would be two, and one DedupID too. Every call refuses it.
+func TestOtherEncodings(t *testing.T) {
+	plain := fifo.Message{Queue: "q", GroupID: "é"}
+	m := plain
+	m.DedupID = "é"
+	pgtest.OverAll(t, latin, func(t *testing.T, open func(*bed) *pgxpool.Pool) {
+		b, ctx := newBed(t), t.Context()
+		pool := open(b)
+		db := stdlib.OpenDBFromPool(pool)
+		defer func() { require.NoError(t, db.Close()) }()
+		inPgx := func(f func(pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, f) }
+		inSQL := func(f func(*sql.Tx) error) error {
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback() }()
+			return f(tx)
+		}
+		worker := func(c *fifo.Client) *fifo.Worker {
+			return b.worker(nop, func(w *fifo.Worker) { w.Client = c })
+		}
+		for call, do := range map[string]func(*fifo.Client) error{
+			"Enqueue":       func(c *fifo.Client) error { return second(c.Enqueue(ctx, plain)) },
+			"Enqueue dedup": func(c *fifo.Client) error { return second(c.Enqueue(ctx, m)) },
+			"EnqueuePgxTx": func(c *fifo.Client) error {
+				return inPgx(func(tx pgx.Tx) error { return second(c.EnqueuePgxTx(ctx, tx, m)) })
+			},
+			"EnqueueTx": func(c *fifo.Client) error {
+				return inSQL(func(tx *sql.Tx) error { return second(c.EnqueueTx(ctx, tx, m)) })
+			},
+			"Pause": func(c *fifo.Client) error { return pausing(c.Queue("é").Pause(ctx, "é")) },
+			"InPgx": func(c *fifo.Client) error {
+				return inPgx(func(tx pgx.Tx) error { return pausing(c.Queue("é").InPgx(tx).Pause(ctx, "é")) })
+			},
+			"In": func(c *fifo.Client) error {
+				return inSQL(func(tx *sql.Tx) error { return pausing(c.Queue("é").In(tx).Pause(ctx, "é")) })
+			},
+			"Jobs":   func(c *fifo.Client) error { return second(c.Jobs(ctx, fifo.Page{})) },
+			"DB":     func(c *fifo.Client) error { return second(c.DB().ExecContext(ctx, "SELECT 1")) },
+			"Run":    func(c *fifo.Client) error { return worker(c).Run(ctx) },
+			"RunOne": func(c *fifo.Client) error { return second(worker(c).RunOne(ctx)) },
+		} {
+			err := do(b.open(pool))
+			require.ErrorIs(t, err, fifo.ErrNonconforming, call)
+			require.ErrorContains(t, err, "set it to UTF8", call)
+		}
+		require.Zero(t, b.count("jobs"))
+		require.Zero(t, b.count("pauses"))
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A client that has looked once looks at each connection of its pool, and at each transaction of pgx.
+func TestEncodingChanges(t *testing.T) {
+	b, ctx := newBed(t), t.Context()
+	pool := b.onePool()
+	client := b.open(pool)
+	m := fifo.Message{Queue: "q", GroupID: "é"}
+	require.NoError(t, second(client.Enqueue(ctx, m)))
+	require.NoError(t, pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return toLatin(ctx, c.Conn()) }))
+	require.ErrorIs(t, second(client.Enqueue(ctx, m)), fifo.ErrNonconforming)
+	require.ErrorIs(t, second(client.Jobs(ctx, fifo.Page{})), fifo.ErrNonconforming)
+	require.ErrorIs(t, pausing(client.Queue("é").Pause(ctx, "é")), fifo.ErrNonconforming)
+
+	tx := b.begin()
+	require.NoError(t, second(b.client.EnqueuePgxTx(ctx, tx, m)))
+	_, err := tx.Exec(ctx, "SET LOCAL client_encoding = 'LATIN1'")
+	require.NoError(t, err)
+	require.ErrorIs(t, second(b.client.EnqueuePgxTx(ctx, tx, m)), fifo.ErrNonconforming)
+	_, err = tx.Exec(ctx, "SET LOCAL client_encoding = 'UTF8'")
+	require.NoError(t, err)
+	require.NoError(t, second(b.client.EnqueuePgxTx(ctx, tx, m)), "the transaction goes on")
+	require.NoError(t, tx.Commit(ctx))
+	require.Equal(t, 3, b.count("jobs"))
+}
+
+// A worker's own connections do not have the default of its role or database.
+func TestWorkersSetTheEncoding(t *testing.T) {
+	overLeases(t, func(t *testing.T, by lease) {
+		b := by.on(newBed(t))
+		b.latinByDefault()
+		client := b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { // of the pool only
+				_, err := conn.Exec(ctx, "SET client_encoding = 'UTF8'")
+				return err == nil, err
+			}
+		}))
+		m := fifo.Message{Queue: "q", GroupID: "é日", Headers: fifo.Headers{"ü": "日"}}
+		require.NoError(b.t, second(client.Enqueue(b.t.Context(), m)))
+		b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID != m.GroupID || job.Headers["ü"] != "日" {
+				return fifo.DeadLetter(errOnPurpose)
+			}
+			return nil
+		}, func(w *fifo.Worker) { w.Client = client }))
+		require.Zero(b.t, b.count("dead_letters"))
+	})
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // ContentID returns a Message.DedupID that is made of the payload: the SHA-256 of what is stored, in hexadecimal. It
-// returns ErrInvalidMessage for a payload that does not encode.
+// returns ErrInvalidMessage for a payload that does not encode, or of which JSON has nothing: see Message.Payload.
+// Fields that JSON does not see make no difference.
 //
 // The group is no part of it, nor are headers: two accounts with equal payloads are duplicates of each other, unless
 // the account is in the payload or the queue's ids are those of each group (Settings.DedupByGroup).

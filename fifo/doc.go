@@ -235,7 +235,8 @@
 // # Enqueue in SQL
 //
 // Triggers, psql and programs in other languages call a function of the schema, with the rights of a producer and in
-// their own transaction. Its checks are those of Client.Enqueue, and its result is a Receipt: id, duplicate, replaced.
+// their own transaction. Its checks are those of Client.Enqueue, but that no deduplication is NULL and an empty
+// dedup_id is an error. Its result is a Receipt: id, duplicate, replaced.
 //
 //	SELECT pgfifo.enqueue('mail', 'user-7', 'a text')
 //	SELECT pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour')

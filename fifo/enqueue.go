@@ -15,7 +15,7 @@ import (
 )
 
 // A Tx is a transaction of database/sql that the caller began and will end: a bun.Tx, a *bun.Tx or a *sql.Tx, of any
-// PostgreSQL driver. A *sql.DB or *bun.DB is not one, on purpose.
+// PostgreSQL driver, bun's own (pgdriver) among them. A *sql.DB or *bun.DB is not one, on purpose.
 type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	Commit() error
@@ -132,20 +132,22 @@ func (c *Client) enqueue(ctx context.Context, in Scope, msgs []Message) (receipt
 func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err error) {
 	if s.in != nil {
 		if err = s.in.err; err == nil {
-			err = s.client.check(ctx, s.in.db)
+			err = s.client.checkTx(ctx, s.in)
 		}
 		if err != nil {
 			return nil, 0, err
 		}
 		return s.client.insert(ctx, s.in.db, b)
 	}
-	if err := s.client.checkPool(ctx); err != nil {
+	conn, err := s.client.connect(ctx)
+	if err != nil {
 		return nil, 0, err
 	}
+	defer conn.Release()
 	if !b.deduplicates() {
-		return s.client.insert(ctx, pgxSession{s.client.pool}, b)
+		return s.client.insert(ctx, pgxSession{conn}, b)
 	}
-	err = pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error { // it takes several statements
+	err = pgx.BeginTxFunc(ctx, conn, readCommitted, func(tx pgx.Tx) error { // it takes several statements
 		fresh, xid, err = s.client.insert(ctx, pgxSession{tx}, b)
 		return err
 	})

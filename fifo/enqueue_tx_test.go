@@ -102,6 +102,30 @@ func TestEnqueueInTransaction(t *testing.T) {
 	})
 }
 
+// A wary transaction is one of a driver that takes a $1 in a comment for a parameter, and an apostrophe for a quote.
+type waryTx struct {
+	*sql.Tx
+	t *testing.T
+}
+
+func (tx waryTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	require.NotContains(tx.t, query, "--")
+	return tx.Tx.QueryContext(ctx, query, args...)
+}
+
+// internal/drivers has real ones.
+func TestNoCommentsForDrivers(t *testing.T) {
+	b := newBed(t)
+	tx, err := b.client.DB().DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	p := b.producer(waryTx{tx, t})
+	p.send(fifo.Message{Queue: "q", GroupID: "g"})
+	p.send(fifo.Message{Queue: "q", GroupID: "g", DedupID: "d"}, fifo.Message{Queue: "q", GroupID: "g"})
+	require.NoError(t, pausing(b.q.In(waryTx{tx, t}).Pause(t.Context(), "test")))
+	require.NoError(t, p.commit())
+	require.Len(t, b.jobs(), 3)
+}
+
 func TestEnqueueNilTransaction(t *testing.T) {
 	b := newBed(t)
 	m := fifo.Message{Queue: "q", GroupID: "g"}

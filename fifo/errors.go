@@ -9,9 +9,17 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// ErrNonconforming is returned on a connection with standard_conforming_strings off, before anything of the caller's is
-// sent: by Enqueue, DB, Run and RunOne. The verbs of a Scope and the lists work there all the same: they send
-// parameters.
+// ErrNonconforming is returned on a connection whose settings would change what is sent, before anything of the
+// caller's is; the text says which, and what to set.
+//
+// With standard_conforming_strings off a backslash could end a quoted value. Enqueue, DB, Run and RunOne return it, and
+// all that runs in a transaction of database/sql: its driver may write parameters into the text. What else is sent are
+// parameters, so the verbs of a Scope and the lists work there all the same.
+//
+// With a client_encoding that is not UTF8, SQL_ASCII too, the server would take ids, headers and reasons for other
+// texts. Every call returns it; the worker's own connections set UTF8 for themselves.
+//
+// A transaction of database/sql is asked once in the life of a Client: its connections should have the same settings.
 var ErrNonconforming = lease.ErrNonconforming
 
 // Errors of scopes and lists, before any SQL.

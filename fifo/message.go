@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -30,7 +29,8 @@ type Message struct {
 	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
 	// anything else; nil is the empty payload. At most MaxPayloadBytes. For a handler made by JSON[string] a text has
-	// to be JSON: give it as a type of your own.
+	// to be JSON: give it as a type of your own. What JSON would lose is ErrInvalidMessage: an io.Reader, an error, or
+	// a struct that has fields and none that is exported, unless the value has a MarshalJSON or MarshalText.
 	Payload any
 	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it. Rounded up to
 	// microseconds; at most MaxDelay.
@@ -124,28 +124,4 @@ func (m Message) check() error {
 		return fmt.Errorf("%w: MaxAttempts %d is out of range", ErrInvalidMessage, m.MaxAttempts)
 	}
 	return nil
-}
-
-func encodePayload(v any) (payload []byte, err error) {
-	switch p := v.(type) {
-	case nil:
-	case []byte:
-		payload = p
-	case json.RawMessage:
-		payload = p
-	case string:
-		payload = []byte(p)
-	default:
-		catch(&err, "Payload", func() error {
-			payload, err = json.Marshal(p)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
-		}
-	}
-	if payload == nil {
-		payload = []byte{}
-	}
-	return payload, nil
 }

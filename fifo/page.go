@@ -58,7 +58,9 @@ func (s Scope) from(after position, limit int) (position, int) {
 	case where < 0:
 		return after, 0
 	case where > 0:
-		after = position{groups.Key{Queue: s.queue, GroupID: s.group}, math.MinInt64}
+		// Before every id. A driver may write it as a literal, behind which PostgreSQL casts before it negates, so that
+		// the least number is none.
+		after = position{groups.Key{Queue: s.queue, GroupID: s.group}, -math.MaxInt64}
 	}
 	return after, limit
 }

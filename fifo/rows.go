@@ -5,6 +5,8 @@ import (
 	"database/sql"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
 // A rowQuerier is what migrations.Check takes.
@@ -57,7 +59,8 @@ func (s pgxSession) query(ctx context.Context, sql string, args ...any) (rows, e
 	return s.Query(ctx, sql, args...)
 }
 
-// A sqlQuerier is a transaction of database/sql.
+// A sqlQuerier is a transaction of database/sql. Its driver may be one that writes the arguments into the statement, as
+// bun's own does: see schema.Bare.
 type sqlQuerier struct{ tx Tx }
 
 func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
@@ -75,7 +78,7 @@ func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx
 }
 
 func (q sqlQuerier) query(ctx context.Context, query string, args ...any) (rows, error) {
-	answer, err := q.tx.QueryContext(ctx, query, withTexts(args)...)
+	answer, err := q.tx.QueryContext(ctx, schema.Bare(query), withTexts(args)...)
 	if err != nil {
 		return nil, err
 	}

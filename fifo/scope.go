@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/conforming"
 )
 
 // A Scope is what an operator acts on: one queue, or one group of it.
@@ -117,27 +119,40 @@ func (s Scope) groupOrNull() any {
 	return s.group
 }
 
-// check returns what the verbs run on, if there is nothing wrong with the Scope or the schema.
-func (s Scope) check(ctx context.Context) (querier, error) {
-	if err := s.validate(); err != nil {
-		return nil, err
-	}
-	if s.in == nil {
-		return pgxSession{s.client.pool}, s.client.check(ctx, s.client.pool)
-	}
-	if s.in.err != nil {
-		return nil, fmt.Errorf("fifo: %v: %w", s, s.in.err)
-	}
-	return s.in.db, s.client.check(ctx, s.in.db)
-}
-
 // read runs a statement, and calls f for each row of its answer.
 func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
-	db, err := s.check(ctx)
-	if err != nil {
+	if s.in == nil {
+		return s.onPool(ctx, verb, func(conn *pgxpool.Conn) error {
+			return s.failed(verb, each(ctx, pgxSession{conn}, s.client.schema.Qualify(sql), f, args...))
+		})
+	}
+	if err := s.validate(); err != nil {
 		return err
 	}
-	return s.failed(verb, each(ctx, db, s.client.schema.Qualify(sql), f, args...))
+	if s.in.err != nil {
+		return fmt.Errorf("fifo: %v: %w", s, s.in.err)
+	}
+	if err := s.client.checkTx(ctx, s.in); err != nil {
+		return err
+	}
+	return s.failed(verb, each(ctx, s.in.db, s.client.schema.Qualify(sql), f, args...))
+}
+
+// onPool calls f with a connection of the pool, if nothing is wrong with that, the Scope or the schema. What verbs send
+// are parameters, whatever the syntax of strings is.
+func (s Scope) onPool(ctx context.Context, verb string, f func(*pgxpool.Conn) error) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	if s.client.err != nil {
+		return s.client.err
+	}
+	conn, err := s.client.acquire(ctx, conforming.Encoding)
+	if err != nil {
+		return s.failed(verb, err)
+	}
+	defer conn.Release()
+	return f(conn)
 }
 
 // forget comes before a read of what other sessions do. A transaction goes on seeing what it has seen of that, until it
@@ -181,18 +196,17 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 	if s.in != nil {
 		return changes(s)
 	}
-	if _, err := s.check(ctx); err != nil {
-		return err
-	}
-	var refused error
-	err := pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
-		refused = changes(s.InPgx(tx))
-		return refused
+	return s.onPool(ctx, verb, func(conn *pgxpool.Conn) error {
+		var refused error
+		err := pgx.BeginTxFunc(ctx, conn, readCommitted, func(tx pgx.Tx) error {
+			refused = changes(s.InPgx(tx))
+			return refused
+		})
+		if refused != nil {
+			return refused
+		}
+		return s.failed(verb, err)
 	})
-	if refused != nil {
-		return refused
-	}
-	return s.failed(verb, err)
 }
 
 // announce has add tell workers of what the transaction xid has changed: now, or when it has committed.

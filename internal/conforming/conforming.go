@@ -1,24 +1,54 @@
-// Package conforming refuses connections on which a quoted string may end before its closing quote.
+// Package conforming refuses connections on which a text is not what was sent: a quoted string may end before its
+// closing quote, or the server takes the bytes for those of another encoding.
 package conforming
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// setting is the parameter that decides. It may come from the server, the database, the role, or the connection string.
-const setting = "standard_conforming_strings"
+// The parameters that decide. Each may come from the server, the database, the role, or the connection string.
+const (
+	stringsSetting  = "standard_conforming_strings"
+	encodingSetting = "client_encoding"
+)
 
-// Err says that backslashes escape in plain strings. bun, which writes values into its statements, does not escape
-// them.
-var Err = errors.New("pgfifo: " + setting + " is off on the connection: a backslash could end a quoted value; " +
-	"switch it on for the database, the role or the connection")
+// Err is of each of them.
+var Err = errors.New("pgfifo: the connection's settings change what is sent")
 
-// Check returns Err if the setting is off now. It asks the server nothing: it tells of each change by itself.
+// errStrings says that backslashes escape in plain strings. bun, which writes values into its statements, does not
+// escape them.
+var errStrings = fmt.Errorf("%w: %s is off: a backslash could end a quoted value; "+
+	"switch it on for the database, the role or the connection", Err, stringsSetting)
+
+// Check returns an error if one of the settings is wrong now. It asks the server nothing: that tells of each change by
+// itself.
 func Check(conn *pgconn.PgConn) error {
-	if conn.ParameterStatus(setting) == "off" {
-		return Err
+	return Settings(conn.ParameterStatus(stringsSetting), conn.ParameterStatus(encodingSetting))
+}
+
+// Encoding is Check of the encoding alone, for statements that have nothing written into them.
+func Encoding(conn *pgconn.PgConn) error { return encoding(conn.ParameterStatus(encodingSetting)) }
+
+// SettingsSQL asks for what Settings takes, where nobody tells.
+const SettingsSQL = "SELECT pg_catalog.current_setting('" + stringsSetting + "'), " +
+	"pg_catalog.current_setting('" + encodingSetting + "')"
+
+// Settings returns an error if one of two values is wrong. Empty, it is not known, as behind some poolers.
+func Settings(strings, clientEncoding string) error {
+	if strings == "off" {
+		return errStrings
 	}
-	return nil
+	return encoding(clientEncoding)
+}
+
+// encoding refuses SQL_ASCII as well, with which nothing is converted: then nobody has to think about it.
+func encoding(name string) error {
+	if name == "" || name == "UTF8" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %s: ids and headers would be stored as other texts than were sent; "+
+		"set it to UTF8 for the database, the role or the connection", Err, encodingSetting, name)
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
-// value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL.
+// value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL. So
+// it is where AfterConnect has changed the encoding.
 var ErrNonconforming = conforming.Err
 
 // settings returns what a worker's connection sets for itself; every one of them may be set by any role. As in all that
@@ -57,6 +58,7 @@ func (b Bounds) connConfig(
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = name
 	}
+	cfg.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's or the role's default is
 	// On a lane, the default handler closes the connection when a query's context ends, which frees the group while its
 	// handler goes on. A cancel request leaves the transaction, and so the group, to the library.
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {

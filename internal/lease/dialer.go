@@ -89,7 +89,7 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	if err == nil && to.AfterConnect != nil {
 		err = to.AfterConnect(ctx, l.Conn())
 	}
-	if err == nil { // for handlers that use bun
+	if err == nil { // for handlers that use bun, and for texts
 		err = conforming.Check(l.pg())
 	}
 	if err != nil {

@@ -262,6 +262,25 @@ func TestLaneRefusesNonconformingStrings(t *testing.T) {
 	require.ErrorIs(t, err, ErrNonconforming)
 }
 
+// A lane has an encoding of its own choice, whatever the pool says, but not if the application changes it behind that.
+func TestLaneSetsTheEncoding(t *testing.T) {
+	s := newStage(t)
+	d := s.dialer(Bounds{})
+	d.Pool.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1"
+	l, err := d.Dial(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "UTF8", l.pg().ParameterStatus("client_encoding"))
+	require.NoError(t, l.Close())
+	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET client_encoding = 'LATIN1'")
+		return err
+	}
+	_, err = d.Dial(t.Context())
+	require.ErrorIs(t, err, ErrNonconforming)
+	_, err = d.Connect(t.Context())
+	require.ErrorIs(t, err, ErrNonconforming)
+}
+
 func TestSessionValidate(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Bounds{

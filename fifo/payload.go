@@ -1,0 +1,98 @@
+package fifo
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+func encodePayload(v any) (payload []byte, err error) {
+	switch p := v.(type) {
+	case nil:
+	case []byte:
+		payload = p
+	case json.RawMessage:
+		payload = p
+	case string:
+		payload = []byte(p)
+	default:
+		catch(&err, "Payload", func() error {
+			payload, err = json.Marshal(p)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
+		}
+		if lost := losing(p, payload); lost != "" {
+			return nil, fmt.Errorf("%w: Payload is %s (%T), which JSON loses: encode it yourself, "+
+				"or give it a MarshalJSON", ErrInvalidMessage, lost, p)
+		}
+	}
+	if payload == nil {
+		payload = []byte{}
+	}
+	return payload, nil
+}
+
+// losing says what a value is whose content is not in its JSON, or "". All such payloads of a type would be the same:
+// duplicates of each other, with ContentID.
+func losing(v any, encoded []byte) string {
+	if marshals(v) {
+		return ""
+	}
+	switch v.(type) {
+	case io.Reader:
+		return "an io.Reader"
+	case error:
+		return "an error"
+	}
+	if string(encoded) == "{}" && hidden(reflect.ValueOf(v)) {
+		return "a struct without an exported field"
+	}
+	return ""
+}
+
+func marshals(v any) bool {
+	switch v.(type) {
+	case json.Marshaler, encoding.TextMarshaler:
+		return true
+	}
+	return false
+}
+
+// hidden reports whether a value is, behind its pointers, a struct that has fields and none that JSON sees.
+func hidden(v reflect.Value) bool {
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		if v = v.Elem(); v.CanInterface() && marshals(v.Interface()) {
+			return false
+		}
+	}
+	return v.Kind() == reflect.Struct && v.NumField() > 0 && !seen(v.Type(), nil)
+}
+
+// seen reports whether JSON sees a field of a struct, or of one that is embedded in it.
+func seen(t reflect.Type, within []reflect.Type) bool {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		embedded := f.Type
+		if embedded.Kind() == reflect.Pointer {
+			embedded = embedded.Elem()
+		}
+		switch {
+		case tag == "-":
+		case f.Anonymous && embedded.Kind() == reflect.Struct:
+			if name != "" || !slices.Contains(within, embedded) && seen(embedded, append(within, t)) {
+				return true
+			}
+		case f.IsExported():
+			return true
+		}
+	}
+	return false
+}
