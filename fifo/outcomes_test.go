@@ -151,6 +151,18 @@ func TestOutcomes(t *testing.T) {
 			}
 			return nil
 		}, 0, []string{"panic", "panic"}, "exited", false},
+		"snooze in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), 2, []string{"error"}, "", true},
+		"snooze around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
+		"snooze in a panic": {func(context.Context, *fifo.Job) error {
+			panic(fifo.Snooze(time.Hour, nil))
+		}, 2, []string{"panic", "panic"}, "", true},
+		"unavailable in a dead letter": {
+			failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), 2, []string{"error"}, "", true,
+		},
+		"unavailable around one": {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
+		"unavailable in a panic": {func(context.Context, *fifo.Job) error {
+			panic(fifo.Unavailable(nil))
+		}, 2, []string{"panic", "panic"}, "", true},
 		"runtime error": {func(_ context.Context, job *fifo.Job) error {
 			return fmt.Errorf("no such payload byte: %d", job.Payload[len(job.Payload)])
 		}, 1, []string{"panic"}, "index out of range", true},

@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A job that is snoozed keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
@@ -45,32 +43,6 @@ func testSnooze(t *testing.T, by lease) {
 	stats := w.Stats()
 	require.EqualValues(t, 3, stats.Snoozed)
 	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
-}
-
-func TestSnoozeUntil(t *testing.T) {
-	type row struct {
-		d    time.Duration
-		want time.Duration
-	}
-	pgtest.OverAll(t, map[string]row{
-		"none": {0, 100 * time.Millisecond}, "less": {-time.Hour, 100 * time.Millisecond},
-		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.send("g", "")
-		var before time.Time
-		r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
-			before = query[time.Time](b, "SELECT clock_timestamp()")
-			return fifo.Snooze(x.d, nil)
-		}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
-		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-		require.NoError(t, r.stop())
-		job := b.jobs()[0]
-		require.Zero(t, job.Attempts)
-		require.Empty(t, job.Failures)
-		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-		require.EqualError(t, b.ledger.errs()[0], "snoozed")
-	})
 }
 
 // In a batch of one group, what is before it is done, and what is behind it is given back. So it is where something is
@@ -132,51 +104,6 @@ func testSnoozeInABatch(t *testing.T, by lease) {
 			})
 		}
 	}
-}
-
-// It is recorded also if the handler has ended the job's transaction.
-func TestSnoozeBesideALostTransaction(t *testing.T) {
-	b := newBed(t)
-	b.send("g", "")
-	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, err = tx.Conn().Exec(ctx, "ROLLBACK")
-		}
-		return errors.Join(err, fifo.Snooze(time.Hour, nil))
-	}))
-	await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-	require.NoError(t, r.stop())
-	require.Equal(t, []fifo.Outcome{fifo.Snoozed}, b.ledger.outcomes())
-	job := b.jobs()[0]
-	require.Zero(t, job.Attempts)
-	require.InDelta(t, time.Hour.Seconds(), time.Until(job.RunAt).Seconds(), 60)
-}
-
-// A dead letter is one, and so is a panic a failed attempt, whatever else the error says.
-func TestSnoozeIsNotTheLastWord(t *testing.T) {
-	type row struct {
-		handler fifo.Handler
-		kind    string
-	}
-	pgtest.OverAll(t, map[string]row{
-		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},
-		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
-		"a panic": {
-			func(context.Context, *fifo.Job) error { panic(fifo.Snooze(time.Hour, nil)) }, fifo.KindPanic,
-		},
-		"unavailable, in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
-		"unavailable, around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
-		"unavailable, a panic": {
-			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
-		},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-		b.work(b.worker(x.handler))
-		letter := only(t, b.deadLetters())
-		require.Equal(t, x.kind, letter.Failures[0].Kind)
-	})
 }
 
 func TestAsSnooze(t *testing.T) {
