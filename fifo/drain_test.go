@@ -317,38 +317,42 @@ func testDrainInABatch(t *testing.T, by lease) {
 	})
 }
 
-// A BatchHandler is told when the drain timeout has passed. What it gives back counts for nothing; what it has done
-// stays done if it names the others.
 func TestDrainTimeoutOfABatchHandler(t *testing.T) {
-	type row struct {
+	rows := map[string]struct {
 		last func(jobs []*fifo.Job, err error) error
 		done int
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
 		"error":    {func(_ []*fifo.Job, err error) error { return err }, 0},
 		"panic":    {func(_ []*fifo.Job, err error) error { panic(err) }, 0},
 		"named":    {func(jobs []*fifo.Job, err error) error { return fifo.BatchError{jobs[2].ID: err} }, 2},
 		"finished": {func([]*fifo.Job, error) error { return nil }, 4},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		h := newBlocking()
-		ids := b.send("g", nil, nil, nil, nil)
-		w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
-			return x.last(jobs, h.handle(ctx, jobs[0]))
-		}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
-		r := b.run(w)
-		receive(t, h.started, "the handler")
-		require.NoError(t, r.stop())
+	}
+	b := newBed(t)
+	h := newBlocking()
+	ids := make(map[string][]int64)
+	for name := range rows {
+		ids[name] = b.send(name, nil, nil, nil, nil)
+	}
+	w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+		return rows[jobs[0].GroupID].last(jobs, h.handle(ctx, jobs[0]))
+	}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(rows), -1 })
+	r := b.run(w)
+	for range rows {
+		receive(t, h.started, "a handler")
+	}
+	require.NoError(t, r.stop())
+	for range rows {
 		require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
-		stats := w.Stats()
-		require.EqualValues(t, x.done, stats.Succeeded)
-		require.EqualValues(t, 4-x.done, stats.Returned)
-		require.Zero(t, stats.Retried)
-		jobs := b.jobs()
-		require.Len(t, jobs, 4-x.done)
+	}
+	require.EqualValues(t, 6, w.Stats().Succeeded)
+	require.EqualValues(t, 10, w.Stats().Returned)
+	require.Zero(t, w.Stats().Retried)
+	for name, x := range rows {
+		jobs := b.jobsOf(b.q.Group(name))
+		require.Len(t, jobs, 4-x.done, name)
 		for i, job := range jobs {
-			require.Equal(t, ids[i+x.done], job.ID)
+			require.Equal(t, ids[name][i+x.done], job.ID, name)
 			require.Zero(t, job.Attempts)
 		}
-	})
+	}
 }
