@@ -57,17 +57,6 @@ func TestCommitOrder(t *testing.T) {
 	})
 }
 
-// Without it they don't wait, and the order is that of the enqueues.
-func TestEnqueueOrder(t *testing.T) {
-	b := newBed(t)
-	m := fifo.Message{Queue: "q", GroupID: "g"}
-	first := producers["bun.Tx"](b)
-	low := first.send(m)
-	high := b.receipts(m)
-	require.NoError(t, first.commit())
-	require.Less(t, low[0], high[0].ID)
-}
-
 // Batches that name the same groups in different orders must not deadlock, and a worker beside them sees each group's
 // jobs in the order of their commits: with every id it sees, it has seen all lower ones of the group.
 func TestCommitOrderBatches(t *testing.T) {

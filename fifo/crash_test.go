@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // watchful is a worker's setting that notices the loss of an idle connection soon.
@@ -51,7 +50,7 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
-	pgtest.OverNamed(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+	deaths := map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			if err := b.kill(ctx, pid); err != nil {
 				return err
@@ -79,47 +78,46 @@ func testLostConnection(t *testing.T, by lease) {
 		"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
 			return b.kill(context.WithoutCancel(ctx), pid)
 		},
-	}, func(t *testing.T, name string, die func(b *bed, ctx context.Context, job *fifo.Job, pid int) error) {
-		b := by.on(newEffects(t))
-		b.ledger.overlaps = true
-		ids := b.send("g", "dies", "next")
-		causes := make(chan error, 1)
-		b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
-		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID == ids[1] {
-				return nil
-			}
-			pid, err := backend(ctx, job)
-			if err != nil || job.Attempt() > 1 {
-				_, kept := b.pool.Exec(ctx,
-					"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
-				return errors.Join(err, kept)
-			}
-			err = die(b, ctx, job, pid)
-			causes <- context.Cause(ctx)
-			return err
-		}, watchful))
+	}
+	b := by.on(newEffects(t))
+	b.ledger.overlaps = true
+	causes := make(chan error, 1)
+	b.exec("CREATE TABLE history AS SELECT group_id, failures FROM pgfifo.jobs WHERE false")
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "next" {
+			return nil
+		}
+		pid, err := backend(ctx, job)
+		if err != nil || job.Attempt() > 1 {
+			_, kept := b.pool.Exec(ctx,
+				"INSERT INTO history SELECT group_id, failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+			return errors.Join(err, kept)
+		}
+		err = deaths[job.GroupID](b, ctx, job, pid)
+		causes <- context.Cause(ctx)
+		return err
+	}, watchful))
+	for name := range deaths {
+		ids := b.send(name, "dies", "next")
 		cause := receive(t, causes, "the end of the first attempt")
 		if name == "idle" || name == "ignored" {
 			require.ErrorIs(t, cause, fifo.ErrLost)
 		}
-		b.drained()
-		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-		require.NoError(t, r.stop())
-		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
 		require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
-			b.ledger.outcomes())
-		require.Equal(t, []int{2}, b.effects())
-		failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
-		require.Len(t, failures, 1)
-		require.Equal(t, 1, failures[0].Attempt)
-		require.Equal(t, fifo.KindLost, failures[0].Kind)
-		require.NotEmpty(t, failures[0].Error)
-		require.NotEmpty(t, failures[0].Worker)
-		for _, s := range b.ledger.settled {
-			require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+			b.ends(name, 4), name)
+		outcomes, errs, order := b.ledger.of(name)
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, order, name)
+		for i, outcome := range outcomes {
+			require.Equal(t, outcome == fifo.Succeeded, errs[i] == nil)
 		}
-	})
+		require.Equal(t, []int{2}, b.effects(), name)
+		failure := only(t, query[[]fifo.Failure](b, "SELECT failures FROM history WHERE group_id = $1", name))
+		require.Equal(t, 1, failure.Attempt)
+		require.Equal(t, fifo.KindLost, failure.Kind)
+		require.NotEmpty(t, failure.Error)
+		require.NotEmpty(t, failure.Worker)
+		b.exec("DELETE FROM effects")
+	}
 }
 
 // A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of

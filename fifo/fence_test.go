@@ -86,9 +86,3 @@ func testFenceOfALostJob(t *testing.T, by lease) {
 		require.Equal(t, 1, b.count("fences"))
 	}
 }
-
-func TestNoFenceWithoutAJob(t *testing.T) {
-	t.Parallel()
-	_, err := new(fifo.Job).Fence(t.Context())
-	require.ErrorIs(t, err, fifo.ErrNoJob)
-}

@@ -43,7 +43,7 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 	b := by.on(newBed(t), "morgue")
 	headers := fifo.Headers{"traceparent": "00-x", "bytes": "\x00\xff", fifo.OriginError: "of an earlier move"}
 	moved := make(chan *fifo.Job, 3)
-	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), MaxAttempts: 5}
+	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), Concurrency: 1, MaxAttempts: 5}
 	rarePolls(other)
 	other.Handle("morgue", func(_ context.Context, job *fifo.Job) error {
 		its := *job

@@ -24,6 +24,8 @@ func TestNoJob(t *testing.T) {
 		require.ErrorIs(t, err, fifo.ErrNoJob)
 		_, err = job.PgxTx(t.Context())
 		require.ErrorIs(t, err, fifo.ErrNoJob)
+		_, err = job.Fence(t.Context())
+		require.ErrorIs(t, err, fifo.ErrNoJob)
 	}
 }
 

@@ -153,18 +153,6 @@ func TestNoLimitOfAttempts(t *testing.T) {
 	require.Zero(t, b.count("dead_letters"))
 }
 
-func TestHandleWhileItRuns(t *testing.T) {
-	b := newBed(t)
-	b.sendMany("q", 1, 1)
-	w := b.worker(nop)
-	run := b.run(w)
-	b.drained()
-	require.PanicsWithValue(t, "fifo: the worker runs already; queue late comes too late", func() {
-		w.Handle("late", nop)
-	})
-	require.NoError(t, run.stop())
-}
-
 // tenant is the share of a group that is named tenant/group.
 func tenant(group string) string {
 	t, _, _ := strings.Cut(group, "/")

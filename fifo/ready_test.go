@@ -72,7 +72,7 @@ func ready(t *testing.T, w *fifo.Worker) {
 func TestReady(t *testing.T) { overLeases(t, testReady) }
 
 func testReady(t *testing.T, by lease) {
-	const lanes, bound = 8, 2*100*time.Millisecond + 2*time.Second
+	const lanes, bound = 4, 2*100*time.Millisecond + 2*time.Second
 	type row struct {
 		leave, back func(r *road) error
 		lanes       int // that are taken to be connected meanwhile

@@ -102,14 +102,8 @@ func TestRedriveToTail(t *testing.T) {
 		require.Equal(t, letters[0].Failures, job.Failures)
 		require.Zero(t, job.RunAt)
 
-		n := len(b.ledger.order())
 		b.work(b.worker(nop, oneLane))
-		var order []int64
-		for _, job := range b.ledger.starts[n:] {
-			if job.GroupID == "g" {
-				order = append(order, job.ID)
-			}
-		}
+		_, _, order := b.ledger.of("g")
 		require.Equal(t, append(waiting, tail[0], tail[1]), order)
 	})
 }
@@ -132,7 +126,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 		step <- struct{}{}
 	}
 	b.drained()
-	require.Equal(t, append(later, tail[0]), b.ledger.order()[1:])
+	require.Equal(t, append(later, tail[0]), b.ledger.order())
 
 	b.send("g", nil)
 	step <- struct{}{}

@@ -63,8 +63,6 @@ func testReplace(t *testing.T, by lease) {
 	b.work(b.worker(nop))
 	require.Equal(t, []string{"last", "behind"}, b.ledger.payloads())
 
-	_, err = b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Replace: true})
-	require.ErrorIs(t, err, fifo.ErrInvalidMessage)
 }
 
 // Messages of no group replace each other, and none that has one.
