@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ import (
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) func() error{
+	uses := map[string]func(ctx context.Context, job *fifo.Job) func() error{
 		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
 			return func() error {
 				_, err := job.Fence(ctx)
@@ -62,54 +61,55 @@ func testAbandon(t *testing.T, by lease) {
 				return errors.Join(rows.Err(), rows.Close())
 			}
 		},
-	}, func(t *testing.T, use func(ctx context.Context, job *fifo.Job) func() error) {
-		b, log, _ := watched(t)
-		by.on(b)
-		b.ledger.overlaps = true
-		b.exec("CREATE TABLE effects (id int)")
-		h, errs := newStubborn(), make(chan error, 4)
-		first := b.send("g", nil, nil)
-		other := b.send("h", nil)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID != first[0] || job.Attempt() > 1 {
-				return nil
-			}
-			later := use(context.WithoutCancel(ctx), job)
-			_ = h.handle(ctx, job)
-			errs <- later()
-			_, err := job.Tx(context.WithoutCancel(ctx))
-			errs <- err
-			_, err = job.PgxTx(context.WithoutCancel(ctx))
-			errs <- err
-			_, err = job.Fence(context.WithoutCancel(ctx))
-			errs <- err
+	}
+	b, log, _ := watched(t)
+	by.on(b)
+	b.ledger.overlaps = true
+	b.exec("CREATE TABLE effects (id int)")
+	h, errs := newStubborn(), make(chan error, 4*len(uses))
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) != "stuck" || job.Attempt() > 1 {
 			return nil
-		}, oneLane, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-		})
-		r := b.run(w)
-		receive(t, h.started, "the handler")
-		b.drained() // beside it, on its lane
-		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-		outcomes := b.ledger.outcomes()
-		retried := slices.Index(outcomes, fifo.Retried)
-		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
-		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
-		require.ElementsMatch(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, outcomes)
-		require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
-		require.Equal(t, 1, w.Stats().Abandoned)
-		require.Zero(t, w.Stats().Running)
-		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
-			"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
-		require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
-		close(h.release)
-		for range cap(errs) {
-			require.Error(t, receive(t, errs, "what became of its use of the transaction"))
 		}
-		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		require.EqualValues(t, 1, w.Stats().TimesAbandoned)
-		require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+		ctx = context.WithoutCancel(ctx)
+		later := uses[job.GroupID](ctx, job)
+		_ = h.handle(ctx, job)
+		errs <- later()
+		_, err := job.Tx(ctx)
+		errs <- err
+		_, err = job.PgxTx(ctx)
+		errs <- err
+		_, err = job.Fence(ctx)
+		errs <- err
+		return nil
+	}, oneLane, func(w *fifo.Worker) {
+		w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 	})
+	r := b.run(w)
+	for name := range uses {
+		ids := b.send(name, "stuck", "next")
+		receive(t, h.started, "the handler")
+		other := b.send("other "+name, nil)
+		b.drained() // beside it, on its lane
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ends(name, 3), name)
+		_, why, order := b.ledger.of(name)
+		require.ErrorIs(t, why[0], fifo.ErrJobTimeout)
+		require.ErrorIs(t, why[0], fifo.ErrAbandoned)
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, order, name)
+		require.Contains(t, b.ledger.order(), other[0])
+		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
+			"queue=q group=%s job=%d attempt=1 jobs=1 cause=fifo: job timeout", name, ids[0])), "%q", log.lines)
+	}
+	require.Equal(t, len(uses), w.Stats().Abandoned)
+	require.Zero(t, w.Stats().Running)
+	require.ErrorContains(t, r.stop(), "fifo: drain timeout: handlers abandoned: ")
+	close(h.release)
+	for range cap(errs) {
+		require.Error(t, receive(t, errs, "what became of its use of the transaction"))
+	}
+	await(t, "the end of the handlers", func() bool { return w.Stats().Abandoned == 0 })
+	require.EqualValues(t, len(uses), w.Stats().TimesAbandoned)
+	require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
 }
 
 // A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -242,48 +243,49 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 	require.Equal(t, []int64{15, 3, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
 }
 
-// A job that has failed, was sent with a delay, or may be tried only once, has no company.
 func TestWhoRunsAlone(t *testing.T) {
-	type row struct {
+	rows := map[string]struct {
 		message fifo.Message
 		before  string
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
 		"tried once": {fifo.Message{MaxAttempts: 1}, "SELECT 1"},
 		"delayed": {
 			fifo.Message{Delay: time.Hour},
 			"UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE run_at IS NOT NULL",
 		},
 		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
-	}, func(t *testing.T, x row) {
-		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
+	}
+	for name := range rows { // the rows of batches of groups: a queue has one lane, and one batch of all that is there
+		t.Run(name, func(t *testing.T) {
 			b := newList(t)
-			m := x.message
-			m.Queue, m.GroupID = "q", "g"
-			msgs := []fifo.Message{
-				{Queue: "q", GroupID: "g"},
-				{Queue: "q", GroupID: "g"},
-				m,
-				{Queue: "q", GroupID: "g"},
-				{Queue: "q", GroupID: "g"},
-			}
-			if batch.BatchGroups > 1 {
-				for i := range msgs {
-					msgs[i].GroupID = fmt.Sprint(i)
+			w := b.bare(nil)
+			ids := make(map[string][]int64)
+			for kind, batch := range batches(5) {
+				batch.BatchHandler = noteAll
+				w.HandleQueue(kind, batch)
+				for i, m := range []fifo.Message{{}, {}, rows[name].message, {}, {}} {
+					m.Queue, m.GroupID = kind, "g"
+					if kind == "groups" {
+						m.GroupID = fmt.Sprint(i)
+					}
+					ids[kind] = append(ids[kind], b.sendAll(m)...)
 				}
 			}
-			ids := b.sendAll(msgs...)
-			b.exec(x.before)
-			b.work(b.slice(batch, noteAll))
-			list := b.batches()
-			if batch.BatchJobs > 1 {
-				require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, list)
-				return
+			b.exec(rows[name].before)
+			b.work(w)
+			jobs, groups := [][]int64(nil), [][]int64(nil)
+			for _, batch := range b.batches() {
+				if slices.Contains(ids["jobs"], batch[0]) {
+					jobs = append(jobs, batch)
+				} else {
+					groups = append(groups, batch)
+				}
 			}
-			require.Contains(t, list, ids[2:3])
-			require.LessOrEqual(t, len(list), 3, "the others are not separated by it: %v", list)
+			require.Equal(t, [][]int64{ids["jobs"][:2], ids["jobs"][2:3], ids["jobs"][3:]}, jobs)
+			require.Contains(t, groups, ids["groups"][2:3])
+			require.LessOrEqual(t, len(groups), 3, "the others are not separated by it: %v", groups)
 		})
-	})
+	}
 }
 
 // Once a batch was undone its jobs run one at a time, up to the last of them; then there are batches again.

@@ -120,7 +120,7 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 	}
 	now := func(*fifo.Job, error) time.Duration { return 0 }
 	never := func(*fifo.Job, error) time.Duration { return time.Hour }
-	w := &fifo.Worker{Client: b.client, MaxAttempts: 5, Retry: never}
+	w := &fifo.Worker{Client: b.client, Concurrency: 2, MaxAttempts: 5, Retry: never}
 	w.HandleQueue("own", fifo.Queue{Handler: h, MaxAttempts: 2, Retry: now, JobTimeout: -1})
 	w.Handle("worker's", h)
 	run := b.run(w)
@@ -141,7 +141,7 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 func TestNoLimitOfAttempts(t *testing.T) {
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
-	w := &fifo.Worker{Client: b.client, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
+	w := &fifo.Worker{Client: b.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
 	h := func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() <= 2*fifo.DefaultMaxAttempts {
 			return errOnPurpose
@@ -204,7 +204,7 @@ func TestShareThatPanics(t *testing.T) {
 	var log logFile
 	b := newBed(t, log.set)
 	b.sendMany("q", 30, 1)
-	w := &fifo.Worker{Client: b.client}
+	w := &fifo.Worker{Client: b.client, Concurrency: 2}
 	w.HandleQueue("q", fifo.Queue{
 		Handler: b.ledger.record(nop),
 		Share: func(group string) string {

@@ -75,7 +75,7 @@ func TestTwoBlockAtOnce(t *testing.T) {
 		b.groupLimit(1, 2)
 		r, s := newRoster(t), newStop()
 		ids, g := b.enqueue("a", 2), b.q.Group("a")
-		w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
+		w := &fifo.Worker{Client: b.client, Concurrency: 3, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
 		w.HandleQueue("q", fifo.Queue{
 			OnGiveUp: fifo.BlockGroup,
 			Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
