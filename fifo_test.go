@@ -92,6 +92,11 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	db := s.client.DB()
+	producer, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = producer.Rollback(ctx) }()
+	_, err = s.client.EnqueuePgxTx(ctx, producer, message("new", task{}))
+	require.NoError(t, err)
 	for _, group := range []string{"held", "spawned", "new"} { // spawned: by the handler, which has not committed
 		more, err := receipt.IDs(s.client.Enqueue(ctx, message(group, task{})))
 		require.NoError(t, err, group)
@@ -115,10 +120,12 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 		return len(effects["spawned"]) == 3 && len(effects["new"]) == 3
 	})
 	require.Empty(t, s.find("end", ids[0]))
+	require.NoError(t, producer.Commit(ctx))
 	open()
 	s.drained()
 	s.stop(procs...)
 	effects := s.effects()
+	require.Len(t, effects["new"], 4)
 	require.Len(t, effects["held"], 4)
 	require.Len(t, effects["spawned"], 4, "the handler's own job came with its commit")
 }

@@ -52,6 +52,14 @@ func testAbandon(t *testing.T, by lease) {
 				return err
 			}
 		},
+		"pgx, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
+			err := exec(ctx, job, "SELECT pg_sleep(600)")
+			return func() error { return err }
+		},
+		"bun, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
+			err := bunExec(ctx, job, "SELECT pg_sleep(600)")
+			return func() error { return err }
+		},
 		"rows": func(ctx context.Context, job *fifo.Job) func() error {
 			tx, _ := job.Tx(ctx)
 			rows, _ := tx.Query("SELECT generate_series(1, 1000000)")
@@ -141,35 +149,6 @@ func TestAbandonBesideAHook(t *testing.T) {
 	close(release)
 	close(h.release)
 	await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-}
-
-// A handler in the middle of a statement that nobody cancels is abandoned as well.
-func TestAbandonInAStatement(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
-		"pgx": func(ctx context.Context, job *fifo.Job) error {
-			return exec(ctx, job, "SELECT pg_sleep(600)")
-		},
-		"bun": func(ctx context.Context, job *fifo.Job) error {
-			return bunExec(ctx, job, "SELECT pg_sleep(600)")
-		},
-	}, func(t *testing.T, query func(ctx context.Context, job *fifo.Job) error) {
-		b := newBed(t)
-		b.ledger.overlaps = true
-		ids, ended := b.send("g", nil, nil), make(chan error, 1)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID == ids[0] && job.Attempt() == 1 {
-				err := query(context.WithoutCancel(ctx), job)
-				ended <- err
-				return err
-			}
-			return nil
-		}, oneLane, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-		})
-		b.work(w)
-		require.Error(t, receive(t, ended, "the end of the statement"))
-		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-	})
 }
 
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.

@@ -120,37 +120,6 @@ func testLostConnection(t *testing.T, by lease) {
 	}
 }
 
-// A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of
-// its group goes on.
-func TestPoison(t *testing.T) { overLeases(t, testPoison) }
-
-func testPoison(t *testing.T, by lease) {
-	b := by.on(newEffects(t))
-	b.ledger.overlaps = true
-	ids := b.send("g", "poison", "next")
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if job.ID == ids[1] {
-			return nil
-		}
-		pid, err := backend(ctx, job)
-		return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
-	})
-	b.work(w)
-	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
-	require.Empty(t, b.effects())
-	letter := only(t, b.deadLetters())
-	require.Equal(t, ids[0], letter.ID)
-	require.Equal(t, 3, letter.Attempts)
-	require.Len(t, letter.Failures, 3)
-	for i, f := range letter.Failures {
-		require.Equal(t, i+1, f.Attempt)
-		require.Equal(t, fifo.KindLost, f.Kind)
-	}
-	require.Equal(t, fifo.Stats{
-		Succeeded: 1, Retried: 2, Buried: 1, Unknown: 3, Lost: 3, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
-	}, w.Stats())
-}
-
 // Another worker takes over when one has died, without waiting for its poll.
 func TestTakeover(t *testing.T) { overLeases(t, testTakeover) }
 

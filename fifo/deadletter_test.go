@@ -1,7 +1,6 @@
 package fifo_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -106,26 +105,6 @@ func TestRedrive(t *testing.T) {
 	}
 	_, _, order := b.ledger.of("g")
 	require.Equal(t, append(ids, waiting...), order)
-}
-
-// The worker that has passed the job by hears of it at once.
-func TestRedriveIntoBusyGroup(t *testing.T) {
-	b := newBed(t)
-	b.ledger.unordered = true
-	dead := b.send("g", "dead")
-	b.bury()
-	step := make(chan struct{})
-	b.run(b.worker(func(context.Context, *fifo.Job) error {
-		<-step
-		return nil
-	}, rarePolls))
-	later := b.send("g", nil, nil)
-	step <- struct{}{}
-	b.holder("g")
-	b.redrive(b.q, allAgain)
-	close(step)
-	b.drained()
-	require.ElementsMatch(t, append(later, dead...), b.ledger.order())
 }
 
 func TestDeleteDeadLetters(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // everyHeader has every kind of name and value.
@@ -98,31 +97,6 @@ func TestHeaders(t *testing.T) {
 	require.NoError(t, b.client.Queue("morgue").Bury(t.Context(), moved.ID, "enough"))
 	letter := only(t, b.deadLetters())
 	check(&letter)
-}
-
-// So they do in batches of both kinds.
-func TestHeadersInBatches(t *testing.T) {
-	pgtest.OverAll(t, batches(4), func(t *testing.T, batch fifo.Queue) {
-		b := newBed(t)
-		var msgs []fifo.Message
-		for i := range 8 {
-			m := fifo.Message{Queue: "q", GroupID: string(rune('a' + i%4))}
-			if i%3 == 0 {
-				m.Headers = everyHeader()
-			}
-			msgs = append(msgs, m)
-		}
-		ids := b.sendAll(msgs...)
-		sent := make(map[int64]fifo.Headers)
-		for i, id := range ids {
-			sent[id] = msgs[i].Headers
-		}
-		w := b.each(batch, func(_ context.Context, job *fifo.Job) error {
-			require.Equal(t, sent[job.ID], job.Headers)
-			return nil
-		})
-		b.work(w)
-	})
 }
 
 // Headers count with the payload.

@@ -258,13 +258,14 @@ func testDelay(t *testing.T, by lease) {
 	}
 }
 
-// A handler knows since when its job could run: behind a delay, and behind a backoff.
+// A handler knows its job's headers, and since when it could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
 	pgtest.OverAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		const delay = 20 * time.Millisecond
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
+		now := fifo.Message{Queue: "q", GroupID: "now", Headers: everyHeader()}
+		b.sendAll(now, now)
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay, Headers: everyHeader()})
 		b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
 			if job.GroupID == "now" && job.Attempt() == 1 {
 				return fifo.RetryAfter(delay, errOnPurpose)
@@ -274,6 +275,7 @@ func TestRunAtInAHandler(t *testing.T) {
 		b.ledger.mu.Lock()
 		defer b.ledger.mu.Unlock()
 		for _, job := range b.ledger.starts {
+			require.Equal(t, everyHeader(), job.Headers)
 			switch {
 			case job.GroupID == "later":
 				require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)

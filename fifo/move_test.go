@@ -143,24 +143,6 @@ func TestMoveBesideARunningJob(t *testing.T) {
 	})
 }
 
-// Jobs that run behind the head of a batch are moved, and nothing of what the batch did with them stays.
-func TestMoveOutOfABatch(t *testing.T) {
-	b := newList(t)
-	b.send("g", "one", "two", "three")
-	moved := false
-	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-		if !moved {
-			moved = true
-			n, err := b.q.Group("g").Move(promptly(t), b.q.Group("h"))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-		}
-		return noteAll(ctx, jobs)
-	}))
-	require.Equal(t, "g h h", query[string](b, "SELECT string_agg(group_id, ' ' ORDER BY id) FROM list"))
-	b.ledger.sent = nil
-}
-
 // Moves of one group here and there again and beside workers lose nothing, double nothing, and keep the order of what
 // is in one place.
 func TestMovesBesideWorkers(t *testing.T) {

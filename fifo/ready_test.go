@@ -126,17 +126,6 @@ func testReady(t *testing.T, by lease) {
 	})
 }
 
-// A worker that polls as good as never is ready, and finds what it is told of.
-func TestReadyWithoutPolls(t *testing.T) {
-	b := newBed(t)
-	w := b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 200 * 365 * 24 * time.Hour })
-	b.run(w)
-	ready(t, w)
-	b.send("g", nil)
-	b.drained()
-	require.NoError(t, w.Ready())
-}
-
 // Looks that fail do not count, whatever else the server answers. It is not asked for one connection after another.
 func TestNotReadyWithoutLooks(t *testing.T) {
 	b := newBed(t)
