@@ -223,7 +223,6 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 	}
 	r := b.run(w)
 	await(t, "the failures", func() bool { return w.Stats().Retried == 3 })
-	require.NoError(t, r.stop())
 	require.ElementsMatch(t, first, b.batches())
 	for name, ids := range ids {
 		jobs := b.jobsOf(b.client.Queue(name))
@@ -237,7 +236,7 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 		require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
 	}
 	b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-	b.work(w)
+	r.finish()
 	require.ElementsMatch(t, all, b.batches(), "one that failed runs alone")
 	stats := w.Stats()
 	require.Equal(t, []int64{15, 3, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})

@@ -205,10 +205,9 @@ func testFailureInABatchOfGroups(t *testing.T, by lease) {
 		}
 		r := b.run(w)
 		await(t, "all of them", func() bool { return w.Stats().Succeeded == 4 && w.Stats().Retried == 2 })
-		require.NoError(t, r.stop())
 		require.Zero(t, w.Stats().Returned+w.Stats().Unknown+w.Stats().Lost)
 		b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-		b.work(w)
+		r.finish()
 		require.Equal(t, []int{1, 2, 2, 1, 1, 1}, b.attempts(ids...))
 	})
 }

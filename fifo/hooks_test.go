@@ -216,32 +216,28 @@ func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	}
 }
 
-// A worker has one name: that of its sessions, which is as the server shows it, and of the failures that it records.
 func TestWorkerHasOneName(t *testing.T) {
-	t.Parallel()
+	b := newBed(t)
+	b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
+	}))
 	long := strings.Repeat("n", 63)
 	for name, want := range map[string]string{
 		"": "of the p??l", "its own": "its own", "its öwn": "its ??wn", long + " tail": long,
 	} {
-		t.Run(want, func(t *testing.T) {
-			b := newBed(t)
-			b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
-				cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
-			}))
-			b.send("g", nil)
-			var session, shown string
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					err = tx.QueryRow(ctx, `SELECT current_setting('application_name'), application_name
-						FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&session, &shown)
-				}
-				return errors.Join(err, fifo.DeadLetter(errOnPurpose))
-			}, func(w *fifo.Worker) { w.Name = name }))
-			require.Equal(t, want, session)
-			require.Equal(t, want, shown)
-			require.Equal(t, want, b.deadLetters()[0].Failures[0].Worker)
-		})
+		id := b.send("g", nil)[0]
+		var session, shown string
+		require.True(t, b.runsOne(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				err = tx.QueryRow(ctx, `SELECT current_setting('application_name'), application_name
+					FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&session, &shown)
+			}
+			return errors.Join(err, fifo.DeadLetter(errOnPurpose))
+		}, func(w *fifo.Worker) { w.Name = name })))
+		require.Equal(t, want, session)
+		require.Equal(t, want, shown)
+		require.Equal(t, want, only(t, b.lettersOf(b.q, named(id))).Failures[0].Worker)
 	}
 }
 

@@ -237,10 +237,8 @@ func TestOddIDs(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestDelay(t *testing.T) { overLeases(t, testDelay) }
-
-func testDelay(t *testing.T, by lease) {
-	b := by.on(newBed(t))
+func TestDelay(t *testing.T) {
+	b := newBed(t)
 	for _, x := range []struct {
 		delay time.Duration
 		want  any // microseconds behind the enqueue

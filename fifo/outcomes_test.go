@@ -36,25 +36,6 @@ func failingOn(payload string, err error) fifo.Handler {
 	}
 }
 
-func TestSuccess(t *testing.T) { overLeases(t, testSuccess) }
-
-func testSuccess(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	ids := b.send("g", "one", "two")
-	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-		if job.Queue != "q" || job.GroupID != "g" || job.Attempts != 0 || job.Attempt() != 1 || job.MaxAttempts != 3 ||
-			time.Since(job.EnqueuedAt).Abs() > time.Hour {
-			return fmt.Errorf("unexpected job %+v", job)
-		}
-		return nil
-	}))
-	require.Equal(t, ids, b.ledger.order())
-	require.Equal(t, []string{"one", "two"}, b.ledger.payloads())
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-	require.Equal(t, []error{nil, nil}, b.ledger.errs())
-	require.Empty(t, b.deadLetters())
-}
-
 // A failed job is tried again in its place: its group waits, others go on, and what happened is on record.
 func TestRetryInPlace(t *testing.T) { overLeases(t, testRetryInPlace) }
 
@@ -88,10 +69,8 @@ func testRetryInPlace(t *testing.T, by lease) {
 	require.Zero(t, jobs[1].Attempts)
 	require.Empty(t, jobs[1].Failures)
 	require.NotContains(t, b.ledger.order(), ids[1])
-	require.NoError(t, r.stop())
-
 	b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-	b.work(w)
+	r.finish()
 	require.Equal(t, ids, b.ledger.order()[len(others)+1:])
 	require.Equal(t, fifo.Stats{
 		Succeeded: 22, Retried: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
