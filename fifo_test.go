@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -152,14 +153,10 @@ func TestEnqueueIsPartOfTransaction(t *testing.T) {
 			return errors.Join(outcome, tx.Rollback())
 		},
 		"bun": func(outcome error) error {
-			tx, err := s.client.DB().BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			if _, err := s.client.EnqueueTx(ctx, tx, message("bun", task{})); err != nil || outcome == nil {
-				return errors.Join(err, tx.Commit())
-			}
-			return errors.Join(outcome, tx.Rollback())
+			return s.client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := s.client.EnqueueTx(ctx, tx, message("bun", task{}))
+				return errors.Join(err, outcome)
+			})
 		},
 	}
 	for kind, enqueue := range in {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -201,40 +202,55 @@ func TestRunOneAbandons(t *testing.T) {
 	require.EqualError(t, a.err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", id))
 }
 
-// While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not,
-// whether the handler has returned or is abandoned.
-func TestBorrowedRowsLeftOpen(t *testing.T) {
-	pgtest.OverEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
-		b, release := newBed(t), make(chan struct{})
-		b.ledger.overlaps = true
-		b.send("g", nil)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil || job.Attempt() > 1 {
-				return err
-			}
-			rows, err := tx.Tx.QueryContext(ctx, "SELECT 'x' FROM generate_series(1, 10)")
+// While a handler has the bytes of rows, database/sql waits for its next call before it closes them; and it waits for
+// an argument of a statement that takes its time. The lane does not, whether the handler has returned or is abandoned.
+func TestLaneWaitsForNothingOfDatabaseSQL(t *testing.T) {
+	b, release := newEffects(t), make(chan struct{})
+	b.ledger.overlaps = true
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.SQLTx(ctx)
+		if err != nil || job.Attempt() > 1 {
+			return err
+		}
+		abandoned := strings.HasSuffix(job.GroupID, "abandoned")
+		if strings.HasPrefix(job.GroupID, "rows") {
+			rows, err := tx.QueryContext(ctx, "SELECT 'x' FROM generate_series(1, 10)")
 			if err != nil {
 				return err
 			}
 			var raw sql.RawBytes
 			rows.Next()
 			err = rows.Scan(&raw)
-			if name == "abandoned" {
+			if abandoned {
 				<-release
 			}
 			return err
-		}, oneLane, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
-			w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
+		}
+		arg := slowArgument{make(chan struct{}), release}
+		ended := beside(func() error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
+			return err
 		})
-		r := b.run(w)
-		b.drained()
-		close(release)
-		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		require.NoError(t, r.stop())
-		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+		<-arg.asked
+		if abandoned {
+			return <-ended
+		}
+		return nil
+	}, oneLane, func(w *fifo.Worker) {
+		w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
+		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 	})
+	r := b.run(w)
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	for _, group := range []string{"rows, returned", "rows, abandoned", "argument, returned", "argument, abandoned"} {
+		b.send(group, nil)
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ends(group, 2), group)
+	}
+	free()
+	await(t, "the end of the handlers", func() bool { return w.Stats().Abandoned == 0 })
+	require.NoError(t, r.stop())
+	require.Empty(t, b.effects())
 }
 
 // slowArgument is an argument of a statement that is not there before it is released.
@@ -244,38 +260,4 @@ func (a slowArgument) Value() (driver.Value, error) {
 	close(a.asked)
 	<-a.release
 	return int64(1), nil
-}
-
-// The lane does not wait for an argument of a statement either.
-func TestArgumentThatTakesItsTime(t *testing.T) {
-	pgtest.OverEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
-		b, arg := newEffects(t), slowArgument{make(chan struct{}), make(chan struct{})}
-		b.ledger.overlaps = true
-		b.send("g", nil)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.SQLTx(ctx)
-			if err != nil || job.Attempt() > 1 {
-				return err
-			}
-			ended := beside(func() error {
-				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
-				return err
-			})
-			<-arg.asked
-			if name == "abandoned" {
-				return <-ended
-			}
-			return nil
-		}, oneLane, watchful, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
-		})
-		r := b.run(w)
-		release := sync.OnceFunc(func() { close(arg.release) })
-		t.Cleanup(release)
-		b.drained()
-		release()
-		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		require.NoError(t, r.stop())
-		require.Empty(t, b.effects())
-	})
 }

@@ -220,7 +220,8 @@ func TestOperatorInABatch(t *testing.T) {
 			}
 			b.ledger.sent = want
 			succeeded += len(want)
-			await(t, "their ends", func() bool { return w.Stats().Succeeded == int64(succeeded) && b.count("jobs") == 0 })
+			b.drained()
+			await(t, "their ends", func() bool { return w.Stats().Succeeded == int64(succeeded) })
 			b.attempts(want...)
 			require.Zero(t, w.Stats().Retried+w.Stats().Buried+w.Stats().Unknown, "%s: nobody is to blame", name)
 			b.exec("DELETE FROM list")
@@ -236,22 +237,19 @@ func TestBatchThatIsRefused(t *testing.T) {
 	}
 	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 		b := newEffects(t)
-		b.ledger.unordered = true
 		b.exec("INSERT INTO effects VALUES (-1)")
-		send := func(spoil string) {
+		one := func(ctx context.Context, job *fifo.Job) error {
+			if job.GroupID == "bad" {
+				return execAnyway(ctx, job, string(job.Payload))
+			}
+			return write(ctx, job, int(job.ID))
+		}
+		workers := 3 // they begin when the first jobs are there
+		for name, spoil := range spoils {
 			b.send("bad", spoil)
 			b.sendMany("q", 40, 1)
-		}
-		var runs []*run
-		for name, spoil := range spoils {
-			send(spoil)
-			for len(runs) < 3 {
-				runs = append(runs, b.run(work(b, fifo.Queue{BatchGroups: 50}, func(ctx context.Context, job *fifo.Job) error {
-					if job.GroupID == "bad" {
-						return execAnyway(ctx, job, string(job.Payload))
-					}
-					return write(ctx, job, int(job.ID))
-				}, oneLane)))
+			for ; workers > 0; workers-- {
+				b.run(work(b, fifo.Queue{BatchGroups: 50}, one, oneLane))
 			}
 			b.drained()
 			for _, attempts := range read(b.ledger, &b.ledger.starts, func(job *fifo.Job) int {

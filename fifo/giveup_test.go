@@ -237,7 +237,10 @@ func TestGiveUpElsewhere(t *testing.T) {
 		}
 	}
 	r := b.run(w)
-	await(t, "the ends of all", func() bool { s := w.Stats(); return s.Buried == 5 && s.Blocked == 2 && s.Discarded == 2 })
+	await(t, "the ends of all", func() bool {
+		s := w.Stats()
+		return s.Buried == 5 && s.Blocked == 2 && s.Discarded == 2
+	})
 	await(t, "those behind", func() bool { return b.count("jobs") == 3 })
 	require.NoError(t, r.stop())
 	for queue, outcome := range want {

@@ -153,7 +153,9 @@ func TestInvalidMessage(t *testing.T) {
 		"large priority":     {func(m *fifo.Message) { m.Priority = 1 << 40 }, fifo.ErrInvalidMessage, "Priority"},
 		"ungrouped, and not": {func(m *fifo.Message) { m.Ungrouped = true }, fifo.ErrInvalidMessage, "GroupID"},
 		"replaces nothing":   {func(m *fifo.Message) { m.Replace = true }, fifo.ErrInvalidMessage, "DedupID"},
-		"delay and time":     {func(m *fifo.Message) { m.Delay, m.RunAt = 1, time.Now() }, fifo.ErrInvalidMessage, "RunAt"},
+		"delay and time": {func(m *fifo.Message) {
+			m.Delay, m.RunAt = 1, time.Now()
+		}, fifo.ErrInvalidMessage, "RunAt"},
 		"time that is too far": {func(m *fifo.Message) {
 			m.RunAt = time.Now().Add(fifo.MaxDelay + time.Hour)
 		}, fifo.ErrInvalidMessage, "RunAt"},

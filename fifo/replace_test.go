@@ -62,7 +62,6 @@ func testReplace(t *testing.T, by lease) {
 	require.NoError(t, b.q.RetryNow(t.Context(), id))
 	b.work(b.worker(nop))
 	require.Equal(t, []string{"last", "behind"}, b.ledger.payloads())
-
 }
 
 // Messages of no group replace each other, and none that has one.

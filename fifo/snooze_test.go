@@ -90,7 +90,9 @@ func testSnoozeInABatch(t *testing.T, by lease) {
 			if x.each != nil {
 				queue.Handler = func(_ context.Context, job *fifo.Job) error { return first(x.each(job, later)) }
 			} else {
-				queue.BatchHandler = func(_ context.Context, jobs []*fifo.Job) error { return first(x.slice(jobs, later)) }
+				queue.BatchHandler = func(_ context.Context, jobs []*fifo.Job) error {
+					return first(x.slice(jobs, later))
+				}
 			}
 			name := kind + ", " + name
 			by.on(b, name)

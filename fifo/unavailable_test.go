@@ -113,8 +113,6 @@ func TestPutOffUntil(t *testing.T) {
 	require.EqualError(t, errs[0], "snoozed")
 }
 
-var errLoseTransaction = errors.New("the handler is to end its transaction")
-
 // A batch of groups that cannot do anything has each of them wait, and none of them tried again by itself.
 func TestUnavailableBatchOfGroups(t *testing.T) {
 	b := newBed(t)
