@@ -243,48 +243,46 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 }
 
 func TestWhoRunsAlone(t *testing.T) {
-	rows := map[string]struct {
+	type row struct {
 		message fifo.Message
 		before  string
-	}{
+	}
+	pgtest.OverAll(t, map[string]row{
 		"tried once": {fifo.Message{MaxAttempts: 1}, "SELECT 1"},
 		"delayed": {
 			fifo.Message{Delay: time.Hour},
 			"UPDATE pgfifo.jobs SET run_at = statement_timestamp() WHERE run_at IS NOT NULL",
 		},
 		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
-	}
-	for name := range rows { // the rows of batches of groups: a queue has one lane, and one batch of all that is there
-		t.Run(name, func(t *testing.T) {
-			b := newList(t)
-			w := b.bare(nil)
-			ids := make(map[string][]int64)
-			for kind, batch := range batches(5) {
-				batch.BatchHandler = noteAll
-				w.HandleQueue(kind, batch)
-				for i, m := range []fifo.Message{{}, {}, rows[name].message, {}, {}} {
-					m.Queue, m.GroupID = kind, "g"
-					if kind == "groups" {
-						m.GroupID = fmt.Sprint(i)
-					}
-					ids[kind] = append(ids[kind], b.sendAll(m)...)
+	}, func(t *testing.T, x row) {
+		b := newList(t)
+		w := b.bare(nil)
+		ids := make(map[string][]int64)
+		for kind, batch := range batches(5) {
+			batch.BatchHandler = noteAll
+			w.HandleQueue(kind, batch)
+			for i, m := range []fifo.Message{{}, {}, x.message, {}, {}} {
+				m.Queue, m.GroupID = kind, "g"
+				if kind == "groups" {
+					m.GroupID = fmt.Sprint(i)
 				}
+				ids[kind] = append(ids[kind], b.sendAll(m)...)
 			}
-			b.exec(rows[name].before)
-			b.work(w)
-			jobs, groups := [][]int64(nil), [][]int64(nil)
-			for _, batch := range b.batches() {
-				if slices.Contains(ids["jobs"], batch[0]) {
-					jobs = append(jobs, batch)
-				} else {
-					groups = append(groups, batch)
-				}
+		}
+		b.exec(x.before)
+		b.work(w)
+		var jobs, groups [][]int64
+		for _, batch := range b.batches() {
+			if slices.Contains(ids["jobs"], batch[0]) {
+				jobs = append(jobs, batch)
+			} else {
+				groups = append(groups, batch)
 			}
-			require.Equal(t, [][]int64{ids["jobs"][:2], ids["jobs"][2:3], ids["jobs"][3:]}, jobs)
-			require.Contains(t, groups, ids["groups"][2:3])
-			require.LessOrEqual(t, len(groups), 3, "the others are not separated by it: %v", groups)
-		})
-	}
+		}
+		require.Equal(t, [][]int64{ids["jobs"][:2], ids["jobs"][2:3], ids["jobs"][3:]}, jobs)
+		require.Contains(t, groups, ids["groups"][2:3])
+		require.LessOrEqual(t, len(groups), 3, "the others are not separated by it: %v", groups)
+	})
 }
 
 // Once a batch was undone its jobs run one at a time, up to the last of them; then there are batches again.
