@@ -17,71 +17,73 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// leftUses are what handlers have begun with the transaction when they are abandoned, and how they go on.
+var leftUses = map[string]func(ctx context.Context, job *fifo.Job) func() error{
+	"nothing": func(ctx context.Context, job *fifo.Job) func() error {
+		return func() error {
+			_, err := job.Fence(ctx)
+			return err
+		}
+	},
+	"pgx": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.PgxTx(ctx)
+		_, _ = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+		return func() error {
+			_, err := tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
+			return err
+		}
+	},
+	"raw": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.PgxTx(ctx)
+		conn := tx.Conn()
+		return func() error {
+			_, err := conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
+			return err
+		}
+	},
+	"bun": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.Tx(ctx)
+		_, _ = tx.Exec("INSERT INTO effects VALUES (1)")
+		return func() error {
+			_, err := tx.Exec("INSERT INTO effects VALUES (2)")
+			return err
+		}
+	},
+	"pgx, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
+		err := exec(ctx, job, "SELECT pg_sleep(600)")
+		return func() error { return err }
+	},
+	"bun, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
+		err := bunExec(ctx, job, "SELECT pg_sleep(600)")
+		return func() error { return err }
+	},
+	"rows": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.Tx(ctx)
+		rows, _ := tx.Query("SELECT generate_series(1, 1000000)")
+		return func() error {
+			for rows.Next() {
+			}
+			return errors.Join(rows.Err(), rows.Close())
+		}
+	},
+}
+
 // A worker with AbandonAfter goes on without the handler: its group is free, and its lane. What the handler still does
 // with its transaction fails, and nothing of it stays.
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
-	uses := map[string]func(ctx context.Context, job *fifo.Job) func() error{
-		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
-			return func() error {
-				_, err := job.Fence(ctx)
-				return err
-			}
-		},
-		"pgx": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.PgxTx(ctx)
-			_, _ = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
-			return func() error {
-				_, err := tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
-				return err
-			}
-		},
-		"raw": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.PgxTx(ctx)
-			conn := tx.Conn()
-			return func() error {
-				_, err := conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
-				return err
-			}
-		},
-		"bun": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.Tx(ctx)
-			_, _ = tx.Exec("INSERT INTO effects VALUES (1)")
-			return func() error {
-				_, err := tx.Exec("INSERT INTO effects VALUES (2)")
-				return err
-			}
-		},
-		"pgx, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
-			err := exec(ctx, job, "SELECT pg_sleep(600)")
-			return func() error { return err }
-		},
-		"bun, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
-			err := bunExec(ctx, job, "SELECT pg_sleep(600)")
-			return func() error { return err }
-		},
-		"rows": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.Tx(ctx)
-			rows, _ := tx.Query("SELECT generate_series(1, 1000000)")
-			return func() error {
-				for rows.Next() {
-				}
-				return errors.Join(rows.Err(), rows.Close())
-			}
-		},
-	}
 	b, log, _ := watched(t)
 	by.on(b)
 	b.ledger.overlaps = true
 	b.exec("CREATE TABLE effects (id int)")
-	h, errs := newStubborn(), make(chan error, 4*len(uses))
+	h, errs := newStubborn(), make(chan error, 4*len(leftUses))
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 		if string(job.Payload) != "stuck" || job.Attempt() > 1 {
 			return nil
 		}
 		ctx = context.WithoutCancel(ctx)
-		later := uses[job.GroupID](ctx, job)
+		later := leftUses[job.GroupID](ctx, job)
 		_ = h.handle(ctx, job)
 		errs <- later()
 		_, err := job.Tx(ctx)
@@ -95,7 +97,7 @@ func testAbandon(t *testing.T, by lease) {
 		w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 	})
 	r := b.run(w)
-	for name := range uses {
+	for name := range leftUses {
 		ids := b.send(name, "stuck", "next")
 		receive(t, h.started, "the handler")
 		other := b.send("other "+name, nil)
@@ -109,7 +111,7 @@ func testAbandon(t *testing.T, by lease) {
 		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
 			"queue=q group=%s job=%d attempt=1 jobs=1 cause=fifo: job timeout", name, ids[0])), "%q", log.lines)
 	}
-	require.Equal(t, len(uses), w.Stats().Abandoned)
+	require.Equal(t, len(leftUses), w.Stats().Abandoned)
 	require.Zero(t, w.Stats().Running)
 	require.ErrorContains(t, r.stop(), "fifo: drain timeout: handlers abandoned: ")
 	close(h.release)
@@ -117,7 +119,7 @@ func testAbandon(t *testing.T, by lease) {
 		require.Error(t, receive(t, errs, "what became of its use of the transaction"))
 	}
 	await(t, "the end of the handlers", func() bool { return w.Stats().Abandoned == 0 })
-	require.EqualValues(t, len(uses), w.Stats().TimesAbandoned)
+	require.EqualValues(t, len(leftUses), w.Stats().TimesAbandoned)
 	require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
 }
 

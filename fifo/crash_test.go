@@ -45,40 +45,42 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 	return pid, err
 }
 
+// deathsOfConnections are ways in which the connection of a running job ends.
+var deathsOfConnections = map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+	"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+		if err := b.kill(ctx, pid); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	},
+	"ignored": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+		if err := b.kill(ctx, pid); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	},
+	"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
+		return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
+	},
+	"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
+		tx, err := job.Tx(ctx)
+		if err == nil {
+			_, _ = tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
+		}
+		return err
+	},
+	"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+		return b.kill(context.WithoutCancel(ctx), pid)
+	},
+}
+
 // The connection of a running job is ended: while its handler is busy elsewhere, in the middle of a statement, or too
 // late for the handler to notice. The attempt counts as lost, once, what it wrote is gone, and the job runs again.
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
-	deaths := map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
-		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-			if err := b.kill(ctx, pid); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		},
-		"ignored": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-			if err := b.kill(ctx, pid); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return nil
-		},
-		"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
-			return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
-		},
-		"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, _ = tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
-			}
-			return err
-		},
-		"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-			return b.kill(context.WithoutCancel(ctx), pid)
-		},
-	}
 	b := by.on(newEffects(t))
 	b.ledger.overlaps = true
 	causes := make(chan error, 1)
@@ -93,11 +95,11 @@ func testLostConnection(t *testing.T, by lease) {
 				"INSERT INTO history SELECT group_id, failures FROM pgfifo.jobs WHERE id = $1", job.ID)
 			return errors.Join(err, kept)
 		}
-		err = deaths[job.GroupID](b, ctx, job, pid)
+		err = deathsOfConnections[job.GroupID](b, ctx, job, pid)
 		causes <- context.Cause(ctx)
 		return err
 	}, watchful))
-	for name := range deaths {
+	for name := range deathsOfConnections {
 		ids := b.send(name, "dies", "next")
 		cause := receive(t, causes, "the end of the first attempt")
 		if name == "idle" || name == "ignored" {
